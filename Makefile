@@ -1,0 +1,48 @@
+# Everything a developer types. `make help` lists it.
+PYTHON ?= python3
+PY := .venv/bin/python
+SECONDS ?= 60
+.DEFAULT_GOAL := help
+.PHONY: help setup demo lab test check lint types bench fuzz docs clean
+
+help: ## list what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+demo: ## the main job on the embedded service: install, run the quickstart notebook, show what happened
+	@$(PYTHON) tools/setup.py lab --java
+	@$(PY) tools/demo.py
+
+lab: ## JupyterLab in notebooks/ with the embedded service up
+	@$(PYTHON) tools/setup.py lab --java
+	@$(PY) tools/lab.py
+
+test: setup ## everything CI runs: format, lint, types, all tests (Spark and a browser included)
+	@$(MAKE) --no-print-directory lint types
+	$(PY) -m pytest --durations=10
+
+check: setup ## under a minute: format, lint, types, floors and the fast tests
+	@$(MAKE) --no-print-directory lint types
+	$(PY) -m pytest -m "not spark and not browser and not kernel and not compat" --durations=5
+
+setup: ## .venv with everything development needs, Java, Chromium
+	@$(PYTHON) tools/setup.py dev --java --chromium
+
+lint:
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+
+types:
+	@$(PY) -m mypy
+
+bench: setup ## speed and memory beside pyodps in the same run; prints ratios
+	$(PY) -m benchmarks
+
+fuzz: setup ## coverage-guided fuzzing of the decoders (SECONDS=60 in all)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e .[fuzz]
+	$(PY) fuzz/run.py --seconds $(SECONDS)
+
+docs: setup ## regenerate the pictures and tables in docs/ from real runs
+	$(PY) tools/pictures.py
+
+clean: ## remove what was built (not .venv)
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,283 @@
+"""The error tree (floor 0: imports nothing of ours).
+
+::
+
+    OdpsNbError
+    ├── ProtocolError            the bytes break the format
+    │   ├── ChecksumError        a CRC32C, CRC-32, MD5 or size does not match
+    │   ├── TruncatedError       the bytes end too early
+    │   ├── FramingError         lengths, JSON or order make no sense
+    │   └── LimitExceededError   a peer asks for more than we allow
+    ├── TransportError           no (whole) answer arrived
+    │   ├── ConnectError         nobody listens, or the name is unknown
+    │   ├── RequestTimeoutError  connected, but silent for too long
+    │   └── BrokenStreamError    the connection broke while a body was on its way
+    ├── ServiceError             the server said no: status, code, request_id
+    │   ├── InvalidRequestError  400 and kin
+    │   ├── AccessDeniedError    401, 403
+    │   ├── NotFoundError        404: table, partition, session, object
+    │   ├── ConflictError        409: state, offset or version
+    │   ├── SessionExpiredError  the session is gone; its snapshot with it
+    │   ├── ThrottledError       429
+    │   ├── ServerFaultError     5xx
+    │   └── QueryError           a SQL instance failed
+    ├── ConversionError          column, source_type, target_type, row
+    ├── ConfigError              profile, credentials, options
+    │   └── MissingDependencyError   an optional library or program is not installed
+    └── CancelledError           the user stopped it
+    StateError(RuntimeError)     misuse: closed, consumed, wrong order
+
+Every error carries a ``hint`` (what to do). Facts are keyword attributes; a floor that
+knows more adds a note (``add_note``) and lets the same error travel on. All of them survive
+pickling with message, facts and notes, since Spark sends them between processes.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, ClassVar
+
+__all__ = [
+    "AccessDeniedError",
+    "BrokenStreamError",
+    "CancelledError",
+    "ChecksumError",
+    "ConfigError",
+    "ConflictError",
+    "ConnectError",
+    "ConversionError",
+    "FramingError",
+    "InvalidRequestError",
+    "LimitExceededError",
+    "MissingDependencyError",
+    "NotFoundError",
+    "OdpsNbError",
+    "ProtocolError",
+    "QueryError",
+    "RequestTimeoutError",
+    "ServerFaultError",
+    "ServiceError",
+    "SessionExpiredError",
+    "StateError",
+    "ThrottledError",
+    "TransportError",
+    "TruncatedError",
+    "explain",
+]
+
+
+class _Facts(Exception):
+    """Message, facts and notes that survive pickling; shared by both roots of the tree."""
+
+    fact_names: ClassVar[tuple[str, ...]] = ("hint",)
+    hint: str | None
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        unknown = facts.keys() - set(self.fact_names)
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no facts named {sorted(unknown)}")
+        for name in self.fact_names:
+            setattr(self, name, facts.get(name))
+
+    @property
+    def message(self) -> str:
+        """What failed, in one sentence."""
+        return str(self.args[0])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What each floor added, innermost first."""
+        return tuple(getattr(self, "__notes__", ()))
+
+    if sys.version_info < (3, 11):
+
+        def add_note(self, note: str, /) -> None:
+            """Add a line of context (built in from Python 3.11 on)."""
+            self.__notes__ = [*getattr(self, "__notes__", ()), note]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        facts = {name: getattr(self, name) for name in self.fact_names}
+        return _revive, (type(self), self.message, facts, self.notes)
+
+
+def _revive(
+    cls: type[_Facts], message: str, facts: dict[str, Any], notes: tuple[str, ...]
+) -> _Facts:
+    error = cls(message, **facts)
+    for note in notes:
+        error.add_note(note)
+    return error
+
+
+class OdpsNbError(_Facts):
+    """Root of everything that can go wrong outside the caller's own code."""
+
+
+# -- the bytes --------------------------------------------------------------------------------
+
+
+class ProtocolError(OdpsNbError):
+    """The bytes break the format; ``offset`` counts bytes from the start of the stream."""
+
+    fact_names = ("hint", "offset", "request_id")
+    offset: int | None
+    request_id: str | None
+
+
+class ChecksumError(ProtocolError):
+    """A checksum does not match; ``expected`` and ``actual`` say how."""
+
+    fact_names = (*ProtocolError.fact_names, "block", "expected", "actual")
+    block: int | None
+    expected: str | int | None
+    actual: str | int | None
+
+
+class TruncatedError(ProtocolError):
+    """The bytes end before the format does; ``expected`` and ``actual`` count what they name."""
+
+    fact_names = (*ProtocolError.fact_names, "expected", "actual")
+    expected: int | None
+    actual: int | None
+
+
+class FramingError(ProtocolError):
+    """A length, a JSON part or the order of parts makes no sense."""
+
+
+class LimitExceededError(ProtocolError):
+    """A size chosen by the peer is over ``limit``; raise the named argument if you trust it."""
+
+    fact_names = (*ProtocolError.fact_names, "limit", "actual")
+    limit: int | None
+    actual: int | None
+
+
+# -- the way there ----------------------------------------------------------------------------
+
+
+class TransportError(OdpsNbError):
+    """No answer, or not the whole of it. ``request_sent`` says whether the server may have acted."""
+
+    fact_names = ("hint", "url", "request_id", "request_sent")
+    url: str | None
+    request_id: str | None
+    request_sent: bool | None
+
+
+class ConnectError(TransportError):
+    """Nobody listens there, the name does not resolve, or TLS fails."""
+
+
+class RequestTimeoutError(TransportError):
+    """The peer stayed silent longer than the timeout."""
+
+
+class BrokenStreamError(TransportError):
+    """The connection broke while a request or an answer was on its way."""
+
+
+# -- the server said no -----------------------------------------------------------------------
+
+
+class ServiceError(OdpsNbError):
+    """The server's own error: HTTP ``status``, its ``code`` and the ``request_id`` to quote."""
+
+    fact_names = ("hint", "status", "code", "request_id", "retry_after")
+    status: int | None
+    code: str | None
+    request_id: str | None
+    retry_after: float | None
+
+
+class InvalidRequestError(ServiceError):
+    """The server does not accept an argument."""
+
+
+class AccessDeniedError(ServiceError):
+    """Unknown key, bad signature, skewed clock, or no right to the object."""
+
+
+class NotFoundError(ServiceError):
+    """Project, table, partition, session, stream or object is not there."""
+
+
+class ConflictError(ServiceError):
+    """The object is in another state than the request needs."""
+
+
+class SessionExpiredError(ServiceError):
+    """The session is over; a new one would see another snapshot, so it is never reopened silently."""
+
+
+class ThrottledError(ServiceError):
+    """Too many requests; ``retry_after`` (seconds) when the server named it."""
+
+
+class ServerFaultError(ServiceError):
+    """The server failed (5xx)."""
+
+
+class QueryError(ServiceError):
+    """A SQL instance ended without success."""
+
+
+# -- values and settings ----------------------------------------------------------------------
+
+
+class ConversionError(OdpsNbError):
+    """A value or type does not fit its target."""
+
+    fact_names = ("hint", "column", "source_type", "target_type", "row")
+    column: str | None
+    source_type: str | None
+    target_type: str | None
+    row: int | None
+
+
+class ConfigError(OdpsNbError):
+    """A profile, credential or option is missing or contradicts another; ``option`` names it."""
+
+    fact_names = ("hint", "option")
+    option: str | None
+
+
+class MissingDependencyError(ConfigError):
+    """An optional library or program is not installed; ``extra`` names what to install."""
+
+    fact_names = (*ConfigError.fact_names, "extra")
+    extra: str | None
+
+
+class CancelledError(OdpsNbError):
+    """The user stopped it. Nothing was committed by a write that raises this."""
+
+
+class StateError(_Facts, RuntimeError):
+    """Misuse of an object: closed, consumed already, or called in the wrong order."""
+
+
+def explain(error: BaseException) -> list[str]:
+    """Return up to three lines for a person: what failed, where, what to do.
+
+    Parameters
+    ----------
+    error
+        Any exception; one of ours gives its notes, request id and hint.
+    """
+    name = type(error).__name__
+    what = f"{name}: {error}"
+    if not isinstance(error, _Facts):
+        return [what]
+    where = [note for note in error.notes if note]
+    for fact, label in (("code", "code"), ("status", "HTTP"), ("request_id", "request id")):
+        value = getattr(error, fact, None)
+        if value is not None:
+            where.append(f"{label} {value}")
+    lines = [what]
+    if where:
+        lines.append("where: " + " · ".join(where))
+    if error.hint:
+        lines.append("to do: " + error.hint)
+    return lines

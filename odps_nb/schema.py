@@ -1,0 +1,155 @@
+"""The MaxCompute type tree, columns and table schemas as values (floor 0).
+
+Knows no spelling: text and JSON forms live in ``odps_nb.wire.type_text`` and
+``odps_nb.wire.schema_json``, Arrow in ``odps_nb.convert``. Type codes are those of
+``protocol.md`` section 3.11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+__all__ = [
+    "ArrayType",
+    "Column",
+    "DecimalType",
+    "LengthType",
+    "MapType",
+    "OdpsType",
+    "PrimitiveType",
+    "StructField",
+    "StructType",
+    "TableSchema",
+    "TypeCode",
+]
+
+
+class TypeCode(IntEnum):
+    """Numbers of the nested ("write") schema form."""
+
+    BIGINT = 0
+    DOUBLE = 1
+    BOOLEAN = 2
+    DATETIME = 3
+    STRING = 4
+    DECIMAL = 5
+    TINYINT = 6
+    SMALLINT = 7
+    INT = 8
+    CHAR = 9
+    VARCHAR = 10
+    BINARY = 11
+    DATE = 12
+    TIMESTAMP = 13
+    FLOAT = 14
+    INTERVAL_YEAR_MONTH = 15
+    INTERVAL_DAY_TIME = 16
+    ARRAY = 17
+    MAP = 18
+    STRUCT = 19
+    JSON = 20
+    TIMESTAMP_NTZ = 21
+    BLOB = 22
+    VARIANT = 23
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveType:
+    """A type without parameters, e.g. ``PrimitiveType(TypeCode.BIGINT)``."""
+
+    code: TypeCode
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType:
+    """DECIMAL(precision, scale); both ``None`` for the bare DECIMAL (read as 38, 18)."""
+
+    precision: int | None = None
+    scale: int | None = None
+    code: TypeCode = field(default=TypeCode.DECIMAL, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LengthType:
+    """CHAR(n) or VARCHAR(n); ``length`` counts characters."""
+
+    code: TypeCode
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """ARRAY<element>."""
+
+    element: OdpsType
+    code: TypeCode = field(default=TypeCode.ARRAY, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """MAP<key, value>; keys are never null."""
+
+    key: OdpsType
+    value: OdpsType
+    code: TypeCode = field(default=TypeCode.MAP, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """One member of a STRUCT."""
+
+    name: str
+    type: OdpsType
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """STRUCT<name: type, …>; names are matched without regard to case."""
+
+    fields: tuple[StructField, ...]
+    code: TypeCode = field(default=TypeCode.STRUCT, init=False)
+
+
+OdpsType = PrimitiveType | DecimalType | LengthType | ArrayType | MapType | StructType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table. ``column_id`` is the server's number for it, ``None`` if unknown."""
+
+    name: str
+    type: OdpsType
+    comment: str = ""
+    nullable: bool = True
+    column_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSchema:
+    """Data columns, then partition columns, in the order in which they arrive."""
+
+    columns: tuple[Column, ...] = ()
+    partition_columns: tuple[Column, ...] = ()
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """Data columns followed by partition columns."""
+        return self.columns + self.partition_columns
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of ``all_columns``."""
+        return tuple(column.name for column in self.all_columns)
+
+    def find(self, name: str) -> Column | None:
+        """Return the column of that name (case does not matter), or ``None``."""
+        folded = name.casefold()
+        return next((c for c in self.all_columns if c.name.casefold() == folded), None)
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.all_columns)
+
+    def __len__(self) -> int:
+        return len(self.columns) + len(self.partition_columns)

@@ -1,0 +1,136 @@
+"""Make the working place: ``.venv`` with the project in it, Java for Spark, Chromium for browser tests.
+
+Run by the Makefile with whatever ``python3`` the machine has, so it uses the standard library
+only. Quick when nothing has changed: a stamp in ``.venv`` remembers what was installed.
+
+    python3 tools/setup.py EXTRA [--java] [--chromium]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+JAVA_PACKAGE = "openjdk-17-jre-headless"
+# An extra that contains another: installing the larger one satisfies the smaller.
+CONTAINS = {"dev": ("dev", "lab"), "lab": ("lab",)}
+
+
+def say(text: str) -> None:
+    print(f"  {text}", flush=True)
+
+
+def stop(text: str) -> None:
+    sys.exit(f"set-up: {text}")
+
+
+def fingerprint() -> str:
+    pins = (ROOT / "pyproject.toml").read_bytes()
+    return hashlib.sha256(pins + sys.version.encode() + str(ROOT).encode()).hexdigest()[:16]
+
+
+def ensure_venv(extra: str) -> None:
+    """Create ``.venv`` and install the project with ``extra``, unless that was done already."""
+    wanted = fingerprint()
+    if any(is_stamped(name, wanted) for name, parts in CONTAINS.items() if extra in parts):
+        return
+    if not PYTHON.exists():
+        say("making .venv …")
+        create_venv()
+    say(f"installing odps-nb[{extra}] into .venv (a few minutes the first time) …")
+    run([str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+         "--no-warn-script-location", "-e", f"{ROOT}[{extra}]"],
+        "pip could not install the project; the lines above say why")
+    (VENV / f".installed-{extra}").write_text(wanted)
+
+
+def is_stamped(extra: str, wanted: str) -> bool:
+    stamp = VENV / f".installed-{extra}"
+    return PYTHON.exists() and stamp.exists() and stamp.read_text() == wanted
+
+
+def create_venv() -> None:
+    made = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
+    if made.returncode:
+        shutil.rmtree(VENV, ignore_errors=True)
+        stop("this Python cannot make a virtual environment; on Debian: apt-get install python3-venv\n"
+             + (made.stdout + made.stderr).strip()[-400:])
+
+
+def run(command: list[str], trouble: str) -> None:
+    if subprocess.run(command).returncode:
+        stop(trouble)
+
+
+def java_version(java: Path) -> int:
+    try:
+        text = subprocess.run([str(java), "-version"], capture_output=True, text=True).stderr
+    except OSError:
+        return 0
+    found = re.search(r'version "(\d+)', text)
+    return int(found.group(1)) if found else 0
+
+
+def find_java() -> Path | None:
+    """A Java of version 17 or newer: JAVA_HOME, then PATH, then where Debian puts them."""
+    places = [Path(os.environ["JAVA_HOME"]) / "bin/java"] if os.environ.get("JAVA_HOME") else []
+    on_path = shutil.which("java")
+    places += [Path(on_path)] if on_path else []
+    places += sorted(Path("/usr/lib/jvm").glob("*/bin/java"), reverse=True)
+    return next((java for java in places if java_version(java) >= 17), None)
+
+
+def apt_install(package: str) -> bool:
+    """Install a Debian package if this user may; say in one line what happens."""
+    if not shutil.which("apt-get"):
+        return False
+    prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    if prefix and (not shutil.which("sudo") or subprocess.run([*prefix, "true"], capture_output=True).returncode):
+        return False
+    say(f"installing {package} from Debian …")
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    if prefix:
+        prefix += ["env", "DEBIAN_FRONTEND=noninteractive"]
+    subprocess.run([*prefix, "apt-get", "update", "-qq"], env=env, stdout=subprocess.DEVNULL)
+    done = subprocess.run([*prefix, "apt-get", "install", "-y", "-qq", "--no-install-recommends", package],
+                          env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return done.returncode == 0
+
+
+def ensure_java() -> None:
+    if find_java() is None and not (apt_install(JAVA_PACKAGE) and find_java()):
+        stop("Spark needs Java 17 or newer and none was found: install "
+             f"{JAVA_PACKAGE} (or any JRE of version 17 or newer) and set JAVA_HOME, then try again")
+
+
+def ensure_chromium() -> None:
+    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))) and not apt_install("chromium"):
+        stop("the browser tests need Chromium and none was found: install Debian's chromium, then try again")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("extra", choices=sorted(CONTAINS))
+    parser.add_argument("--java", action="store_true", help="find or install Java 17 or newer")
+    parser.add_argument("--chromium", action="store_true", help="find or install Chromium")
+    wanted = parser.parse_args()
+    if sys.version_info < (3, 10):
+        stop(f"Python 3.10 or newer is needed, this is {sys.version.split()[0]}; try: make PYTHON=python3.11 …")
+    ensure_venv(wanted.extra)
+    if wanted.java:
+        ensure_java()
+    if wanted.chromium:
+        ensure_chromium()
+
+
+if __name__ == "__main__":
+    main()
