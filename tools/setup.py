@@ -1,4 +1,4 @@
-"""Make the working place: ``.venv`` with the project in it, Java for Spark, Chromium for browser tests.
+"""Make the working place: ``.venv`` with the project, Java for Spark, Chromium for the browser.
 
 Run by the Makefile with whatever ``python3`` the machine has, so it uses the standard library
 only. Quick when nothing has changed: a stamp in ``.venv`` remembers what was installed.
@@ -47,9 +47,20 @@ def ensure_venv(extra: str) -> None:
         say("making .venv …")
         create_venv()
     say(f"installing odps-nb[{extra}] into .venv (a few minutes the first time) …")
-    run([str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-         "--no-warn-script-location", "-e", f"{ROOT}[{extra}]"],
-        "pip could not install the project; the lines above say why")
+    run(
+        [
+            str(PYTHON),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-warn-script-location",
+            "-e",
+            f"{ROOT}[{extra}]",
+        ],
+        "pip could not install the project; the lines above say why",
+    )
     (VENV / f".installed-{extra}").write_text(wanted)
 
 
@@ -62,8 +73,10 @@ def create_venv() -> None:
     made = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
     if made.returncode:
         shutil.rmtree(VENV, ignore_errors=True)
-        stop("this Python cannot make a virtual environment; on Debian: apt-get install python3-venv\n"
-             + (made.stdout + made.stderr).strip()[-400:])
+        stop(
+            "this Python cannot make a virtual environment; on Debian: "
+            "apt-get install python3-venv\n" + (made.stdout + made.stderr).strip()[-400:]
+        )
 
 
 def run(command: list[str], trouble: str) -> None:
@@ -94,27 +107,41 @@ def apt_install(package: str) -> bool:
     if not shutil.which("apt-get"):
         return False
     prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    if prefix and (not shutil.which("sudo") or subprocess.run([*prefix, "true"], capture_output=True).returncode):
+    if prefix and (
+        not shutil.which("sudo")
+        or subprocess.run([*prefix, "true"], capture_output=True).returncode
+    ):
         return False
     say(f"installing {package} from Debian …")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     if prefix:
         prefix += ["env", "DEBIAN_FRONTEND=noninteractive"]
     subprocess.run([*prefix, "apt-get", "update", "-qq"], env=env, stdout=subprocess.DEVNULL)
-    done = subprocess.run([*prefix, "apt-get", "install", "-y", "-qq", "--no-install-recommends", package],
-                          env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = subprocess.run(
+        [*prefix, "apt-get", "install", "-y", "-qq", "--no-install-recommends", package],
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     return done.returncode == 0
 
 
 def ensure_java() -> None:
     if find_java() is None and not (apt_install(JAVA_PACKAGE) and find_java()):
-        stop("Spark needs Java 17 or newer and none was found: install "
-             f"{JAVA_PACKAGE} (or any JRE of version 17 or newer) and set JAVA_HOME, then try again")
+        stop(
+            "Spark needs Java 17 or newer and none was found: install "
+            f"{JAVA_PACKAGE} (or any JRE of version 17 or newer) and set JAVA_HOME, then try again"
+        )
 
 
 def ensure_chromium() -> None:
-    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))) and not apt_install("chromium"):
-        stop("the browser tests need Chromium and none was found: install Debian's chromium, then try again")
+    if not any(
+        map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
+    ) and not apt_install("chromium"):
+        stop(
+            "the browser tests need Chromium and none was found: "
+            "install Debian's chromium, then try again"
+        )
 
 
 def main() -> None:
@@ -124,7 +151,10 @@ def main() -> None:
     parser.add_argument("--chromium", action="store_true", help="find or install Chromium")
     wanted = parser.parse_args()
     if sys.version_info < (3, 10):
-        stop(f"Python 3.10 or newer is needed, this is {sys.version.split()[0]}; try: make PYTHON=python3.11 …")
+        stop(
+            f"Python 3.10 or newer is needed, this is {sys.version.split()[0]}; "
+            "try: make PYTHON=python3.11 …"
+        )
     ensure_venv(wanted.extra)
     if wanted.java:
         ensure_java()

@@ -1,0 +1,89 @@
+"""Fixtures that all tests share: one embedded service with samples, and ways to reach it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.profile import Profile
+    from odps_nb.local.launch import LocalService
+
+# Two shared cores make single examples slow at times; that is no defect of the code under test.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the tests away from the user's profiles, variables and Jupyter settings."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("ODPS_")]:
+            patch.delenv(name)
+        patch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+        patch.setenv("IPYTHONDIR", str(home / "ipython"))
+        yield
+
+
+@pytest.fixture(scope="session")
+def service(_private_home: None) -> Iterator[LocalService]:
+    """One embedded service with sample tables, shared by the whole run."""
+    from odps_nb.local.launch import start
+
+    running = start()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def profile(service: LocalService) -> Profile:
+    """The profile that reaches `service`."""
+    from odps_nb.client.profile import Profile
+
+    return Profile(
+        endpoint=service.endpoint,
+        tunnel_endpoint=service.tunnel_endpoint,
+        project=service.project,
+        access_id=service.access_id,
+        access_key=service.access_key,
+    )
+
+
+@pytest.fixture(scope="session")
+def odps(service: LocalService) -> Iterator[Connection]:
+    """A connection to `service`."""
+    import odps_nb
+
+    with odps_nb.connect(
+        endpoint=service.endpoint,
+        tunnel_endpoint=service.tunnel_endpoint,
+        project=service.project,
+        access_id=service.access_id,
+        access_key=service.access_key,
+    ) as connection:
+        yield connection
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def new_name() -> Callable[[str], str]:
+    """Give table names that no other test of this run uses."""
+    return lambda stem="t": f"{stem}_{next(_numbers)}_{os.getpid()}"
+
+
+@pytest.fixture(scope="session")
+def repo() -> Path:
+    """The root of the checkout."""
+    return Path(__file__).resolve().parent.parent
