@@ -1,0 +1,26 @@
+"""The embedded service for the tools beside it: started once, reached through the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from odps_nb.local.launch import start
+
+
+@contextmanager
+def service_environment() -> Iterator[dict[str, str]]:
+    """Start the embedded service; give an environment in which `odps_nb.connect()` reaches it."""
+    running = start()
+    try:
+        yield {
+            **os.environ,
+            "ODPS_ENDPOINT": running.endpoint,
+            "ODPS_TUNNEL_ENDPOINT": running.tunnel_endpoint,
+            "ODPS_PROJECT": running.project,
+            "ODPS_ACCESS_ID": running.access_id,
+            "ODPS_ACCESS_KEY": running.access_key,
+        }
+    finally:
+        running.stop()
