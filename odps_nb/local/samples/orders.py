@@ -1,0 +1,310 @@
+"""The ``orders`` table: eight days of a small shop, two million rows (side ``local``).
+
+Everything is drawn with seeded numpy generators and gathered with Arrow kernels, never row by
+row. The last rows of the last day (``status = 'probe'``) hold the extremes of each type, so that
+the other days stay believable and sums stay meaningful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.local.samples.orders_probes import PROBES
+from odps_nb.local.samples.values import SampleBatch
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    LengthType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    TableSchema,
+    TypeCode,
+)
+from odps_nb.terms import PartitionSpec
+
+__all__ = ["ARROW_SCHEMA", "ROWS_PER_DAY", "SCHEMA", "rows"]
+
+_STRING = PrimitiveType(TypeCode.STRING)
+_DOUBLE = PrimitiveType(TypeCode.DOUBLE)
+
+#: Rows of each day; weekends sell more.
+ROWS_PER_DAY = {
+    "2024-01-01": 231_072,
+    "2024-01-02": 243_008,
+    "2024-01-03": 248_124,
+    "2024-01-04": 252_416,
+    "2024-01-05": 259_840,
+    "2024-01-06": 284_316,
+    "2024-01-07": 278_608,
+    "2024-01-08": 250_616,
+}
+
+_COLUMNS: tuple[tuple[str, Any, pa.DataType, str], ...] = (
+    ("id", PrimitiveType(TypeCode.BIGINT), pa.int64(), "counts on over the days"),
+    ("customer", _STRING, pa.utf8(), "who ordered"),
+    ("amount", DecimalType(18, 2), pa.decimal128(18, 2), "to pay, in currency"),
+    ("quantity", PrimitiveType(TypeCode.INT), pa.int32(), "pieces"),
+    ("status", _STRING, pa.utf8(), "new, paid, shipped, returned, cancelled (or probe)"),
+    ("note", _STRING, pa.utf8(), "what the customer wrote, in any script; mostly nothing"),
+    ("created", PrimitiveType(TypeCode.DATETIME), pa.timestamp("ms"), "an instant"),
+    ("shipped", PrimitiveType(TypeCode.TIMESTAMP), pa.timestamp("ns"), "an instant; null: not yet"),
+    ("local_time", PrimitiveType(TypeCode.TIMESTAMP_NTZ), pa.timestamp("ns"), "clock of the shop"),
+    ("due", PrimitiveType(TypeCode.DATE), pa.date32(), "payment is due"),
+    ("priority", PrimitiveType(TypeCode.TINYINT), pa.int8(), "0 … 9"),
+    ("shop", PrimitiveType(TypeCode.SMALLINT), pa.int16(), "number of the shop"),
+    ("discount", PrimitiveType(TypeCode.FLOAT), pa.float32(), "share of the price"),
+    ("weight", _DOUBLE, pa.float64(), "kg"),
+    ("gift", PrimitiveType(TypeCode.BOOLEAN), pa.bool_(), "wrap it"),
+    ("digest", PrimitiveType(TypeCode.BINARY), pa.binary(), "six bytes of a checksum"),
+    ("currency", LengthType(TypeCode.CHAR, 3), pa.utf8(), "ISO 4217"),
+    ("sku", LengthType(TypeCode.VARCHAR, 12), pa.utf8(), "article"),
+    ("tags", ArrayType(_STRING), pa.list_(pa.field("element", pa.utf8())), "free words"),
+    ("attrs", MapType(_STRING, _STRING), pa.map_(pa.utf8(), pa.utf8()), "options of the article"),
+    (
+        "address",
+        StructType(
+            (
+                StructField("city", _STRING),
+                StructField("zip", _STRING),
+                StructField("lat", _DOUBLE),
+                StructField("lon", _DOUBLE),
+            )
+        ),
+        pa.struct(
+            [("city", pa.utf8()), ("zip", pa.utf8()), ("lat", pa.float64()), ("lon", pa.float64())]
+        ),
+        "where to; null: collected in the shop",
+    ),
+)
+
+SCHEMA = TableSchema(
+    columns=tuple(
+        Column(name=name, type=kind, comment=comment) for name, kind, _, comment in _COLUMNS
+    ),
+    partition_columns=(Column(name="ds", type=_STRING, comment="day, UTC", nullable=False),),
+)
+ARROW_SCHEMA = pa.schema([(name, arrow) for name, _, arrow, _ in _COLUMNS])
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_FIRST = _words(
+    "Ada Amélie Anders Asha Björn Carla Dmitri Élodie Fatima Grace Hana Ingrid Jonas Kenji "
+    "Łucja Mateo Nadia Olga Paulo Quinn Ravi Søren Tomás Uma Vera Wei Xiù Yara Zoë 小明 美玲 "
+    "さくら 지우"
+)
+_LAST = _words(
+    "Almeida Bauer Chen Dubois Eriksen Fischer García Haddad Ivanova Jensen Kowalski Larsen "
+    "Müller Novák O'Brien Petrov Quispe Rossi Šimek Tanaka Ueda Vásquez Weiß Xu Yılmaz Żak 王 李"
+)
+_NOTES = (
+    "leave it at the door",
+    "please ring twice",
+    "gift for my mother",
+    "Bitte beim Nachbarn abgeben, danke!",
+    "À livrer après 18 h, s’il vous plaît",
+    "Entregar por la mañana — ¡gracias!",
+    "Позвоните за час до доставки",
+    "请放在门口，谢谢",
+    "配達は午後にお願いします",
+    "문 앞에 놓아 주세요",
+    "يرجى الاتصال قبل التوصيل",
+    "कृपया शाम को पहुँचाएँ",
+    "Παρακαλώ μετά τις πέντε",
+    "נא לצלצל בפעמון",
+    "fragile 🏺 handle with ❤️ — 👩‍👩‍👧 is waiting",
+    "quotes \" and ' and \\ and, commas; and\ttabs",
+    "two\nlines",
+    "<b>bold</b> & <script>alert('a value is not markup')</script>",
+    "",
+)
+_STATUS = ("new", "paid", "shipped", "returned", "cancelled")
+_STATUS_SHARE = (0.08, 0.17, 0.66, 0.05, 0.04)
+_CURRENCIES = ("EUR", "USD", "CNY", "JPY", "INR")
+_TAGS = ("new", "sale", "eco", "bulk", "express", "loyal", "first order", "季节", "prêt-à-porter")
+_ATTRS = (
+    ("colour", ("red", "blue", "black", "white", "vert", "紅")),
+    ("size", ("S", "M", "L", "XL", "42")),
+)
+_CITIES = (
+    ("Hangzhou", "310000", 30.27, 120.16),
+    ("Berlin", "10115", 52.53, 13.38),
+    ("São Paulo", "01000-000", -23.55, -46.63),
+    ("Nairobi", "00100", -1.29, 36.82),
+    ("Mumbai", "400001", 18.94, 72.84),
+    ("Kraków", "31-000", 50.06, 19.94),
+    ("東京", "100-0001", 35.68, 139.76),
+    ("القاهرة", "11511", 30.04, 31.24),
+    ("Québec", "G1R", 46.81, -71.21),
+    ("Wellington", "6011", -41.29, 174.78),
+)
+
+_MILLI_OF_DAY = 86_400_000
+_Ints = npt.NDArray[np.integer[Any]]
+
+
+def rows() -> Iterator[SampleBatch]:
+    """Make the rows, one batch per day."""
+    first_id = 1_000_001
+    for number, (day, count) in enumerate(ROWS_PER_DAY.items()):
+        probes = PROBES if number == len(ROWS_PER_DAY) - 1 else ()
+        batch = _day(number, day, first_id, count - len(probes))
+        if probes:
+            batch = _with_probes(batch, first_id + batch.num_rows)
+        yield SampleBatch(partition=PartitionSpec((("ds", day),)), batch=batch)
+        first_id += count
+
+
+def _day(number: int, day: str, first_id: int, count: int) -> pa.RecordBatch:
+    rng = np.random.default_rng((20240101, number))
+    midnight = int(np.datetime64(day, "ms").astype(np.int64))
+    created = midnight + np.sort(rng.integers(0, _MILLI_OF_DAY, count))
+    status = np.searchsorted(np.cumsum(_STATUS_SHARE[:-1]), rng.random(count))
+    quantity = rng.geometric(0.35, count).astype(np.int32)
+    columns = [
+        pa.array(np.arange(first_id, first_id + count, dtype=np.int64)),
+        _customers(rng, count),
+        _amounts(rng, quantity),
+        pa.array(quantity),
+        _pick(_STATUS, status),
+        _notes(rng, count),
+        pa.array(created.astype("datetime64[ms]")),
+        _shipped(rng, created, status),
+        pa.array(((created + 8 * 3_600_000) * 1_000_000).astype("datetime64[ns]")),
+        pa.array((midnight // _MILLI_OF_DAY + rng.integers(7, 31, count)).astype(np.int32)).view(
+            pa.date32()
+        ),
+        pa.array(rng.integers(0, 10, count, dtype=np.int8)),
+        pa.array(rng.integers(1, 420, count, dtype=np.int16), mask=rng.random(count) < 0.02),
+        pa.array((rng.integers(0, 9, count) * 0.05).astype(np.float32)),
+        pa.array(np.round(rng.gamma(2.0, 0.8, count), 3), mask=rng.random(count) < 0.05),
+        pa.array(rng.random(count) < 0.12),
+        _digests(rng, count),
+        _pick(_CURRENCIES, rng.integers(0, len(_CURRENCIES), count)),
+        _skus(rng, count),
+        _tags(rng, count),
+        _attrs(rng, count),
+        _addresses(rng, count),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
+
+
+def _pick(words: tuple[str, ...] | list[str], index: _Ints, mask: Any = None) -> pa.Array:
+    """Gather words by index; masked rows are null."""
+    return pa.array(words, pa.utf8()).take(pa.array(index.astype(np.int32), mask=mask))
+
+
+def _customers(rng: np.random.Generator, count: int) -> pa.Array:
+    names = [f"{first} {last}" for first in _FIRST for last in _LAST]
+    # a few regulars order often: squared uniform numbers crowd at the start of the list
+    index = (rng.random(count) ** 2 * len(names)).astype(np.int32)
+    return _pick(names, index)
+
+
+def _amounts(rng: np.random.Generator, quantity: _Ints) -> pa.Array:
+    count = len(quantity)
+    cents = (rng.gamma(2.2, 1800.0, count) + 199).astype(np.int64) * quantity
+    # decimal128 is a little-endian 128-bit integer: the low word, then the sign
+    words = np.empty((count, 2), dtype="<i8")
+    words[:, 0] = cents
+    words[:, 1] = cents >> 63
+    return pa.Array.from_buffers(pa.decimal128(18, 2), count, [None, pa.py_buffer(words)])
+
+
+def _notes(rng: np.random.Generator, count: int) -> pa.Array:
+    return _pick(_NOTES, rng.integers(0, len(_NOTES), count), mask=rng.random(count) < 0.85)
+
+
+def _shipped(rng: np.random.Generator, created: _Ints, status: _Ints) -> pa.Array:
+    hours = rng.gamma(3.0, 6.0, len(created))
+    nanos = created * 1_000_000 + (hours * 3.6e12).astype(np.int64)
+    not_sent = ~np.isin(status, (2, 3))
+    return pa.array(nanos.astype("datetime64[ns]"), mask=not_sent)
+
+
+def _digests(rng: np.random.Generator, count: int) -> pa.Array:
+    width = 6
+    offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
+    data = rng.bytes(count * width)
+    return pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+
+
+def _skus(rng: np.random.Generator, count: int) -> pa.Array:
+    words = [
+        f"{chr(65 + n % 26)}{chr(65 + n // 26 % 26)}-{n * 7919 % 10000:04}" for n in range(2000)
+    ]
+    return _pick(words, rng.integers(0, len(words), count))
+
+
+def _offsets(lengths: _Ints, present: npt.NDArray[np.bool_]) -> pa.Array:
+    """Offsets of a list array; rows that are absent have a null offset, which makes them null."""
+    ends = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=ends[1:])
+    return pa.array(ends, mask=np.append(~present, False))
+
+
+def _tags(rng: np.random.Generator, count: int) -> pa.Array:
+    present = rng.random(count) < 0.6
+    lengths = rng.integers(0, 4, count) * present
+    words = _pick(_TAGS, rng.integers(0, len(_TAGS), int(lengths.sum())))
+    return pa.ListArray.from_arrays(
+        _offsets(lengths, present), words, type=ARROW_SCHEMA.field("tags").type
+    )
+
+
+def _attrs(rng: np.random.Generator, count: int) -> pa.Array:
+    present = rng.random(count) < 0.4
+    lengths = rng.integers(0, len(_ATTRS) + 1, count) * present
+    total = int(lengths.sum())
+    # the n-th entry of a row has the n-th key, so keys never repeat within a row
+    starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    nth = np.arange(total) - starts
+    keys = tuple(key for key, _ in _ATTRS)
+    values = [value for _, choices in _ATTRS for value in choices]
+    sizes = np.array([len(choices) for _, choices in _ATTRS])
+    first = np.cumsum(sizes) - sizes
+    index = first[nth] + (rng.random(total) * sizes[nth]).astype(np.int64)
+    return pa.MapArray.from_arrays(
+        _offsets(lengths, present), _pick(keys, nth), _pick(values, index)
+    )
+
+
+def _addresses(rng: np.random.Generator, count: int) -> pa.Array:
+    city = rng.integers(0, len(_CITIES), count)
+    names, zips, lats, lons = zip(*_CITIES, strict=True)
+    jitter = rng.normal(0.0, 0.05, (2, count))
+    members = [
+        _pick(names, city),
+        _pick(zips, city, mask=rng.random(count) < 0.1),
+        pa.array(np.round(np.array(lats)[city] + jitter[0], 5)),
+        pa.array(np.round(np.array(lons)[city] + jitter[1], 5)),
+    ]
+    collected = pa.array(rng.random(count) < 0.07)
+    return pa.StructArray.from_arrays(
+        members, fields=list(ARROW_SCHEMA.field("address").type), mask=collected
+    )
+
+
+def _with_probes(batch: pa.RecordBatch, first_id: int) -> pa.RecordBatch:
+    probes = [
+        {**probe, "id": first_id + number, "status": "probe"} for number, probe in enumerate(PROBES)
+    ]
+    tail = pa.RecordBatch.from_pylist(probes, schema=ARROW_SCHEMA)
+    columns = [
+        pc.cast(pa.concat_arrays([column, extra]), field.type)
+        for column, extra, field in zip(batch.columns, tail.columns, ARROW_SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)

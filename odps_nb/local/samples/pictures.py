@@ -1,0 +1,320 @@
+"""Pictures made by code: fractals, landscapes, charts, animations (side ``local``).
+
+Each function returns the bytes of one image file. numpy paints, Pillow encodes; fonts are
+Pillow's own, so that the pictures do not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+__all__ = [
+    "bar_chart",
+    "bitmap",
+    "bomb",
+    "encode",
+    "heat_map",
+    "julia",
+    "kaleidoscope",
+    "life",
+    "mandelbrot",
+    "mountains",
+    "page",
+    "print_colours",
+    "prism",
+    "sideways",
+    "spinner",
+    "terrain",
+    "voronoi",
+    "waves",
+]
+
+_Pixels = npt.NDArray[np.uint8]
+_Plane = npt.NDArray[np.float64]
+
+
+def encode(image: Image.Image, form: str, **options: Any) -> bytes:
+    """Return ``image`` as a file of the Pillow format ``form``."""
+    out = io.BytesIO()
+    image.save(out, form, **options)
+    return out.getvalue()
+
+
+def _palette(value: _Plane, phase: tuple[float, float, float]) -> _Pixels:
+    """Colour a plane of numbers with three shifted cosines (smooth, periodic)."""
+    waves = [0.5 + 0.5 * np.cos(2 * math.pi * (value + shift)) for shift in phase]
+    return (np.stack(waves, axis=-1) * 255).astype(np.uint8)
+
+
+def _grid(width: int, height: int, span: float) -> npt.NDArray[np.complex128]:
+    x = np.linspace(-span, span, width)
+    y = np.linspace(-span * height / width, span * height / width, height)
+    grid: npt.NDArray[np.complex128] = x[None, :] + 1j * y[:, None]
+    return grid
+
+
+def _escape_times(
+    z: npt.NDArray[np.complex128], c: npt.NDArray[np.complex128] | complex, rounds: int
+) -> _Plane:
+    """Smooth escape times of z → z² + c; points that stay are 0."""
+    times = np.zeros(z.shape)
+    z = z.copy()
+    alive = np.ones(z.shape, dtype=bool)
+    for step in range(rounds):
+        z[alive] = z[alive] ** 2 + (c if isinstance(c, complex) else c[alive])
+        gone = alive & (np.abs(z) > 16)
+        times[gone] = step + 1 - np.log2(np.log(np.abs(z[gone])) / math.log(16))
+        alive &= ~gone
+    return times
+
+
+def mandelbrot() -> bytes:
+    """PNG: the edge of the Mandelbrot set."""
+    c = _grid(480, 360, 0.009) + complex(-0.7463, 0.1102)
+    times = _escape_times(np.zeros_like(c), c, 260)
+    pixels = _palette(np.sqrt(times) / 6, (0.55, 0.45, 0.30))
+    pixels[times == 0] = (12, 10, 30)
+    return encode(Image.fromarray(pixels), "PNG")
+
+
+def julia() -> bytes:
+    """WebP: a Julia set."""
+    times = _escape_times(_grid(480, 360, 1.6), complex(-0.8, 0.156), 120)
+    pixels = _palette(np.sqrt(times) / 9, (0.0, 0.15, 0.30))
+    return encode(Image.fromarray(pixels), "WEBP", quality=85)
+
+
+def _mountain_image(width: int, height: int) -> Image.Image:
+    rng = np.random.default_rng(7)
+    down = np.linspace(0, 1, height)[:, None, None]
+    sky = (1 - down) * np.array([38, 42, 110]) + down * np.array([255, 168, 110])
+    pixels = np.repeat(sky, width, axis=1)
+    y, x = np.mgrid[0:height, 0:width]
+    sun = np.exp(-(((x - width * 0.68) ** 2 + (y - height * 0.45) ** 2) / (height * 0.16) ** 2))
+    pixels += sun[:, :, None] * np.array([90, 80, 40])
+    for layer in range(5):
+        share = layer / 4
+        line = np.zeros(width)
+        for octave in range(1, 6):
+            turn = rng.uniform(0, 2 * math.pi)
+            line += np.sin(np.linspace(0, 3.1 * 2**octave, width) + turn) / 2**octave
+        ridge = height * (0.50 + 0.11 * layer) - line * height * 0.07
+        colour = (1 - share) * np.array([140, 104, 140]) + share * np.array([18, 22, 44])
+        pixels[y > ridge[None, :]] = colour
+    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+
+
+def mountains() -> bytes:
+    """JPEG: hills at dusk, 960 × 640."""
+    return encode(_mountain_image(960, 640), "JPEG", quality=88)
+
+
+def sideways() -> bytes:
+    """JPEG: the same hills stored lying on their side, with the EXIF note to turn them."""
+    turned = _mountain_image(600, 400).transpose(Image.Transpose.ROTATE_90)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # "turn 90° clockwise to show"
+    return encode(turned, "JPEG", quality=85, exif=exif)
+
+
+def waves() -> bytes:
+    """JPEG: interference of three waves."""
+    grid = _grid(480, 360, 6)
+    value = sum(np.sin(3 * np.abs(grid - place)) for place in (2 + 1j, -3 + 0.5j, 0.5 - 2.5j))
+    return encode(
+        Image.fromarray(_palette(value / 6 + 0.5, (0.60, 0.50, 0.42))), "JPEG", quality=85
+    )
+
+
+def voronoi() -> bytes:
+    """PNG: cells around random points, like stained glass."""
+    rng = np.random.default_rng(11)
+    points = rng.uniform(0, 1, (60, 2)) * (480, 360)
+    y, x = np.mgrid[0:360, 0:480]
+    distance = np.hypot(x[..., None] - points[:, 0], y[..., None] - points[:, 1])
+    near = np.partition(distance, 1, axis=-1)
+    colours = _palette(rng.uniform(0, 1, 60), (0.0, 0.33, 0.6)).astype(float)
+    light = np.clip((near[..., 1] - near[..., 0]) / 9, 0.05, 1)[..., None]
+    pixels = colours[np.argmin(distance, axis=-1)] * light
+    return encode(Image.fromarray(pixels.astype(np.uint8)), "PNG")
+
+
+def prism() -> bytes:
+    """PNG with transparency: a colour wheel that fades outwards."""
+    grid = _grid(360, 360, 1.0)
+    pixels = np.zeros((360, 360, 4), dtype=np.uint8)
+    pixels[..., :3] = _palette(np.angle(grid) / (2 * math.pi), (0.0, 0.333, 0.667))
+    radius = np.abs(grid)
+    ring = np.clip((1 - radius) * 4, 0, 1) * np.clip((radius - 0.18) * 8, 0, 1)
+    pixels[..., 3] = (ring * 255).astype(np.uint8)
+    return encode(Image.fromarray(pixels, "RGBA"), "PNG")
+
+
+def terrain() -> bytes:
+    """PNG of 16-bit greys: heights of a landscape."""
+    rng = np.random.default_rng(3)
+    frequency = np.hypot(np.fft.fftfreq(300)[:, None], np.fft.fftfreq(400)[None, :])
+    frequency[0, 0] = 1
+    noise = rng.normal(size=(300, 400)) + 1j * rng.normal(size=(300, 400))
+    heights = np.fft.ifft2(noise / frequency**1.9).real
+    heights = (heights - heights.min()) / (heights.max() - heights.min())
+    return encode(Image.fromarray((heights * 65535).astype(np.uint16)), "PNG")
+
+
+def heat_map() -> bytes:
+    """WebP: orders by hour and weekday."""
+    rng = np.random.default_rng(5)
+    hours = np.exp(-(((np.arange(24) - 11) / 4) ** 2)) + 0.8 * np.exp(
+        -(((np.arange(24) - 20) / 2) ** 2)
+    )
+    cells = hours[None, :] * rng.uniform(0.7, 1.1, (7, 1)) + rng.uniform(0, 0.15, (7, 24))
+    image = Image.new("RGB", (520, 220), "#ffffff")
+    draw = ImageDraw.Draw(image)
+    small = ImageFont.load_default(11)
+    for day, label in enumerate(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")):
+        draw.text((8, 30 + day * 24), label, "#334155", small)
+        for hour in range(24):
+            left, top, heat = 44 + hour * 19, 26 + day * 24, min(cells[day, hour] / 1.3, 1.0)
+            colour = (int(240 - 205 * heat), int(249 - 150 * heat), int(255 - 90 * heat))
+            draw.rounded_rectangle((left, top, left + 17, top + 22), 3, fill=colour)
+    for hour in range(0, 24, 6):
+        draw.text((44 + hour * 19, 198), f"{hour:02}:00", "#334155", small)
+    draw.text((44, 6), "orders by weekday and hour", "#0f172a", ImageFont.load_default(13))
+    return encode(image, "WEBP", lossless=True)
+
+
+def bar_chart() -> bytes:
+    """PNG: a chart of orders per day."""
+    image = Image.new("RGB", (560, 360), "#ffffff")
+    draw = ImageDraw.Draw(image)
+    title, small = ImageFont.load_default(20), ImageFont.load_default(13)
+    draw.text((28, 20), "Orders per day", "#0f172a", title)
+    values = (231, 243, 248, 252, 260, 284, 279, 251)
+    for line in range(0, 301, 100):
+        y = 310 - line * 0.78
+        draw.line((56, y, 536, y), "#e2e8f0")
+        draw.text((22, y - 8), f"{line}k", "#64748b", small)
+    for number, value in enumerate(values):
+        left, top = 70 + number * 58, 310 - value * 0.78
+        weekend = number in (5, 6)
+        colour = "#f97316" if weekend else "#2563eb"
+        draw.rounded_rectangle((left, top, left + 38, 310), 5, fill=colour)
+        draw.text((left + 4, 318), f"{number + 1} Jan", "#334155", small)
+        draw.text((left + 7, top - 18), f"{value}", "#334155", small)
+    return encode(image, "PNG")
+
+
+def print_colours() -> bytes:
+    """JPEG in CMYK, as printers like it."""
+    ramp = np.linspace(0, 255, 400, dtype=np.uint8)
+    pixels = np.zeros((240, 400, 4), dtype=np.uint8)
+    for ink in range(4):
+        pixels[ink * 60 : ink * 60 + 60, :, ink] = ramp
+    return encode(Image.fromarray(pixels, "CMYK"), "JPEG", quality=90)
+
+
+def bitmap() -> bytes:
+    """BMP: rings of a moiré pattern."""
+    radius = np.abs(_grid(200, 150, 9))
+    pixels = _palette((np.sin(radius**2) + 1) / 4, (0.0, 0.1, 0.2))
+    return encode(Image.fromarray(pixels), "BMP")
+
+
+def kaleidoscope() -> bytes:
+    """Animated WebP: a turning kaleidoscope of 16 frames."""
+    grid = _grid(240, 240, 1.0)
+    angle, radius = np.angle(grid), np.abs(grid)
+    frames = []
+    for step in range(16):
+        turn = 2 * math.pi * step / 16
+        folded = np.abs(np.mod(angle + turn / 6, math.pi / 3) - math.pi / 6)
+        value = radius * 1.4 + 0.35 * np.sin(9 * folded + turn) + step / 16
+        frames.append(Image.fromarray(_palette(value, (0.0, 0.2, 0.45))))
+    return encode(
+        frames[0], "WEBP", save_all=True, append_images=frames[1:], duration=80, loop=0, quality=70
+    )
+
+
+def spinner() -> bytes:
+    """Animated GIF: twelve dots chasing each other."""
+    frames = []
+    for step in range(12):
+        frame = Image.new("P", (200, 200), 0)
+        frame.putpalette([value for k in range(13) for value in _spinner_colour(k)])
+        draw = ImageDraw.Draw(frame)
+        for dot in range(12):
+            turn = 2 * math.pi * dot / 12
+            x, y = 100 + 66 * math.sin(turn), 100 - 66 * math.cos(turn)
+            size = 8 + ((dot - step) % 12) * 0.7
+            draw.ellipse((x - size, y - size, x + size, y + size), fill=1 + (dot - step) % 12)
+        frames.append(frame)
+    return encode(
+        frames[0], "GIF", save_all=True, append_images=frames[1:], duration=90, loop=0, disposal=2
+    )
+
+
+def _spinner_colour(step: int) -> tuple[int, int, int]:
+    if step == 0:
+        return (15, 23, 42)
+    return (30 + step * 4, 40 + step * 15, 70 + step * 15)
+
+
+def life() -> bytes:
+    """Animated GIF: Conway's game of life."""
+    rng = np.random.default_rng(23)
+    cells = rng.random((48, 64)) < 0.3
+    frames = []
+    for _ in range(24):
+        big = np.kron(cells, np.ones((5, 5), dtype=np.uint8)).astype(np.uint8)
+        frame = Image.fromarray(big, "P")
+        frame.putpalette([12, 18, 32, 74, 222, 128])
+        frames.append(frame)
+        near = sum(
+            np.roll(cells, (dy, dx), (0, 1)).astype(int)
+            for dy in (-1, 0, 1)
+            for dx in (-1, 0, 1)
+            if (dy, dx) != (0, 0)
+        )
+        cells = (near == 3) | (cells & (near == 2))
+    return encode(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=110, loop=0)
+
+
+def bomb(side: int = 12_000) -> bytes:
+    """PNG of 144 million black pixels in about 17 KB: a viewer must look before it decodes."""
+    rows = zlib.compress(bytes(side * (1 + (side + 7) // 8)), 9)
+    header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", rows), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    )
+
+
+def page(title: str, number: int, total: int) -> bytes:
+    """PNG: a page of a document, with greeked lines and a figure."""
+    rng = np.random.default_rng([len(title), number])
+    image = Image.new("RGB", (340, 440), "#fffdf8")
+    draw = ImageDraw.Draw(image)
+    draw.text((30, 26), title, "#1e293b", ImageFont.load_default(19))
+    draw.line((30, 56, 310, 56), "#cbd5e1", 2)
+    top = 72
+    for paragraph in range(3):
+        for line in range(5):
+            end = 310 if line < 4 else int(rng.integers(120, 280))
+            draw.rounded_rectangle((30, top, end, top + 6), 3, fill="#d6dbe3")
+            top += 14
+        top += 12
+        if paragraph == number % 2:
+            points = [(30 + k * 28, top + 60 - int(rng.integers(5, 55))) for k in range(11)]
+            draw.line(points, fill="#2563eb", width=3, joint="curve")
+            top += 78
+    draw.text((150, 412), f"{number} / {total}", "#64748b", ImageFont.load_default(12))
+    return encode(image, "PNG")

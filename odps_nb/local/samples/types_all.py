@@ -1,0 +1,142 @@
+"""The ``types_all`` table: each scalar type once, with its extremes (side ``local``).
+
+Small on purpose: a person reads it whole, a test compares it cell by cell. JSON lives here and
+not in ``orders``, since the real Storage API does not read JSON columns (``protocol.md`` 5.1).
+The two INTERVAL types are left out: no form of them is read and written alike (section 5.2).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from odps_nb.local.samples.values import SampleBatch
+from odps_nb.schema import Column, DecimalType, LengthType, PrimitiveType, TableSchema, TypeCode
+from odps_nb.terms import PartitionSpec
+
+__all__ = ["ARROW_SCHEMA", "ROWS", "SCHEMA", "rows"]
+
+
+def _of(code: TypeCode) -> PrimitiveType:
+    return PrimitiveType(code)
+
+
+_COLUMNS: tuple[tuple[str, Any, pa.DataType], ...] = (
+    ("row_name", _of(TypeCode.STRING), pa.utf8()),
+    ("c_tinyint", _of(TypeCode.TINYINT), pa.int8()),
+    ("c_smallint", _of(TypeCode.SMALLINT), pa.int16()),
+    ("c_int", _of(TypeCode.INT), pa.int32()),
+    ("c_bigint", _of(TypeCode.BIGINT), pa.int64()),
+    ("c_float", _of(TypeCode.FLOAT), pa.float32()),
+    ("c_double", _of(TypeCode.DOUBLE), pa.float64()),
+    ("c_boolean", _of(TypeCode.BOOLEAN), pa.bool_()),
+    ("c_decimal", DecimalType(), pa.decimal128(38, 18)),
+    ("c_decimal_38_0", DecimalType(38, 0), pa.decimal128(38, 0)),
+    ("c_decimal_10_4", DecimalType(10, 4), pa.decimal128(10, 4)),
+    ("c_string", _of(TypeCode.STRING), pa.utf8()),
+    ("c_char", LengthType(TypeCode.CHAR, 5), pa.utf8()),
+    ("c_varchar", LengthType(TypeCode.VARCHAR, 20), pa.utf8()),
+    ("c_binary", _of(TypeCode.BINARY), pa.binary()),
+    ("c_date", _of(TypeCode.DATE), pa.date32()),
+    ("c_datetime", _of(TypeCode.DATETIME), pa.timestamp("ms")),
+    ("c_timestamp", _of(TypeCode.TIMESTAMP), pa.timestamp("ns")),
+    ("c_timestamp_ntz", _of(TypeCode.TIMESTAMP_NTZ), pa.timestamp("ns")),
+    ("c_json", _of(TypeCode.JSON), pa.utf8()),
+)
+
+SCHEMA = TableSchema(columns=tuple(Column(name=name, type=kind) for name, kind, _ in _COLUMNS))
+ARROW_SCHEMA = pa.schema([(name, arrow) for name, _, arrow in _COLUMNS])
+
+# written as text: negating a Decimal would round it to the 28 digits of the default context
+_NINES = "9" * 20 + "." + "9" * 18
+
+#: The rows, in order; a column that is not named is null.
+ROWS: tuple[dict[str, Any], ...] = (
+    {
+        "row_name": "usual",
+        "c_tinyint": 7,
+        "c_smallint": 700,
+        "c_int": 70_000,
+        "c_bigint": 7_000_000_000,
+        "c_float": 0.5,
+        "c_double": 3.141592653589793,
+        "c_boolean": True,
+        "c_decimal": decimal.Decimal("12.5"),
+        "c_decimal_38_0": decimal.Decimal(42),
+        "c_decimal_10_4": decimal.Decimal("1234.5678"),
+        "c_string": "grüße, 世界 👋",
+        "c_char": "abc",
+        "c_varchar": "twelve chars",
+        "c_binary": b"\x00\x01\xfe\xff",
+        "c_date": dt.date(2024, 2, 29),
+        "c_datetime": dt.datetime(2024, 2, 29, 12, 30, 45, 123000),
+        "c_timestamp": 1_709_209_845_123_456_789,
+        "c_timestamp_ntz": 1_709_209_845_123_456_789,
+        "c_json": '{"a": [1, 2.5, null, "x"], "b": {"c": true}}',
+    },
+    {
+        "row_name": "least",
+        "c_tinyint": -128,
+        "c_smallint": -(2**15),
+        "c_int": -(2**31),
+        "c_bigint": -(2**63) + 1,  # MaxCompute keeps -2**63 for itself
+        "c_float": -3.4028234663852886e38,
+        "c_double": -1.7976931348623157e308,
+        "c_boolean": False,
+        "c_decimal": decimal.Decimal("-" + _NINES),
+        "c_decimal_38_0": decimal.Decimal("-" + "9" * 38),
+        "c_decimal_10_4": decimal.Decimal("-999999.9999"),
+        "c_string": "",
+        "c_char": "",
+        "c_varchar": "",
+        "c_binary": b"",
+        "c_date": dt.date(1, 1, 1),
+        "c_datetime": dt.datetime(1, 1, 1),
+        "c_timestamp": -(2**63) + 1,
+        "c_timestamp_ntz": -(2**63) + 1,
+        "c_json": "{}",
+    },
+    {
+        "row_name": "most",
+        "c_tinyint": 127,
+        "c_smallint": 2**15 - 1,
+        "c_int": 2**31 - 1,
+        "c_bigint": 2**63 - 1,
+        "c_float": 3.4028234663852886e38,
+        "c_double": 1.7976931348623157e308,
+        "c_boolean": True,
+        "c_decimal": decimal.Decimal(_NINES),
+        "c_decimal_38_0": decimal.Decimal("9" * 38),
+        "c_decimal_10_4": decimal.Decimal("999999.9999"),
+        "c_string": "𝒵" * 1000,
+        "c_char": "zzzzz",
+        "c_varchar": "界" * 20,
+        "c_binary": bytes(range(256)) * 16,
+        "c_date": dt.date(9999, 12, 31),
+        "c_datetime": dt.datetime(9999, 12, 31, 23, 59, 59, 999000),
+        "c_timestamp": 2**63 - 1,
+        "c_timestamp_ntz": 2**63 - 1,
+        "c_json": '[{"deep": [[[[[[1]]]]]]}]',
+    },
+    {"row_name": "infinite", "c_float": float("inf"), "c_double": float("-inf")},
+    {"row_name": "not a number", "c_float": float("nan"), "c_double": float("nan")},
+    {"row_name": "tiny", "c_float": 1.401298464324817e-45, "c_double": 5e-324},
+    {
+        "row_name": "before 1970",
+        "c_date": dt.date(1969, 12, 31),
+        "c_datetime": dt.datetime(1969, 12, 31, 23, 59, 59, 999000),
+        "c_timestamp": -1,
+        "c_timestamp_ntz": -1,
+    },
+    {"row_name": "nothing"},
+)
+
+
+def rows() -> Iterator[SampleBatch]:
+    """Make the rows: one batch."""
+    batch = pa.RecordBatch.from_pylist(list(ROWS), schema=ARROW_SCHEMA)
+    yield SampleBatch(partition=PartitionSpec(), batch=batch)

@@ -1,0 +1,242 @@
+"""The sample tables: believable, whole, and the same each time."""
+
+import io
+import time
+import warnings
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from PIL import Image
+
+from odps_nb.local.samples import media, orders
+from odps_nb.local.samples.catalog import SAMPLES, Sample, SampleBlob
+from odps_nb.local.samples.orders_probes import PROBES
+from odps_nb.schema import ArrayType, DecimalType, LengthType, MapType, StructType, TypeCode
+
+
+def sample(name):
+    return next(s for s in SAMPLES if s.name == name)
+
+
+@pytest.fixture(scope="module")
+def order_batches():
+    return list(orders.rows())
+
+
+@pytest.fixture(scope="module")
+def media_batch():
+    return next(media.rows())
+
+
+def test_the_catalogue_names_the_tables_that_the_guides_use():
+    assert [s.name for s in SAMPLES] == ["orders", "types_all", "media", "documents"]
+    assert all(isinstance(s, Sample) and s.comment for s in SAMPLES)
+
+
+@pytest.mark.parametrize("name", ["types_all", "media", "documents"])
+def test_small_samples_are_the_same_each_time(name):
+    first, second = list(sample(name).rows()), list(sample(name).rows())
+    assert first
+    assert len(first) == len(second)
+    for one, other in zip(first, second, strict=True):
+        # identity of NaN does not matter here: the buffers are compared as text
+        assert str(one.batch.to_pydict()) == str(other.batch.to_pydict())
+        assert one.blobs == other.blobs
+
+
+def test_a_day_of_orders_is_the_same_each_time(order_batches):
+    again = next(orders.rows())
+    assert again.partition == order_batches[0].partition
+    assert again.batch.equals(order_batches[0].batch)
+
+
+def test_orders_has_two_million_rows_in_eight_days_quickly():
+    started, count, days = time.perf_counter(), 0, []
+    for part in orders.rows():
+        count += part.batch.num_rows
+        days.append(str(part.partition))
+    spent = time.perf_counter() - started
+    assert count >= 2_000_000
+    assert days == [f"ds=2024-01-0{day}" for day in range(1, 9)]
+    # about 2 s on one idle core; the margin is for a machine that does other things too
+    assert spent < 20, f"{spent:.1f} s"
+
+
+def test_orders_batches_are_valid_and_in_the_declared_types(order_batches):
+    for part in order_batches:
+        part.batch.validate(full=True)
+        assert part.batch.schema == orders.ARROW_SCHEMA
+        assert tuple(part.batch.schema.names) == tuple(c.name for c in orders.SCHEMA.columns)
+        assert part.blobs == {}
+
+
+def test_orders_meets_every_scalar_type_and_the_three_nested_ones():
+    codes = {column.type.code for column in orders.SCHEMA.columns}
+    wanted = set(TypeCode) - {
+        TypeCode.JSON,
+        TypeCode.BLOB,
+        TypeCode.VARIANT,
+        TypeCode.INTERVAL_DAY_TIME,
+        TypeCode.INTERVAL_YEAR_MONTH,
+    }
+    assert codes == wanted
+
+
+def test_types_all_meets_every_scalar_type():
+    codes = {column.type.code for column in sample("types_all").schema.columns}
+    nested = {TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT, TypeCode.BLOB, TypeCode.VARIANT}
+    assert codes == set(TypeCode) - nested - {
+        TypeCode.INTERVAL_DAY_TIME,
+        TypeCode.INTERVAL_YEAR_MONTH,
+    }
+
+
+def test_order_ids_count_on_over_the_days(order_batches):
+    ids = pa.concat_arrays([part.batch.column("id") for part in order_batches])
+    assert ids.null_count == 0
+    assert pc.count_distinct(ids).as_py() == len(ids)
+    assert pc.max(ids).as_py() - pc.min(ids).as_py() + 1 == len(ids)
+
+
+def test_orders_were_created_on_their_day(order_batches):
+    for part in order_batches:
+        usual = part.batch.filter(pc.not_equal(part.batch.column("status"), "probe"))
+        days = pc.strftime(usual.column("created"), "%Y-%m-%d")
+        assert pc.unique(days).to_pylist() == [dict(part.partition.items)["ds"]]
+
+
+def test_every_nullable_column_of_usual_orders_that_may_be_empty_has_nulls(order_batches):
+    batch = order_batches[0].batch
+    empty = {name for name in batch.schema.names if batch.column(name).null_count}
+    assert empty == {"note", "shipped", "shop", "weight", "tags", "attrs", "address"}
+
+
+def test_each_column_of_the_probes_is_null_somewhere_and_extreme_elsewhere(order_batches):
+    tail = order_batches[-1].batch.slice(order_batches[-1].batch.num_rows - len(PROBES))
+    assert tail.column("status").to_pylist() == ["probe"] * len(PROBES)
+    for name in set(tail.schema.names) - {"id", "status"}:
+        assert tail.column(name).null_count >= 1, name
+        assert tail.column(name).null_count < len(PROBES), name
+    ints = {"priority": 8, "shop": 16, "quantity": 32}
+    for name, bits in ints.items():
+        values = set(tail.column(name).to_pylist())
+        assert {-(2 ** (bits - 1)), 2 ** (bits - 1) - 1} <= values
+
+
+def test_map_keys_do_not_repeat_within_a_row(order_batches):
+    attrs = order_batches[0].batch.column("attrs").slice(0, 5000).to_pylist()
+    filled = [row for row in attrs if row]
+    assert len(filled) > 500
+    assert all(len({key for key, _ in row}) == len(row) for row in filled)
+
+
+def test_amounts_are_positive_and_believable(order_batches):
+    amounts = order_batches[0].batch.column("amount")
+    assert pc.min(amounts).as_py() > 0
+    assert 20 < pc.mean(amounts).as_py() < 500
+
+
+def test_char_and_varchar_fit_their_length(order_batches):
+    for name in ("currency", "sku"):
+        kind = orders.SCHEMA.find(name).type
+        assert isinstance(kind, LengthType)
+        for part in (order_batches[0], order_batches[-1]):
+            lengths = pc.utf8_length(part.batch.column(name))
+            assert pc.max(lengths).as_py() <= kind.length
+
+
+def test_media_holds_some_forty_files_and_the_traps(media_batch):
+    contents = media_batch.blobs["content"]
+    assert media_batch.batch.num_rows == len(contents) >= 40
+    assert any(blob is None for blob in contents)
+    assert any(blob is not None and blob.data == b"" for blob in contents)
+    assert any(
+        blob and blob.mime_type == "image/png" and blob.data.startswith(b"<!DOCTYPE html")
+        for blob in contents
+    )
+
+
+def test_media_names_agree_with_the_blobs(media_batch):
+    rows = zip(media_batch.batch.to_pylist(), media_batch.blobs["content"], strict=True)
+    for row, blob in rows:
+        if blob is not None:
+            assert (row["name"], row["declared"] or "") == (blob.file_name, blob.mime_type)
+
+
+def test_the_bomb_is_small_and_huge(media_batch):
+    names = media_batch.batch.column("name").to_pylist()
+    bomb = media_batch.blobs["content"][names.index("144_megapixels.png")]
+    assert len(bomb.data) < 20_000
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        assert Image.open(io.BytesIO(bomb.data)).size == (12_000, 12_000)
+
+
+def test_the_pictures_open_whole(media_batch):
+    names = media_batch.batch.column("name").to_pylist()
+    traps = {"144_megapixels.png", "cut_short.jpg", "not_a_picture.png"}
+    opened = 0
+    for name, blob in zip(names, media_batch.blobs["content"], strict=True):
+        if name.endswith((".png", ".jpg", ".gif", ".webp", ".bmp")) and name not in traps:
+            Image.open(io.BytesIO(blob.data)).load()
+            opened += 1
+    assert opened >= 15
+
+
+def test_the_pdf_points_at_its_own_objects(media_batch):
+    names = media_batch.batch.column("name").to_pylist()
+    data = media_batch.blobs["content"][names.index("invoice.pdf")].data
+    start = int(data.split(b"startxref\n")[1].split()[0])
+    lines = data[start:].split(b"\n")
+    assert lines[0] == b"xref"
+    count = int(lines[1].split()[1])
+    for number, line in enumerate(lines[3 : 2 + count], 1):
+        place = int(line.split()[0])
+        assert data[place:].startswith(b"%d 0 obj" % number)
+
+
+def test_documents_nest_blobs_in_lists_of_structs():
+    schema = sample("documents").schema
+    pages = schema.find("pages").type
+    assert isinstance(pages, ArrayType)
+    assert isinstance(pages.element, StructType)
+    assert [(f.name, f.type.code) for f in pages.element.fields] == [
+        ("title", TypeCode.STRING),
+        ("page", TypeCode.BIGINT),
+        ("image", TypeCode.BLOB),
+    ]
+
+
+def test_references_replace_each_blob_in_place():
+    seen = []
+
+    def store(blob: SampleBlob) -> bytes:
+        seen.append(blob.file_name)
+        return b"ref:" + blob.file_name.encode()
+
+    (part,) = sample("documents").rows()
+    stored = part.with_references(store)
+    stored.validate(full=True)
+    assert stored.schema == part.batch.schema
+    rows = stored.to_pylist()
+    assert rows[0]["pages"][0]["image"] == b"ref:annual_report_1.png"
+    assert rows[1]["pages"][1] == {"title": "Lease, page 2", "page": 2, "image": None}
+    assert rows[4]["pages"] == []
+    assert rows[5]["pages"] is None
+    assert len(seen) == 11
+    # everything but the references is as in the batch itself
+    for row, plain in zip(rows, part.batch.to_pylist(), strict=True):
+        for page, before in zip(row["pages"] or [], plain["pages"] or [], strict=True):
+            assert before["image"] is None
+            assert {**page, "image": None} == before
+
+
+def test_repr_of_a_blob_says_its_length_not_its_bytes():
+    shown = repr(SampleBlob(data=b"secret" * 1000, mime_type="text/plain", file_name="a.txt"))
+    assert shown == "SampleBlob('a.txt', 'text/plain', <6.0 kB>)"
+
+
+def test_decimal_and_map_columns_are_what_the_schema_says():
+    assert orders.SCHEMA.find("amount").type == DecimalType(18, 2)
+    assert isinstance(orders.SCHEMA.find("attrs").type, MapType)
