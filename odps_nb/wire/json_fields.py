@@ -1,0 +1,218 @@
+"""JSON objects whose members are read with their types checked (floor 1).
+
+The one way in which ``odps_nb.wire`` looks into JSON of a peer: a missing or null member gives
+the default, an unknown member is ignored, and a member of the wrong type is a typed error, so
+that no ``KeyError`` or ``TypeError`` ever travels up. Who reads an answer gets `FramingError`
+(the server broke the format), who reads a request gets `InvalidRequestError` with the status
+and code to answer (``protocol.md`` sections 3 and 8.2).
+
+Must not know: actions, columns, or anything else about the meaning of a member.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import NoReturn
+
+from odps_nb.errors import FramingError, InvalidRequestError, OdpsNbError
+
+__all__ = ["MAX_JSON_BYTES", "Fields", "Refuse", "dump", "in_answer", "in_request", "parse_object"]
+
+MAX_JSON_BYTES = 64 * 2**20
+MAX_INTEGER = 2**63 - 1
+
+Refuse = Callable[[str], OdpsNbError]
+
+
+def in_answer(message: str) -> OdpsNbError:
+    """Make the error of a client that read a bad answer."""
+    return FramingError(message, hint="the server does not speak the Storage API as documented")
+
+
+def in_request(message: str) -> OdpsNbError:
+    """Make the error of a server that read a bad request (400 ``InvalidArgument``)."""
+    return InvalidRequestError(message, status=400, code="InvalidArgument")
+
+
+def dump(value: object) -> bytes:
+    """Write JSON as the stock clients do: a space after ``,`` and ``:``, ASCII only."""
+    return json.dumps(value).encode("ascii")
+
+
+def parse_object(
+    body: bytes, what: str, refuse: Refuse = in_answer, *, max_bytes: int = MAX_JSON_BYTES
+) -> Fields:
+    """Read one JSON object; an empty body is an empty object.
+
+    Parameters
+    ----------
+    body
+        UTF-8 text of a JSON object, or nothing.
+    what
+        Name of the document in error messages.
+    refuse
+        Makes the error to raise: `in_answer` or `in_request`.
+    max_bytes
+        A longer body is refused unread.
+    """
+    if len(body) > max_bytes:
+        raise refuse(f"{what} has {len(body)} bytes of JSON, more than {max_bytes}")
+    if not body.strip():
+        return Fields({}, what, refuse)
+    try:
+        value = json.loads(body, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        raise refuse(f"{what} is not JSON: {_shorten(str(error))}") from None
+    if not isinstance(value, dict):
+        raise refuse(f"{what} is {_name(value)} where a JSON object is expected")
+    return Fields(value, what, refuse)
+
+
+def _no_constant(name: str) -> NoReturn:
+    # Python would take NaN and Infinity, which are not JSON.
+    raise ValueError(f"{name} is not a JSON value")
+
+
+class Fields:
+    """A JSON object read member by member; ``what`` names it in errors.
+
+    Getters without a default have one that means "absent": ``""``, ``0``, ``()``. The
+    ``need_`` getters refuse an absent member instead.
+    """
+
+    __slots__ = ("_members", "_refuse", "what")
+
+    def __init__(self, members: Mapping[str, object], what: str, refuse: Refuse) -> None:
+        self._members, self.what, self._refuse = members, what, refuse
+
+    def __contains__(self, key: str) -> bool:
+        return self._members.get(key) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __repr__(self) -> str:
+        return f"<Fields of {self.what}: {len(self._members)} members>"
+
+    def fail(self, key: str, problem: str) -> OdpsNbError:
+        """Make the error for one member; the caller raises it."""
+        return self._refuse(f"{self.what}: {key} {problem}")
+
+    def text(self, key: str, default: str = "") -> str:
+        """Return a string member."""
+        value = self._members.get(key)
+        return default if value is None else self._text(key, value)
+
+    def optional_text(self, key: str) -> str | None:
+        """Return a string member, or ``None`` if absent or empty."""
+        return self.text(key) or None
+
+    def need_text(self, key: str) -> str:
+        """Return a string member that must be there and not be empty."""
+        value = self.text(key)
+        if not value:
+            raise self.fail(key, "is missing")
+        return value
+
+    def loose_text(self, key: str) -> str | None:
+        """Return a string member that may also be spelled as an integer; absent is ``None``."""
+        value = self._members.get(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(self._integer(key, value))
+        return self.optional_text(key)
+
+    def integer(self, key: str, default: int = 0) -> int:
+        """Return an integer member of at most 63 bits and a sign."""
+        value = self._members.get(key)
+        return default if value is None else self._integer(key, value)
+
+    def optional_integer(self, key: str) -> int | None:
+        """Return an integer member, or ``None`` if absent."""
+        return self.integer(key) if key in self else None
+
+    def loose_integer(self, key: str) -> int | None:
+        """Return an integer member that may also be spelled as text; absent is ``None``."""
+        value = self._members.get(key)
+        if isinstance(value, str):
+            try:
+                value = int(value[:20])
+            except ValueError:
+                raise self.fail(key, "is not an integer") from None
+        return None if value is None else self._integer(key, value)
+
+    def boolean(self, key: str, *, default: bool) -> bool:
+        """Return ``true`` or ``false``; the words as text count too, as the Java SDK sends them."""
+        value = self._members.get(key)
+        if value is None:
+            return default
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        if isinstance(value, bool):
+            return value
+        raise self.fail(key, f"is {_name(value)} where true or false is expected")
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of strings."""
+        return tuple(self._text(key, item) for item in self._list(key))
+
+    def integers(self, key: str) -> tuple[int, ...]:
+        """Return a list of integers."""
+        return tuple(self._integer(key, item) for item in self._list(key))
+
+    def inner(self, key: str) -> Fields:
+        """Return an inner object; absent is an empty one."""
+        value = self._members.get(key)
+        return self._inner(key, {} if value is None else value)
+
+    def inners(self, key: str) -> list[Fields]:
+        """Return a list of objects."""
+        return [self._inner(f"{key}[{i}]", item) for i, item in enumerate(self._list(key))]
+
+    def mapping(self, key: str) -> dict[str, object] | None:
+        """Return an inner object unread, to be handed on as it is; absent is ``None``."""
+        value = self._members.get(key)
+        if value is None or isinstance(value, dict):
+            return value
+        raise self.fail(key, f"is {_name(value)} where an object is expected")
+
+    def _inner(self, key: str, value: object) -> Fields:
+        if not isinstance(value, dict):
+            raise self.fail(key, f"is {_name(value)} where an object is expected")
+        return Fields(value, f"{self.what}.{key}", self._refuse)
+
+    def _list(self, key: str) -> list[object]:
+        value = self._members.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.fail(key, f"is {_name(value)} where a list is expected")
+        return value
+
+    def _text(self, key: str, value: object) -> str:
+        if not isinstance(value, str):
+            raise self.fail(key, f"is {_name(value)} where text is expected")
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:  # JSON can spell half a surrogate pair, UTF-8 cannot
+                raise self.fail(key, "is not valid Unicode") from None
+        return value
+
+    def _integer(self, key: str, value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.fail(key, f"is {_name(value)} where an integer is expected")
+        if not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
+            raise self.fail(key, "does not fit into 64 bits")
+        return value
+
+
+def _name(value: object) -> str:
+    if value is None:
+        return "null"
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
+    return names.get(type(value), "a number")
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 120 else text[:119] + "…"

@@ -1,0 +1,357 @@
+"""Table schemas as JSON, both forms (floor 1; ``protocol.md`` section 3.11).
+
+The *flat* form (``DataSchema`` of read sessions) spells types as text. The *nested* form
+(``TableSchema`` of write streams and of instances) spells them as numbers with one object and
+one column id per level; a blob is uploaded with the id of its BLOB leaf, so the ids are kept
+under paths such as ``c3.element.f2``.
+
+Must not know: who asks, Arrow, HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    LengthType,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    TableSchema,
+    TypeCode,
+)
+from odps_nb.wire.json_fields import Fields, Refuse, in_answer
+from odps_nb.wire.type_text import (
+    MAX_CHAR,
+    MAX_DEPTH,
+    MAX_PRECISION,
+    MAX_VARCHAR,
+    format_type,
+    parse_type,
+)
+
+__all__ = [
+    "DEFAULT_MAX_FIELD_SIZE",
+    "MAX_COLUMNS",
+    "WriteSchema",
+    "assign_column_ids",
+    "decode_flat",
+    "decode_nested",
+    "encode_flat",
+    "encode_nested",
+]
+
+DEFAULT_MAX_FIELD_SIZE = 8 * 2**20
+MAX_COLUMNS = 10_000  # the service allows 1200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSchema:
+    """What a write stream wants: columns, and a column id for every nested level.
+
+    ``key_columns`` names the distribution keys of a primary-key table, ``max_field_size``
+    counts bytes.
+    """
+
+    schema: TableSchema
+    system_columns: tuple[Column, ...] = ()
+    max_field_size: int = DEFAULT_MAX_FIELD_SIZE
+    column_ids: Mapping[str, int] = field(default_factory=dict)
+    key_columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        schema: TableSchema,
+        *,
+        system_columns: tuple[Column, ...] = (),
+        max_field_size: int = DEFAULT_MAX_FIELD_SIZE,
+        key_columns: tuple[str, ...] = (),
+    ) -> WriteSchema:
+        """Number every level in pre-order from 0: data, partition, then system columns."""
+        ids: dict[str, int] = {}
+        for column in (*schema.all_columns, *system_columns):
+            for path, _ in _levels(column.name, column.type):
+                ids.setdefault(path, len(ids))
+        return cls(
+            schema=_with_ids(schema, ids),
+            system_columns=tuple(replace(c, column_id=ids[c.name]) for c in system_columns),
+            max_field_size=max_field_size,
+            column_ids=ids,
+            key_columns=key_columns,
+        )
+
+    @property
+    def blob_ids(self) -> dict[str, int]:
+        """Path -> column id of every BLOB leaf that has an id, e.g. ``{"c2.element": 2}``."""
+        return {
+            path: self.column_ids[path]
+            for column in self.schema.all_columns
+            for path, type_ in _levels(column.name, column.type)
+            if type_.code is TypeCode.BLOB and path in self.column_ids
+        }
+
+
+def assign_column_ids(schema: TableSchema) -> TableSchema:
+    """Return the schema with the ids that `WriteSchema.of` gives its top-level columns."""
+    return WriteSchema.of(schema).schema
+
+
+def _with_ids(schema: TableSchema, ids: Mapping[str, int]) -> TableSchema:
+    return TableSchema(
+        columns=tuple(replace(c, column_id=ids[c.name]) for c in schema.columns),
+        partition_columns=tuple(
+            replace(c, column_id=ids[c.name]) for c in schema.partition_columns
+        ),
+    )
+
+
+def _children(type_: OdpsType) -> Iterator[tuple[str, OdpsType]]:
+    if isinstance(type_, ArrayType):
+        yield "element", type_.element
+    elif isinstance(type_, MapType):
+        yield "key", type_.key
+        yield "value", type_.value
+    elif isinstance(type_, StructType):
+        for member in type_.fields:
+            yield member.name, member.type
+
+
+def _levels(path: str, type_: OdpsType) -> Iterator[tuple[str, OdpsType]]:
+    """Yield (path, type) of a column and of all that is nested in it, in pre-order."""
+    yield path, type_
+    for name, inner in _children(type_):
+        yield from _levels(f"{path}.{name}", inner)
+
+
+# -- flat form --------------------------------------------------------------------------------
+
+
+def encode_flat(schema: TableSchema) -> dict[str, object]:
+    """Write the flat form; columns without an id get the one of `assign_column_ids`."""
+    numbered = assign_column_ids(schema)
+
+    def encode(columns: Iterable[Column], fallback: Iterable[Column]) -> list[dict[str, object]]:
+        return [
+            {
+                "Name": column.name,
+                "Type": format_type(column.type),
+                "Comment": column.comment,
+                "Nullable": column.nullable,
+                "ColumnId": other.column_id if column.column_id is None else column.column_id,
+            }
+            for column, other in zip(columns, fallback, strict=True)
+        ]
+
+    return {
+        "DataColumns": encode(schema.columns, numbered.columns),
+        "PartitionColumns": encode(schema.partition_columns, numbered.partition_columns),
+    }
+
+
+def decode_flat(
+    members: Mapping[str, object], *, what: str = "DataSchema", refuse: Refuse = in_answer
+) -> TableSchema:
+    """Read the flat form.
+
+    Raises
+    ------
+    FramingError
+        A member has the wrong type, or a type text is unknown (with the default ``refuse``).
+    """
+    fields = Fields(members, what, refuse)
+    return TableSchema(
+        columns=_flat_columns(fields, "DataColumns"),
+        partition_columns=_flat_columns(fields, "PartitionColumns"),
+    )
+
+
+def _flat_columns(fields: Fields, key: str) -> tuple[Column, ...]:
+    columns = []
+    for one in _limited(fields, key):
+        name = one.need_text("Name")
+        try:
+            type_ = parse_type(one.need_text("Type"))
+        except InvalidRequestError as error:
+            raise one.fail("Type", f"of column {name!r}: {error.message}") from None
+        columns.append(
+            Column(
+                name=name,
+                type=type_,
+                comment=one.text("Comment"),
+                nullable=one.boolean("Nullable", default=True),
+                column_id=_column_id(one),
+            )
+        )
+    return tuple(columns)
+
+
+def _limited(fields: Fields, key: str) -> list[Fields]:
+    columns = fields.inners(key)
+    if len(columns) > MAX_COLUMNS:
+        raise fields.fail(key, f"has {len(columns)} columns, more than {MAX_COLUMNS}")
+    return columns
+
+
+def _column_id(fields: Fields) -> int | None:
+    found = fields.loose_integer("ColumnId")
+    return None if found == -1 else found  # -1 is how the nested form says "none"
+
+
+# -- nested form ------------------------------------------------------------------------------
+
+
+def encode_nested(schema: WriteSchema | TableSchema) -> dict[str, object]:
+    """Write the nested form; a plain `TableSchema` is numbered first."""
+    full = WriteSchema.of(schema) if isinstance(schema, TableSchema) else schema
+
+    def encode(columns: Iterable[Column]) -> list[dict[str, object]]:
+        return [
+            {
+                "comment": column.comment,
+                "label": "",
+                "extendedLabels": [],
+                "columnType": _encode_level(column.name, column.name, column.type, full)
+                | {"Nullable": column.nullable},
+            }
+            for column in columns
+        ]
+
+    return {
+        "DataColumns": encode(full.schema.columns),
+        "PartitionColumns": encode(full.schema.partition_columns),
+        "SystemColumns": encode(full.system_columns),
+        "MaxFieldSize": full.max_field_size,
+    }
+
+
+def _encode_level(name: str, path: str, type_: OdpsType, full: WriteSchema) -> dict[str, object]:
+    level: dict[str, object] = {
+        "MemberName": name,
+        "ColumnId": full.column_ids.get(path, -1),
+        "Nullable": True,
+        "Type": int(type_.code),
+        "Precision": 0,
+        "Scale": 0,
+        "SpecifiedLength": type_.length if isinstance(type_, LengthType) else 0,
+        "SubTypes": [
+            _encode_level(inner, f"{path}.{inner}", inner_type, full)
+            for inner, inner_type in _children(type_)
+        ],
+        "IsDistributionKey": path in full.key_columns,
+        "HasDefaultValue": False,
+        "DefaultValue": "",
+    }
+    if isinstance(type_, DecimalType):
+        if type_.precision is None:
+            # Absent, not 0: the stock client refuses a precision of 0.
+            del level["Precision"], level["Scale"]
+        else:
+            level |= {"Precision": type_.precision, "Scale": type_.scale or 0}
+    return level
+
+
+def decode_nested(
+    members: Mapping[str, object], *, what: str = "TableSchema", refuse: Refuse = in_answer
+) -> WriteSchema:
+    """Read the nested form; errors as in `decode_flat`."""
+    fields = Fields(members, what, refuse)
+    ids: dict[str, int] = {}
+    keys: list[str] = []
+
+    def decode(key: str) -> tuple[Column, ...]:
+        return tuple(_nested_column(one, ids, keys) for one in _limited(fields, key))
+
+    return WriteSchema(
+        schema=TableSchema(
+            columns=decode("DataColumns"), partition_columns=decode("PartitionColumns")
+        ),
+        system_columns=decode("SystemColumns"),
+        max_field_size=fields.integer("MaxFieldSize", DEFAULT_MAX_FIELD_SIZE),
+        column_ids=ids,
+        key_columns=tuple(keys),
+    )
+
+
+def _nested_column(one: Fields, ids: dict[str, int], keys: list[str]) -> Column:
+    level = one.inner("columnType")
+    name = level.need_text("MemberName")
+    type_ = _decode_level(level, name, ids, 0)
+    if level.boolean("IsDistributionKey", default=False):
+        keys.append(name)
+    return Column(
+        name=name,
+        type=type_,
+        comment=one.text("comment"),
+        nullable=level.boolean("Nullable", default=True),
+        column_id=ids.get(name),
+    )
+
+
+def _decode_level(level: Fields, path: str, ids: dict[str, int], depth: int) -> OdpsType:
+    if depth > MAX_DEPTH:
+        raise level.fail("SubTypes", f"are nested more than {MAX_DEPTH} deep")
+    number = _column_id(level)
+    if number is not None:
+        ids[path] = number
+    code = _type_code(level)
+    if code is TypeCode.DECIMAL:
+        return _decimal(level)
+    if code in (TypeCode.CHAR, TypeCode.VARCHAR):
+        length = level.integer("SpecifiedLength")
+        if not 1 <= length <= (MAX_CHAR if code is TypeCode.CHAR else MAX_VARCHAR):
+            raise level.fail("SpecifiedLength", f"{length} does not fit {code.name}")
+        return LengthType(code, length)
+    if code not in (TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT):
+        return PrimitiveType(code)
+    return _decode_children(code, level, path, ids, depth + 1)
+
+
+def _decode_children(
+    code: TypeCode, level: Fields, path: str, ids: dict[str, int], depth: int
+) -> OdpsType:
+    children = level.inners("SubTypes")
+    defaults = {TypeCode.ARRAY: ("element",), TypeCode.MAP: ("key", "value")}.get(code)
+    if defaults is None:
+        names = [child.need_text("MemberName") for child in children]
+        if len({name.casefold() for name in names}) < max(1, len(names)):
+            raise level.fail("SubTypes", "of a STRUCT have no or equal names")
+    elif len(children) == len(defaults):
+        pairs = zip(children, defaults, strict=True)
+        names = [child.text("MemberName") or default for child, default in pairs]
+    else:
+        raise level.fail("SubTypes", f"of {code.name} are {len(children)}, not {len(defaults)}")
+    types = [
+        _decode_level(child, f"{path}.{name}", ids, depth)
+        for child, name in zip(children, names, strict=True)
+    ]
+    if code is TypeCode.ARRAY:
+        return ArrayType(types[0])
+    if code is TypeCode.MAP:
+        return MapType(types[0], types[1])
+    members = zip(names, types, strict=True)
+    return StructType(tuple(StructField(name, type_) for name, type_ in members))
+
+
+def _type_code(level: Fields) -> TypeCode:
+    number = level.integer("Type", -1)
+    try:
+        return TypeCode(number)
+    except ValueError:
+        raise level.fail("Type", f"{number} is no known type code") from None
+
+
+def _decimal(level: Fields) -> DecimalType:
+    precision, scale = level.integer("Precision"), level.integer("Scale")
+    if not precision:
+        return DecimalType()
+    if not (1 <= precision <= MAX_PRECISION and 0 <= scale <= precision):
+        raise level.fail("Precision", f"{precision} and scale {scale} make no DECIMAL")
+    return DecimalType(precision, scale)

@@ -1,0 +1,300 @@
+"""MaxCompute type text: ``array<struct<f1:string>>`` <-> the type tree (floor 1).
+
+Also the column lists of a ``CREATE TABLE``: ``id bigint not null comment 'the key'``. Pure
+text; source of the grammar is ``protocol.md`` section 3.11. What a person mistypes is an
+`InvalidRequestError` that shows the place.
+
+Must not know: JSON, Arrow, SQL beyond a column list.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    LengthType,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    TypeCode,
+)
+
+__all__ = ["MAX_DEPTH", "MAX_TEXT", "format_columns", "format_type", "parse_columns", "parse_type"]
+
+MAX_DEPTH = 32  # the service itself allows 20 levels
+MAX_TEXT = 2**20
+MAX_CHAR, MAX_VARCHAR, MAX_PRECISION = 255, 65535, 76  # 76: what decimal256 can hold
+
+_COMPOSITE = {
+    TypeCode.DECIMAL,
+    TypeCode.CHAR,
+    TypeCode.VARCHAR,
+    TypeCode.ARRAY,
+    TypeCode.MAP,
+    TypeCode.STRUCT,
+}
+_PRIMITIVES = {code.name.lower(): code for code in TypeCode if code not in _COMPOSITE}
+_TYPE_NAMES = [code.name.lower() for code in TypeCode]
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<word>\w+)
+      | `(?P<quoted>(?:[^`]|``)+)`
+      | '(?P<single>(?:[^'\\]|\\.)*)'
+      | "(?P<double>(?:[^"\\]|\\.)*)"
+      | (?P<sign>[<>(),:])
+      | (?P<end>\Z)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_UNESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+_ESCAPED = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", "\\": "\\\\", "'": "\\'"}
+
+
+def parse_type(text: str) -> OdpsType:
+    """Read type text in any case, e.g. ``MAP<string, decimal(10,2)>``.
+
+    Raises
+    ------
+    InvalidRequestError
+        The text is not a type; the message shows where it stops making sense.
+    """
+    parser = _Parser(text)
+    found = parser.type(0)
+    parser.expect_end()
+    return found
+
+
+def parse_columns(text: str) -> tuple[Column, ...]:
+    """Read a column list: ``id bigint not null, amount decimal(18,2) comment 'x'``.
+
+    Examples
+    --------
+    >>> from odps_nb.wire.type_text import parse_columns
+    >>> [column.name for column in parse_columns("id bigint, note string comment 'free text'")]
+    ['id', 'note']
+    """
+    parser = _Parser(text)
+    columns = [parser.column()]
+    while parser.skip_sign(","):
+        columns.append(parser.column())
+    parser.expect_end()
+    seen: set[str] = set()
+    for column in columns:
+        if column.name.casefold() in seen:
+            raise parser.error(f"column {column.name!r} is there twice")
+        seen.add(column.name.casefold())
+    return tuple(columns)
+
+
+def format_type(type_: OdpsType) -> str:
+    """Write a type as the service does: lower case, no spaces, names quoted where needed."""
+    if isinstance(type_, DecimalType):
+        if type_.precision is None:
+            return "decimal"
+        return f"decimal({type_.precision},{type_.scale or 0})"
+    if isinstance(type_, LengthType):
+        return f"{type_.code.name.lower()}({type_.length})"
+    if isinstance(type_, ArrayType):
+        return f"array<{format_type(type_.element)}>"
+    if isinstance(type_, MapType):
+        return f"map<{format_type(type_.key)},{format_type(type_.value)}>"
+    if isinstance(type_, StructType):
+        inner = ",".join(f"{_quote(f.name)}:{format_type(f.type)}" for f in type_.fields)
+        return f"struct<{inner}>"
+    return type_.code.name.lower()
+
+
+def format_columns(columns: Iterable[Column]) -> str:
+    r"""Write a column list for a ``CREATE TABLE``; `parse_columns` reads it back.
+
+    Every name is back-quoted and every comment escaped, so no name can become SQL.
+    """
+    return ", ".join(_format_column(column) for column in columns)
+
+
+def _format_column(column: Column) -> str:
+    parts = [_quote(column.name, always=True), format_type(column.type)]
+    if not column.nullable:
+        parts.append("not null")
+    if column.comment:
+        escaped = "".join(_ESCAPED.get(char, char) for char in column.comment)
+        parts.append(f"comment '{escaped}'")
+    return " ".join(parts)
+
+
+def _quote(name: str, *, always: bool = False) -> str:
+    if not always and _PLAIN_NAME.fullmatch(name):
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str  # "word" | "quoted" | "string" | "sign" | "end"
+    text: str
+    start: int
+
+
+class _Parser:
+    """Recursive descent with one token of look-ahead; depth and length are limited."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        if len(text) > MAX_TEXT:
+            raise self.error(f"it has more than {MAX_TEXT} characters")
+        self._token = self._scan(0)
+
+    def error(self, problem: str, *, hint: str | None = None) -> InvalidRequestError:
+        shown = self._text if len(self._text) <= 80 else self._text[:79] + "…"
+        return InvalidRequestError(
+            f"cannot read type text {shown!r}: {problem}",
+            status=400,
+            code="InvalidArgument",
+            hint=hint or "write e.g. bigint, decimal(18,2), array<string>, struct<a:int,b:blob>",
+        )
+
+    def column(self) -> Column:
+        name = self._name("a column name")
+        type_ = self.type(0)
+        nullable, comment = True, ""
+        if self._skip_word("not"):
+            if not self._skip_word("null"):
+                raise self._unexpected("null")
+            nullable = False
+        elif self._skip_word("null"):
+            nullable = True
+        if self._skip_word("comment"):
+            comment = self._take("string", "a comment in quotes")
+        return Column(name=name, type=type_, nullable=nullable, comment=comment)
+
+    def type(self, depth: int) -> OdpsType:
+        if depth > MAX_DEPTH:
+            raise self.error(f"it is nested more than {MAX_DEPTH} deep")
+        word = self._take("word", "a type").lower()
+        if word in _PRIMITIVES:
+            return PrimitiveType(_PRIMITIVES[word])
+        if word == "decimal":
+            return self._decimal()
+        if word in ("char", "varchar"):
+            limit = MAX_CHAR if word == "char" else MAX_VARCHAR
+            self._expect_sign("(")
+            length = self._integer(1, limit, f"a length of {word}")
+            self._expect_sign(")")
+            return LengthType(TypeCode[word.upper()], length)
+        if word in ("array", "map", "struct"):
+            return self._nested(word, depth + 1)
+        close = difflib.get_close_matches(word, _TYPE_NAMES, n=1)
+        hint = f"did you mean {close[0]}?" if close else None
+        raise self.error(f"{word!r} is not a type", hint=hint)
+
+    def skip_sign(self, sign: str) -> bool:
+        if self._token.kind == "sign" and self._token.text == sign:
+            self._advance()
+            return True
+        return False
+
+    def expect_end(self) -> None:
+        if self._token.kind != "end":
+            raise self._unexpected("the end")
+
+    def _decimal(self) -> DecimalType:
+        if not self.skip_sign("("):
+            return DecimalType()
+        precision = self._integer(1, MAX_PRECISION, "a precision")
+        scale = self._integer(0, precision, "a scale") if self.skip_sign(",") else 0
+        self._expect_sign(")")
+        return DecimalType(precision, scale)
+
+    def _nested(self, word: str, depth: int) -> OdpsType:
+        self._expect_sign("<")
+        found: OdpsType
+        if word == "array":
+            found = ArrayType(self.type(depth))
+        elif word == "map":
+            key = self.type(depth)
+            self._expect_sign(",")
+            found = MapType(key, self.type(depth))
+        else:
+            found = self._struct(depth)
+        self._expect_sign(">")
+        return found
+
+    def _struct(self, depth: int) -> StructType:
+        fields, seen = [], set()
+        while True:
+            name = self._name("a field name")
+            self._expect_sign(":")
+            fields.append(StructField(name, self.type(depth)))
+            if name.casefold() in seen:
+                raise self.error(f"field {name!r} is there twice")
+            seen.add(name.casefold())
+            if self._skip_word("comment"):
+                self._take("string", "a comment in quotes")
+            if not self.skip_sign(","):
+                return StructType(tuple(fields))
+
+    def _name(self, what: str) -> str:
+        if self._token.kind == "quoted":
+            return self._take("quoted", what)
+        name = self._take("word", what)
+        if not _PLAIN_NAME.fullmatch(name):
+            raise self.error(f"{name!r} is not {what}")
+        return name
+
+    def _integer(self, low: int, high: int, what: str) -> int:
+        word = self._take("word", what)
+        if not (word.isascii() and word.isdigit() and len(word) <= 9 and low <= int(word) <= high):
+            raise self.error(f"{word!r} is not {what} ({low} to {high})")
+        return int(word)
+
+    def _expect_sign(self, sign: str) -> None:
+        if not self.skip_sign(sign):
+            raise self._unexpected(f"{sign!r}")
+
+    def _skip_word(self, word: str) -> bool:
+        if self._token.kind == "word" and self._token.text.lower() == word:
+            self._advance()
+            return True
+        return False
+
+    def _take(self, kind: str, what: str) -> str:
+        if self._token.kind != kind:
+            raise self._unexpected(what)
+        text = self._token.text
+        self._advance()
+        return text
+
+    def _advance(self) -> None:
+        self._token = self._scan(self._next)
+
+    def _unexpected(self, wanted: str) -> InvalidRequestError:
+        got = repr(self._token.text[:40]) if self._token.kind != "end" else "the end"
+        return self.error(f"expected {wanted} at character {self._token.start}, found {got}")
+
+    def _scan(self, start: int) -> _Token:
+        match = _TOKEN.match(self._text, start)
+        if match is None:
+            at = len(self._text) - len(self._text[start:].lstrip())
+            raise self.error(f"unexpected {self._text[at]!r} at character {at}")
+        self._next = match.end()
+        group = kind = match.lastgroup or "end"
+        text = match[group]
+        if kind == "quoted":
+            text = text.replace("``", "`")
+        elif kind in ("single", "double"):
+            kind, text = "string", re.sub(r"\\(.)", _unescape, text, flags=re.DOTALL)
+        return _Token(kind, text, match.start(group))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return _UNESCAPED.get(match[1], match[1])
