@@ -1,0 +1,238 @@
+"""The parts of a blob frame: header JSON, footer JSON, running checksums (floor 1).
+
+Pure values of ``protocol.md`` 6.2; the order of parts is the business of `odps_nb.wire.frames`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from odps_nb.errors import ChecksumError, FramingError
+from odps_nb.wire._push import BytesLike
+from odps_nb.wire.crc32 import crc32
+
+__all__ = ["ChecksumKind", "Footer", "FrameHeader", "RunningChecksum", "parse_json_object"]
+
+RETAINED_BYTES = 8 << 20
+
+
+class ChecksumKind(str, Enum):
+    """What a frame's footer says about its data."""
+
+    NONE = "none"
+    CRC32 = "crc32"
+    MD5 = "md5"
+
+    @property
+    def wire_type(self) -> int:
+        """The number in the footer's ``Type``."""
+        return list(ChecksumKind).index(self)
+
+
+def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
+    """Return the JSON object in ``data``; no bytes at all stand for ``{}``.
+
+    Raises
+    ------
+    FramingError
+        When it is not UTF-8, not JSON, or not an object.
+    """
+    if not data:
+        return {}
+    try:
+        value = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FramingError(f"the {what} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise FramingError(f"the {what} is not a JSON object but a {type(value).__name__}")
+    return value
+
+
+def _text_or_none(fields: Mapping[str, Any], key: str) -> str | None:
+    value = fields.get(key)
+    if value is not None and not isinstance(value, str):
+        raise FramingError(f"{key} of a frame header is not text but a {type(value).__name__}")
+    return value or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameHeader:
+    """The header of one frame; ``None`` leaves a key out.
+
+    An upload always names ``partition_values`` (``"key=value"`` texts, maybe none) and
+    ``column_index`` (the column id of the write schema); a download has neither.
+    """
+
+    partition_values: tuple[str, ...] | None = None
+    column_index: int | None = None
+    distribution_key: bytes | None = None
+    content_type: str | None = None
+    custom_file_name: str | None = None
+
+    def encode(self) -> bytes:
+        """Return the header's JSON, spelled as pyodps spells it."""
+        key = self.distribution_key
+        fields = {
+            "PartitionValues": None if self.partition_values is None else [*self.partition_values],
+            "ColumnIndex": self.column_index,
+            "DistributionKey": None if key is None else base64.b64encode(key).decode("ascii"),
+            "ContentType": self.content_type,
+            "CustomFileName": self.custom_file_name,
+        }
+        return json.dumps({k: v for k, v in fields.items() if v is not None}).encode("ascii")
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> FrameHeader:
+        """Check the types of a parsed header; unknown keys are left alone.
+
+        Raises
+        ------
+        FramingError
+            When a known key has a value of another type.
+        """
+        values, index = fields.get("PartitionValues"), fields.get("ColumnIndex")
+        if values is not None and not (
+            isinstance(values, list) and all(isinstance(value, str) for value in values)
+        ):
+            raise FramingError("PartitionValues of a frame header is not a list of texts")
+        if index is not None and type(index) is not int:
+            raise FramingError("ColumnIndex of a frame header is not a whole number")
+        key = _text_or_none(fields, "DistributionKey")
+        try:
+            raw_key = None if key is None else base64.b64decode(key, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise FramingError("DistributionKey of a frame header is not base64") from error
+        return cls(
+            partition_values=None if values is None else tuple(values),
+            column_index=index,
+            distribution_key=raw_key,
+            content_type=_text_or_none(fields, "ContentType"),
+            custom_file_name=_text_or_none(fields, "CustomFileName"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footer:
+    """The footer of one frame: which checksum, and its value."""
+
+    kind: ChecksumKind = ChecksumKind.NONE
+    value: int | str | None = None
+
+    def encode(self) -> bytes:
+        """Return the footer's JSON, spelled as pyodps spells it."""
+        checksum: dict[str, int | str | None] = {"Type": self.kind.wire_type}
+        if self.kind is ChecksumKind.CRC32:
+            checksum["Crc32"] = self.value
+        elif self.kind is ChecksumKind.MD5:
+            checksum["MD5"] = self.value
+        return json.dumps({"Checksum": checksum}).encode("ascii")
+
+    @classmethod
+    def decode(cls, data: bytes) -> Footer:
+        """Parse a footer; no checksum in it is the kind ``NONE``.
+
+        Raises
+        ------
+        FramingError
+            For what is not JSON, an unknown type, or a value that does not fit its type.
+        """
+        checksum = parse_json_object(data, "frame footer").get("Checksum")
+        if checksum is None:
+            return cls()
+        if not isinstance(checksum, dict):
+            raise FramingError("Checksum of a frame footer is not a JSON object")
+        number = checksum.get("Type", 0)
+        if type(number) is not int or not 0 <= number <= 2:
+            raise FramingError(f"unknown checksum type {number!r} in a frame footer")
+        kind = list(ChecksumKind)[number]
+        if kind is ChecksumKind.CRC32:
+            crc = checksum.get("Crc32")
+            if type(crc) is not int or not 0 <= crc <= 0xFFFFFFFF:
+                raise FramingError(f"Crc32 of a frame footer is {crc!r}, not a 32-bit number")
+            return cls(kind=kind, value=crc)
+        if kind is ChecksumKind.MD5:
+            digest = checksum.get("MD5")
+            if not isinstance(digest, str) or len(digest) != 32:
+                raise FramingError(f"MD5 of a frame footer is {digest!r}, not 32 hex digits")
+            return cls(kind=kind, value=digest.lower())
+        return cls()
+
+
+class RunningChecksum:
+    """Checksums of one blob's data on its way, computed as late as possible.
+
+    Only the footer, behind the data, says which checksum counts. Up to `RETAINED_BYTES` the
+    pieces are kept and the one that counts is computed at the end; beyond, CRC-32 runs along,
+    and MD5 (0.6 GB/s, an order slower than everything else here) only with ``with_md5``.
+    """
+
+    __slots__ = ("_crc", "_md5", "_pieces", "_retained", "_with_md5")
+
+    def __init__(self, *, with_md5: bool) -> None:
+        self._pieces: list[bytes] | None = []
+        self._retained = 0
+        self._with_md5 = with_md5
+        self._crc = 0
+        self._md5 = hashlib.md5(usedforsecurity=False)
+
+    def update(self, piece: bytes) -> None:
+        """Take the next bytes of the blob."""
+        if self._pieces is None:
+            self._run(piece)
+            return
+        self._pieces.append(piece)
+        self._retained += len(piece)
+        if self._retained > RETAINED_BYTES:
+            pieces, self._pieces = self._pieces, None
+            for kept in pieces:
+                self._run(kept)
+
+    def _run(self, piece: BytesLike) -> None:
+        self._crc = crc32(piece, self._crc)
+        if self._with_md5:
+            self._md5.update(piece)
+
+    def check(self, footer: Footer, blob: int) -> bool:
+        """Compare with the footer; ``False`` when nothing could be compared.
+
+        Raises
+        ------
+        ChecksumError
+            When the data is not what the footer says.
+        """
+        actual = self._value(footer.kind)
+        if actual is None:
+            return False
+        if actual != footer.value:
+            raise ChecksumError(
+                f"{footer.kind.value} of blob {blob} is {actual} where its footer says "
+                f"{footer.value}",
+                expected=footer.value,
+                actual=actual,
+                hint="fetch it again; if it repeats, the blob was damaged before it was stored",
+            )
+        return True
+
+    def footer(self, kind: ChecksumKind) -> Footer:
+        """Return the footer for the data so far."""
+        return Footer(kind=kind, value=self._value(kind))
+
+    def _value(self, kind: ChecksumKind) -> int | str | None:
+        if kind is ChecksumKind.NONE:
+            return None
+        if kind is ChecksumKind.CRC32:
+            for piece in self._pieces or ():
+                self._crc = crc32(piece, self._crc)
+            return self._crc
+        if self._pieces is None:
+            return self._md5.hexdigest() if self._with_md5 else None
+        for piece in self._pieces:
+            self._md5.update(piece)
+        return self._md5.hexdigest()

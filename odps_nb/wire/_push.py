@@ -1,0 +1,71 @@
+"""The shape of every push decoder of this floor (floor 1: no I/O, no clock, no threads).
+
+``feed`` and ``feed_eof`` give what the bytes so far say; nothing else happens. After an error,
+or after ``feed_eof``, a decoder stays dead: the bytes behind a defect mean nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from odps_nb.errors import StateError
+
+__all__ = ["BytesLike", "PushDecoder"]
+
+BytesLike = bytes | bytearray | memoryview
+
+Out = TypeVar("Out")
+
+
+class PushDecoder(ABC, Generic[Out]):
+    """Bytes in, values out; a subclass fills in ``_feed`` and ``_feed_eof``."""
+
+    __slots__ = ("_alive", "_ended")
+
+    def __init__(self) -> None:
+        self._alive = True
+        self._ended = False
+
+    def feed(self, chunk: BytesLike) -> Out:
+        """Take any bytes, cut anywhere.
+
+        Raises
+        ------
+        ProtocolError
+            When the bytes break the format; the decoder is dead from then on.
+        StateError
+            When the decoder has failed or ended before.
+        """
+        self._enter()
+        out = self._feed(chunk)
+        self._alive = True
+        return out
+
+    def feed_eof(self) -> Out:
+        """Say that no byte follows; what was withheld is given, or its end is missing.
+
+        Raises
+        ------
+        TruncatedError
+            When the bytes stop before the format does.
+        StateError
+            When the decoder has failed or ended before.
+        """
+        self._enter()
+        out = self._feed_eof()
+        self._ended = self._alive = True
+        return out
+
+    def _enter(self) -> None:
+        if self._ended:
+            raise StateError("this decoder has already seen the end of its stream")
+        if not self._alive:
+            raise StateError("this decoder failed before; what follows a defect means nothing")
+        self._alive = False  # until the step below has succeeded
+
+    @abstractmethod
+    def _feed(self, chunk: BytesLike) -> Out: ...
+
+    @abstractmethod
+    def _feed_eof(self) -> Out: ...

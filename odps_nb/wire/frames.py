@@ -1,0 +1,416 @@
+"""Blob frames: decoder to events, encoder (floor 1, ``protocol.md`` 6.2, 6.4).
+
+::
+
+    | i64 LE | header JSON | i64 LE | data | i64 LE | footer JSON |   next frame …
+
+Whether a body is framed is told by the caller, who knows how many blobs were asked for: one is
+raw, none or several are framed. A cut on a frame boundary is visible only against that number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from struct import Struct
+from typing import Any
+
+from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
+from odps_nb.terms import format_bytes
+from odps_nb.wire._frame_parts import (
+    ChecksumKind,
+    Footer,
+    FrameHeader,
+    RunningChecksum,
+    parse_json_object,
+)
+from odps_nb.wire._push import BytesLike, PushDecoder
+
+__all__ = [
+    "DEFAULT_MAX_BLOB",
+    "DEFAULT_MAX_HEADER",
+    "BlobData",
+    "BlobEnd",
+    "BlobEvent",
+    "BlobRecord",
+    "BlobStart",
+    "ChecksumKind",
+    "Footer",
+    "FrameDecoder",
+    "FrameEncoder",
+    "FrameHeader",
+    "RawDecoder",
+    "encode_frame",
+]
+
+DEFAULT_MAX_HEADER = 1 << 20
+"""Bytes of a header or footer JSON that are accepted."""
+DEFAULT_MAX_BLOB = 1 << 40
+"""Bytes of one blob that are accepted; a larger length is taken for damage."""
+
+LENGTH = Struct("<q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobRecord:
+    """One whole blob. ``mime_type`` and ``custom_file_name`` are known from frames only."""
+
+    data: bytes
+    mime_type: str | None = None
+    custom_file_name: str | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"BlobRecord(data=<{format_bytes(len(self.data))}>, mime_type={self.mime_type!r}, "
+            f"custom_file_name={self.custom_file_name!r})"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobStart:
+    """A blob begins; ``length`` (bytes) is ``None`` for a raw body, ``header`` its JSON."""
+
+    index: int
+    content_type: str | None
+    custom_file_name: str | None
+    length: int | None
+    header: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobData:
+    """Some bytes of the current blob, never empty; how they are cut means nothing."""
+
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"BlobData(data=<{format_bytes(len(self.data))}>)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobEnd:
+    """The current blob is whole; ``verified`` says whether a checksum of its footer was."""
+
+    index: int
+    length: int
+    checksum_kind: ChecksumKind
+    verified: bool
+
+
+BlobEvent = BlobStart | BlobData | BlobEnd
+
+
+class _Part(Enum):
+    HEADER_LENGTH = "header length"
+    HEADER = "header"
+    DATA_LENGTH = "data length"
+    DATA = "data"
+    FOOTER_LENGTH = "footer length"
+    FOOTER = "footer"
+
+
+class RawDecoder(PushDecoder[list[BlobEvent]]):
+    """One raw blob as events: what a body of a single reference holds.
+
+    Examples
+    --------
+    >>> decoder = RawDecoder()
+    >>> [type(event).__name__ for event in decoder.feed(b"hi") + decoder.feed_eof()]
+    ['BlobStart', 'BlobData', 'BlobEnd']
+    """
+
+    __slots__ = ("_length", "_max_blob", "_started")
+
+    def __init__(self, *, max_blob: int = DEFAULT_MAX_BLOB) -> None:
+        super().__init__()
+        self._length = 0
+        self._max_blob = max_blob
+        self._started = False
+
+    def _feed(self, chunk: BytesLike) -> list[BlobEvent]:
+        events: list[BlobEvent] = []
+        if not self._started:
+            self._started = True
+            events.append(
+                BlobStart(index=0, content_type=None, custom_file_name=None, length=None, header={})
+            )
+        if chunk:
+            self._length += len(chunk)
+            _check_blob_size(self._length, self._max_blob, 0)
+            events.append(BlobData(data=bytes(chunk)))
+        return events
+
+    def _feed_eof(self) -> list[BlobEvent]:
+        end = BlobEnd(index=0, length=self._length, checksum_kind=ChecksumKind.NONE, verified=False)
+        return [*self._feed(b""), end]
+
+
+class FrameDecoder(PushDecoder[list[BlobEvent]]):
+    """Frames as events.
+
+    Parameters
+    ----------
+    expected_count
+        How many frames the body must hold; ``None`` for any number (an upload: the server
+        does not know), and then a cut on a frame boundary is the transport's business.
+    max_header
+        Bytes of a header or footer JSON that are accepted.
+    max_blob
+        Bytes of one blob that are accepted.
+    always_md5
+        Run MD5 along blobs of any size. Otherwise blobs over 8 MiB are checked against an MD5
+        footer only when an earlier footer of the stream had one; `BlobEnd.verified` says so.
+
+    Examples
+    --------
+    >>> frame = encode_frame(b"hi", FrameHeader(content_type="text/plain"))
+    >>> decoder = FrameDecoder(1)
+    >>> start, data, end = decoder.feed(frame) + decoder.feed_eof()
+    >>> start.content_type, data.data, end.verified
+    ('text/plain', b'hi', True)
+    """
+
+    def __init__(
+        self,
+        expected_count: int | None,
+        *,
+        max_header: int = DEFAULT_MAX_HEADER,
+        max_blob: int = DEFAULT_MAX_BLOB,
+        always_md5: bool = False,
+    ) -> None:
+        super().__init__()
+        if expected_count is not None and expected_count < 0:
+            raise ValueError(
+                f"expected_count is {expected_count}; a number of frames is at least 0"
+            )
+        self._expected_count = expected_count
+        self._max_header, self._max_blob = max_header, max_blob
+        self._with_md5 = always_md5
+        self._index = 0
+        self._offset = 0  # of the next byte, for errors
+        self._part = _Part.HEADER_LENGTH
+        self._wanted = LENGTH.size
+        self._held = bytearray()
+        self._header: dict[str, Any] = {}
+        self._length = 0
+        self._checksum = RunningChecksum(with_md5=always_md5)
+
+    def _feed(self, chunk: BytesLike) -> list[BlobEvent]:
+        data, at = bytes(chunk), 0
+        events: list[BlobEvent] = []
+        try:
+            while at < len(data) or not self._wanted:
+                if self._part is _Part.DATA:
+                    piece = data[at : at + self._wanted]
+                    self._take_data(piece, events)
+                else:
+                    piece = data[at : at + self._wanted - len(self._held)]
+                    self._take_part(piece, events)
+                at += len(piece)
+                self._offset += len(piece)
+        except (FramingError, LimitExceededError) as error:
+            error.offset = self._offset
+            raise
+        return events
+
+    def _take_data(self, piece: bytes, events: list[BlobEvent]) -> None:
+        if piece:
+            self._checksum.update(piece)
+            events.append(BlobData(data=piece))
+            self._wanted -= len(piece)
+        if not self._wanted:
+            self._expect(_Part.FOOTER_LENGTH, LENGTH.size)
+
+    def _take_part(self, piece: bytes, events: list[BlobEvent]) -> None:
+        if self._part is _Part.HEADER_LENGTH and self._index == self._expected_count:
+            raise FramingError(f"bytes follow the last of {self._expected_count} frames")
+        self._held += piece
+        if len(self._held) < self._wanted:
+            return
+        part, self._held = bytes(self._held), bytearray()
+        match self._part:
+            case _Part.HEADER_LENGTH:
+                self._expect(_Part.HEADER, self._json_length(part))
+            case _Part.HEADER:
+                self._header = parse_json_object(part, "frame header")
+                self._expect(_Part.DATA_LENGTH, LENGTH.size)
+            case _Part.DATA_LENGTH:
+                self._start(LENGTH.unpack(part)[0], events)
+            case _Part.FOOTER_LENGTH:
+                self._expect(_Part.FOOTER, self._json_length(part))
+            case _:
+                self._end(Footer.decode(part), events)
+
+    def _expect(self, part: _Part, wanted: int) -> None:
+        self._part, self._wanted = part, wanted
+
+    def _json_length(self, part: bytes) -> int:
+        length: int = LENGTH.unpack(part)[0]
+        what = "header" if self._part is _Part.HEADER_LENGTH else "footer"
+        if length < 0:
+            raise FramingError(f"the {what} of frame {self._index} has the length {length}")
+        if length > self._max_header:
+            raise LimitExceededError(
+                f"the {what} of frame {self._index} has {length} bytes, more than "
+                f"{self._max_header}",
+                limit=self._max_header,
+                actual=length,
+                hint="the stream is damaged, or not framed; else raise max_header",
+            )
+        return length
+
+    def _start(self, length: int, events: list[BlobEvent]) -> None:
+        if length < 0:
+            raise FramingError(f"the data of frame {self._index} has the length {length}")
+        _check_blob_size(length, self._max_blob, self._index)
+        known = FrameHeader.of(self._header)
+        self._length = length
+        self._checksum = RunningChecksum(with_md5=self._with_md5)
+        events.append(
+            BlobStart(
+                index=self._index,
+                content_type=known.content_type,
+                custom_file_name=known.custom_file_name,
+                length=length,
+                header=self._header,
+            )
+        )
+        self._expect(_Part.DATA, length)
+
+    def _end(self, footer: Footer, events: list[BlobEvent]) -> None:
+        verified = self._checksum.check(footer, self._index)
+        self._with_md5 = self._with_md5 or footer.kind is ChecksumKind.MD5
+        events.append(
+            BlobEnd(
+                index=self._index,
+                length=self._length,
+                checksum_kind=footer.kind,
+                verified=verified,
+            )
+        )
+        self._index += 1
+        self._expect(_Part.HEADER_LENGTH, LENGTH.size)
+
+    def _feed_eof(self) -> list[BlobEvent]:
+        if self._part is not _Part.HEADER_LENGTH or self._held:
+            missing = self._wanted - len(self._held)
+            raise TruncatedError(
+                f"the stream ends inside the {self._part.value} of frame {self._index}: "
+                f"{missing} bytes are missing",
+                offset=self._offset,
+                expected=self._wanted,
+                actual=len(self._held),
+            )
+        if self._expected_count is not None and self._index < self._expected_count:
+            raise TruncatedError(
+                f"the stream ends after {self._index} of {self._expected_count} frames",
+                offset=self._offset,
+                expected=self._expected_count,
+                actual=self._index,
+            )
+        return []
+
+
+def _check_blob_size(length: int, limit: int, index: int) -> None:
+    if length > limit:
+        raise LimitExceededError(
+            f"blob {index} has {length} bytes, more than {limit}",
+            limit=limit,
+            actual=length,
+            hint="the stream is damaged, or not framed; else raise max_blob",
+        )
+
+
+class FrameEncoder:
+    """One frame, its data in any pieces and its checksum computed on the way.
+
+    Parameters
+    ----------
+    header
+        What the frame says of its blob.
+    length
+        Bytes of data that will be fed: it stands in front of them.
+    checksum
+        Which checksum the footer carries.
+
+    Examples
+    --------
+    >>> encoder = FrameEncoder(FrameHeader(content_type="text/plain"), length=2)
+    >>> frame = encoder.begin() + encoder.feed(b"hi") + encoder.finish()
+    >>> frame == encode_frame(b"hi", FrameHeader(content_type="text/plain"))
+    True
+    """
+
+    def __init__(
+        self,
+        header: FrameHeader,
+        *,
+        length: int,
+        checksum: ChecksumKind = ChecksumKind.CRC32,
+    ) -> None:
+        if length < 0:
+            raise ValueError(f"length is {length}; data has at least 0 bytes")
+        self._header, self._length, self._kind = header, length, checksum
+        self._left = length
+        self._checksum = RunningChecksum(with_md5=checksum is ChecksumKind.MD5)
+        self._state = "new"
+
+    def begin(self) -> bytes:
+        """Give the frame's first bytes: header and length of the data."""
+        self._move("new", "open")
+        header = self._header.encode()
+        return LENGTH.pack(len(header)) + header + LENGTH.pack(self._length)
+
+    def feed(self, chunk: BytesLike) -> bytes:
+        """Take the next data; it is given back as it stands on the wire.
+
+        Raises
+        ------
+        FramingError
+            When more bytes come than were announced.
+        """
+        self._move("open", "open")
+        self._left -= len(chunk)
+        if self._left < 0:
+            self._state = "dead"
+            raise FramingError(
+                f"the source gives more than the {self._length} bytes announced",
+                hint="pass the right size, or the whole content",
+            )
+        piece = bytes(chunk)
+        self._checksum.update(piece)
+        return piece
+
+    def finish(self) -> bytes:
+        """Give the footer.
+
+        Raises
+        ------
+        FramingError
+            When fewer bytes came than were announced.
+        """
+        self._move("open", "dead")
+        if self._left:
+            raise FramingError(
+                f"the source gave {self._length - self._left} of {self._length} bytes announced",
+                hint="pass the right size, or the whole content",
+            )
+        footer = self._checksum.footer(self._kind).encode()
+        return LENGTH.pack(len(footer)) + footer
+
+    def _move(self, source: str, target: str) -> None:
+        if self._state != source:
+            raise StateError(f"a frame goes begin, feed …, finish; this one is {self._state}")
+        self._state = target
+
+
+def encode_frame(
+    data: BytesLike,
+    header: FrameHeader | None = None,
+    *,
+    checksum: ChecksumKind = ChecksumKind.CRC32,
+) -> bytes:
+    """Return one whole frame."""
+    encoder = FrameEncoder(header or FrameHeader(), length=len(data), checksum=checksum)
+    return b"".join((encoder.begin(), encoder.feed(data), encoder.finish()))

@@ -1,0 +1,195 @@
+"""The layers of a blob body, in the order that its checksums prove (floor 1, ``protocol.md`` 6.4).
+
+::
+
+    one body:  CRC blocks ( coding ( raw blob | frames ) )      the order of newer services
+               coding ( CRC blocks ( raw blob | frames ) )      the order of older descriptions
+
+With a coding named, the first block decides: when its checksum holds, CRC is outermost.
+Without one both orders are the same bytes. Headers and content are never trusted for it.
+"""
+
+from __future__ import annotations
+
+from odps_nb.errors import ProtocolError
+from odps_nb.terms import Compression
+from odps_nb.wire._push import BytesLike, PushDecoder
+from odps_nb.wire.blocks import STORED_SIZE, TRAILER_SIZE, BlockDecoder
+from odps_nb.wire.codings import decoder, from_http_name, sniff
+from odps_nb.wire.crc32c import crc32c
+from odps_nb.wire.frames import DEFAULT_MAX_BLOB, BlobEvent, FrameDecoder, RawDecoder
+
+__all__ = ["BlobBodyDecoder", "PayloadDecoder"]
+
+_MAGIC_SIZE = 4
+_UNDONE_FIRST = "the first block fails its checksum as received, so the coding was undone first"
+
+
+def has_own_checksum(block: BytesLike) -> bool:
+    """Whether the last four bytes are the CRC32C of the bytes before."""
+    size = len(block) - TRAILER_SIZE
+    return size > 0 and crc32c(block[:size]) == int.from_bytes(block[size:], "little")
+
+
+class _CodingInside(PushDecoder[bytes]):
+    """CRC blocks around a coding; without the coding's magic number there is none inside."""
+
+    __slots__ = ("_blocks", "_coding", "_decoder", "_head", "_max_output")
+
+    def __init__(self, coding: Compression, max_output: int | None) -> None:
+        super().__init__()
+        self._coding, self._max_output = coding, max_output
+        self._blocks = BlockDecoder()
+        self._decoder: PushDecoder[bytes] | None = None
+        self._head = b""
+
+    def _feed(self, chunk: BytesLike) -> bytes:
+        return self._decode(self._blocks.feed(chunk))
+
+    def _feed_eof(self) -> bytes:
+        last = self._decode(self._blocks.feed_eof())
+        if self._decoder is None:
+            return last + self._head
+        return last + self._decoder.feed_eof()
+
+    def _decode(self, payload: bytes) -> bytes:
+        if self._decoder is None:
+            self._head += payload
+            if len(self._head) < _MAGIC_SIZE:
+                return b""
+            payload, self._head = self._head, b""
+            found = sniff(payload) is self._coding
+            self._decoder = decoder(
+                self._coding if found else Compression.NONE, max_output=self._max_output
+            )
+        return self._decoder.feed(payload)
+
+
+class _CodingOutside(PushDecoder[bytes]):
+    """A coding around CRC blocks."""
+
+    __slots__ = ("_blocks", "_decoder")
+
+    def __init__(self, coding: Compression, max_output: int | None) -> None:
+        super().__init__()
+        self._blocks = BlockDecoder()
+        self._decoder = decoder(coding, max_output=max_output)
+
+    def _feed(self, chunk: BytesLike) -> bytes:
+        try:
+            return self._blocks.feed(self._decoder.feed(chunk))
+        except ProtocolError as error:
+            error.add_note(_UNDONE_FIRST)
+            raise
+
+    def _feed_eof(self) -> bytes:
+        try:
+            last = self._blocks.feed(self._decoder.feed_eof())
+            return last + self._blocks.feed_eof()
+        except ProtocolError as error:
+            error.add_note(_UNDONE_FIRST)
+            raise
+
+
+class PayloadDecoder(PushDecoder[bytes]):
+    """Blocks and coding of a blob body undone: verified payload, raw or framed.
+
+    Parameters
+    ----------
+    content_encoding
+        The header's value, or a `Compression`; ``None`` when the header is absent.
+    max_output
+        Bytes that the coding may decode to; ``None`` for no limit.
+
+    Examples
+    --------
+    >>> body = "28b52ffd2005290000 68656c6c6f 6220c74f"
+    >>> decoder = PayloadDecoder("zstd")
+    >>> decoder.feed(bytes.fromhex(body)) + decoder.feed_eof()
+    b'hello'
+    """
+
+    __slots__ = ("_coding", "_held", "_inner", "_max_output")
+
+    def __init__(
+        self, content_encoding: str | Compression | None = None, *, max_output: int | None = None
+    ) -> None:
+        super().__init__()
+        self._coding = (
+            content_encoding
+            if isinstance(content_encoding, Compression)
+            else from_http_name(content_encoding)
+        )
+        self._max_output = max_output
+        self._held = b""
+        self._inner: PushDecoder[bytes] | None = (
+            BlockDecoder() if self._coding is Compression.NONE else None
+        )
+
+    def _feed(self, chunk: BytesLike) -> bytes:
+        if self._inner is not None:
+            return self._inner.feed(chunk)
+        self._held += bytes(chunk)
+        if len(self._held) < STORED_SIZE:
+            return b""
+        return self._choose(self._held[:STORED_SIZE])
+
+    def _feed_eof(self) -> bytes:
+        first = b"" if self._inner is not None else self._choose(self._held)
+        assert self._inner is not None
+        return first + self._inner.feed_eof()
+
+    def _choose(self, first_block: bytes) -> bytes:
+        inside = not first_block or has_own_checksum(first_block)
+        kind = _CodingInside if inside else _CodingOutside
+        self._inner = kind(self._coding, self._max_output)
+        held, self._held = self._held, b""
+        return self._inner.feed(held)
+
+
+class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
+    """A whole blob body as events: blocks, coding and frames undone.
+
+    Parameters
+    ----------
+    content_encoding
+        The header's value, or a `Compression`; ``None`` when the header is absent.
+    expected_count
+        Number of references asked for: one is raw, none or several are framed.
+    max_output
+        Bytes that the coding may decode to; ``None`` for no limit.
+    max_blob
+        Bytes of one blob that are accepted.
+
+    Examples
+    --------
+    >>> from odps_nb.wire.blocks import encode_blocks
+    >>> decoder = BlobBodyDecoder(None, 1)
+    >>> start, data, end = decoder.feed(encode_blocks(b"hello")) + decoder.feed_eof()
+    >>> data.data
+    b'hello'
+    """
+
+    __slots__ = ("_frames", "_payload")
+
+    def __init__(
+        self,
+        content_encoding: str | Compression | None,
+        expected_count: int,
+        max_output: int | None = None,
+        *,
+        max_blob: int = DEFAULT_MAX_BLOB,
+    ) -> None:
+        super().__init__()
+        self._payload = PayloadDecoder(content_encoding, max_output=max_output)
+        self._frames: PushDecoder[list[BlobEvent]] = (
+            RawDecoder(max_blob=max_blob)
+            if expected_count == 1
+            else FrameDecoder(expected_count, max_blob=max_blob)
+        )
+
+    def _feed(self, chunk: BytesLike) -> list[BlobEvent]:
+        return self._frames.feed(self._payload.feed(chunk))
+
+    def _feed_eof(self) -> list[BlobEvent]:
+        return self._frames.feed(self._payload.feed_eof()) + self._frames.feed_eof()
