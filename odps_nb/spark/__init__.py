@@ -1,0 +1,48 @@
+"""odps_nb.spark: ODPS tables and blobs as Spark DataFrames (floor 5, a lazy face).
+
+::
+
+    import odps_nb.spark
+    spark = odps_nb.spark.session()
+    frame = odps_nb.spark.read(spark, odps, "orders", partitions=["ds=2024-01-01"])
+
+Names load when they are used, so that importing this face needs neither pyspark nor Java.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from odps_nb.spark.blobs import blob_map
+    from odps_nb.spark.data_source import options, register
+    from odps_nb.spark.frames import read, read_scan
+    from odps_nb.spark.start import session
+    from odps_nb.spark.writer import write
+
+__all__ = ["blob_map", "options", "read", "read_scan", "register", "session", "write"]
+
+_LAZY = {
+    "blob_map": "odps_nb.spark.blobs",
+    "options": "odps_nb.spark.data_source",
+    "read": "odps_nb.spark.frames",
+    "read_scan": "odps_nb.spark.frames",
+    "register": "odps_nb.spark.data_source",
+    "session": "odps_nb.spark.start",
+    "write": "odps_nb.spark.writer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module = _LAZY[name]
+    except KeyError:
+        raise AttributeError(f"module 'odps_nb.spark' has no attribute {name!r}") from None
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,0 +1,197 @@
+"""`session`: a Spark session that is set up right for notebooks (floor 5).
+
+Every setting here is one whose absence costs an evening: workers that run another Python, a
+driver that binds to a VPN address, secrets that show in the event log. Knows nothing of tables.
+The module is not called ``session``, since the function of that name must win in the package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.errors import ConfigError, MissingDependencyError
+from odps_nb.spark._quiet import without_pandas_notice
+from odps_nb.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["REDACTION", "defaults", "pyspark_version", "session"]
+
+MINIMUM_PYSPARK = (4, 0)
+
+#: Names of settings whose values Spark hides in its UI and event log. Its own default misses
+#: ``access_key``, ``access_id`` and ``bearer``.
+REDACTION = r"(?i)secret|password|token|access[._-]?key|access[._-]?id|credential|bearer"
+
+_GIB = 1 << 30
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+
+def session(master: str | None = None, **conf: Any) -> SparkSession:
+    """Return the active Spark session as it is, or start one that is set up right.
+
+    Parameters
+    ----------
+    master
+        Spark master; by default ``local[*]``. Loopback addresses, the memory size and this
+        process's Python are set for masters on this machine only.
+    conf
+        Spark settings, which win over ours: ``**{"spark.executor.memory": "2g"}``, or with
+        underscores, ``spark_executor_memory="2g"``. Never put keys or tokens here: settings show
+        in Spark's UI, event log and process list.
+
+    Returns
+    -------
+    pyspark.sql.SparkSession
+        A session that is already active is returned untouched; then `master` and `conf` are
+        ignored. Nobody but you stops it (``spark.stop()``).
+
+    Raises
+    ------
+    MissingDependencyError
+        No pyspark 4.0 or newer, or no Java 17 or newer.
+    ConfigError
+        A setting's name is not one of Spark's.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> spark = odps_nb.spark.session("local[2]")  # doctest: +SKIP
+    """
+    pyspark_version()
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    chosen = {_conf_name(name): _conf_text(value) for name, value in conf.items()}
+    master = master or chosen.pop("spark.master", None) or "local[*]"
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)  # the launcher of Spark reads nothing else
+    os.environ.update(_environment(master, os.environ))
+    builder = SparkSession.builder.master(master)
+    for name, value in {**defaults(master), **chosen}.items():
+        builder = builder.config(name, value)
+    with without_pandas_notice():
+        return builder.getOrCreate()
+
+
+def pyspark_version() -> tuple[int, int]:
+    """Return (major, minor) of the installed pyspark.
+
+    Raises
+    ------
+    MissingDependencyError
+        It is not installed, or older than 4.0.
+    """
+    hint = "pip install 'odps-nb[spark]'"
+    try:
+        import pyspark
+    except ImportError:
+        raise MissingDependencyError("pyspark is not installed", extra="spark", hint=hint) from None
+    major, minor = (int(part) for part in pyspark.__version__.split(".")[:2])
+    if (major, minor) < MINIMUM_PYSPARK:
+        raise MissingDependencyError(
+            f"pyspark {pyspark.__version__} is too old; 4.0 or newer is needed",
+            extra="spark",
+            hint=hint,
+        )
+    return major, minor
+
+
+def defaults(master: str) -> dict[str, str]:
+    """Return our settings for a master; pure but for a look at memory, cores and time zone."""
+    settings = {
+        "spark.app.name": "odps-nb",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.redaction.regex": REDACTION,
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    zone = local_zone(os.environ)
+    if zone:  # said aloud, so that executors in another zone agree with the notebook
+        settings["spark.sql.session.timeZone"] = zone
+    if is_local(master):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
+        }
+    if master.startswith("local["):
+        settings["spark.driver.memory"] = _heap(machine_memory())
+        # Shuffles of a notebook are small; 200 of Spark's tasks would be mostly starting up.
+        settings["spark.sql.shuffle.partitions"] = str(max(8, 2 * (os.cpu_count() or 1)))
+    return settings
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and executors share this machine."""
+    return master.startswith(("local", "spark://127.0.0.1", "spark://localhost"))
+
+
+def local_zone(environ: Mapping[str, str], link: Path = Path("/etc/localtime")) -> str | None:
+    """Return the IANA name of this machine's time zone; ``None`` where it cannot be told."""
+    named = environ.get("TZ", "").lstrip(":")
+    if "/" in named and not named.startswith("/"):
+        return named
+    if not named and link.is_symlink():
+        parts = link.resolve().parts
+        if "zoneinfo" in parts:
+            zone = "/".join(parts[parts.index("zoneinfo") + 1 :])
+            return zone.removeprefix("posix/").removeprefix("right/")
+    return "UTC" if time.timezone == 0 and not time.daylight else None
+
+
+def machine_memory(limits: tuple[str, ...] = ("/sys/fs/cgroup/memory.max",)) -> int | None:
+    """Return the bytes of memory that this process may use at most, where known."""
+    known = []
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # only POSIX systems tell
+        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in limits:
+        try:
+            text = Path(path).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            known.append(int(text))
+    return min(known, default=None)
+
+
+def _heap(memory: int | None) -> str:
+    # The rest is for the Python workers, Arrow's buffers and the notebook itself.
+    share = (memory or 4 * _GIB) * 2 // 5
+    return f"{min(max(share, _GIB), 8 * _GIB) >> 20}m"
+
+
+def _environment(master: str, environ: Mapping[str, str]) -> dict[str, str]:
+    # Workers run `python3` of PATH unless told; a kernel in a venv that is not activated would
+    # get workers without pyarrow. On one machine no other Python can be right.
+    if not is_local(master):
+        return {"PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON") or sys.executable}
+    return {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def _conf_name(name: str) -> str:
+    dotted = name if "." in name else name.replace("_", ".")
+    if not dotted.startswith("spark."):
+        raise ConfigError(
+            f"{name!r} is not a Spark setting",
+            option=name,
+            hint="write spark_executor_memory='2g' or **{'spark.executor.memory': '2g'}",
+        )
+    return dotted
+
+
+def _conf_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,55 @@
+"""One Spark session for the whole run, made by our own helper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import odps_nb.spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let pyspark say what it thinks of pandas 3, in the tests of this folder only."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
+            )
+
+
+@pytest.fixture(scope="session")
+def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the session of this run writes its event log."""
+    return tmp_path_factory.mktemp("event-log")
+
+
+@pytest.fixture(scope="session")
+def spark_session(event_log: Path, _private_home: None) -> Iterator[SparkSession]:
+    """The session; ``local[2, 2]`` tries a failed task a second time."""
+    started = odps_nb.spark.session(
+        "local[2, 2]",
+        **{
+            "spark.driver.memory": "1g",
+            "spark.eventLog.enabled": True,
+            "spark.eventLog.dir": event_log.as_uri(),
+            "spark.sql.shuffle.partitions": 3,
+            "spark.sql.warehouse.dir": str(event_log.parent / "warehouse"),
+        },
+    )
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def spark(spark_session: SparkSession) -> Iterator[SparkSession]:
+    """The session in UTC; a test may change its zone."""
+    spark_session.conf.set("spark.sql.session.timeZone", "UTC")
+    yield spark_session
+    spark_session.conf.set("spark.sql.session.timeZone", "UTC")
