@@ -1,0 +1,61 @@
+"""Stopping an exchange from another thread (floor 2).
+
+A thread that waits inside ``recv`` cannot be asked politely; shutting its socket down wakes it.
+Knows sockets only: neither HTTP nor what the exchange was for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+__all__ = ["Abort"]
+
+
+class Abort:
+    """A switch for one exchange: `stop` shuts down whatever socket it uses now or later.
+
+    It holds a duplicate of the descriptor, since TLS swaps the socket object during the
+    handshake; shutting down the duplicate shuts down the connection itself.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._twin: socket.socket | None = None
+        self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called; errors seen afterwards are its consequence."""
+        return self._stopped
+
+    def attach(self, sock: socket.socket) -> None:
+        """Watch over this socket from now on; shut it down at once if `stop` came first."""
+        twin = socket.fromfd(sock.fileno(), sock.family, sock.type)
+        with self._lock:
+            self._twin, old = twin, self._twin
+            if self._stopped:
+                _shut(twin)
+        if old is not None:
+            old.close()
+
+    def detach(self) -> None:
+        """Let go of the socket: it goes back to a pool, or is closed. Idempotent."""
+        with self._lock:
+            twin, self._twin = self._twin, None
+        if twin is not None:
+            twin.close()
+
+    def stop(self) -> None:
+        """Shut the socket down and remember it. Safe from any thread, idempotent."""
+        with self._lock:
+            self._stopped = True
+            if self._twin is not None:
+                _shut(self._twin)
+
+
+def _shut(sock: socket.socket) -> None:
+    # Not connected any more is what we want, however it came about.
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)

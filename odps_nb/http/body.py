@@ -1,0 +1,135 @@
+"""The body of an answer, read off the socket without a detour (floor 2).
+
+`http.client` and urllib3 both copy a chunked body once more than needed, take a negative chunk
+size for a size, and call a body that ends before its Content-Length a body. This reader fills
+the caller's buffer and accepts an end only where HTTP proves it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from http.client import HTTPResponse, IncompleteRead, LineTooLong
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+__all__ = ["BodyResponse"]
+
+_MAX_LINE = 8192
+_MAX_TRAILERS = 64
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
+
+
+class _Head:
+    """Lines of the head; remembers the last, for only an empty one ends a head."""
+
+    def __init__(self, file: BufferedReader) -> None:
+        self._file = file
+        self.last = b""
+
+    def readline(self, limit: int = -1) -> bytes:
+        self.last = self._file.readline(limit)
+        return self.last
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class BodyResponse(HTTPResponse):
+    """An `http.client` response whose body is read by `fill` and `some` only."""
+
+    _run = 0  # bytes left in the current chunk
+    _in_chunk = False
+
+    def begin(self) -> None:
+        """Read the head. Unlike http.client, don't take a cut head for a short one."""
+        file = self.fp
+        head: Any = _Head(file)  # all that begin() uses of a file
+        self.fp = head
+        try:
+            super().begin()
+        finally:
+            if self.fp is head:
+                self.fp = file
+        if head.last not in (b"\r\n", b"\n"):
+            raise IncompleteRead(head.last)
+
+    @property
+    def is_delimited(self) -> bool:
+        """Whether HTTP itself tells where this body ends (Content-Length or chunks)."""
+        return bool(self.chunked) or self.length is not None
+
+    def available(self) -> int:
+        """Return how much may be read before the next boundary; 0 at the proven end."""
+        if self.fp is None:
+            return 0
+        if self.chunked:
+            left = self._run or self._next_chunk()
+        elif self.length is None:
+            return sys.maxsize
+        else:
+            left = self.length
+        if not left:
+            self.close()
+        return left
+
+    def fill(self, view: memoryview) -> int:
+        """Read until ``view`` is full or the body ends; return the number of bytes."""
+        done = 0
+        while done < len(view) and (run := self.available()):
+            count = self.fp.readinto(view[done : done + run])
+            if not self._count(count, run):
+                break
+            done += count
+        return done
+
+    def some(self, limit: int) -> bytes:
+        """Return what one look at the socket gives, at most ``limit`` bytes; empty at the end."""
+        run = self.available()
+        if not run:
+            return b""
+        data: bytes = self.fp.read1(min(limit, run))
+        self._count(len(data), run)
+        return data
+
+    def _count(self, count: int, run: int) -> bool:
+        if not count:
+            if self.is_delimited:
+                raise IncompleteRead(b"", run)
+            self.close()
+            return False
+        if self.chunked:
+            self._run -= count
+        elif self.length is not None:
+            self.length -= count
+            if not self.length:
+                self.close()
+        return True
+
+    def _next_chunk(self) -> int:
+        if self._in_chunk and self._line() != b"\r\n":
+            raise ValueError("a chunk does not end where its size says")
+        line = self._line()
+        match = _CHUNK_SIZE.fullmatch(line)
+        if match is None:
+            raise ValueError(f"{line[:20]!r} is not a chunk size")
+        self._run, self._in_chunk = int(match[1], 16), True
+        if not self._run:
+            self._skip_trailers()
+        return self._run
+
+    def _skip_trailers(self) -> None:
+        for _ in range(_MAX_TRAILERS):
+            if self._line() == b"\r\n":
+                return
+        raise LineTooLong("trailers")
+
+    def _line(self) -> bytes:
+        line: bytes = self.fp.readline(_MAX_LINE + 1)
+        if len(line) > _MAX_LINE:
+            raise LineTooLong("chunk line")
+        if not line.endswith(b"\n"):
+            raise IncompleteRead(line)
+        return line

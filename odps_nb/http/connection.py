@@ -1,0 +1,151 @@
+"""Connections that can be stopped, and that listen while they speak (floor 2).
+
+urllib3 lets a pool name its connection class. Ours adds three things: an `Abort` reaches the
+socket from the first SYN on, an answer that comes before the request is finished ends the
+sending, and the exchange learns whether anything was sent at all (which decides on retries).
+Knows no actions, no headers of ours.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextvars import ContextVar
+from typing import Any
+
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.poolmanager import PoolManager
+from urllib3.util import wait_for_read
+from urllib3.util.wait import wait_for_socket
+
+from odps_nb.http.abort import Abort
+from odps_nb.http.body import BodyResponse
+
+__all__ = ["EXCHANGE", "Adapter", "Exchange"]
+
+
+class Exchange:
+    """What one attempt at one request went through; filled in by the connection."""
+
+    __slots__ = ("abort", "answered_early", "body", "sent", "source_error")
+
+    def __init__(self, abort: Abort) -> None:
+        self.abort = abort
+        self.sent = False  # a byte of the request left us
+        self.answered_early = False
+        self.body: BodyResponse | None = None
+        self.source_error: BaseException | None = None  # raised by the caller's own body
+
+
+# The way from `RequestsTransport.send` to the connection that urllib3 picks, in the same thread.
+EXCHANGE: ContextVar[Exchange] = ContextVar("odps_nb_exchange")
+
+
+class _Response(BodyResponse):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._exchange = EXCHANGE.get()
+        self._exchange.body = self
+
+    def begin(self) -> None:
+        super().begin()
+        if self._exchange.answered_early:
+            self.will_close = True  # half a request is on the wire: nobody can use it again
+
+
+class _Guarded(HTTPConnection):
+    response_class = _Response
+
+    def _new_conn(self) -> socket.socket:
+        try:
+            places = socket.getaddrinfo(self._dns_host, self.port, 0, socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise NameResolutionError(self.host, self, error) from error
+        failure: OSError = OSError("the name has no address")
+        for family, kind, protocol, _, address in places:
+            sock = socket.socket(family, kind, protocol)
+            try:
+                return self._connect(sock, address)
+            except OSError as error:
+                sock.close()
+                failure = error
+            except BaseException:
+                sock.close()
+                raise
+        if isinstance(failure, TimeoutError):
+            raise ConnectTimeoutError(self, f"no connection within {self.timeout} s") from failure
+        raise NewConnectionError(self, str(failure)) from failure
+
+    def _connect(self, sock: socket.socket, address: Any) -> socket.socket:
+        for option in self.socket_options or ():
+            sock.setsockopt(*option)
+        timeout = self.timeout
+        sock.settimeout(timeout if isinstance(timeout, (int, float)) else None)
+        EXCHANGE.get().abort.attach(sock)
+        sock.connect(address)
+        return sock
+
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        if self.sock is not None:  # kept alive, or just through a TLS handshake
+            EXCHANGE.get().abort.attach(self.sock)
+        super().request(*args, **kwargs)
+
+    def send(self, data: Any) -> None:
+        """Send; a `BrokenPipeError` from here tells urllib3 to go and read the answer."""
+        if self.sock is None:
+            self.connect()
+        exchange, sock = EXCHANGE.get(), self.sock
+        if not exchange.sent or isinstance(sock, ssl.SSLSocket):
+            # Headers go in one piece. Under TLS "readable" may be a session ticket, no answer.
+            exchange.sent = True
+            super().send(data)
+            return
+        try:
+            _send_unless_answered(sock, memoryview(data))
+        except (BrokenPipeError, ConnectionResetError):
+            exchange.answered_early = True
+            raise
+
+
+class _GuardedTLS(_Guarded, HTTPSConnection):
+    """The same over TLS; the parts meet in urllib3's own class."""
+
+
+def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
+    timeout = sock.gettimeout()
+    while data:
+        if not wait_for_socket(sock, read=True, write=True, timeout=timeout):
+            raise TimeoutError("the peer takes no more of the request")
+        if wait_for_read(sock, timeout=0.0):
+            raise BrokenPipeError("the server answered before the request ended")
+        data = data[sock.send(data) :]
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Guarded
+
+
+class _PoolTLS(HTTPSConnectionPool):
+    ConnectionCls = _GuardedTLS
+
+
+_POOLS = {"http": _Pool, "https": _PoolTLS}
+
+
+class Adapter(HTTPAdapter):
+    """requests' adapter (TLS settings, proxies) over our connections."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Give the pools our connections."""
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> PoolManager:
+        """Give the pools of a proxy our connections too."""
+        manager: PoolManager = super().proxy_manager_for(*args, **kwargs)
+        if manager.proxy is not None and not str(manager.proxy.scheme).startswith("socks"):
+            manager.pool_classes_by_scheme = _POOLS
+        return manager

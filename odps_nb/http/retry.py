@@ -1,0 +1,97 @@
+"""Whether to try again, and when (floor 2): a value that decides and never sleeps.
+
+Two facts decide: what the call is (may it be done twice?) and how it failed (may the server
+have acted?). See ``protocol.md`` section 8.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odps_nb.errors import (
+    ChecksumError,
+    ConnectError,
+    FramingError,
+    ServerFaultError,
+    ServiceError,
+    ThrottledError,
+    TransportError,
+    TruncatedError,
+)
+
+__all__ = ["RetryPolicy"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often, how long, how far apart. Times are seconds.
+
+    Parameters
+    ----------
+    max_attempts
+        Tries of one call in all, the first one included.
+    connect_attempts
+        Tries when nobody listens at all: less, since a wrong endpoint is likelier.
+    deadline
+        No try begins later than this after the first one (or after the last progress).
+    base, cap
+        Waits double from ``base`` up to ``cap``. A wait that the server asks for counts more.
+    spread
+        Share of a wait that chance may take off, so that many clients don't return at once.
+    """
+
+    max_attempts: int = 7
+    connect_attempts: int = 4
+    deadline: float = 120.0
+    base: float = 0.2
+    cap: float = 20.0
+    spread: float = 0.5
+
+    def decide(
+        self,
+        attempt: int,
+        error: BaseException,
+        *,
+        idempotent: bool,
+        elapsed: float,
+        chance: float = 0.0,
+    ) -> float | None:
+        """Return the seconds to wait before the next try, or ``None`` to give up.
+
+        Parameters
+        ----------
+        attempt
+            Tries made so far, from 1.
+        idempotent
+            Whether doing the call twice equals doing it once.
+        elapsed
+            Seconds since the first try began.
+        chance
+            A random number in [0, 1) for the spread.
+        """
+        limit = self.connect_attempts if isinstance(error, ConnectError) else self.max_attempts
+        if attempt >= limit or not _may_repeat(error, idempotent=idempotent):
+            return None
+        wait: float = min(self.cap, self.base * 2.0 ** (attempt - 1))
+        wait *= 1.0 - self.spread * chance
+        asked = getattr(error, "retry_after", None)
+        if asked is not None:
+            wait = max(wait, asked)
+        return wait if elapsed + wait <= self.deadline else None
+
+
+NEVER = RetryPolicy(max_attempts=1, connect_attempts=1)
+
+
+def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
+    if isinstance(error, ThrottledError):
+        return True  # refused before anything was done
+    if isinstance(error, TransportError):
+        return idempotent or error.request_sent is False
+    if isinstance(error, ServerFaultError) or (
+        isinstance(error, ServiceError) and error.status == 408
+    ):
+        return idempotent
+    if isinstance(error, (TruncatedError, ChecksumError, FramingError)):
+        return idempotent  # the bytes were damaged on their way; the next copy may be whole
+    return False

@@ -1,0 +1,328 @@
+"""One request out, one answer back (floor 2; the only place that knows ``requests``).
+
+`Transport` is the seam: one method, values in and out. What arrives through it proves its own
+completeness (Content-Length, end of chunks), is never decoded on the way (``protocol.md`` 1.6),
+and every error of requests, urllib3, http.client or a socket has become one of ours.
+Knows no actions, no signatures, and repeats nothing: `retry` decides, the caller sleeps.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import requests
+from requests.structures import CaseInsensitiveDict
+
+from odps_nb.errors import ServiceError, StateError, TransportError
+from odps_nb.http.abort import Abort
+from odps_nb.http.body import BodyResponse
+from odps_nb.http.connection import EXCHANGE, Adapter, Exchange
+from odps_nb.http.failures import translate
+
+__all__ = ["HttpRequest", "HttpResponse", "RequestsTransport", "Transport"]
+
+CONNECT_TIMEOUT = 10.0
+READ_TIMEOUT = 120.0
+_LOOK = 1 << 18  # bytes asked for at once where the caller has no wish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """A request as it goes out. Times are seconds; ``body`` bytes, or chunks sent as they come.
+
+    ``abort`` lets another thread stop the exchange; it then ends in `CancelledError`.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False, default_factory=dict)
+    body: bytes | Iterable[bytes] | None = field(repr=False, default=None)
+    connect_timeout: float = CONNECT_TIMEOUT
+    read_timeout: float = READ_TIMEOUT
+    abort: Abort = field(repr=False, compare=False, default_factory=Abort)
+
+
+class HttpResponse:
+    """An answer whose body is still on the socket; close it, or read it to its end.
+
+    Leaving it early closes the connection; reading to the end gives it back to the pool.
+    Only `abort` may be called from another thread.
+    """
+
+    def __init__(
+        self, raw: Any, body: BodyResponse, request: HttpRequest, *, early: bool = False
+    ) -> None:
+        self.early = early  # the server answered before it had the whole request
+        self.status: int = raw.status
+        self.headers: Mapping[str, str] = CaseInsensitiveDict(raw.headers)
+        self.length: int | None = None if body.chunked else body.length
+        self.is_delimited = body.is_delimited
+        self.wire_bytes = 0
+        self._raw, self._body, self._request = raw, body, request
+        self._closed = False
+        self._ended = False
+        self._broken: BaseException | None = None
+
+    @property
+    def request_id(self) -> str | None:
+        """The server's id of this answer (``x-odps-request-id``)."""
+        return self.headers.get("x-odps-request-id")
+
+    @property
+    def url(self) -> str:
+        """Where the request went."""
+        return self._request.url
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection was let go, by `close` or at the end of the body."""
+        return self._closed or self._ended
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill ``buffer``, unless the body ends first; return the number of bytes.
+
+        Raises
+        ------
+        BrokenStreamError
+            The connection broke, or ended before HTTP says that the body does.
+        RequestTimeoutError
+            Nothing came for ``read_timeout`` seconds.
+        """
+        view = memoryview(buffer).cast("B")
+        if not self._readable():
+            return 0
+        with self._translated():
+            count = self._body.fill(view)
+        return self._account(count)
+
+    def read(self, n: int = -1) -> bytes:
+        """Return ``n`` bytes, fewer only at the end of the body; all of it when negative."""
+        if n < 0:
+            return b"".join(self.chunks(_LOOK))
+        buffer = bytearray(n)
+        count = self.readinto(buffer)
+        del buffer[count:]
+        return bytes(buffer)
+
+    def read1(self, n: int = _LOOK) -> bytes:
+        """Return what has arrived, at most ``n`` bytes, after one wait; empty at the end."""
+        if not self._readable():
+            return b""
+        with self._translated():
+            data = self._body.some(n)
+        self._account(len(data))
+        return data
+
+    def chunks(self, size: int = _LOOK) -> Iterator[bytes]:
+        """Iterate over the body as it arrives, in pieces of at most ``size`` bytes."""
+        while data := self.read1(size):
+            yield data
+
+    def at_end(self) -> bool:
+        """Whether the body is over, as far as can be told without taking any of it.
+
+        Reads the closing chunk if that is next. A body without Content-Length and chunks is
+        over only when a read found nothing.
+        """
+        if not self._readable():
+            return True
+        with self._translated():
+            left = self._body.available()
+        self._account(0)
+        return not left
+
+    def abort(self) -> None:
+        """Stop it from any thread; a waiting read ends in `CancelledError` at once."""
+        self._request.abort.stop()
+
+    def close(self) -> None:
+        """Free the connection. What was not read is lost, and so is the connection. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._let_go()
+
+    def __enter__(self) -> HttpResponse:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"<HttpResponse {self.status} request_id={self.request_id!r} {state}>"
+
+    def _readable(self) -> bool:
+        if self._broken is not None:
+            raise self._broken
+        if self._ended:
+            return False
+        if self._closed:
+            raise StateError("the answer is closed", hint="read it before closing it")
+        return True
+
+    def _account(self, count: int) -> int:
+        self.wire_bytes += count
+        if self._body.isclosed():
+            self._ended = True
+            self._let_go()
+        return count
+
+    def _let_go(self) -> None:
+        self._request.abort.detach()
+        if not self._body.isclosed():
+            self._raw.close()
+        self._raw.release_conn()
+
+    def _translated(self) -> _Translated:
+        return _Translated(self)
+
+    def _fail(self, error: Exception) -> Exception:
+        ours = translate(error, self._request.url, abort=self._request.abort, sent=True)
+        if isinstance(ours, TransportError):
+            ours.request_id = self.request_id
+        self._broken = ours
+        self.close()
+        return ours
+
+
+class _Translated:
+    """Turns foreign errors of one read into ours; a class, for it sits on the fast path."""
+
+    __slots__ = ("_response",)
+
+    def __init__(self, response: HttpResponse) -> None:
+        self._response = response
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        if isinstance(error, Exception):
+            raise self._response._fail(error) from error
+        self._response.close()  # an interrupt: nobody will read on
+
+
+class Transport(Protocol):
+    """Sends one request; thread-safe."""
+
+    def send(self, request: HttpRequest) -> HttpResponse:
+        """Return the answer, whatever its status, as soon as its headers are there."""
+
+    def close(self) -> None:
+        """Free all connections. Idempotent."""
+
+
+class RequestsTransport:
+    """`Transport` over requests: keep-alive pool, TLS and proxies of the environment.
+
+    Parameters
+    ----------
+    pool_size
+        Connections kept open per host; more are made when needed, and closed after use.
+    """
+
+    def __init__(self, *, pool_size: int = 32) -> None:
+        self._adapter = Adapter(pool_connections=8, pool_maxsize=pool_size)
+        self._session = requests.Session()
+        self._lock = threading.Lock()
+        self._settings: dict[tuple[str, str], dict[str, Any]] = {}
+        self._closed = False
+
+    def send(self, request: HttpRequest) -> HttpResponse:
+        """Send and return the answer once its headers have arrived; 3xx is an error.
+
+        Raises
+        ------
+        TransportError
+            Its kind says which: nobody there, silent for too long, broken on the way.
+        CancelledError
+            ``request.abort`` was stopped.
+        """
+        if self._closed:
+            raise StateError("the transport is closed")
+        exchange = Exchange(request.abort)
+        token = EXCHANGE.set(exchange)
+        try:
+            raw = self._send(request, exchange)
+        except Exception as error:
+            request.abort.detach()
+            if exchange.source_error is not None:
+                raise exchange.source_error from None
+            raise translate(error, request.url, abort=request.abort, sent=exchange.sent) from error
+        except BaseException:
+            request.abort.detach()
+            raise
+        finally:
+            EXCHANGE.reset(token)
+        if exchange.body is None:
+            raise AssertionError("urllib3 did not use our connection")
+        response = HttpResponse(raw, exchange.body, request, early=exchange.answered_early)
+        return _refuse_redirect(response)
+
+    def _send(self, request: HttpRequest, exchange: Exchange) -> Any:
+        body = request.body
+        if body is not None and not isinstance(body, bytes):
+            body = _source(body, exchange)
+        headers = {"Accept-Encoding": "identity", **request.headers}
+        prepared = requests.Request(request.method, request.url, headers, data=body).prepare()
+        answer = self._adapter.send(
+            prepared,
+            stream=True,
+            timeout=(request.connect_timeout, request.read_timeout),
+            **self._environment(request.url),
+        )
+        return answer.raw
+
+    def _environment(self, url: str) -> dict[str, Any]:
+        parts = urlsplit(url)
+        key = (parts.scheme, parts.netloc)
+        with self._lock:
+            found = self._settings.get(key)
+        if found is None:
+            found = dict(self._session.merge_environment_settings(url, {}, True, None, None))
+            found.pop("stream")
+            if parts.hostname in ("localhost", "127.0.0.1", "::1"):
+                found["proxies"] = {}  # nobody else's loopback is meant
+            with self._lock:
+                self._settings[key] = found
+        return found
+
+    def close(self) -> None:
+        """Close idle connections; answers still being read close theirs. Idempotent."""
+        self._closed = True
+        self._adapter.close()
+        self._session.close()
+
+
+def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
+    # An OSError of the caller's file must not look like one of the connection.
+    try:
+        for piece in body:
+            if piece:
+                yield piece
+    except BaseException as error:
+        exchange.source_error = error
+        raise
+
+
+def _refuse_redirect(response: HttpResponse) -> HttpResponse:
+    if not 300 <= response.status < 400:
+        return response
+    response.close()
+    raise ServiceError(
+        f"the server answers with a redirect ({response.status}), which is never followed",
+        status=response.status,
+        request_id=response.request_id,
+        hint="check the endpoint; a signed request must not be sent elsewhere",
+    )

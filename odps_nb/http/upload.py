@@ -1,0 +1,235 @@
+"""A request body that is written piece by piece (floor 2).
+
+The writer fills a bounded pipe; a helper thread sends what is in it as a chunked body. The
+writer feels the peer's pace (back-pressure), hears an early answer at its next `write`, and can
+always leave: no wait here is longer than a tenth of a second without a look at the other side.
+Knows nothing of what is uploaded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+from odps_nb.errors import BrokenStreamError, ServiceError, StateError
+from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
+
+__all__ = ["Upload", "open_upload"]
+
+_WAIT = 0.1  # seconds; what Ctrl-C may take
+_PIECE = 1 << 18  # bytes of one chunk on the wire
+_PENDING = 1 << 22  # bytes that may wait in the pipe
+
+
+class _Pipe:
+    """Chunks on their way from the writer to the sending thread; ends once, either way."""
+
+    def __init__(self, limit: int) -> None:
+        self._changed = threading.Condition()
+        self._chunks: deque[bytes] = deque()
+        self._limit = limit
+        self._size = 0
+        self._complete = False
+        self._deserted = False
+
+    def put(self, chunk: bytes) -> bool:
+        """Wait for room and add; ``False`` when nobody reads any more."""
+        with self._changed:
+            while self._size >= self._limit and not self._deserted:
+                self._changed.wait(_WAIT)
+            if self._deserted:
+                return False
+            self._chunks.append(chunk)
+            self._size += len(chunk)
+            self._changed.notify_all()
+            return True
+
+    def complete(self) -> None:
+        """No more will come."""
+        with self._changed:
+            self._complete = True
+            self._changed.notify_all()
+
+    def desert(self) -> None:
+        """Either side leaves: what is inside is dropped."""
+        with self._changed:
+            self._deserted = True
+            self._chunks.clear()
+            self._changed.notify_all()
+
+    def __iter__(self) -> Iterator[bytes]:
+        while (chunk := self._take()) is not None:
+            yield chunk
+
+    def _take(self) -> bytes | None:
+        with self._changed:
+            while not self._chunks:
+                if self._deserted:
+                    raise StateError("the upload was aborted")
+                if self._complete:
+                    return None
+                self._changed.wait(_WAIT)
+            chunk = self._chunks.popleft()
+            self._size -= len(chunk)
+            self._changed.notify_all()
+            return chunk
+
+
+def refuse_early(response: HttpResponse) -> Exception:
+    """Make the error for an answer that came before the request ended."""
+    with response:
+        return ServiceError(
+            f"the server answered {response.status} before the request ended",
+            status=response.status,
+            request_id=response.request_id,
+        )
+
+
+class Upload:
+    """One request whose body is being written; `finish` gives the answer.
+
+    A context manager: leaving it without `finish` aborts, and the server then sees a body that
+    was cut. Use it from one thread; `abort` may come from any.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        request_factory: Callable[[Iterator[bytes]], HttpRequest],
+        *,
+        pending: int = _PENDING,
+        reject: Callable[[HttpResponse], Exception] = refuse_early,
+    ) -> None:
+        self._transport, self._reject = transport, reject
+        self._pipe = _Pipe(pending)
+        self._request = request_factory(iter(self._pipe))
+        self._buffer = bytearray()
+        self._response: HttpResponse | None = None
+        self._error: BaseException | None = None
+        self._finished = False
+        self._aborted = False
+        self.sent_bytes = 0
+        self._thread = threading.Thread(target=self._run, name="odps_nb-upload", daemon=True)
+        self._thread.start()
+
+    def write(self, data: Any) -> int:
+        """Take all of ``data`` (anything with bytes in it), waiting while the peer is slow.
+
+        Raises
+        ------
+        OdpsNbError
+            The sending failed, or the server has answered already and wants no more.
+        """
+        if self._finished or self._aborted:
+            raise StateError("the upload is over", hint="open another one")
+        self._raise_if_over()
+        view = memoryview(data).cast("B")
+        if isinstance(data, bytes) and len(data) == _PIECE and not self._buffer:
+            self._put(data)
+            return len(view)
+        for start in range(0, len(view), _PIECE):
+            self._buffer += view[start : start + _PIECE]
+            if len(self._buffer) >= _PIECE:
+                self._flush()
+        return len(view)
+
+    def finish(self) -> HttpResponse:
+        """End the body and return the answer; again and again the same one.
+
+        Raises
+        ------
+        TransportError
+            No answer came. Whether the server acted is then unknown.
+        """
+        if self._aborted:
+            raise StateError("the upload was aborted")
+        if not self._finished:
+            self._raise_if_over()
+            self._flush()
+            self._finished = True
+            self._pipe.complete()
+        self._join()
+        if self._error is not None:
+            raise self._error
+        if self._response is None:
+            raise BrokenStreamError("the upload ended without an answer", request_sent=True)
+        if self._response.early:
+            self._error = self._reject(self._response)
+            raise self._error
+        return self._response
+
+    def abort(self) -> None:
+        """Cut the body, close the connection, end the thread. Idempotent."""
+        self._aborted = self._aborted or not self._finished
+        self._pipe.desert()
+        self._request.abort.stop()
+        if threading.current_thread() is not self._thread:
+            self._join()
+        if self._response is not None:
+            self._response.close()
+
+    def __enter__(self) -> Upload:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is not None or not self._finished:
+            self.abort()
+
+    def _flush(self) -> None:
+        if self._buffer:
+            chunk = bytes(self._buffer)
+            self._buffer.clear()
+            self._put(chunk)
+
+    def _put(self, chunk: bytes) -> None:
+        self.sent_bytes += len(chunk)
+        if not self._pipe.put(chunk):
+            self._join()
+            self._raise_if_over()
+            raise StateError("the upload was aborted")
+
+    def _raise_if_over(self) -> None:
+        if self._thread.is_alive():
+            return
+        if self._error is None and self._response is not None:
+            self._error = self._reject(self._response)
+        if self._error is not None:
+            raise self._error
+
+    def _join(self) -> None:
+        while self._thread.is_alive():
+            self._thread.join(_WAIT)
+
+    def _run(self) -> None:
+        try:
+            self._response = self._transport.send(self._request)
+        except BaseException as error:  # noqa: BLE001  handed to the writer, whatever it is
+            self._error = error
+        finally:
+            self._pipe.desert()
+
+
+def open_upload(
+    transport: Transport,
+    request_factory: Callable[[Iterator[bytes]], HttpRequest],
+    *,
+    pending: int = _PENDING,
+    reject: Callable[[HttpResponse], Exception] = refuse_early,
+) -> Upload:
+    """Begin a request whose body is written to the `Upload`.
+
+    Parameters
+    ----------
+    request_factory
+        Makes the request around the body it is given.
+    pending
+        Bytes that may wait for the peer; `Upload.write` waits beyond that.
+    reject
+        Turns an answer that came too early into the error that the writer gets.
+    """
+    return Upload(transport, request_factory, pending=pending, reject=reject)

@@ -1,0 +1,371 @@
+"""What arrives through the transport is whole, or an error of ours says why not."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from peers import Line, Peer, answers, refused
+
+from odps_nb.errors import (
+    BrokenStreamError,
+    CancelledError,
+    ConfigError,
+    ConnectError,
+    RequestTimeoutError,
+    ServiceError,
+    StateError,
+    TransportError,
+)
+from odps_nb.http.abort import Abort
+from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
+
+PAYLOAD = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def transport():
+    transport = RequestsTransport()
+    yield transport
+    transport.close()
+
+
+def ask(transport: RequestsTransport, url: str, **facts) -> HttpResponse:
+    return transport.send(HttpRequest(method="POST", url=url, **{"read_timeout": 5.0, **facts}))
+
+
+def test_status_headers_and_body_arrive(transport):
+    with Peer(answers(PAYLOAD)) as peer, ask(transport, peer.url, body=b"hello") as answer:
+        assert answer.status == 200
+        assert answer.headers["X-ODPS-Request-Id"] == answer.request_id == "req-1"
+        assert answer.length == len(PAYLOAD)
+        assert answer.read() == PAYLOAD
+        assert answer.wire_bytes == len(PAYLOAD)
+        assert answer.closed
+    assert peer.seen[0].body == b"hello"
+    assert peer.seen[0].headers["accept-encoding"] == "identity"
+
+
+def test_an_answer_of_any_error_status_is_an_answer(transport):
+    with Peer(answers(b"{}", status=503)) as peer, ask(transport, peer.url) as answer:
+        assert (answer.status, answer.read()) == (503, b"{}")
+
+
+def test_a_compressed_body_is_left_as_it_is(transport):
+    packed = bytes.fromhex("28b52ffd20052900006865 6c6c6f")
+
+    def script(line: Line) -> None:
+        line.request()
+        line.answer(packed, **{"Content-Encoding": "zstd"})
+
+    with Peer(script) as peer, ask(transport, peer.url) as answer:
+        assert answer.read() == packed
+
+
+def test_connections_are_kept_after_a_whole_body_and_only_then(transport):
+    with Peer(answers(b"one", b"two", b"three"), answers(b"four")) as peer:
+        for expected in (b"one", b"two"):
+            with ask(transport, peer.url) as answer:
+                assert answer.read() == expected
+        assert peer.connections == 1
+        with ask(transport, peer.url) as answer:
+            assert answer.read(2) == b"th"
+        with ask(transport, peer.url) as answer:
+            assert answer.read() == b"four"
+        assert peer.connections == 2
+
+
+@pytest.mark.parametrize("size", [1, 3, 255, 4096, 100_000])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_every_way_to_read_gives_the_same_bytes(transport, size, chunked):
+    def script(line: Line) -> None:
+        while line.request() is not None:
+            if chunked:
+                line.chunked(PAYLOAD[:1], PAYLOAD[1:5000], PAYLOAD[5000:])
+            else:
+                line.answer(PAYLOAD)
+
+    with Peer(script) as peer:
+        with ask(transport, peer.url) as answer:
+            assert b"".join(iter(lambda: answer.read(size), b"")) == PAYLOAD
+        with ask(transport, peer.url) as answer:
+            pieces = list(answer.chunks(size))
+            assert b"".join(pieces) == PAYLOAD
+            assert max(map(len, pieces)) <= size
+        with ask(transport, peer.url) as answer:
+            buffer, got = bytearray(size), b""
+            while count := answer.readinto(buffer):
+                got += buffer[:count]
+            assert got == PAYLOAD
+            assert answer.at_end()
+        assert peer.connections == 1
+
+
+def test_a_body_shorter_than_its_content_length_is_broken(transport):
+    def script(line: Line) -> None:
+        line.request()
+        line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 99)
+
+    with Peer(script) as peer, ask(transport, peer.url) as answer:
+        with pytest.raises(BrokenStreamError, match="broke") as caught:
+            answer.read()
+        assert caught.value.request_id == "req-1"
+        assert caught.value.request_sent is True
+        with pytest.raises(BrokenStreamError):
+            answer.read(1)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_chunked_body_cut_anywhere_is_broken_and_never_longer(data):
+    whole = b"5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\nTrailer: x\r\n\r\n"
+    cut = data.draw(st.integers(0, len(whole) - 1))
+
+    def script(line: Line) -> None:
+        line.request()
+        line.send(line.headline(**{"Transfer-Encoding": "chunked"}) + whole[:cut])
+
+    transport = RequestsTransport()
+    with Peer(script) as peer, ask(transport, peer.url) as answer:
+        got: list[bytes] = []
+        with pytest.raises(BrokenStreamError):
+            got.extend(answer.chunks(4))
+        assert b"hello world".startswith(b"".join(got))
+    transport.close()
+
+
+@pytest.mark.parametrize(
+    "lie", [b"-5\r\n", b"zz\r\n", b"0x5\r\n", b"\r\n", b"5\r\nhelloXX0\r\n\r\n", b"1" * 9000]
+)
+def test_nonsense_between_chunks_is_broken(transport, lie):
+    def script(line: Line) -> None:
+        line.request()
+        line.send(line.headline(**{"Transfer-Encoding": "chunked"}) + lie)
+
+    with (
+        Peer(script) as peer,
+        ask(transport, peer.url) as answer,
+        pytest.raises(BrokenStreamError),
+    ):
+        answer.read()
+
+
+def test_a_reset_in_the_body_is_broken(transport):
+    def script(line: Line) -> None:
+        line.request()
+        line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 50)
+        line.peer.release.wait(10)
+        line.reset()
+
+    with Peer(script) as peer, ask(transport, peer.url) as answer:
+        assert answer.read(50) == b"x" * 50
+        peer.release.set()
+        with pytest.raises(BrokenStreamError):
+            answer.read(50)
+
+
+def test_a_body_without_length_ends_with_the_connection_and_says_so(transport):
+    def script(line: Line) -> None:
+        line.request()
+        line.send(line.headline() + b"until the end")
+
+    with Peer(script) as peer, ask(transport, peer.url) as answer:
+        assert not answer.is_delimited
+        assert answer.read() == b"until the end"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"",
+        b"HTTP/1.1 200 X\r\n",
+        b"HTTP/1.1 200 X\r\nContent-",
+        b"HTTP/1.1 200 X\r\nContent-Type: x\r\n",
+        b"rubbish\r\n\r\n",
+    ],
+)
+def test_no_answer_is_broken_and_says_that_the_request_was_sent(transport, before):
+    def script(line: Line) -> None:
+        line.request()
+        line.send(before)
+
+    with Peer(script) as peer, pytest.raises(BrokenStreamError) as caught:
+        ask(transport, peer.url)
+    assert caught.value.request_sent is True
+    assert caught.value.url == peer.url
+
+
+def test_silence_before_the_answer_is_a_timeout(transport):
+    def script(line: Line) -> None:
+        line.request()
+        line.peer.release.wait(10)
+
+    with Peer(script) as peer, pytest.raises(RequestTimeoutError) as caught:
+        ask(transport, peer.url, read_timeout=0.1)
+    assert caught.value.request_sent is True
+
+
+def test_silence_inside_the_body_is_a_timeout(transport):
+    def script(line: Line) -> None:
+        line.request()
+        line.send(line.headline(**{"Content-Length": "10"}) + b"12345")
+        line.peer.release.wait(10)
+
+    with Peer(script) as peer, ask(transport, peer.url, read_timeout=0.1) as answer:
+        assert answer.read(5) == b"12345"
+        with pytest.raises(RequestTimeoutError):
+            answer.read(5)
+
+
+def test_nobody_listening_is_a_connect_error_that_may_be_repeated(transport):
+    with refused() as url, pytest.raises(ConnectError, match="nobody listens") as caught:
+        ask(transport, url)
+    assert caught.value.request_sent is False
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), again.url, again.hint) == (ConnectError, url, caught.value.hint)
+
+
+def test_an_unknown_name_is_a_connect_error(transport):
+    with pytest.raises(ConnectError, match="not known"):
+        ask(transport, "http://no-such-host.invalid/api")
+
+
+def test_a_connection_that_is_never_accepted_is_a_connect_error(transport):
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        with socket.create_connection(deaf.getsockname()):  # fills the queue of one
+            with pytest.raises(TransportError) as caught:
+                ask(transport, url, connect_timeout=0.2, read_timeout=0.2)
+            assert isinstance(caught.value, (ConnectError, RequestTimeoutError))
+
+
+def test_speaking_tls_to_a_plain_peer_is_a_connect_error(transport):
+    def script(line: Line) -> None:
+        line.send(b"HTTP/1.1 400 no\r\n\r\n")
+        line.wait_closed(5)
+
+    with Peer(script) as peer, pytest.raises(ConnectError, match="secure"):
+        ask(transport, peer.url.replace("http:", "https:"))
+
+
+@pytest.mark.parametrize("url", ["ftp://x/y", "nowhere", "http://"])
+def test_an_impossible_url_is_a_config_error(transport, url):
+    with pytest.raises(ConfigError) as caught:
+        ask(transport, url)
+    assert caught.value.option == "endpoint"
+
+
+def test_a_redirect_is_refused_and_not_followed(transport):
+    def script(line: Line) -> None:
+        line.request()
+        line.answer(b"", 308, Location="http://127.0.0.1:1/")
+
+    with Peer(script) as peer, pytest.raises(ServiceError, match="redirect") as caught:
+        ask(transport, peer.url)
+    assert (caught.value.status, caught.value.request_id) == (308, "req-1")
+
+
+def test_an_abort_wakes_a_waiting_read(transport):
+    def script(line: Line) -> None:
+        line.request()
+        line.send(line.headline(**{"Content-Length": "10"}) + b"12345")
+        assert line.wait_closed()
+
+    with Peer(script) as peer, ask(transport, peer.url, read_timeout=60.0) as answer:
+        assert answer.read(5) == b"12345"
+        timer = threading.Timer(0.05, answer.abort)
+        timer.start()
+        began = time.monotonic()
+        with pytest.raises(CancelledError):
+            answer.read(5)
+        assert time.monotonic() - began < 5
+        timer.join()
+
+
+def test_an_abort_wakes_the_wait_for_headers(transport):
+    stop = Abort()
+
+    def script(line: Line) -> None:
+        line.request()
+        stop.stop()
+        assert line.wait_closed()
+
+    with Peer(script) as peer, pytest.raises(CancelledError):
+        ask(transport, peer.url, read_timeout=60.0, abort=stop)
+
+
+def test_an_abort_before_the_start_is_noticed(transport):
+    stop = Abort()
+    stop.stop()
+    with Peer(answers(b"x")) as peer, pytest.raises(CancelledError):
+        ask(transport, peer.url, abort=stop)
+
+
+def test_an_abort_after_the_end_leaves_the_kept_connection_alone(transport):
+    with Peer(answers(b"one", b"two")) as peer:
+        first = ask(transport, peer.url)
+        assert first.read() == b"one"
+        first.abort()
+        with ask(transport, peer.url) as second:
+            assert second.read() == b"two"
+        assert peer.connections == 1
+
+
+def test_leaving_early_closes_the_connection(transport):
+    gone = threading.Event()
+
+    def script(line: Line) -> None:
+        line.request()
+        line.send(line.headline(**{"Content-Length": "1000000"}) + b"x" * 10)
+        if line.wait_closed():
+            gone.set()
+
+    with Peer(script) as peer:
+        with ask(transport, peer.url) as answer:
+            answer.read(1)
+        assert gone.wait(10)
+        with pytest.raises(StateError):
+            answer.read(1)
+        answer.close()
+
+
+def test_a_closed_transport_sends_nothing(transport):
+    transport.close()
+    transport.close()
+    with pytest.raises(StateError):
+        ask(transport, "http://127.0.0.1:1")
+
+
+def test_an_error_in_the_callers_body_is_the_callers_error(transport):
+    def body():
+        yield b"first"
+        raise FileNotFoundError("the caller's file")
+
+    with (
+        Peer(lambda line: line.request()) as peer,
+        pytest.raises(FileNotFoundError, match="caller"),
+    ):
+        ask(transport, peer.url, body=body())
+    assert not any(seen.whole for seen in peer.seen)
+
+
+def test_a_proxy_of_the_environment_is_not_used_for_loopback(transport, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with Peer(answers(b"direct")) as peer, ask(transport, peer.url) as answer:
+        assert answer.read() == b"direct"
+
+
+def test_reprs_tell_the_state_and_no_header(transport):
+    request = HttpRequest(method="GET", url="http://h", headers={"Authorization": "ODPS a:secret"})
+    assert "secret" not in repr(request)
+    with Peer(answers(b"x")) as peer, ask(transport, peer.url) as answer:
+        assert repr(answer) == "<HttpResponse 200 request_id='req-1' open>"
+        answer.read()
+        assert repr(answer).endswith("closed>")

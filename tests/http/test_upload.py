@@ -1,0 +1,222 @@
+"""A written body arrives whole, or the writer hears why not, soon and every time."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+
+import pytest
+from peers import Line, Peer, refused
+
+from odps_nb.errors import (
+    BrokenStreamError,
+    CancelledError,
+    ConnectError,
+    ServiceError,
+    StateError,
+    TransportError,
+)
+from odps_nb.http.transport import HttpRequest, RequestsTransport
+from odps_nb.http.upload import Upload, open_upload
+
+
+@pytest.fixture
+def transport():
+    transport = RequestsTransport()
+    yield transport
+    transport.close()
+
+
+def begin(transport: RequestsTransport, url: str, *, timeout: float = 5.0, **facts) -> Upload:
+    def request(body):
+        return HttpRequest(
+            method="POST", url=url, body=body, connect_timeout=timeout, read_timeout=timeout
+        )
+
+    return open_upload(transport, request, **facts)
+
+
+def flood(upload: Upload) -> None:
+    """Write 100 MiB, more than any buffer on the way holds, and finish."""
+    for _ in range(400):
+        upload.write(bytes(1 << 18))
+    upload.finish()
+
+
+def echo_digest(line: Line) -> None:
+    seen = line.request()
+    if seen is not None and seen.whole:
+        line.answer(hashlib.md5(seen.body).hexdigest().encode())
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [1], [262144], [262143, 2], [7] * 1000, [3_000_000, 1]])
+def test_what_is_written_arrives(transport, sizes):
+    pieces = [bytes([i % 251]) * size for i, size in enumerate(sizes)]
+    with Peer(echo_digest) as peer, begin(transport, peer.url) as upload:
+        assert [upload.write(piece) for piece in pieces] == sizes
+        with upload.finish() as answer:
+            assert answer.read().decode() == hashlib.md5(b"".join(pieces)).hexdigest()
+        assert upload.finish() is answer
+        assert upload.sent_bytes == sum(sizes)
+        with pytest.raises(StateError):
+            upload.write(b"more")
+    assert peer.seen[0].headers["transfer-encoding"] == "chunked"
+
+
+def test_any_buffer_can_be_written_and_changed_afterwards(transport):
+    buffer = bytearray(b"abc")
+    with Peer(echo_digest) as peer, begin(transport, peer.url) as upload:
+        upload.write(memoryview(buffer))
+        buffer[:] = b"xyz"
+        upload.finish().close()
+    assert peer.seen[0].body == b"abc"
+
+
+def test_a_slow_peer_slows_the_writer(transport):
+    def script(line: Line) -> None:
+        seen = line.head()
+        line.peer.release.wait(10)
+        line.drain(seen)
+        line.answer(b"ok")
+
+    with Peer(script) as peer, begin(transport, peer.url, pending=1 << 20) as upload:
+        written = threading.Semaphore(0)
+
+        def write() -> None:
+            for _ in range(64):
+                upload.write(bytes(1 << 18))
+                written.release()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        accepted = 0
+        while written.acquire(timeout=0.5):
+            accepted += 1
+        assert accepted < 64  # 16 MiB fit neither the pipe nor the sockets
+        peer.release.set()
+        writer.join(10)
+        assert not writer.is_alive()
+        upload.finish().close()
+    assert len(peer.seen[0].body) == 64 << 18
+
+
+@pytest.mark.parametrize("keep_reading", [False, True])
+def test_an_early_answer_reaches_the_writer(transport, keep_reading):
+    def script(line: Line) -> None:
+        seen = line.head()
+        line.answer(b"no room", 403)
+        if keep_reading:
+            line.drain(seen)
+        else:
+            line.peer.release.wait(10)
+
+    with Peer(script) as peer, begin(transport, peer.url) as upload:
+        with pytest.raises(ServiceError, match="403") as caught:
+            flood(upload)
+        assert caught.value.request_id == "req-1"
+        with pytest.raises(ServiceError):
+            upload.write(b"again")
+        with pytest.raises(ServiceError):
+            upload.finish()
+
+
+def test_an_early_yes_is_not_taken_for_success(transport):
+    def script(line: Line) -> None:
+        line.head()
+        line.answer(b"ok", 200)
+        line.peer.release.wait(10)
+
+    with (
+        Peer(script) as peer,
+        begin(transport, peer.url) as upload,
+        pytest.raises(ServiceError, match="before the request ended"),
+    ):
+        flood(upload)
+
+
+def test_a_connection_cut_while_writing_reaches_the_writer(transport):
+    def script(line: Line) -> None:
+        line.head()
+        line.reset()
+
+    with Peer(script) as peer, begin(transport, peer.url) as upload:
+        with pytest.raises(BrokenStreamError) as caught:
+            flood(upload)
+        assert caught.value.request_sent is True
+
+
+def test_a_peer_that_takes_nothing_is_a_timeout(transport):
+    def script(line: Line) -> None:
+        line.head()
+        line.peer.release.wait(10)
+
+    with (
+        Peer(script) as peer,
+        begin(transport, peer.url, timeout=0.2) as upload,
+        pytest.raises(TransportError, match="silent"),
+    ):
+        flood(upload)
+
+
+def test_no_answer_to_a_whole_body_is_an_error(transport):
+    with Peer(lambda line: line.request()) as peer, begin(transport, peer.url) as upload:
+        upload.write(b"data")
+        with pytest.raises(BrokenStreamError):
+            upload.finish()
+    assert peer.seen[0].whole
+
+
+def test_nobody_listening_reaches_the_writer(transport):
+    with refused() as url, begin(transport, url) as upload, pytest.raises(ConnectError):
+        upload.finish()
+
+
+def test_an_abort_leaves_the_server_a_cut_body_and_no_thread(transport):
+    with Peer(lambda line: line.request()) as peer:
+        upload = begin(transport, peer.url)
+        upload.write(bytes(1 << 19))
+        upload.abort()
+        upload.abort()
+        for call in (upload.finish, lambda: upload.write(b"x")):
+            with pytest.raises(StateError):
+                call()
+    assert not any(seen.whole for seen in peer.seen)
+
+
+def test_leaving_the_block_with_an_error_aborts(transport):
+    def interrupted(url: str) -> None:
+        with begin(transport, url) as upload:
+            upload.write(bytes(1 << 19))
+            raise KeyError("the caller's")
+
+    with Peer(lambda line: line.request()) as peer, pytest.raises(KeyError):
+        interrupted(peer.url)
+    assert not any(seen.whole for seen in peer.seen)
+
+
+def test_an_abort_wakes_a_thread_that_waits_for_the_answer(transport):
+    def script(line: Line) -> None:
+        line.request()
+        line.peer.release.set()
+        assert line.wait_closed()
+
+    with Peer(script) as peer:
+        upload = begin(transport, peer.url, timeout=60.0)
+        upload.write(b"x")
+        outcome: list[BaseException] = []
+
+        def finish() -> None:
+            try:
+                upload.finish()
+            except CancelledError as error:
+                outcome.append(error)
+
+        finishing = threading.Thread(target=finish)
+        finishing.start()
+        assert peer.release.wait(10)
+        began = time.monotonic()
+        upload.abort()
+        finishing.join(10)
+        assert time.monotonic() - began < 5
+        assert len(outcome) == 1
