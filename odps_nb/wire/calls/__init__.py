@@ -1,0 +1,141 @@
+"""Requests and answers of the Storage API as values: one pair per action (floor 1).
+
+The only place that knows how calls are spelled on the wire (``protocol.md`` sections 1, 3, 6.1,
+7.5, 8.1). ``request.encode()`` gives a `WireRequest`; `decode_request` gives the request back,
+which is how the embedded service speaks the same spelling as the client.
+"""
+
+from odps_nb.wire.calls.answers import EmptyAnswer, parse_answer
+from odps_nb.wire.calls.blob import (
+    BLOB_TARGET,
+    ReadBlobs,
+    WriteBlob,
+    WriteBlobAnswer,
+    WriteBlobBatch,
+)
+from odps_nb.wire.calls.block import (
+    BlockSessionAnswer,
+    CommitBlocks,
+    CreateBlockSession,
+    GetBlockSession,
+    WriteBlock,
+    WriteBlockAnswer,
+)
+from odps_nb.wire.calls.core import (
+    ACCESS_TOKEN,
+    HTTP_CODINGS,
+    JSON_TYPE,
+    REQUEST_ID,
+    ROUTE_TOKEN,
+    STREAM_TYPE,
+    Call,
+    Scope,
+    StreamingCall,
+    WireRequest,
+    accepted_coding,
+    content_coding,
+    decode_partition,
+    decode_scope,
+    find_header,
+)
+from odps_nb.wire.calls.errors import (
+    STATUS_OF_CODE,
+    decode_error,
+    encode_error_json,
+    encode_error_xml,
+)
+from odps_nb.wire.calls.instance import (
+    CreateInstanceReadSession,
+    GetInstanceReadSession,
+    InstanceSessionAnswer,
+    ReadInstance,
+)
+from odps_nb.wire.calls.read import (
+    CreateReadSession,
+    GetReadSession,
+    Preview,
+    ReadRows,
+    ReadSessionAnswer,
+)
+from odps_nb.wire.calls.routing import REQUESTS, StorageRequest, decode_request
+from odps_nb.wire.calls.streams import (
+    CloseWriteStream,
+    CreateWriteStream,
+    GetWriteStream,
+    WriteRows,
+)
+from odps_nb.wire.calls.write import (
+    AbortWriteSession,
+    CommitWriteSession,
+    CreateWriteSession,
+    GetWriteSchema,
+    GetWriteSession,
+)
+from odps_nb.wire.calls.write_answers import (
+    WriteRowsAnswer,
+    WriteSchemaAnswer,
+    WriteSessionAnswer,
+    WriteSessionStateAnswer,
+    WriteStreamAnswer,
+)
+
+__all__ = [
+    "ACCESS_TOKEN",
+    "BLOB_TARGET",
+    "HTTP_CODINGS",
+    "JSON_TYPE",
+    "REQUESTS",
+    "REQUEST_ID",
+    "ROUTE_TOKEN",
+    "STATUS_OF_CODE",
+    "STREAM_TYPE",
+    "AbortWriteSession",
+    "BlockSessionAnswer",
+    "Call",
+    "CloseWriteStream",
+    "CommitBlocks",
+    "CommitWriteSession",
+    "CreateBlockSession",
+    "CreateInstanceReadSession",
+    "CreateReadSession",
+    "CreateWriteSession",
+    "CreateWriteStream",
+    "EmptyAnswer",
+    "GetBlockSession",
+    "GetInstanceReadSession",
+    "GetReadSession",
+    "GetWriteSchema",
+    "GetWriteSession",
+    "GetWriteStream",
+    "InstanceSessionAnswer",
+    "Preview",
+    "ReadBlobs",
+    "ReadInstance",
+    "ReadRows",
+    "ReadSessionAnswer",
+    "Scope",
+    "StorageRequest",
+    "StreamingCall",
+    "WireRequest",
+    "WriteBlob",
+    "WriteBlobAnswer",
+    "WriteBlobBatch",
+    "WriteBlock",
+    "WriteBlockAnswer",
+    "WriteRows",
+    "WriteRowsAnswer",
+    "WriteSchemaAnswer",
+    "WriteSessionAnswer",
+    "WriteSessionStateAnswer",
+    "WriteStreamAnswer",
+    "accepted_coding",
+    "content_coding",
+    "decode_error",
+    "decode_partition",
+    "decode_request",
+    "decode_scope",
+    "encode_error_json",
+    "encode_error_xml",
+    "find_header",
+    "parse_answer",
+]

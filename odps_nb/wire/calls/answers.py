@@ -1,0 +1,62 @@
+"""What every JSON answer has in common, and the answer that says nothing (floor 1).
+
+``protocol.md`` sections 3 and 8.1. Must not know: single actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from odps_nb.errors import OdpsNbError, ProtocolError
+from odps_nb.terms import SessionStatus
+from odps_nb.wire.calls.core import REQUEST_ID, find_header
+from odps_nb.wire.calls.errors import decode_error
+from odps_nb.wire.json_fields import Fields, dump, in_answer, parse_object
+
+__all__ = ["EmptyAnswer", "parse_answer", "parse_status"]
+
+
+def parse_answer(body: bytes, headers: Mapping[str, str], what: str) -> Fields:
+    """Read the JSON object of a successful answer; its request id goes into every error.
+
+    An error object that came with a 2xx status is raised as the error it is: taken for an
+    empty result it would turn a failed commit into a success.
+    """
+    request_id = find_header(headers, REQUEST_ID)
+
+    def refuse(message: str) -> OdpsNbError:
+        error = in_answer(message)
+        if isinstance(error, ProtocolError):
+            error.request_id = request_id
+        return error
+
+    fields = parse_object(body, what, refuse)
+    if fields.optional_text("Code") is not None:
+        raise decode_error(200, headers, body)
+    return fields
+
+
+def parse_status(fields: Fields, key: str) -> SessionStatus:
+    """Read a session status in any case; it must be there."""
+    text = fields.need_text(key)
+    try:
+        return SessionStatus(text.upper())
+    except ValueError:
+        raise fields.fail(key, f"{text[:40]!r} is no known session status") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyAnswer:
+    """An answer that says only that it worked, perhaps with a warning."""
+
+    warning: str = ""
+
+    def encode(self) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers."""
+        return dump({"WarningMessage": self.warning}), {}
+
+    @classmethod
+    def decode(cls, body: bytes, headers: Mapping[str, str]) -> EmptyAnswer:
+        """Read an answer; an empty body will do."""
+        return cls(warning=parse_answer(body, headers, "answer").text("WarningMessage"))

@@ -1,0 +1,305 @@
+"""What every Storage API call has in common: the request value, targets, parameters (floor 1).
+
+``protocol.md`` sections 1.1 to 1.4. A request is a value; sending and signing happen elsewhere.
+Must not know: single actions, transports, credentials.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeVar
+from urllib.parse import quote, urlencode
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.terms import Compression, PartitionSpec, TableName, format_bytes
+from odps_nb.wire.json_fields import Fields, dump, in_request, parse_object
+
+__all__ = [
+    "ACCESS_TOKEN",
+    "HTTP_CODINGS",
+    "JSON_TYPE",
+    "NO_SCOPE",
+    "REQUEST_ID",
+    "ROUTE_TOKEN",
+    "STREAM_TYPE",
+    "Call",
+    "Pairs",
+    "Params",
+    "Scope",
+    "StreamingCall",
+    "WireRequest",
+    "accepted_coding",
+    "content_coding",
+    "decode_partition",
+    "decode_scope",
+    "find_header",
+    "instance_target",
+    "parse_instance_target",
+    "parse_table_target",
+    "request_fields",
+    "storage_request",
+    "table_target",
+]
+
+JSON_TYPE = "application/json; charset=utf-8"
+STREAM_TYPE = "application/octet-stream"
+ROUTE_TOKEN = "x-odps-max-storage-route-token"
+ACCESS_TOKEN = "x-odps-max-storage-write-access-token"
+REQUEST_ID = "x-odps-request-id"
+HTTP_CODINGS = {Compression.ZSTD: "zstd", Compression.LZ4: "x-lz4-frame"}
+
+_CODING_NAMES = {name: coding for coding, name in HTTP_CODINGS.items()}
+_TABLE_TARGET = re.compile(r"projects\.(.+?)(?:\.schemas\.(.+?))?\.tables\.(.+)")
+_INSTANCE_TARGET = re.compile(r"projects\.(.+?)\.instances\.([\w-]{1,128})", re.ASCII)
+_LEVEL = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
+_LEVEL_BREAK = re.compile(r"[,/](?=\s*[^\W\d]\w*\s*=)")
+
+Pairs = tuple[tuple[str, str], ...]
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class WireRequest:
+    """One HTTP request as a value; ``path`` is relative to the endpoint, not yet escaped.
+
+    ``body`` is ``None`` where the caller streams it (uploads) or where there is none (GET).
+    Order of ``params`` and ``headers`` is the order on the wire.
+    """
+
+    method: str
+    path: str
+    params: Pairs = ()
+    headers: Pairs = ()
+    body: bytes | None = None
+
+    def url(self, endpoint: str) -> str:
+        """Return the absolute URL, encoded as the stock clients encode it (a space is ``+``)."""
+        url = endpoint.rstrip("/") + quote(self.path, safe="/-_.~")
+        return f"{url}?{urlencode(self.params)}" if self.params else url
+
+    @property
+    def action(self) -> str | None:
+        """The ``Action`` parameter, if any."""
+        return dict(self.params).get("Action")
+
+    @property
+    def target(self) -> str | None:
+        """The ``Target`` parameter, if any."""
+        return dict(self.params).get("Target")
+
+    def __repr__(self) -> str:
+        body = "no body" if self.body is None else f"<{format_bytes(len(self.body))}>"
+        params = "&".join(f"{key}={value}" for key, value in self.params)
+        shown = params if len(params) <= 200 else params[:199] + "…"
+        return f"WireRequest({self.method} {self.path}?{shown}, {body})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Parameters that every request of a connection carries (``protocol.md`` section 1.3)."""
+
+    curr_project: str | None = None
+    curr_schema: str | None = None
+    quota_name: str | None = None
+
+    @property
+    def params(self) -> Pairs:
+        """The parameters to append, in the order of the stock clients."""
+        named = (
+            ("quotaName", self.quota_name),
+            ("curr_project", self.curr_project),
+            ("curr_schema", self.curr_schema),
+        )
+        return tuple((key, value) for key, value in named if value is not None)
+
+
+NO_SCOPE = Scope()
+
+
+class StreamingCall(Protocol):
+    """A request value whose answer is a stream (rows or blobs), not a JSON document."""
+
+    ACTION: ClassVar[str]
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether the server may get the request twice without harm."""
+
+    def encode(self, api_version: int = 2, *, scope: Scope = ...) -> WireRequest:
+        """Spell the request for the wire."""
+
+
+class Call(StreamingCall, Protocol[Answer_co]):
+    """A request value with a JSON answer."""
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> Answer_co:
+        """Read the answer of a successful request."""
+
+
+def storage_request(
+    action: str,
+    target: str,
+    params: Iterable[tuple[str, str]] = (),
+    *,
+    api_version: int,
+    scope: Scope,
+    method: str = "POST",
+    body: object = None,
+    content_type: str = JSON_TYPE,
+    headers: Iterable[tuple[str, str | None]] = (),
+) -> WireRequest:
+    """Spell one Storage API request; a header whose value is ``None`` or empty is left out."""
+    return WireRequest(
+        method=method,
+        path=f"/api/storage/v{api_version}",
+        params=(("Action", action), ("Target", target), *params, *scope.params),
+        headers=(
+            ("Content-Type", content_type),
+            *((name, value) for name, value in headers if value),
+        ),
+        body=None if body is None else dump(body),
+    )
+
+
+def table_target(table: TableName) -> str:
+    """Spell the ``Target`` of a table (``protocol.md`` section 1.2)."""
+    schema = f".schemas.{table.schema}" if table.schema else ""
+    return f"projects.{table.project}{schema}.tables.{table.table}"
+
+
+def parse_table_target(target: str) -> TableName:
+    """Read the ``Target`` of a table; names that cannot be names are refused."""
+    match = _TABLE_TARGET.fullmatch(target)
+    if match is None:
+        raise in_request(f"Target {target[:80]!r} is not a table")
+    try:
+        return TableName(project=match[1], schema=match[2], table=match[3])
+    except InvalidRequestError as error:
+        error.status, error.code = 400, "InvalidArgument"
+        raise
+
+
+def instance_target(project: str, instance_id: str) -> str:
+    """Spell the ``Target`` of a SQL instance."""
+    return f"projects.{project}.instances.{instance_id}"
+
+
+def parse_instance_target(target: str) -> tuple[str, str]:
+    """Read the ``Target`` of an instance as (project, instance id)."""
+    match = _INSTANCE_TARGET.fullmatch(target)
+    if match is None:
+        raise in_request(f"Target {target[:80]!r} is not an instance")
+    return match[1], match[2]
+
+
+def decode_partition(text: str) -> PartitionSpec:
+    """Read ``ds=x,h=1`` or ``ds=x/h='1'``.
+
+    A ``,`` or ``/`` separates levels only before another ``key=``, since values may hold
+    both (``protocol.md`` section 6.1).
+    """
+    if not text.strip():
+        return PartitionSpec()
+    return PartitionSpec(tuple(_level(level) for level in _LEVEL_BREAK.split(text)))
+
+
+def _level(text: str) -> tuple[str, str]:
+    match = _LEVEL.fullmatch(text)
+    value = match[2].strip() if match else ""
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+        value = value[1:-1]
+    if match is None or not value:
+        raise InvalidRequestError(
+            f"{text[:80]!r} is not a partition level key=value",
+            status=400,
+            code="InvalidPartitionSpec",
+        )
+    return match[1], value
+
+
+class Params:
+    """The decoded query of a request; of equal names the later one wins."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, wire: WireRequest) -> None:
+        self._values = dict(wire.params)
+
+    def optional(self, key: str) -> str | None:
+        """Return a parameter, ``None`` if absent or empty."""
+        return self._values.get(key) or None
+
+    def text(self, key: str) -> str:
+        """Return a parameter that must be there."""
+        value = self.optional(key)
+        if value is None:
+            raise in_request(f"parameter {key} is missing")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """Return whether a parameter says ``true``."""
+        return (self._values.get(key) or "").lower() == "true"
+
+    def integer(self, key: str, *, low: int = 0) -> int:
+        """Return an integer parameter that must be there and not be under ``low``."""
+        text = self.text(key)
+        digits = text[1:] if text[0] == "-" else text
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 18) or int(text) < low:
+            raise in_request(f"parameter {key}={text[:40]!r} is not an integer of at least {low}")
+        return int(text)
+
+    def optional_integer(self, key: str, *, low: int = 0) -> int | None:
+        """Return an integer parameter, ``None`` if absent."""
+        return None if self.optional(key) is None else self.integer(key, low=low)
+
+    @property
+    def table(self) -> TableName:
+        """The table that ``Target`` names."""
+        return parse_table_target(self.text("Target"))
+
+
+def decode_scope(wire: WireRequest) -> Scope:
+    """Read what every request of a connection carries."""
+    params = Params(wire)
+    return Scope(
+        curr_project=params.optional("curr_project"),
+        curr_schema=params.optional("curr_schema"),
+        quota_name=params.optional("quotaName"),
+    )
+
+
+def request_fields(wire: WireRequest) -> Fields:
+    """Read the JSON body of a request; none is an empty object."""
+    return parse_object(wire.body or b"", f"body of {wire.action}", in_request)
+
+
+def find_header(headers: Mapping[str, str] | Pairs, name: str) -> str | None:
+    """Return a header whatever its case; ``None`` if absent or empty."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return next((value for key, value in pairs if key.lower() == name and value), None)
+
+
+def accepted_coding(headers: Mapping[str, str] | Pairs) -> Compression:
+    """Return the coding that the request asks for.
+
+    Only a list of nothing but Storage API codings is a wish; a generic list such as
+    ``gzip, deflate, zstd`` comes from an HTTP library (``protocol.md`` section 1.4).
+    """
+    listed = find_header(headers, "accept-encoding") or ""
+    names = [name.partition(";")[0].strip().lower() for name in listed.split(",")]
+    if all(name in _CODING_NAMES for name in names):
+        return _CODING_NAMES[names[0]]
+    return Compression.NONE
+
+
+def content_coding(headers: Mapping[str, str] | Pairs) -> Compression:
+    """Return the coding of the whole body of an upload."""
+    name = find_header(headers, "content-encoding")
+    if name is None or name.lower() == "identity":
+        return Compression.NONE
+    try:
+        return _CODING_NAMES[name.strip().lower()]
+    except KeyError:
+        raise in_request(f"Content-Encoding {name[:40]!r} is not zstd or x-lz4-frame") from None

@@ -1,0 +1,259 @@
+"""Errors of the service: from JSON or XML to our tree, and back (floor 1; ``protocol.md`` 8).
+
+The class comes from the code, else from an ``ODPS-nnnnnnn`` number in the text, else from the
+HTTP status. Every one gets a hint that a stranger understands.
+Must not know: when to retry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from odps_nb.errors import (
+    AccessDeniedError,
+    ConflictError,
+    FramingError,
+    InvalidRequestError,
+    NotFoundError,
+    OdpsNbError,
+    ServerFaultError,
+    ServiceError,
+    SessionExpiredError,
+    ThrottledError,
+)
+from odps_nb.wire.calls.core import REQUEST_ID, Pairs, find_header
+from odps_nb.wire.json_fields import dump, parse_object
+from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
+
+__all__ = ["STATUS_OF_CODE", "decode_error", "encode_error_json", "encode_error_xml"]
+
+MAX_ERROR_BYTES = 2**20
+MAX_MESSAGE = 4000
+MAX_RETRY_AFTER = 3600.0
+
+# code -> status, where this project answers itself (section 8.2) or meets it elsewhere
+STATUS_OF_CODE: Mapping[str, int] = MappingProxyType(
+    {
+        "InvalidArgument": 400,
+        "InvalidParameter": 400,
+        "MalformedDataStream": 400,
+        "InvalidPartitionSpec": 400,
+        "InvalidRowRange": 400,
+        "ParseError": 400,
+        "Unauthorized": 401,
+        "AuthorizationRequired": 401,
+        "AuthenticationRequestExpired": 401,
+        "InvalidAccessKeyId": 403,
+        "AccessDenied": 403,
+        "NoPermission": 403,
+        "SignatureNotMatch": 403,
+        "SignatureDoesNotMatch": 403,
+        "RequestTimeTooSkewed": 403,
+        "NoSuchProject": 404,
+        "NoSuchSchema": 404,
+        "NoSuchTable": 404,
+        "NoSuchPartition": 404,
+        "NoSuchObject": 404,
+        "NoSuchInstance": 404,
+        "NoSuchSession": 404,
+        "StreamSessionNotFound": 404,
+        "UpsertSessionNotFound": 404,
+        "SessionExpired": 404,
+        "NoSuchStream": 404,
+        "MethodNotAllowed": 405,
+        "InvalidState": 409,
+        "InvalidStateSetting": 409,
+        "RowOffsetConflict": 409,
+        "AlreadyWritten": 409,
+        "ObjectAlreadyExists": 409,
+        "TableAlreadyExists": 409,
+        "TableModified": 409,
+        "SchemaModified": 409,
+        "DataVersionError": 409,
+        "FlowExceeded": 429,
+        "QPSExceeded": 429,
+        "SlotExceeded": 429,
+        "RequestQuotaExceeded": 429,
+        "InternalServerError": 500,
+        "InternalConnectionError": 500,
+        "BadGatewayError": 502,
+        "ServiceUnavailable": 503,
+    }
+)
+
+# number in "ODPS-0130131:…" -> code, as the stock client knows them (section 8.1)
+_CODE_OF_NUMBER = {
+    "0010000": "InternalServerError",
+    "0110141": "DataVersionError",
+    "0123055": "ScriptError",
+    "0130013": "NoPermission",
+    "0130131": "NoSuchTable",
+    "0130161": "ParseError",
+    "0420153": "InternalServerError",
+    "0420411": "InvalidArgument",
+    "0430055": "InternalConnectionError",
+}
+_NUMBER = re.compile(r"ODPS-(\d{7})")
+_EXPIRED_CODES = {
+    "NoSuchSession",
+    "StreamSessionNotFound",
+    "UpsertSessionNotFound",
+    "SessionExpired",
+}
+_SESSION_OVER = re.compile(r"session\b.{0,120}\bexpired", re.IGNORECASE | re.DOTALL)
+_CLASS_OF_STATUS: dict[int, type[ServiceError]] = {
+    401: AccessDeniedError,
+    403: AccessDeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    429: ThrottledError,
+}
+_HINT_OF_CODE = {
+    "Unauthorized": "check the access id, and that its key was not disabled",
+    "InvalidAccessKeyId": "check the access id, and that its key was not disabled",
+    "SignatureNotMatch": "check the access key: it does not belong to the access id",
+    "SignatureDoesNotMatch": "check the access key: it does not belong to the access id",
+    "RequestTimeTooSkewed": "check the clock of this machine; it may be off by 15 minutes at most",
+    "AuthenticationRequestExpired": "the temporary credentials are over; get new ones",
+    "NoPermission": "ask the owner of the project for the right to this object",
+    "AccessDenied": "ask the owner of the project for the right to this object",
+    "NoSuchProject": "check the name of the project and that the endpoint is of its region",
+    "NoSuchSchema": "check the name of the schema",
+    "NoSuchTable": "check the name; odps.tables() lists the tables of the project",
+    "NoSuchPartition": "check the partition; table.partitions() lists those that exist",
+    "NoSuchSession": "the session and its snapshot are gone; run the read again for a new snapshot",
+    "NoSuchStream": "open the write stream again; what it held is not committed",
+    "InvalidPartitionSpec": "write key=value for each level, e.g. ds=2024-01-01,hour=3",
+    "InvalidRowRange": "ask for rows within the session's row count",
+    "MalformedDataStream": "the uploaded bytes did not arrive as they were sent; write again",
+    "RowOffsetConflict": "another writer uses this stream, or rows are missing before these",
+    "InvalidState": "the session was committed or aborted already; begin a new one",
+    "ObjectAlreadyExists": "choose another name, or pass if_not_exists=True",
+    "TableAlreadyExists": "choose another name, or pass if_not_exists=True",
+    "TableModified": "the table was changed meanwhile; run the operation again",
+    "SchemaModified": "the columns were changed meanwhile; run the operation again",
+    "ParseError": "check the SQL text at the line and column in the message",
+}
+_HINT_OF_CLASS: dict[type[ServiceError], str] = {
+    InvalidRequestError: "check the arguments against the message",
+    AccessDeniedError: "check the access id and key, and the rights to the object",
+    NotFoundError: "check the name, the project and the endpoint",
+    ConflictError: "the object is in another state than expected; look at it and try again",
+    SessionExpiredError: _HINT_OF_CODE["NoSuchSession"],
+    ThrottledError: "wait a little, or use fewer splits at a time",
+    ServerFaultError: "the server failed; try again, and quote the request id if it persists",
+    ServiceError: "check the endpoint: what answers there is not the service",
+}
+
+
+class _Parts(NamedTuple):
+    code: str | None
+    message: str
+    request_id: str | None
+    hold_millis: int | None
+
+
+def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError:
+    """Make the error that a non-successful answer stands for; never raises.
+
+    Parameters
+    ----------
+    status
+        HTTP status.
+    headers
+        Headers of the answer, in any case.
+    body
+        JSON, XML or anything else; only the first MiB counts.
+    """
+    parts = _parse(body[:MAX_ERROR_BYTES])
+    code = parts.code
+    number = _NUMBER.search(f"{code} {parts.message}")
+    if code is None or code not in STATUS_OF_CODE:
+        code = _CODE_OF_NUMBER.get(number[1] if number else "", code)
+    kind = _class_of(status, code, parts.message)
+    message = parts.message or f"the server answered with HTTP status {status}"
+    shown = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
+    return kind(
+        shown,
+        status=status,
+        code=code,
+        request_id=find_header(headers, REQUEST_ID) or parts.request_id,
+        retry_after=_retry_after(headers, parts.hold_millis),
+        hint=_HINT_OF_CODE.get(code or "") or _HINT_OF_CLASS[kind],
+    )
+
+
+def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]:
+    known = STATUS_OF_CODE.get(code or "", status)
+    if code in _EXPIRED_CODES or (known in (400, 404, 409) and _SESSION_OVER.search(message)):
+        return SessionExpiredError
+    for number in (known, status):
+        if number in _CLASS_OF_STATUS:
+            return _CLASS_OF_STATUS[number]
+        if number >= 500:
+            return ServerFaultError
+    return InvalidRequestError if known >= 400 else ServiceError
+
+
+def _parse(body: bytes) -> _Parts:
+    start = body.lstrip()[:1]
+    try:
+        if start == b"{":
+            return _parse_json(body)
+        if start == b"<":
+            return _parse_xml(body)
+    except OdpsNbError:
+        pass  # neither: an error page of something in between, shown as text below
+    text = body.decode("utf-8", "replace").strip()
+    return _Parts(None, re.sub(r"\s+", " ", re.sub(r"<[^<>]*>", " ", text)).strip(), None, None)
+
+
+def _parse_json(body: bytes) -> _Parts:
+    fields = parse_object(body, "error")
+    return _Parts(
+        code=fields.loose_text("Code") or fields.loose_text("code"),
+        message=fields.text("Message") or fields.text("message"),
+        request_id=fields.loose_text("RequestId"),
+        hold_millis=fields.loose_integer("HoldClientMillis"),
+    )
+
+
+def _parse_xml(body: bytes) -> _Parts:
+    root = parse_xml(body, "error")
+    if root.tag != "Error":
+        raise FramingError("not an error document")
+    hold = child_text(root, "HoldClientMillis")
+    return _Parts(
+        code=child_text(root, "Code") or None,
+        message=child_text(root, "Message"),
+        request_id=child_text(root, "RequestId") or None,
+        hold_millis=int(hold) if hold.isascii() and hold.isdigit() and len(hold) < 10 else None,
+    )
+
+
+def _retry_after(headers: Mapping[str, str] | Pairs, hold_millis: int | None) -> float | None:
+    # Only the form in seconds: a date would need a clock, and the service sends none.
+    text = (find_header(headers, "retry-after") or "").strip()
+    seconds = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII) else None
+    if seconds is None and hold_millis is not None:
+        seconds = max(0, hold_millis) / 1000
+    return None if seconds is None else min(seconds, MAX_RETRY_AFTER)
+
+
+def encode_error_json(code: str, message: str, request_id: str) -> bytes:
+    """Write an error of the Storage API (``protocol.md`` section 8.1)."""
+    return dump({"Code": code, "Message": message, "RequestId": request_id, "HostId": "localhost"})
+
+
+def encode_error_xml(code: str, message: str, request_id: str) -> bytes:
+    """Write an error of the control plane; clients want all four elements."""
+    parts = (
+        element("Code", code),
+        element("Message", message),
+        element("RequestId", request_id),
+        element("HostId", "localhost"),
+    )
+    return (DECLARATION + element("Error", parts)).encode()

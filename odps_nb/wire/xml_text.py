@@ -1,0 +1,86 @@
+"""XML of the control plane, read safely and written plainly (floor 1).
+
+A document with a DOCTYPE is refused before any entity can be declared, size and depth are
+limited, and text is escaped in one place. Must not know: what a document means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape, quoteattr
+
+from odps_nb.errors import FramingError, LimitExceededError
+
+__all__ = ["DECLARATION", "MAX_XML_BYTES", "Element", "child_text", "element", "parse_xml"]
+
+MAX_XML_BYTES = 64 * 2**20
+MAX_XML_DEPTH = 64
+DECLARATION = '<?xml version="1.0"?>\n'
+
+Element = ElementTree.Element
+
+# XML 1.0 cannot spell these at all, not even as character references.
+_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+class _Builder(ElementTree.TreeBuilder):
+    """Builds the tree, but only of plain elements and text, and not too deep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._depth = 0
+
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
+        raise ValueError("a DOCTYPE is not allowed")
+
+    def start(self, tag: str, attrs: dict[str, str], /) -> Element:
+        self._depth += 1
+        if self._depth > MAX_XML_DEPTH:
+            raise ValueError(f"elements are nested more than {MAX_XML_DEPTH} deep")
+        return super().start(tag, attrs)
+
+    def end(self, tag: str, /) -> Element:
+        self._depth -= 1
+        return super().end(tag)
+
+
+def parse_xml(body: bytes, what: str, *, max_bytes: int = MAX_XML_BYTES) -> Element:
+    """Read a document.
+
+    Raises
+    ------
+    FramingError
+        Not well-formed, has a DOCTYPE, or is nested too deep.
+    LimitExceededError
+        More than ``max_bytes``.
+    """
+    if len(body) > max_bytes:
+        raise LimitExceededError(f"{what} is too long", limit=max_bytes, actual=len(body))
+    parser = ElementTree.XMLParser(target=_Builder())
+    try:
+        parser.feed(body)
+        root = parser.close()
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise FramingError(f"{what} is not usable XML: {error}") from None
+    if not isinstance(root, Element):
+        raise FramingError(f"{what} is not usable XML: no element found")
+    return root
+
+
+def child_text(parent: Element, path: str, default: str = "") -> str:
+    """Return the text of the first element at a path, with outer space removed."""
+    text = parent.findtext(path)
+    return default if text is None else text.strip()
+
+
+def element(name: str, content: str | Iterable[str] = "", /, **attributes: str) -> str:
+    """Write one element; ``content`` is text, or an iterable of elements already written."""
+    inner = escape(_clean(content)) if isinstance(content, str) else "".join(content)
+    spelled = "".join(f" {key}={quoteattr(_clean(value))}" for key, value in attributes.items())
+    return f"<{name}{spelled}>{inner}</{name}>"
+
+
+def _clean(text: str) -> str:
+    return _ILLEGAL.sub("\ufffd", text)
