@@ -1,0 +1,188 @@
+"""A notebook in a real JupyterLab with headless Chromium, for pictures and for the browser tests.
+
+The server is isolated from the user's Jupyter settings, listens on loopback with a random token,
+and is ended by its own process id.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SETTINGS = {
+    # off-screen cells are not in the page at all with the default windowing mode
+    "notebook-extension/tracker": {"windowingMode": "none", "scrollPastEnd": False},
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+CELLS = """() => {
+  const widget = window.jupyterapp.shell.currentWidget;
+  const session = widget?.context?.sessionContext?.session;
+  if (!session?.kernel || !widget.context.isReady) return null;
+  const cells = widget.context.model.toJSON().cells
+    .filter(c => c.cell_type === 'code' && [].concat(c.source).join('').trim());
+  return {idle: session.kernel.status === 'idle', total: cells.length,
+          ran: cells.filter(c => c.execution_count).length,
+          errors: cells.flatMap(c => c.outputs.filter(o => o.output_type === 'error')
+                                      .map(o => o.ename + ': ' + o.evalue))};
+}"""
+HEIGHT = """() => {
+  const cells = [...document.querySelectorAll('.jp-Notebook .jp-Cell')];
+  const ends = cells.map(c => c.getBoundingClientRect());
+  return ends.length ? ends[ends.length - 1].bottom - ends[0].top : 800;
+}"""
+
+
+def chromium() -> str:
+    """Path of the machine's Chromium."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    raise FileNotFoundError("no Chromium on this machine; `make setup` installs Debian's")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def lab_server(folder: Path, *, theme: str, env: Mapping[str, str]) -> Iterator[str]:
+    """Run JupyterLab on ``folder``; give the URL prefix and query as ``http://…/{}?token=…``."""
+    private = Path(tempfile.mkdtemp(prefix="odps_nb_lab_"))
+    themes = {"theme": "JupyterLab Dark" if theme == "dark" else "JupyterLab Light"}
+    for plugin, value in {**SETTINGS, "apputils-extension/themes": themes}.items():
+        path = private / "settings/@jupyterlab" / f"{plugin}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value))
+    port, token = free_port(), secrets.token_hex(16)
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
+    command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--LabApp.news_url="]
+    command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"]
+    command += ["--LabApp.expose_app_in_browser=True"]
+    folders = {f"JUPYTER_{name}_DIR": str(private / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+    folders["JUPYTERLAB_SETTINGS_DIR"] = str(private / "settings")
+    folders["JUPYTERLAB_WORKSPACES_DIR"] = str(private / "workspaces")
+    log = (private / "log").open("wb")
+    server = subprocess.Popen(
+        command,
+        env={**env, **folders, "IPYTHONDIR": str(private / "ipython")},
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+    try:
+        address = f"http://127.0.0.1:{port}/{{}}?token={token}"
+        wait_for_server(server, address.format("api/status"), private / "log")
+        yield address
+    finally:
+        stop(server)
+        log.close()
+        shutil.rmtree(private, ignore_errors=True)
+
+
+def wait_for_server(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        if server.poll() is not None:
+            raise RuntimeError(f"JupyterLab ended at once:\n{log.read_text()[-2000:]}")
+        try:
+            urllib.request.urlopen(url, timeout=2).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise TimeoutError("JupyterLab did not answer within 60 s")
+
+
+def stop(server: subprocess.Popen[bytes]) -> None:
+    if server.poll() is None:
+        os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.wait(15)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+@contextmanager
+def open_notebook(
+    notebook: Path, *, theme: str = "light", env: Mapping[str, str] | None = None, width: int = 1280
+) -> Iterator[Page]:
+    """Open a notebook in a new Lab and browser; the kernel is idle when the page is given."""
+    with (
+        lab_server(notebook.parent, theme=theme, env=env or os.environ) as address,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_FLAGS)
+        page = browser.new_page(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if theme == "dark" else "light",
+        )
+        page.goto(address.format(f"doc/tree/{notebook.name}"), wait_until="domcontentloaded")
+        page.wait_for_function("() => window.jupyterapp && window.jupyterapp.started")
+        page.evaluate("() => window.jupyterapp.started.then(() => true)")
+        wait_cells(page, lambda state: state["idle"], seconds=60)
+        yield page
+        browser.close()
+
+
+def wait_cells(page: Page, ready: Any, *, seconds: float) -> dict[str, Any]:
+    """Poll the notebook's model until ``ready(state)``; give the state."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        state: dict[str, Any] | None = page.evaluate(CELLS)
+        if state and ready(state):
+            return state
+        page.wait_for_timeout(100)
+    raise TimeoutError(f"the notebook is still at {page.evaluate(CELLS)}")
+
+
+def run_all(page: Page, *, seconds: float = 240) -> dict[str, Any]:
+    """Run all cells; give the state at the end (or at the first error)."""
+    # not awaited: that promise resolves late or never
+    page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+    state = wait_cells(
+        page,
+        lambda s: s["errors"] or (s["idle"] and s["ran"] == s["total"]),
+        seconds=seconds,
+    )
+    page.wait_for_timeout(1500)  # media and widgets are drawn after the kernel is idle
+    return state
+
+
+def whole_picture(page: Page, path: Path, *, highest: int = 12_000) -> None:
+    """Screenshot of the whole notebook: the viewport grows, since Lab scrolls an inner panel."""
+    page.evaluate(
+        "() => { const n = window.jupyterapp.shell.currentWidget.content; n.activeCellIndex = 0;"
+        " n.deselectAll(); }"
+    )
+    for _ in range(2):  # heights settle after the first reflow
+        height = min(max(int(page.evaluate(HEIGHT)), 300) + 170, highest)
+        page.set_viewport_size({"width": page.viewport_size["width"], "height": height})
+        page.wait_for_timeout(400)
+    page.screenshot(path=str(path))
