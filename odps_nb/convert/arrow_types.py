@@ -1,0 +1,241 @@
+"""One MaxCompute type as an Arrow type, and back (floor 2, pure).
+
+Knows ``protocol.md`` section 5.1 and nothing of tables, frames or I/O. Two forms exist: what a
+read gives to a user, and what the wire of a write takes. They differ in two types only:
+
+===================  ==========================  ================================
+type                 read                        write
+===================  ==========================  ================================
+BLOB                 string: the reference text  binary: the raw reference (6.5)
+INTERVAL_DAY_TIME    duration[ns]                struct<sec: int64, nano: int32>
+===================  ==========================  ================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.errors import ConversionError
+from odps_nb.schema import (
+    ArrayType,
+    DecimalType,
+    LengthType,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    TypeCode,
+)
+
+__all__ = ["BARE_DECIMAL", "DAY_TIME_STRUCT", "arrow_type", "has_blob", "odps_type"]
+
+BARE_DECIMAL = (38, 18)
+DAY_TIME_STRUCT = pa.struct([pa.field("sec", pa.int64()), pa.field("nano", pa.int32())])
+
+_PLAIN: dict[TypeCode, pa.DataType] = {
+    TypeCode.TINYINT: pa.int8(),
+    TypeCode.SMALLINT: pa.int16(),
+    TypeCode.INT: pa.int32(),
+    TypeCode.BIGINT: pa.int64(),
+    TypeCode.FLOAT: pa.float32(),
+    TypeCode.DOUBLE: pa.float64(),
+    TypeCode.BOOLEAN: pa.bool_(),
+    TypeCode.STRING: pa.string(),
+    TypeCode.CHAR: pa.string(),
+    TypeCode.VARCHAR: pa.string(),
+    TypeCode.JSON: pa.string(),
+    TypeCode.BINARY: pa.binary(),
+    TypeCode.DATE: pa.date32(),
+    TypeCode.INTERVAL_YEAR_MONTH: pa.int64(),
+}
+
+
+def arrow_type(
+    odps: OdpsType,
+    *,
+    timestamp_unit: str = "ns",
+    datetime_unit: str = "ms",
+    for_write: bool = False,
+) -> pa.DataType:
+    """Return the Arrow type of a MaxCompute type.
+
+    Parameters
+    ----------
+    odps
+        The type; a bare DECIMAL counts as DECIMAL(38, 18).
+    timestamp_unit, datetime_unit
+        ``s``, ``ms``, ``us`` or ``ns``, as the read session was told.
+    for_write
+        Give the form that a write sends instead of the one that a read gives.
+
+    Raises
+    ------
+    ConversionError
+        The type has no Arrow form (VARIANT).
+    """
+
+    def of(inner: OdpsType) -> pa.DataType:
+        return arrow_type(
+            inner,
+            timestamp_unit=timestamp_unit,
+            datetime_unit=datetime_unit,
+            for_write=for_write,
+        )
+
+    if isinstance(odps, ArrayType):
+        return pa.list_(pa.field("element", of(odps.element)))
+    if isinstance(odps, MapType):
+        return pa.map_(of(odps.key), of(odps.value))
+    if isinstance(odps, StructType):
+        return pa.struct([pa.field(member.name, of(member.type)) for member in odps.fields])
+    if isinstance(odps, DecimalType):
+        precision, scale = decimal_size(odps)
+        return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
+    units = {"timestamp_unit": timestamp_unit, "datetime_unit": datetime_unit}
+    return _scalar(odps.code, **units, for_write=for_write)
+
+
+def _scalar(
+    code: TypeCode, *, timestamp_unit: str, datetime_unit: str, for_write: bool
+) -> pa.DataType:
+    if code is TypeCode.DATETIME:
+        return pa.timestamp(datetime_unit)
+    if code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
+        return pa.timestamp(timestamp_unit)
+    if code is TypeCode.INTERVAL_DAY_TIME:
+        return DAY_TIME_STRUCT if for_write else pa.duration("ns")
+    if code is TypeCode.BLOB:
+        return pa.binary() if for_write else pa.string()
+    try:
+        return _PLAIN[code]
+    except KeyError:
+        raise ConversionError(
+            f"the type {code.name} has no Arrow form",
+            source_type=code.name,
+            hint="leave the column out with columns=[…]",
+        ) from None
+
+
+def decimal_size(odps: DecimalType) -> tuple[int, int]:
+    """Return precision and scale, with those of the bare DECIMAL filled in."""
+    if odps.precision is None:
+        return BARE_DECIMAL
+    return odps.precision, odps.scale or 0
+
+
+def has_blob(odps: OdpsType) -> bool:
+    """Whether the type is BLOB or holds one."""
+    if isinstance(odps, ArrayType):
+        return has_blob(odps.element)
+    if isinstance(odps, MapType):
+        return has_blob(odps.key) or has_blob(odps.value)
+    if isinstance(odps, StructType):
+        return any(has_blob(member.type) for member in odps.fields)
+    return odps.code is TypeCode.BLOB
+
+
+_CODES: tuple[tuple[Callable[[pa.DataType], bool], TypeCode], ...] = (
+    (pt.is_boolean, TypeCode.BOOLEAN),
+    (pt.is_int8, TypeCode.TINYINT),
+    (lambda t: pt.is_int16(t) or pt.is_uint8(t), TypeCode.SMALLINT),
+    (lambda t: pt.is_int32(t) or pt.is_uint16(t), TypeCode.INT),
+    (lambda t: pt.is_int64(t) or pt.is_uint32(t), TypeCode.BIGINT),
+    (lambda t: pt.is_float16(t) or pt.is_float32(t), TypeCode.FLOAT),
+    (pt.is_float64, TypeCode.DOUBLE),
+    (lambda t: is_text(t) or pt.is_null(t), TypeCode.STRING),
+    (lambda t: is_bytes(t), TypeCode.BINARY),
+    (pt.is_date, TypeCode.DATE),
+    (lambda t: pt.is_timestamp(t) and t.unit in ("s", "ms"), TypeCode.DATETIME),
+    (pt.is_timestamp, TypeCode.TIMESTAMP),
+    (pt.is_duration, TypeCode.INTERVAL_DAY_TIME),
+)
+
+
+def odps_type(arrow: pa.DataType) -> OdpsType:
+    """Return the MaxCompute type that holds every value of an Arrow type.
+
+    Unsigned integers take the next wider type (uint64: DECIMAL(20, 0)); timestamps in seconds or
+    milliseconds become DATETIME, finer ones TIMESTAMP (write ``timestamp_ntz`` where a wall
+    clock is meant); a column of nulls only becomes STRING; dictionaries and extension types
+    count as what they store.
+
+    Raises
+    ------
+    ConversionError
+        No MaxCompute type fits (times of day, calendar intervals, unions).
+    """
+    if isinstance(arrow, pa.BaseExtensionType):
+        if arrow.extension_name == "arrow.json":
+            return PrimitiveType(TypeCode.JSON)
+        return odps_type(arrow.storage_type)
+    if pt.is_dictionary(arrow) or pt.is_run_end_encoded(arrow):
+        return odps_type(arrow.value_type)
+    if pt.is_nested(arrow):
+        return _nested(arrow)
+    if pt.is_decimal(arrow):
+        if arrow.scale < 0:
+            return DecimalType(arrow.precision - arrow.scale, 0)
+        return DecimalType(max(arrow.precision, arrow.scale), arrow.scale)
+    if pt.is_uint64(arrow):
+        return DecimalType(20, 0)
+    for matches, code in _CODES:
+        if matches(arrow):
+            return PrimitiveType(code)
+    raise _homeless(arrow)
+
+
+def _nested(arrow: pa.DataType) -> OdpsType:
+    if pt.is_map(arrow):
+        return MapType(odps_type(arrow.key_type), odps_type(arrow.item_type))
+    if is_list(arrow):
+        return ArrayType(odps_type(arrow.value_type))
+    if pt.is_struct(arrow):
+        members = (arrow.field(i) for i in range(arrow.num_fields))
+        return StructType(tuple(StructField(m.name, odps_type(m.type)) for m in members))
+    raise _homeless(arrow)
+
+
+def _homeless(arrow: pa.DataType) -> ConversionError:
+    return ConversionError(
+        f"no MaxCompute type holds Arrow {arrow}",
+        source_type=str(arrow),
+        hint="cast the column first, e.g. times of day to text or to a number of seconds",
+    )
+
+
+def is_text(arrow: pa.DataType) -> bool:
+    """Whether the values are text, in any of Arrow's layouts."""
+    return bool(pt.is_string(arrow) or pt.is_large_string(arrow) or _is_view(arrow, "string_view"))
+
+
+def is_bytes(arrow: pa.DataType) -> bool:
+    """Whether the values are bytes, in any of Arrow's layouts."""
+    return bool(
+        pt.is_binary(arrow)
+        or pt.is_large_binary(arrow)
+        or pt.is_fixed_size_binary(arrow)
+        or _is_view(arrow, "binary_view")
+    )
+
+
+def is_list(arrow: pa.DataType) -> bool:
+    """Whether the values are lists, in any of Arrow's layouts."""
+    return bool(
+        pt.is_list(arrow)
+        or pt.is_large_list(arrow)
+        or pt.is_fixed_size_list(arrow)
+        or str(arrow).startswith(("list_view<", "large_list_view<"))
+    )
+
+
+def _is_view(arrow: pa.DataType, name: str) -> bool:
+    return str(arrow) == name  # the predicates for views are younger than pyarrow 16
+
+
+def length_of(odps: OdpsType) -> int | None:
+    """Return the limit of CHAR(n) and VARCHAR(n) in characters, ``None`` for other types."""
+    return odps.length if isinstance(odps, LengthType) else None

@@ -1,0 +1,219 @@
+"""DataFrames: each type keeps its values and its kind, with nulls and at its extremes."""
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from odps_nb.convert.arrow_schema import arrow_schema, fit_table
+from odps_nb.convert.pandas_frame import from_pandas, to_pandas
+from odps_nb.errors import ConversionError
+from odps_nb.schema import TableSchema
+from odps_nb.wire.type_text import parse_columns
+
+TEXT = pd.Series(["x"]).dtype  # pandas' own text dtype: str in pandas 3, object before
+
+CASES = [
+    ("tinyint", [-128, 127], "int8", "Int8"),
+    ("smallint", [-(2**15), 2**15 - 1], "int16", "Int16"),
+    ("int", [-(2**31), 2**31 - 1], "int32", "Int32"),
+    ("bigint", [-(2**63), 2**63 - 1], "int64", "Int64"),
+    ("float", [0.5, float("inf")], "float32", "float32"),
+    ("double", [5e-324, -1.7976931348623157e308], "float64", "float64"),
+    ("boolean", [True, False], "bool", "boolean"),
+    ("string", ["", "漢字 𝄞\n\x00"], TEXT, TEXT),
+    ("char(3)", ["abc", "äöü"], TEXT, TEXT),
+    ("varchar(9)", ["", "x"], TEXT, TEXT),
+    ("json", ['{"a":[1,null]}', "1"], TEXT, TEXT),
+    ("binary", [b"", b"\xff\x00"], "object", "object"),
+    ("date", [dt.datetime.min, dt.datetime(9999, 12, 31)], "datetime64[ms]", "datetime64[ms]"),
+    ("datetime", [dt.datetime.min, dt.datetime(9999, 12, 31, 23, 59, 59, 999000)],
+     "datetime64[ms]", "datetime64[ms]"),
+    ("timestamp", [pd.Timestamp.min, pd.Timestamp.max], "datetime64[ns]", "datetime64[ns]"),
+    ("timestamp_ntz", [pd.Timestamp(1), pd.Timestamp(0)], "datetime64[ns]", "datetime64[ns]"),
+    ("interval_day_time", [pd.Timedelta(-1), pd.Timedelta(days=100_000)],
+     "timedelta64[ns]", "timedelta64[ns]"),
+    ("interval_year_month", [-12, 119_988], "int64", "Int64"),
+]  # fmt: skip
+EXACT = [
+    ("decimal", [Decimal("0.000000000000000001"), Decimal("9" * 20 + "." + "9" * 18)]),
+    ("decimal(38,0)", [Decimal(10**38 - 1), Decimal(-(10**38) + 1)]),
+    ("decimal(60,20)", [Decimal(10**40 - 1), Decimal("-0.5")]),
+    ("array<bigint>", [[2**63 - 1, None], []]),
+    ("map<string,bigint>", [[("a", 2**53 + 1)], [("b", None)]]),
+    (
+        "struct<a:bigint,b:array<date>>",
+        [{"a": 2**53 + 1, "b": [dt.date.min]}, {"a": None, "b": None}],
+    ),
+]
+
+
+def table_of(text: str, values: list) -> pa.Table:
+    schema = arrow_schema(parse_columns(f"c {text}"))
+    storage = schema.field(0).type
+    return pa.table({"c": pa.array(values, storage)})
+
+
+@pytest.mark.parametrize(("text", "values", "plain", "nullable"), CASES)
+def test_scalars_keep_values_and_kind_with_and_without_nulls(text, values, plain, nullable):
+    full = to_pandas(table_of(text, values))
+    assert full["c"].dtype == plain
+    holed = to_pandas(table_of(text, [*values, None]))
+    assert holed["c"].dtype == nullable
+    assert holed["c"].isna().tolist() == [False, False, True]
+    assert full["c"].tolist() == values
+    assert holed["c"][:2].tolist() == values
+
+
+@pytest.mark.parametrize(("text", "values"), EXACT)
+def test_exact_and_nested_types_stay_exact(text, values):
+    frame = to_pandas(table_of(text, [*values, None]))
+    assert isinstance(frame["c"].dtype, pd.ArrowDtype)
+    assert pa.array(frame["c"]).to_pylist() == [*values, None]
+
+
+@pytest.mark.parametrize(("text", "values"), [c[:2] for c in CASES] + EXACT)
+def test_a_frame_that_was_read_can_be_written_back(text, values):
+    """Values arrive in the type that a write sends, equal to what was there."""
+    there = table_of(text, [*values, None])
+    schema = TableSchema(columns=parse_columns(f"c {text}"))
+    back = from_pandas(to_pandas(there), schema)
+    assert back.equals(fit_table(there, schema))
+    assert back.column(0).null_count == 1
+
+
+def test_batches_are_the_same_as_a_table_and_empty_ones_have_columns():
+    table = pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]})
+    frame = to_pandas(iter(table.to_batches(max_chunksize=2)), schema=table.schema)
+    pd.testing.assert_frame_equal(frame, to_pandas(table))
+    empty = to_pandas(iter([]), schema=table.schema)
+    assert (list(empty.columns), len(empty)) == (["a", "b"], 0)
+    assert len(to_pandas(pa.table({}))) == 0
+
+
+def test_a_table_stays_usable_after_conversion():
+    table = pa.table({"a": [1, 2]})
+    frame = to_pandas(table)
+    frame.loc[0, "a"] = 99
+    assert table.column("a").to_pylist() == [1, 2]
+
+
+def test_columns_can_be_written_to():
+    frame = to_pandas(pa.table({"f": [1.0], "d": [dt.datetime(2024, 1, 1)], "i": [1]}))
+    frame.loc[0, "f"] = 2.0
+    frame["i"].to_numpy(copy=True)[0] = 5
+    assert frame["f"].tolist() == [2.0]
+
+
+def test_repeated_names_of_a_query_survive():
+    table = pa.Table.from_arrays([pa.array([1]), pa.array(["x"])], names=["a", "a"])
+    assert list(to_pandas(table).columns) == ["a", "a"]
+
+
+# -- from pandas ------------------------------------------------------------------------------
+
+
+def write(text: str, values, **more) -> list:
+    schema = TableSchema(columns=parse_columns(f"c {text}"))
+    return from_pandas(pd.DataFrame({"c": pd.Series(values, **more)}), schema)["c"].to_pylist()
+
+
+GIVEN = [
+    ("bigint", [1.0, np.nan], {}, [1, None]),
+    ("bigint", [1, pd.NA], {"dtype": "Int64"}, [1, None]),
+    ("bigint", [1, None, pd.NA], {"dtype": object}, [1, None, None]),
+    ("bigint", [2**63 - 1, None], {"dtype": object}, [2**63 - 1, None]),
+    ("string", ["a", None, np.nan], {}, ["a", None, None]),
+    ("string", ["a", "b", "a"], {"dtype": "category"}, ["a", "b", "a"]),
+    ("binary", [b"\x00", None], {}, [b"\x00", None]),
+    ("boolean", [True, None], {"dtype": object}, [True, None]),
+    ("decimal(10,2)", [Decimal("1.5"), None], {}, [Decimal("1.50"), None]),
+    ("decimal(10,2)", [Decimal("1.5"), 2], {}, [Decimal("1.50"), Decimal("2.00")]),
+    ("decimal(10,2)", [0.1, np.nan], {}, [Decimal("0.10"), None]),
+    ("date", [dt.date.min, None], {}, [dt.date.min, None]),
+    ("date", [dt.date(2024, 1, 1), dt.datetime(2024, 1, 2)], {"dtype": object},
+     [dt.date(2024, 1, 1), dt.date(2024, 1, 2)]),
+    ("date", pd.to_datetime(["2024-01-01", None]), {}, [dt.date(2024, 1, 1), None]),
+    ("datetime", [dt.datetime(1, 1, 1), None], {"dtype": object}, [dt.datetime(1, 1, 1), None]),
+    ("timestamp", [pd.Timestamp(1), None], {"dtype": object}, [pd.Timestamp(1), None]),
+    ("timestamp", pd.to_datetime(["2024-01-01T08:00+08:00"]), {}, [pd.Timestamp("2024-01-01")]),
+    ("timestamp", [pd.Timestamp("2024-01-01T08:00+08:00")], {"dtype": object},
+     [pd.Timestamp("2024-01-01")]),
+    ("array<int>", [[1, None], None, np.array([2])], {}, [[1, None], None, [2]]),
+    ("array<timestamp>", [[pd.Timestamp(1)]], {}, [[pd.Timestamp(1)]]),
+    ("array<datetime>", [[dt.datetime(1, 1, 1)]], {}, [[dt.datetime(1, 1, 1)]]),
+    ("map<string,int>", [{"a": 1}, [("b", None)], None], {}, [[("a", 1)], [("b", None)], None]),
+    ("struct<a:int,b:string>", [{"a": 1}, None], {}, [{"a": 1, "b": None}, None]),
+    ("array<decimal(5,2)>", [[Decimal("1.5")]], {}, [[Decimal("1.50")]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "values", "more", "expected"), GIVEN)
+def test_what_people_put_into_frames_arrives(text, values, more, expected):
+    assert write(text, values, **more) == expected
+
+
+def test_sparse_columns_are_written_in_full():
+    assert write("bigint", pd.arrays.SparseArray([0, 0, 7])) == [0, 0, 7]
+
+
+REFUSED = [
+    ("bigint", [1, "x"], 1, "'x'"),
+    ("bigint", [1.5], 0, "1.5"),
+    ("string", ["a", 5], 1, "5"),
+    ("decimal(10,2)", [Decimal("1.5"), Decimal("1.555")], 1, "1.555"),
+    ("decimal(10,2)", [Decimal("1.5"), "x"], 1, "'x'"),
+    ("date", [dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, 5)], 1, "5"),
+    ("datetime", [pd.Timestamp(1)], 0, ""),
+    ("array<int>", [[1], ["x"]], 1, "['x']"),
+    ("array<date>", [[dt.datetime(2024, 1, 1, 5)]], 0, "not midnight"),
+    ("struct<a:int>", [{"a": 1}, {"a": 1, "zz": 2}], 1, "no member 'zz'"),
+    ("map<string,int>", [{"a": 1}, {None: 1}], 1, "null"),
+    ("string", [uuid.UUID(int=0)], None, "uuid"),
+    ("bigint", [2**70], 0, ""),
+]
+
+
+@pytest.mark.parametrize(("text", "values", "row", "said"), REFUSED)
+def test_what_does_not_fit_is_named_with_row_and_value(text, values, row, said):
+    with pytest.raises(ConversionError) as caught:
+        write(text, values, dtype=object)
+    assert (caught.value.column, caught.value.row) == ("c", row)
+    assert said in str(caught.value)
+    assert "nothing was written" in caught.value.hint
+
+
+def test_a_zone_does_not_fit_a_wall_clock():
+    for values in (pd.to_datetime(["2024-01-01T00:00Z"]), [pd.Timestamp("2024-01-01T00:00Z")]):
+        with pytest.raises(ConversionError, match="time zone"):
+            write("timestamp_ntz", values, dtype=object)
+
+
+def test_types_without_an_arrow_form_are_named():
+    with pytest.raises(ConversionError, match="complex128") as caught:
+        write("double", [1j])
+    assert caught.value.column == "c"
+
+
+def test_names_must_be_text():
+    schema = TableSchema(columns=parse_columns("a bigint"))
+    with pytest.raises(ConversionError, match="0 is not text"):
+        from_pandas(pd.DataFrame([[1]]), schema)
+
+
+def test_a_column_that_hides_in_the_index_is_pointed_out():
+    schema = TableSchema(columns=parse_columns("status string, n bigint"))
+    frame = pd.DataFrame({"status": ["a"], "n": [1]}).set_index("status")
+    with pytest.raises(ConversionError, match="in the index") as caught:
+        from_pandas(frame, schema)
+    assert "reset_index" in caught.value.hint
+
+
+def test_without_a_schema_arrow_decides():
+    table = from_pandas(pd.DataFrame({"a": [1], "b": ["x"]}, index=[7]))
+    assert table.column_names == ["a", "b"]
+    assert table.schema.field("a").type == pa.int64()
