@@ -1,0 +1,181 @@
+"""``:name`` in a filter or query becomes the Python value of that name, quoted safely (floor 5).
+
+Text inside quotes, back-quotes and comments stays as it is, and so do ``::`` and the colons of
+``struct<a:int>``. A value never becomes syntax: it is a literal, or it is refused.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from odps_nb.errors import ConfigError
+
+__all__ = ["MAX_VALUES", "bind", "literal"]
+
+# A longer IN list belongs into a table to join with.
+MAX_VALUES = 10_000
+
+_TOKEN = re.compile(
+    r"""
+    (?P<keep>
+        '(?:[^'\\]|\\.|'')*'        # text
+      | "(?:[^"\\]|\\.|"")*"
+      | `(?:[^`]|``)*`              # quoted name
+      | --[^\n]*                    # comments
+      | /\*.*?\*/
+      | ::                          # cast
+      | \w:(?!:)                    # struct<a:int>
+    )
+  | :(?P<name>[^\W\d]\w*)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def bind(text: str, namespace: Mapping[str, object]) -> str:
+    """Return ``text`` with each ``:name`` replaced by the literal of ``namespace[name]``.
+
+    Raises
+    ------
+    ConfigError
+        No such name (with the nearest ones), or a value that has no literal form.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name is None:
+            return match[0]
+        if name not in namespace:
+            raise ConfigError(
+                f":{name} has no value: there is no variable {name!r}",
+                option=name,
+                hint=_nearest(name, namespace),
+            )
+        try:
+            return literal(namespace[name])
+        except ConfigError as error:
+            error.add_note(f":{name}")
+            raise
+
+    return _TOKEN.sub(replace, text)
+
+
+def literal(value: object) -> str:
+    """Write a Python value as a SQL literal.
+
+    ``None``, bool, int, float, Decimal, str, date, datetime, and a list, tuple, set or array of
+    these (for ``IN``); numpy and pandas scalars count as what they hold.
+    """
+    value = _plain(value)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return _sequence(list(value))
+    for kind, write in _WRITERS:
+        if isinstance(value, kind):
+            return write(value)
+    raise ConfigError(
+        f"a {type(value).__name__} cannot be bound",
+        hint="bind None, bool, int, float, Decimal, str, date, datetime, or a list of these",
+    )
+
+
+def _plain(value: object) -> object:
+    """Unwrap numpy, pandas and Arrow values by their own methods, importing none of them."""
+    for method in ("to_pydatetime", "tolist", "to_pylist", "as_py"):
+        unwrap = getattr(value, method, None)
+        if callable(unwrap):
+            return unwrap()
+    return value
+
+
+def _sequence(values: list[object]) -> str:
+    if not values:
+        raise ConfigError(
+            "an empty list cannot be bound", hint="IN () is no SQL: test for it first"
+        )
+    if len(values) > MAX_VALUES:
+        raise ConfigError(
+            f"{len(values):,} values are too many to bind (at most {MAX_VALUES:,})",
+            hint="write them to a table and join",
+        )
+    if any(isinstance(_plain(value), (list, tuple, set, frozenset)) for value in values):
+        raise ConfigError("a list in a list cannot be bound", hint="bind a flat list")
+    return "(" + ", ".join(literal(value) for value in values) + ")"
+
+
+def _text(value: str) -> str:
+    r"""Quote text so that every SQL dialect in question reads the same characters back.
+
+    MaxCompute reads backslashes as escapes, standard SQL does not. So a text with a quote, a
+    backslash or a control character is put together from pieces that mean the same in both.
+    """
+    pieces = [
+        f"CHR({ord(piece)})" if _UNSAFE.fullmatch(piece) else f"'{piece}'"
+        for piece in re.split(f"({_UNSAFE.pattern})", value)
+        if piece
+    ]
+    if not pieces:
+        return "''"
+    return pieces[0] if len(pieces) == 1 else f"CONCAT({', '.join(pieces)})"
+
+
+_UNSAFE = re.compile(r"['\\\x00-\x1f\x7f]")
+
+
+def _float(value: float) -> str:
+    if not math.isfinite(value):
+        raise ConfigError(
+            f"{value} has no SQL literal", hint="test with IS NULL, or bind a finite number"
+        )
+    return _signed(repr(value))
+
+
+def _signed(digits: str) -> str:
+    """Fence a minus sign: after another one it would begin a comment."""
+    return f"({digits})" if digits.startswith("-") else digits
+
+
+def _decimal(value: Decimal) -> str:
+    if not value.is_finite():
+        raise ConfigError(f"{value} has no SQL literal", hint="bind a finite number")
+    digits = f"{value:f}"
+    scale = max(0, -int(value.as_tuple().exponent))
+    precision = max(len(value.as_tuple().digits), scale + 1)
+    precision = max(precision, len(digits.lstrip("-").replace(".", "")))
+    if precision > 38 or scale > 18:
+        raise ConfigError(f"{value} does not fit DECIMAL(38,18)", hint="round it first")
+    return f"CAST('{digits}' AS DECIMAL({precision},{scale}))"
+
+
+def _datetime(value: datetime.datetime) -> str:
+    if value.tzinfo is not None:
+        raise ConfigError(
+            "a datetime with a time zone cannot be bound",
+            hint="make it naive in the zone of the table: .astimezone(zone).replace(tzinfo=None)",
+        )
+    return f"CAST('{value.isoformat(sep=' ')}' AS TIMESTAMP)"
+
+
+# bool before int and datetime before date: each is a subclass of the other.
+_WRITERS: tuple[tuple[type, Callable[[Any], str]], ...] = (
+    (type(None), lambda value: "NULL"),
+    (bool, lambda value: "TRUE" if value else "FALSE"),
+    (int, lambda value: _signed(str(value))),
+    (float, _float),
+    (Decimal, _decimal),
+    (str, _text),
+    (datetime.datetime, _datetime),
+    (datetime.date, lambda value: f"CAST('{value}' AS DATE)"),
+)
+
+
+def _nearest(name: str, namespace: Mapping[str, object]) -> str:
+    from difflib import get_close_matches
+
+    shown = [key for key in namespace if not key.startswith("_")]
+    near = get_close_matches(name, shown, n=1)
+    return f"did you mean :{near[0]}?" if near else f"assign it first: {name} = …"

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+import sqlglot
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odps_nb.errors import ConfigError
+from odps_nb.notebook.binding import MAX_VALUES, bind, literal
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "NULL"),
+        (True, "TRUE"),
+        (7, "7"),
+        (-7, "(-7)"),
+        (0.5, "0.5"),
+        (-1e-9, "(-1e-09)"),
+        (Decimal("12.30"), "CAST('12.30' AS DECIMAL(4,2))"),
+        (Decimal("0.001"), "CAST('0.001' AS DECIMAL(4,3))"),
+        (Decimal("1E+3"), "CAST('1000' AS DECIMAL(4,0))"),
+        ("paid", "'paid'"),
+        ("", "''"),
+        ("it's", "CONCAT('it', CHR(39), 's')"),
+        ("\\", "CHR(92)"),
+        ("ünï ☃", "'ünï ☃'"),
+        (datetime.date(2024, 1, 2), "CAST('2024-01-02' AS DATE)"),
+        (datetime.datetime(2024, 1, 2, 3, 4, 5), "CAST('2024-01-02 03:04:05' AS TIMESTAMP)"),
+        ([1, "a", None], "(1, 'a', NULL)"),
+        ((3,), "(3)"),
+        (np.int64(5), "5"),
+        (np.bool_(True), "TRUE"),
+        (np.array([1, 2]), "(1, 2)"),
+        (pd.Series(["a", "b"]), "('a', 'b')"),
+        (pd.Timestamp("2024-01-02 03:04:05"), "CAST('2024-01-02 03:04:05' AS TIMESTAMP)"),
+    ],
+)
+def test_a_value_becomes_a_literal(value, text):
+    assert literal(value) == text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        object(),
+        b"bytes",
+        {"a": 1},
+        [],
+        [[1]],
+        float("nan"),
+        float("inf"),
+        Decimal("NaN"),
+        Decimal("1e40"),
+        list(range(MAX_VALUES + 1)),
+        datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_has_no_literal_is_refused_with_a_hint(value):
+    with pytest.raises(ConfigError) as caught:
+        literal(value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("a > :x", "a > 7"),
+        ("a>:x and b<:x", "a>7 and b<7"),
+        ("a = ':x'", "a = ':x'"),
+        ('a = ":x"', 'a = ":x"'),
+        ("`:x` = :x", "`:x` = 7"),
+        ("a = 'it''s :x' or b = :x", "a = 'it''s :x' or b = 7"),
+        (r"a = 'it\'s :x' or b = :x", r"a = 'it\'s :x' or b = 7"),
+        ("a > :x -- not :x\n and b = :x", "a > 7 -- not :x\n and b = 7"),
+        ("/* :x */ a = :x", "/* :x */ a = 7"),
+        ("a::x = :x", "a::x = 7"),
+        ("cast(a as struct<b:x>)", "cast(a as struct<b:x>)"),
+        ("a -:minus", "a -(-1)"),
+    ],
+)
+def test_only_free_names_are_bound(text, bound):
+    assert bind(text, {"x": 7, "minus": -1}) == bound
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one():
+    with pytest.raises(ConfigError) as caught:
+        bind("a > :threshhold", {"threshold": 3})
+    assert "threshhold" in str(caught.value)
+    assert caught.value.hint == "did you mean :threshold?"
+
+
+# sqlglot reads the two dialects in question: with backslash escapes and without.
+@pytest.mark.parametrize("dialect", ["hive", "duckdb"])
+@given(value=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+def test_no_text_becomes_syntax_in_either_dialect(dialect, value):
+    parsed = sqlglot.parse_one(bind("a = :v AND b = 1", {"v": value}), dialect=dialect)
+    assert isinstance(parsed, sqlglot.exp.And)
+    comparison = parsed.left
+    assert isinstance(comparison, sqlglot.exp.EQ)
+    assert comparison.left.name == "a"
+    assert {type(n) for n in comparison.right.walk()} <= {
+        sqlglot.exp.Literal,
+        sqlglot.exp.Concat,
+        sqlglot.exp.Chr,
+    }
+    pieces = [
+        chr(int(n.name)) if isinstance(n.parent, sqlglot.exp.Chr) else n.name
+        for n in comparison.right.find_all(sqlglot.exp.Literal, bfs=False)
+    ]
+    assert "".join(pieces) == value
