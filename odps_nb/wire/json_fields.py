@@ -122,6 +122,15 @@ class Fields:
             return str(self._integer(key, value))
         return self.optional_text(key)
 
+    def simple(self, key: str) -> str | None:
+        """Return text, a number or a truth value as text; anything else is ``None``."""
+        value = self._members.get(key)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, (int, float)):
+            return str(value)
+        return self._text(key, value) if isinstance(value, str) else None
+
     def integer(self, key: str, default: int = 0) -> int:
         """Return an integer member of at most 63 bits and a sign."""
         value = self._members.get(key)

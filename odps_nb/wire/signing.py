@@ -333,12 +333,13 @@ def _check_date(text: str, day: str | None, now: float, max_skew: float) -> None
     if abs(now - sent) <= max_skew and (day is None or day in days):
         return
     expired = datetime.fromtimestamp(min(sent + max_skew, _LAST_SECOND), timezone.utc)
-    # The stock client reads these three numbers out of the message.
+    # The stock client reads the whole message as key:value pairs.
     raise _denied(
         403,
         "RequestTimeTooSkewed",
-        f"the request time is too far from the server time, max_interval_date:"
-        f"{int(max_skew * 1000)},expire_date:{_iso(expired)},now_date:{_iso(moment)}",
+        f"request time and server time differ by:{abs(now - sent):.0f} s,"
+        f"max_interval_date:{int(max_skew * 1000)},"
+        f"expire_date:{_iso(expired)},now_date:{_iso(moment)}",
     )
 
 

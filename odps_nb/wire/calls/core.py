@@ -40,6 +40,7 @@ __all__ = [
     "parse_table_target",
     "request_fields",
     "storage_request",
+    "table_name",
     "table_target",
 ]
 
@@ -174,8 +175,13 @@ def parse_table_target(target: str) -> TableName:
     match = _TABLE_TARGET.fullmatch(target)
     if match is None:
         raise in_request(f"Target {target[:80]!r} is not a table")
+    return table_name(match[1], match[2], match[3])
+
+
+def table_name(project: str, schema: str | None, table: str) -> TableName:
+    """Make a table name of parts that a client sent."""
     try:
-        return TableName(project=match[1], schema=match[2], table=match[3])
+        return TableName(project=project, schema=schema, table=table)
     except InvalidRequestError as error:
         error.status, error.code = 400, "InvalidArgument"
         raise
@@ -226,6 +232,9 @@ class Params:
 
     def __init__(self, wire: WireRequest) -> None:
         self._values = dict(wire.params)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
 
     def optional(self, key: str) -> str | None:
         """Return a parameter, ``None`` if absent or empty."""

@@ -28,7 +28,14 @@ from odps_nb.wire.calls.core import REQUEST_ID, Pairs, find_header
 from odps_nb.wire.json_fields import dump, parse_object
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
-__all__ = ["STATUS_OF_CODE", "decode_error", "encode_error_json", "encode_error_xml"]
+__all__ = [
+    "STATUS_OF_CODE",
+    "code_of_text",
+    "decode_error",
+    "encode_error_json",
+    "encode_error_xml",
+    "hint_of_code",
+]
 
 MAX_ERROR_BYTES = 2**20
 MAX_MESSAGE = 4000
@@ -170,9 +177,8 @@ def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -
     """
     parts = _parse(body[:MAX_ERROR_BYTES])
     code = parts.code
-    number = _NUMBER.search(f"{code} {parts.message}")
     if code is None or code not in STATUS_OF_CODE:
-        code = _CODE_OF_NUMBER.get(number[1] if number else "", code)
+        code = code_of_text(f"{code} {parts.message}") or code
     kind = _class_of(status, code, parts.message)
     message = parts.message or f"the server answered with HTTP status {status}"
     shown = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
@@ -184,6 +190,17 @@ def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -
         retry_after=_retry_after(headers, parts.hold_millis),
         hint=_HINT_OF_CODE.get(code or "") or _HINT_OF_CLASS[kind],
     )
+
+
+def code_of_text(text: str) -> str | None:
+    """Return the code that the first ``ODPS-nnnnnnn`` number in a text stands for."""
+    number = _NUMBER.search(text)
+    return _CODE_OF_NUMBER.get(number[1]) if number else None
+
+
+def hint_of_code(code: str | None) -> str | None:
+    """Return what to do about a code, if it is known."""
+    return _HINT_OF_CODE.get(code or "")
 
 
 def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]:

@@ -1,0 +1,78 @@
+"""Requests and documents of the control plane: tables, projects, SQL instances (floor 1).
+
+``protocol.md`` section 9. Each request has ``encode`` and ``decode_answer``, each document
+``encode`` and ``decode``, and `decode_control` is the server's entry. Paths are relative to the
+endpoint, whose own path (``/api``) they do not contain.
+"""
+
+from odps_nb.wire.control.core import XML_TYPE, project_path, rest_request, table_path
+from odps_nb.wire.control.instances import (
+    SQL_TASK,
+    CancelInstance,
+    GetInstance,
+    GetInstanceResult,
+    GetTaskStatus,
+    InstanceResult,
+    InstanceStatus,
+    SubmitSql,
+    SubmittedInstance,
+    TaskResult,
+    TaskState,
+    query_error,
+)
+from odps_nb.wire.control.projects import (
+    GetProject,
+    GetTenant,
+    GetTunnelEndpoint,
+    ProjectInfo,
+    TenantInfo,
+    decode_tunnel_endpoint,
+    encode_tunnel_endpoint,
+)
+from odps_nb.wire.control.routing import ControlRequest, decode_control
+from odps_nb.wire.control.tables import (
+    GetPartition,
+    GetTable,
+    ListPartitions,
+    ListTables,
+    PartitionInfo,
+    PartitionPage,
+    TableInfo,
+    TablePage,
+)
+
+__all__ = [
+    "SQL_TASK",
+    "XML_TYPE",
+    "CancelInstance",
+    "ControlRequest",
+    "GetInstance",
+    "GetInstanceResult",
+    "GetPartition",
+    "GetProject",
+    "GetTable",
+    "GetTaskStatus",
+    "GetTenant",
+    "GetTunnelEndpoint",
+    "InstanceResult",
+    "InstanceStatus",
+    "ListPartitions",
+    "ListTables",
+    "PartitionInfo",
+    "PartitionPage",
+    "ProjectInfo",
+    "SubmitSql",
+    "SubmittedInstance",
+    "TableInfo",
+    "TablePage",
+    "TaskResult",
+    "TaskState",
+    "TenantInfo",
+    "decode_control",
+    "decode_tunnel_endpoint",
+    "encode_tunnel_endpoint",
+    "project_path",
+    "query_error",
+    "rest_request",
+    "table_path",
+]

@@ -1,0 +1,54 @@
+"""What control plane requests have in common: REST paths, paging, dates (floor 1).
+
+``protocol.md`` section 9. Paths are relative to the endpoint (``http://host/api``).
+Must not know: single documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odps_nb.wire.calls.core import Pairs, Scope, WireRequest
+from odps_nb.wire.http_date import format_date, parse_date
+
+__all__ = ["XML_TYPE", "date_text", "epoch", "project_path", "rest_request", "table_path"]
+
+XML_TYPE = "application/xml"
+DEFAULT_PAGE = 1000
+
+
+def project_path(project: str, *rest: str) -> str:
+    """Return ``/projects/<project>/…``."""
+    return "/".join(("", "projects", project, *rest))
+
+
+def table_path(project: str, table: str) -> str:
+    """Return the path of a table; a schema is a parameter, not part of it (section 9.2)."""
+    return project_path(project, "tables", table)
+
+
+def rest_request(
+    path: str,
+    params: Iterable[tuple[str, str]] = (),
+    *,
+    scope: Scope,
+    schema: str | None = None,
+    method: str = "GET",
+    headers: Pairs = (),
+    body: bytes | None = None,
+) -> WireRequest:
+    """Spell one REST request; the schema of the object wins over that of the connection."""
+    of_all = Scope(curr_project=scope.curr_project, curr_schema=schema or scope.curr_schema)
+    return WireRequest(
+        method=method, path=path, params=(*params, *of_all.params), headers=headers, body=body
+    )
+
+
+def date_text(seconds: float | None) -> str:
+    """Write seconds of the epoch for an XML element; ``None`` is empty."""
+    return "" if seconds is None else format_date(seconds)
+
+
+def epoch(text: str | None) -> float | None:
+    """Read a date of an XML element or header; anything else is ``None``."""
+    return parse_date(text or "")

@@ -1,0 +1,389 @@
+"""SQL instances: submit, watch, result, cancel (floor 1; ``protocol.md`` section 9.3).
+
+Rows of a result are read over the Storage API (``odps_nb.wire.calls.instance``); the result
+document here holds the text of DDL and of failures. Must not know: SQL, waiting.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from odps_nb.errors import FramingError, QueryError
+from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest, find_header
+from odps_nb.wire.calls.errors import code_of_text, hint_of_code
+from odps_nb.wire.control.core import XML_TYPE, date_text, epoch, project_path, rest_request
+from odps_nb.wire.json_fields import dump, in_request, parse_object
+from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_xml
+
+__all__ = [
+    "SQL_TASK",
+    "CancelInstance",
+    "GetInstance",
+    "GetInstanceResult",
+    "GetTaskStatus",
+    "InstanceResult",
+    "InstanceStatus",
+    "SubmitSql",
+    "SubmittedInstance",
+    "TaskResult",
+    "TaskState",
+    "query_error",
+]
+
+SQL_TASK = "AnonymousSQLTask"
+MAX_SQL = 4 * 2**20
+_INSTANCE_ID = re.compile(r"[\w-]{1,128}", re.ASCII)
+_XML_HEADERS = {"Content-Type": XML_TYPE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """Outcome of one task: ``status`` such as ``Success``, ``Failed``; ``text`` of its result."""
+
+    name: str = SQL_TASK
+    status: str = ""
+    text: str = ""
+    format: str = "csv"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the task ended without success."""
+        return self.status.lower() in ("failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceResult:
+    """Results of the tasks of an instance; ``status`` of the instance where it is told."""
+
+    tasks: tuple[TaskResult, ...] = ()
+    status: str = ""
+
+    def encode(self) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers."""
+        parts = [element("Status", self.status)] if self.status else []
+        tasks = (
+            element(
+                "Task",
+                (
+                    element("Name", task.name),
+                    *((element("Status", task.status),) if task.status else ()),
+                    element("Result", task.text, Format=task.format),
+                ),
+                Type="SQL",
+            )
+            for task in self.tasks
+        )
+        body = DECLARATION + element("Instance", (*parts, element("Tasks", tasks)))
+        return body.encode(), dict(_XML_HEADERS)
+
+    @classmethod
+    def decode(cls, body: bytes, headers: Mapping[str, str]) -> InstanceResult:
+        """Read a result document; Base64 results are decoded."""
+        return cls._of(parse_xml(body, "result document"))
+
+    @classmethod
+    def _of(cls, root: Element) -> InstanceResult:
+        return cls(
+            tasks=tuple(_task_result(task) for task in root.findall("Tasks/Task")),
+            status=child_text(root, "Status"),
+        )
+
+
+def _task_result(task: Element) -> TaskResult:
+    result = task.find("Result")
+    text, kind = "", ""
+    if result is not None:
+        text, kind = result.text or "", result.get("Format", "")
+        if result.get("Transform") == "Base64":
+            try:
+                text = base64.b64decode(text).decode("utf-8", "replace")
+            except (binascii.Error, ValueError):
+                raise FramingError("a task result is not the Base64 that it claims") from None
+    return TaskResult(
+        name=child_text(task, "Name"), status=child_text(task, "Status"), text=text, format=kind
+    )
+
+
+def query_error(task: TaskResult, *, request_id: str | None = None) -> QueryError:
+    """Make the error of a failed task: its text, and the code and hint found in it."""
+    text = task.text.strip() or f"task {task.name} ended as {task.status or 'unknown'}"
+    code = code_of_text(text)
+    return QueryError(
+        text[:4000],
+        code=code,
+        request_id=request_id,
+        hint=hint_of_code(code) or "check the SQL text against the message",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedInstance:
+    """A new instance; ``result`` is there if the server ran it at once."""
+
+    instance_id: str
+    result: InstanceResult | None = None
+
+    def encode(self, *, location: str) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers; ``location`` is the URL under which instances live."""
+        body, headers = (b"", {}) if self.result is None else self.result.encode()
+        return body, headers | {"Location": f"{location.rstrip('/')}/{self.instance_id}"}
+
+    @classmethod
+    def decode(cls, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:
+        """Read the answer; only the end of ``Location`` counts."""
+        location = find_header(headers, "location") or ""
+        instance_id = location.partition("?")[0].rstrip("/").rpartition("/")[2]
+        if not _INSTANCE_ID.fullmatch(instance_id):
+            raise FramingError("the answer to a submitted job does not name its instance")
+        root = parse_xml(body, "answer to a submitted job") if body.strip() else None
+        result = None if root is None or root.find("Tasks") is None else InstanceResult._of(root)
+        return cls(instance_id=instance_id, result=result)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitSql:
+    """Start a SQL job; ``unique_id`` lets a server recognise a job that is sent twice."""
+
+    ACTION: ClassVar[str] = "SubmitSql"
+    idempotent: ClassVar[bool] = False
+
+    project: str
+    sql: str
+    name: str = SQL_TASK
+    settings: Mapping[str, str] = field(default_factory=dict)
+    unique_id: str = ""
+    priority: int = 9
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request; the query always ends with a semicolon."""
+        query = self.sql.strip()
+        properties = {"settings": dump(dict(self.settings)).decode(), "uuid": self.unique_id}
+        config = (
+            element("Property", (element("Name", key), element("Value", value)))
+            for key, value in properties.items()
+            if value
+        )
+        sql = (
+            element("Name", self.name),
+            element("Config", config),
+            element("Query", query if query.endswith(";") else query + ";"),
+        )
+        job = (
+            element("Priority", str(self.priority)),
+            element("Tasks", (element("SQL", sql),)),
+            element("DAG", (element("RunMode", "Sequence"),)),
+        )
+        body = DECLARATION + element("Instance", (element("Job", job),))
+        return rest_request(
+            project_path(self.project, "instances"),
+            scope=scope,
+            method="POST",
+            headers=(("Content-Type", XML_TYPE),),
+            body=body.encode(),
+        )
+
+    @classmethod
+    def decode(cls, wire: WireRequest, *, project: str) -> SubmitSql:
+        """Read the request back, also as other clients write it.
+
+        Raises
+        ------
+        InvalidRequestError
+            Not a job with one SQL task, or too long.
+        """
+        try:
+            root = parse_xml(wire.body or b"", "job", max_bytes=MAX_SQL)
+        except FramingError as error:
+            raise in_request(error.message) from None
+        task = root.find("Job/Tasks/SQL")
+        if task is None:
+            raise in_request("the job has no SQL task")
+        config = {
+            child_text(one, "Name"): child_text(one, "Value")
+            for one in task.findall("Config/Property")
+        }
+        fields = parse_object(config.get("settings", "").encode(), "settings", in_request)
+        priority = child_text(root, "Job/Priority")
+        return cls(
+            project=project,
+            sql=child_text(task, "Query"),
+            name=child_text(task, "Name") or SQL_TASK,
+            settings={key: fields.simple(key) or "" for key in fields},
+            unique_id=config.get("uuid", ""),
+            priority=int(priority) if priority in map(str, range(10)) else 9,
+        )
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:
+        """Read the answer."""
+        return SubmittedInstance.decode(body, headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskState:
+    """Where a task is: ``Waiting``, ``Running``, ``Success``, ``Failed``, ``Cancelled`` …"""
+
+    name: str = SQL_TASK
+    status: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceStatus:
+    """Where an instance is: ``Running``, ``Suspended`` or ``Terminated``; times in epoch seconds.
+
+    ``Terminated`` says only that it ended; whether well, the tasks say.
+    """
+
+    status: str
+    tasks: tuple[TaskState, ...] = ()
+    owner: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.status.lower() == "terminated"
+
+    def encode(self) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers."""
+        tasks = (
+            element(
+                "Task",
+                (
+                    element("Name", task.name),
+                    element("StartTime", date_text(task.started_at)),
+                    element("EndTime", date_text(task.ended_at)),
+                    element("Status", task.status),
+                ),
+                Type="SQL",
+            )
+            for task in self.tasks
+        )
+        parts = [element("Status", self.status)]
+        if self.tasks:
+            parts.append(element("Tasks", tasks))
+        headers = {
+            "x-odps-owner": self.owner,
+            "x-odps-start-time": date_text(self.started_at),
+            "x-odps-end-time": date_text(self.ended_at),
+        }
+        body = DECLARATION + element("Instance", parts)
+        return body.encode(), _XML_HEADERS | {key: value for key, value in headers.items() if value}
+
+    @classmethod
+    def decode(cls, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
+        """Read a status document, with or without tasks."""
+        root = parse_xml(body, "status document")
+        status = child_text(root, "Status")
+        if not status:
+            raise FramingError("the status document has no Status")
+        return cls(
+            status=status,
+            tasks=tuple(
+                TaskState(
+                    name=child_text(task, "Name"),
+                    status=child_text(task, "Status"),
+                    started_at=epoch(child_text(task, "StartTime")),
+                    ended_at=epoch(child_text(task, "EndTime")),
+                )
+                for task in root.findall("Tasks/Task")
+            ),
+            owner=find_header(headers, "x-odps-owner") or "",
+            started_at=epoch(find_header(headers, "x-odps-start-time")),
+            ended_at=epoch(find_header(headers, "x-odps-end-time")),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetInstance:
+    """Ask where an instance is."""
+
+    ACTION: ClassVar[str] = "GetInstance"
+    idempotent: ClassVar[bool] = True
+
+    project: str
+    instance_id: str
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request."""
+        return rest_request(_path(self.project, self.instance_id), scope=scope)
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
+        """Read the answer."""
+        return InstanceStatus.decode(body, headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTaskStatus:
+    """Ask where the tasks of an instance are."""
+
+    ACTION: ClassVar[str] = "GetTaskStatus"
+    idempotent: ClassVar[bool] = True
+
+    project: str
+    instance_id: str
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request."""
+        path = _path(self.project, self.instance_id)
+        return rest_request(path, (("taskstatus", ""),), scope=scope)
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
+        """Read the answer."""
+        return InstanceStatus.decode(body, headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetInstanceResult:
+    """Ask for the result text of an instance."""
+
+    ACTION: ClassVar[str] = "GetInstanceResult"
+    idempotent: ClassVar[bool] = True
+
+    project: str
+    instance_id: str
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request."""
+        path = _path(self.project, self.instance_id)
+        return rest_request(path, (("result", ""),), scope=scope)
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceResult:
+        """Read the answer."""
+        return InstanceResult.decode(body, headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelInstance:
+    """Stop an instance; stopping one that is over changes nothing."""
+
+    ACTION: ClassVar[str] = "CancelInstance"
+    idempotent: ClassVar[bool] = True
+
+    project: str
+    instance_id: str
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request."""
+        body = DECLARATION + element("Instance", (element("Status", "Terminated"),))
+        return rest_request(
+            _path(self.project, self.instance_id),
+            scope=scope,
+            method="PUT",
+            headers=(("Content-Type", XML_TYPE),),
+            body=body.encode(),
+        )
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Read the answer, which says nothing."""
+
+
+def _path(project: str, instance_id: str) -> str:
+    return project_path(project, "instances", instance_id)

@@ -1,0 +1,181 @@
+"""Projects, tenants, the tunnel endpoint (floor 1; ``protocol.md`` sections 9.1 to 9.3).
+
+Must not know: tables, instances.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from odps_nb.errors import FramingError
+from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest, find_header
+from odps_nb.wire.control.core import date_text, epoch, project_path, rest_request
+from odps_nb.wire.json_fields import dump, parse_object
+from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
+
+__all__ = [
+    "GetProject",
+    "GetTenant",
+    "GetTunnelEndpoint",
+    "ProjectInfo",
+    "TenantInfo",
+    "decode_tunnel_endpoint",
+    "encode_tunnel_endpoint",
+]
+
+_HOST = re.compile(r"(?:https?://)?(?:[\w.\-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?/?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectInfo:
+    """A project; times are seconds of the epoch."""
+
+    name: str
+    owner: str = ""
+    created_at: float | None = None
+    modified_at: float | None = None
+
+    def encode(self) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers; clients insist on the headers."""
+        body = DECLARATION + element("Project", (element("Name", self.name),))
+        headers = {
+            "x-odps-owner": self.owner,
+            "x-odps-creation-time": date_text(self.created_at or 0),
+            "Last-Modified": date_text(self.modified_at or self.created_at or 0),
+        }
+        return body.encode(), headers
+
+    @classmethod
+    def decode(cls, body: bytes, headers: Mapping[str, str]) -> ProjectInfo:
+        """Read a project document."""
+        root = parse_xml(body, "project document")
+        return cls(
+            name=child_text(root, "Name"),
+            owner=find_header(headers, "x-odps-owner") or child_text(root, "Owner"),
+            created_at=epoch(find_header(headers, "x-odps-creation-time")),
+            modified_at=epoch(find_header(headers, "last-modified")),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetProject:
+    """Ask for a project."""
+
+    ACTION: ClassVar[str] = "GetProject"
+    idempotent: ClassVar[bool] = True
+
+    project: str
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request."""
+        return rest_request(project_path(self.project), scope=scope)
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> ProjectInfo:
+        """Read the answer."""
+        return ProjectInfo.decode(body, headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantInfo:
+    """The tenant of an account; ``parameters`` say which features are on."""
+
+    name: str = ""
+    tenant_id: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_schemas(self) -> bool:
+        """Whether projects have schemas (``odps.namespace.schema``)."""
+        return self.parameters.get("odps.namespace.schema", "").lower() == "true"
+
+    def encode(self) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers."""
+        tenant = {
+            "Name": self.name,
+            "TenantId": self.tenant_id,
+            "OwnerId": self.tenant_id,
+            "TenantState": "NORMAL",
+            "Parameters": dict(self.parameters),
+        }
+        return dump({"Tenant": tenant}), {"Content-Type": "application/json"}
+
+    @classmethod
+    def decode(cls, body: bytes, headers: Mapping[str, str]) -> TenantInfo:
+        """Read a tenant document."""
+        tenant = parse_object(body, "tenant document").inner("Tenant")
+        parameters = tenant.inner("Parameters")
+        return cls(
+            name=tenant.text("Name"),
+            tenant_id=tenant.loose_text("TenantId") or "",
+            parameters={key: parameters.loose_text(key) or "" for key in parameters},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTenant:
+    """Ask for the tenant; a server without tenants answers 404."""
+
+    ACTION: ClassVar[str] = "GetTenant"
+    idempotent: ClassVar[bool] = True
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request."""
+        return rest_request("/tenants", scope=scope)
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TenantInfo:
+        """Read the answer."""
+        return TenantInfo.decode(body, headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTunnelEndpoint:
+    """Ask which host serves storage and tunnel calls of a project."""
+
+    ACTION: ClassVar[str] = "GetTunnelEndpoint"
+    idempotent: ClassVar[bool] = True
+
+    project: str
+    quota_name: str | None = None
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request."""
+        quota = (("quotaName", self.quota_name),) if self.quota_name else ()
+        return rest_request(
+            project_path(self.project, "tunnel"), (("service", ""), *quota), scope=scope
+        )
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> str:
+        """Read the answer as ``host:port``, or as a URL if the server wrote one."""
+        return _host(body)
+
+
+def encode_tunnel_endpoint(host: str) -> tuple[bytes, dict[str, str]]:
+    """Write the answer that names a host: plain text without a scheme."""
+    return host.encode("ascii"), {"Content-Type": "text/plain"}
+
+
+def decode_tunnel_endpoint(body: bytes, *, endpoint: str) -> str:
+    """Return the tunnel endpoint as a URL, with the scheme of the REST endpoint.
+
+    Raises
+    ------
+    FramingError
+        The answer is no host name; a web page of a proxy, for instance.
+    """
+    host = _host(body)
+    if "://" in host:
+        return host
+    return f"{endpoint.partition('://')[0]}://{host}"
+
+
+def _host(body: bytes) -> str:
+    text = body[:300].decode("utf-8", "replace").strip()
+    if not _HOST.fullmatch(text):
+        raise FramingError(
+            f"{text[:80]!r} is not the name of a tunnel host",
+            hint="pass tunnel_endpoint= to skip the discovery",
+        )
+    return text.rstrip("/")

@@ -1,0 +1,385 @@
+"""Tables and partitions: requests and documents (floor 1; ``protocol.md`` sections 9.1, 9.3).
+
+Table metadata is an XML document around a JSON one. Must not know: rows, sessions, SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest
+from odps_nb.wire.control.core import DEFAULT_PAGE, project_path, rest_request, table_path
+from odps_nb.wire.json_fields import Fields, dump, parse_object
+from odps_nb.wire.type_text import format_type, parse_type
+from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_xml
+
+__all__ = [
+    "GetPartition",
+    "GetTable",
+    "ListPartitions",
+    "ListTables",
+    "PartitionInfo",
+    "PartitionPage",
+    "TableInfo",
+    "TablePage",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableInfo:
+    """Metadata of a table; times are seconds of the epoch, sizes bytes, ``None`` is unknown.
+
+    ``lifecycle`` counts days, -1 is for ever.
+    """
+
+    name: TableName
+    schema: TableSchema = field(default_factory=TableSchema)
+    table_id: str = ""
+    owner: str = ""
+    comment: str = ""
+    created_at: int | None = None
+    modified_at: int | None = None
+    ddl_at: int | None = None
+    lifecycle: int = -1
+    size: int | None = None
+    record_count: int | None = None
+    is_view: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def encode(self) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers of ``GET …/tables/<name>``."""
+        return self._encode(self._members())
+
+    def encode_extended(self) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers of ``GET …/tables/<name>?extended``."""
+        members = {
+            "IsArchived": False,
+            "PhysicalSize": self.size or 0,
+            "FileNum": 1,
+            "Reserved": dump(dict(self.properties)).decode(),
+        }
+        return self._encode(self._members() | members)
+
+    def _encode(self, members: Mapping[str, object]) -> tuple[bytes, dict[str, str]]:
+        parts = (
+            element("Name", self.name.table),
+            element("TableId", self.table_id),
+            element("Project", self.name.project),
+            element("Schema", dump(members).decode(), format="Json"),
+        )
+        return (DECLARATION + element("Table", parts)).encode(), {"Content-Type": "application/xml"}
+
+    def _members(self) -> dict[str, object]:
+        created = self.created_at or 0
+        members: dict[str, object] = {
+            "columns": [_encode_column(column) for column in self.schema.columns],
+            "partitionKeys": [_encode_column(column) for column in self.schema.partition_columns],
+            "tableName": self.name.table,
+            "owner": self.owner,
+            "comment": self.comment,
+            "createTime": created,
+            "lastModifiedTime": self.modified_at or created,
+            "lastDDLTime": self.ddl_at or created,
+            "isVirtualView": self.is_view,
+            "lifecycle": self.lifecycle,
+            "size": self.size or 0,
+        }
+        if self.record_count is not None:
+            members["recordNum"] = self.record_count
+        return members
+
+    @classmethod
+    def decode(cls, body: bytes, headers: Mapping[str, str], *, asked: TableName) -> TableInfo:
+        """Read a table document; it keeps the name it was asked by.
+
+        Raises
+        ------
+        FramingError
+            Not a table document, or a column type that is unknown.
+        """
+        root = parse_xml(body, "table document")
+        fields = parse_object(child_text(root, "Schema").encode(), "table schema")
+        return cls(
+            name=asked,
+            schema=TableSchema(
+                columns=_columns(fields, "columns"),
+                partition_columns=_columns(fields, "partitionKeys"),
+            ),
+            table_id=child_text(root, "TableId"),
+            owner=fields.text("owner") or child_text(root, "Owner"),
+            comment=fields.text("comment") or child_text(root, "Comment"),
+            created_at=fields.optional_integer("createTime"),
+            modified_at=fields.optional_integer("lastModifiedTime"),
+            ddl_at=fields.optional_integer("lastDDLTime"),
+            lifecycle=fields.integer("lifecycle", -1),
+            size=fields.optional_integer("size"),
+            record_count=fields.optional_integer("recordNum"),
+            is_view=fields.boolean("isVirtualView", default=False),
+            properties=_reserved(fields),
+        )
+
+
+def _encode_column(column: Column) -> dict[str, object]:
+    return {
+        "name": column.name,
+        "type": format_type(column.type),
+        "comment": column.comment,
+        "label": "",
+        "isNullable": column.nullable,
+    }
+
+
+def _columns(fields: Fields, key: str) -> tuple[Column, ...]:
+    columns = []
+    for one in fields.inners(key):
+        name = one.need_text("name")
+        try:
+            type_ = parse_type(one.need_text("type"))
+        except InvalidRequestError as error:
+            raise one.fail("type", f"of column {name!r}: {error.message}") from None
+        columns.append(
+            Column(
+                name=name,
+                type=type_,
+                comment=one.text("comment"),
+                nullable=one.boolean("isNullable", default=True),
+            )
+        )
+    return tuple(columns)
+
+
+def _reserved(fields: Fields) -> dict[str, str]:
+    # JSON inside a JSON string, with members of any type: only the simple ones are kept.
+    inner = parse_object(fields.text("Reserved").encode(), "reserved table properties")
+    found = {}
+    for key in inner:
+        value = inner.simple(key)
+        if value is not None:
+            found[key] = value
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTable:
+    """Ask for the metadata of a table; ``extended`` for sizes and properties."""
+
+    ACTION: ClassVar[str] = "GetTable"
+    idempotent: ClassVar[bool] = True
+
+    table: TableName
+    extended: bool = False
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request."""
+        return rest_request(
+            table_path(self.table.project, self.table.table),
+            (("extended", ""),) if self.extended else (),
+            scope=scope,
+            schema=self.table.schema,
+        )
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TableInfo:
+        """Read the answer."""
+        return TableInfo.decode(body, headers, asked=self.table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePage:
+    """Names of tables; a ``marker`` asks for the next page, an empty one ends the list."""
+
+    names: tuple[str, ...] = ()
+    marker: str = ""
+    owners: Mapping[str, str] = field(default_factory=dict)
+
+    def encode(self) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers."""
+        tables = (
+            element("Table", (element("Name", name), element("Owner", self.owners.get(name, ""))))
+            for name in self.names
+        )
+        return _encode_page("Tables", tables, self.marker)
+
+    @classmethod
+    def decode(cls, body: bytes, headers: Mapping[str, str]) -> TablePage:
+        """Read a page."""
+        root = parse_xml(body, "list of tables")
+        tables = root.findall("Table")
+        return cls(
+            names=tuple(child_text(one, "Name") for one in tables),
+            marker=child_text(root, "Marker"),
+            owners={child_text(one, "Name"): child_text(one, "Owner") for one in tables},
+        )
+
+
+def _encode_page(name: str, items: Iterable[str], marker: str) -> tuple[bytes, dict[str, str]]:
+    parts = (element("Marker", marker), element("MaxItems", str(DEFAULT_PAGE)), *items)
+    return (DECLARATION + element(name, parts)).encode(), {"Content-Type": "application/xml"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTables:
+    """Ask for a page of table names that begin with ``prefix``."""
+
+    ACTION: ClassVar[str] = "ListTables"
+    idempotent: ClassVar[bool] = True
+
+    project: str
+    schema: str | None = None
+    prefix: str = ""
+    marker: str = ""
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request."""
+        asked = (("name", self.prefix), ("marker", self.marker))
+        return rest_request(
+            project_path(self.project, "tables"),
+            (("expectmarker", "true"), *((key, value) for key, value in asked if value)),
+            scope=scope,
+            schema=self.schema,
+        )
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TablePage:
+        """Read the answer."""
+        return TablePage.decode(body, headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInfo:
+    """One partition; times are seconds of the epoch, ``size`` bytes, ``None`` is unknown."""
+
+    spec: PartitionSpec
+    created_at: int | None = None
+    modified_at: int | None = None
+    record_count: int | None = None
+    size: int | None = None
+
+    def encode(self) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers of ``GET …?partition=…``."""
+        created = self.created_at or 0
+        members = {
+            "createTime": created,
+            "lastDDLTime": created,
+            "lastModifiedTime": self.modified_at or created,
+            "partitionRecordNum": self.record_count or 0,
+            "partitionSize": self.size or 0,
+        }
+        body = DECLARATION + element("Partition", (element("Schema", dump(members).decode()),))
+        return body.encode(), {"Content-Type": "application/xml"}
+
+    @classmethod
+    def decode(
+        cls, body: bytes, headers: Mapping[str, str], *, asked: PartitionSpec
+    ) -> PartitionInfo:
+        """Read a partition document."""
+        root = parse_xml(body, "partition document")
+        fields = parse_object(child_text(root, "Schema").encode(), "partition schema")
+        return cls(
+            spec=asked,
+            created_at=fields.optional_integer("createTime"),
+            modified_at=fields.optional_integer("lastModifiedTime"),
+            record_count=fields.optional_integer("partitionRecordNum"),
+            size=fields.optional_integer("partitionSize"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetPartition:
+    """Ask for one partition; a missing one is a `NotFoundError`."""
+
+    ACTION: ClassVar[str] = "GetPartition"
+    idempotent: ClassVar[bool] = True
+
+    table: TableName
+    partition: PartitionSpec
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request; here values are quoted (``protocol.md`` section 7.2)."""
+        quoted = ",".join(f"{key}='{value}'" for key, value in self.partition)
+        return rest_request(
+            table_path(self.table.project, self.table.table),
+            (("partition", quoted),),
+            scope=scope,
+            schema=self.table.schema,
+        )
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> PartitionInfo:
+        """Read the answer."""
+        return PartitionInfo.decode(body, headers, asked=self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPage:
+    """Partitions of a table, a page at a time."""
+
+    partitions: tuple[PartitionInfo, ...] = ()
+    marker: str = ""
+
+    def encode(self) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers."""
+        return _encode_page("Partitions", map(_encode_partition, self.partitions), self.marker)
+
+    @classmethod
+    def decode(cls, body: bytes, headers: Mapping[str, str]) -> PartitionPage:
+        """Read a page."""
+        root = parse_xml(body, "list of partitions")
+        return cls(
+            partitions=tuple(_decode_partition(one) for one in root.findall("Partition")),
+            marker=child_text(root, "Marker"),
+        )
+
+
+def _encode_partition(one: PartitionInfo) -> str:
+    parts = [element("Column", Name=key, Value=value) for key, value in one.spec]
+    for name, number in (("PartitionSize", one.size), ("PartitionRecordCount", one.record_count)):
+        if number is not None:
+            parts.append(element(name, str(number)))
+    return element("Partition", parts)
+
+
+def _decode_partition(one: Element) -> PartitionInfo:
+    levels = ((column.get("Name", ""), column.get("Value", "")) for column in one.findall("Column"))
+    return PartitionInfo(
+        spec=PartitionSpec(tuple(levels)),
+        size=_number(child_text(one, "PartitionSize")),
+        record_count=_number(child_text(one, "PartitionRecordCount")),
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPartitions:
+    """Ask for a page of partitions, of all or of those under ``partition``."""
+
+    ACTION: ClassVar[str] = "ListPartitions"
+    idempotent: ClassVar[bool] = True
+
+    table: TableName
+    partition: PartitionSpec = field(default_factory=PartitionSpec)
+    marker: str = ""
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request."""
+        quoted = ",".join(f"{key}='{value}'" for key, value in self.partition)
+        asked = (("partition", quoted), ("marker", self.marker))
+        return rest_request(
+            table_path(self.table.project, self.table.table),
+            (
+                ("partitions", ""),
+                ("expectmarker", "true"),
+                *((key, value) for key, value in asked if value),
+            ),
+            scope=scope,
+            schema=self.table.schema,
+        )
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> PartitionPage:
+        """Read the answer."""
+        return PartitionPage.decode(body, headers)
