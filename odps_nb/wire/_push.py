@@ -7,11 +7,12 @@ or after ``feed_eof``, a decoder stays dead: the bytes behind a defect mean noth
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from odps_nb.errors import StateError
 
-__all__ = ["BytesLike", "PushDecoder"]
+__all__ = ["BytesLike", "PieceDecoder", "PushDecoder"]
 
 BytesLike = bytes | bytearray | memoryview
 
@@ -54,7 +55,7 @@ class PushDecoder(ABC, Generic[Out]):
         """
         self._enter()
         out = self._feed_eof()
-        self._ended = self._alive = True
+        self._ended = True
         return out
 
     def _enter(self) -> None:
@@ -62,10 +63,32 @@ class PushDecoder(ABC, Generic[Out]):
             raise StateError("this decoder has already seen the end of its stream")
         if not self._alive:
             raise StateError("this decoder failed before; what follows a defect means nothing")
-        self._alive = False  # until the step below has succeeded
+        self._alive = False  # until the step that follows has succeeded
 
     @abstractmethod
     def _feed(self, chunk: BytesLike) -> Out: ...
 
     @abstractmethod
     def _feed_eof(self) -> Out: ...
+
+
+class PieceDecoder(PushDecoder[bytes]):
+    """A decoder whose output can be far larger than its input, and so comes in pieces."""
+
+    __slots__ = ()
+
+    def pieces(self, chunk: BytesLike) -> Iterator[bytes]:
+        """Give what ``feed`` would give, piece by piece; none of them fills the memory.
+
+        To be used up before the next call: a decoder left half-way is dead.
+        """
+        self._enter()
+        yield from self._pieces(memoryview(chunk).cast("B"))
+        self._alive = True
+
+    def _feed(self, chunk: BytesLike) -> bytes:
+        parts = [*self._pieces(memoryview(chunk).cast("B"))]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    @abstractmethod
+    def _pieces(self, chunk: memoryview) -> Iterator[bytes]: ...

@@ -12,7 +12,7 @@ from typing import Literal
 from odps_nb.errors import FramingError, TruncatedError
 from odps_nb.terms import Compression
 from odps_nb.wire._push import BytesLike
-from odps_nb.wire.codings import HTTP_NAMES, from_http_name, sniff
+from odps_nb.wire.codings import HTTP_NAMES, coding_of, sniff
 
 __all__ = ["CONTINUATION", "END_MARKER", "EndMarkerCheck", "sniff_body"]
 
@@ -101,11 +101,7 @@ def sniff_body(
             expected=4,
             actual=len(head),
         )
-    declared = (
-        content_encoding
-        if isinstance(content_encoding, Compression)
-        else from_http_name(content_encoding)
-    )
+    declared = coding_of(content_encoding)
     found: Literal["ipc"] | Compression | None = "ipc" if head == CONTINUATION else sniff(head)
     if found is None:
         raise FramingError(

@@ -16,14 +16,17 @@ import zstandard
 
 from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
 from odps_nb.terms import Compression
-from odps_nb.wire._push import BytesLike, PushDecoder
+from odps_nb.wire._push import BytesLike, PieceDecoder
+from odps_nb.wire._zstd_blocks import MAX_BLOCK_OUTPUT, BlockWalker
 
 __all__ = [
     "HTTP_NAMES",
     "LZ4_MAGIC",
+    "MAX_PIECE",
     "ZSTD_MAGIC",
     "Decoder",
     "Encoder",
+    "coding_of",
     "decoder",
     "encoder",
     "from_http_name",
@@ -36,11 +39,11 @@ HTTP_NAMES = {Compression.ZSTD: "zstd", Compression.LZ4: "x-lz4-frame"}
 ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 LZ4_MAGIC = bytes.fromhex("04224d18")
 
-# One zstd block can give 128 KiB for 4 bytes. The library has no bound on what one call gives,
-# so the bound is on what one call gets.
-_ZSTD_SLICE = 4096
-_MAX_WINDOW = 1 << 27
-_LZ4_PIECE = 1 << 20
+MAX_PIECE = 8 << 20
+"""Bytes that one piece of output may have."""
+
+_ZSTD_MAX_WINDOW = 128 << 20
+_LZ4_SLICE = 32 << 10  # one byte of LZ4 gives at most 255
 
 
 def from_http_name(name: str | None) -> Compression:
@@ -63,6 +66,13 @@ def from_http_name(name: str | None) -> Compression:
     )
 
 
+def coding_of(content_encoding: str | Compression | None) -> Compression:
+    """Accept a header's value as it came, or a coding that is known already."""
+    if isinstance(content_encoding, Compression):
+        return content_encoding
+    return from_http_name(content_encoding)
+
+
 def sniff(first4: BytesLike) -> Compression | None:
     """Return the coding whose magic number ``first4`` is, or ``None``."""
     head = bytes(first4[:4])
@@ -71,11 +81,12 @@ def sniff(first4: BytesLike) -> Compression | None:
     return Compression.LZ4 if head == LZ4_MAGIC else None
 
 
-class Decoder(PushDecoder[bytes]):
+class Decoder(PieceDecoder):
     """Decode one content coding; ``feed`` gives all output that is ready by now.
 
     Counts its output against ``max_output`` (bytes; ``None``: no limit) and raises
-    `LimitExceededError` before it holds more than a slice beyond.
+    `LimitExceededError` before it holds more than a piece (8 MiB) beyond. ``pieces`` gives the
+    output in such pieces, for a stream of any size in bounded memory.
     """
 
     __slots__ = ("_max_output", "_taken", "_total")
@@ -86,10 +97,6 @@ class Decoder(PushDecoder[bytes]):
         self._max_output = max_output
         self._taken = 0
         self._total = 0
-
-    def _feed(self, chunk: BytesLike) -> bytes:
-        parts = list(self._pieces(memoryview(chunk).cast("B")))
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _feed_eof(self) -> bytes:
         if self._inside_frame():
@@ -112,14 +119,6 @@ class Decoder(PushDecoder[bytes]):
                     hint="raise max_output if you trust the source",
                 )
             yield piece
-        self._taken += len(chunk)
-
-    def _damaged(self, error: Exception) -> FramingError:
-        return FramingError(
-            f"the {self.name.value} stream is damaged: {error}",
-            offset=self._taken,
-            hint="fetch it again; the bytes were damaged on their way",
-        )
 
     @abstractmethod
     def _decode(self, chunk: memoryview) -> Iterator[bytes]: ...
@@ -133,69 +132,92 @@ class _Identity(Decoder):
     name = Compression.NONE
 
     def _decode(self, chunk: memoryview) -> Iterator[bytes]:
+        self._taken += len(chunk)
         yield bytes(chunk)
 
     def _inside_frame(self) -> bool:
         return False
 
 
-class _Zstd(Decoder):
-    __slots__ = ("_frame", "_library")
-    name = Compression.ZSTD
+class _FrameObject(Protocol):
+    """What both libraries offer for one frame; the rest behind its end is ``unused_data``."""
 
-    def __init__(self, max_output: int | None) -> None:
-        super().__init__(max_output)
-        self._library = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
-        self._frame: zstandard.ZstdDecompressionObj | None = None
-
-    def _decode(self, chunk: memoryview) -> Iterator[bytes]:
-        for start in range(0, len(chunk), _ZSTD_SLICE):
-            rest: bytes | memoryview = chunk[start : start + _ZSTD_SLICE]
-            while rest:
-                if self._frame is None:
-                    self._frame = self._library.decompressobj()
-                try:
-                    piece = self._frame.decompress(rest)
-                except zstandard.ZstdError as error:
-                    raise self._damaged(error) from error
-                rest = b""
-                if self._frame.eof:
-                    rest, self._frame = self._frame.unused_data, None
-                yield piece
-
-    def _inside_frame(self) -> bool:
-        return self._frame is not None
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes | None: ...
+    def decompress(self, data: BytesLike, /) -> bytes: ...
 
 
-class _Lz4(Decoder):
+class _Frames(Decoder):
+    """Frames one behind the other, decoded slice by slice so that no call gives over 8 MiB."""
+
     __slots__ = ("_frame",)
-    name = Compression.LZ4
+    failure: type[Exception]
 
     def __init__(self, max_output: int | None) -> None:
         super().__init__(max_output)
-        self._frame: lz4.frame.LZ4FrameDecompressor | None = None
+        self._frame: _FrameObject | None = None
 
     def _decode(self, chunk: memoryview) -> Iterator[bytes]:
-        rest: bytes | memoryview | None = chunk
-        while rest:
-            if self._frame is None:
-                self._frame = lz4.frame.LZ4FrameDecompressor()
-            yield self._decompress(self._frame, rest)
-            while not (self._frame.eof or self._frame.needs_input):
-                yield self._decompress(self._frame, b"")
-            rest = b""
-            if self._frame.eof:
-                rest, self._frame = self._frame.unused_data, None
+        for part in self._slices(chunk):
+            rest: BytesLike | None = part
+            while rest:
+                frame = self._frame or self._open()
+                try:
+                    piece = frame.decompress(rest)
+                except self.failure as error:
+                    raise self._damaged(error) from error
+                rest, self._frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+                if piece:
+                    yield piece
+            self._taken += len(part)
 
-    def _decompress(self, frame: lz4.frame.LZ4FrameDecompressor, data: BytesLike) -> bytes:
-        try:
-            piece: bytes = frame.decompress(data, max_length=_LZ4_PIECE)
-        except RuntimeError as error:
-            raise self._damaged(error) from error
-        return piece
+    def _damaged(self, error: Exception) -> FramingError:
+        return FramingError(
+            f"the {self.name.value} stream is damaged: {error}",
+            offset=self._taken,
+            hint="fetch it again; the bytes were damaged on their way",
+        )
 
     def _inside_frame(self) -> bool:
         return self._frame is not None
+
+    @abstractmethod
+    def _slices(self, chunk: memoryview) -> Iterator[memoryview]: ...
+
+    @abstractmethod
+    def _open(self) -> _FrameObject: ...
+
+
+class _Zstd(_Frames):
+    __slots__ = ("_library", "_walker")
+    name = Compression.ZSTD
+    failure = zstandard.ZstdError
+
+    def __init__(self, max_output: int | None) -> None:
+        super().__init__(max_output)
+        self._library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
+        self._walker = BlockWalker(blocks=MAX_PIECE // MAX_BLOCK_OUTPUT)
+
+    def _slices(self, chunk: memoryview) -> Iterator[memoryview]:
+        return self._walker.cut(chunk)
+
+    def _open(self) -> _FrameObject:
+        return self._library.decompressobj()
+
+
+class _Lz4(_Frames):
+    __slots__ = ()
+    name = Compression.LZ4
+    failure = RuntimeError
+
+    def _slices(self, chunk: memoryview) -> Iterator[memoryview]:
+        return (chunk[at : at + _LZ4_SLICE] for at in range(0, len(chunk), _LZ4_SLICE))
+
+    def _open(self) -> _FrameObject:
+        frame: _FrameObject = lz4.frame.LZ4FrameDecompressor()
+        return frame
 
 
 def decoder(name: Compression | str | None, *, max_output: int | None = None) -> Decoder:

@@ -1,13 +1,25 @@
 """CRC-32 (the gzip polynomial) of frame footers: chosen in one place (floor 1).
 
-Not CRC32C: blocks carry that one, frames this one (``protocol.md`` 6.2).
+Not CRC32C: blocks carry that one, frames this one (``protocol.md`` 6.2). zlib is at hand
+everywhere; zlib-ng, an optional package, folds with the processor's own multiplication and is
+some four times faster.
 """
 
 from __future__ import annotations
 
-from zlib import crc32
+import zlib
+from collections.abc import Callable
 
 __all__ = ["IMPLEMENTATION", "crc32"]
 
-IMPLEMENTATION = "zlib"
-"""Name of the implementation in use."""
+
+def _choose() -> tuple[Callable[..., int], str]:
+    try:
+        from zlib_ng import zlib_ng
+    except ImportError:
+        return zlib.crc32, f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
+    return zlib_ng.crc32, f"zlib-ng {zlib_ng.ZLIBNG_VERSION}"
+
+
+crc32, IMPLEMENTATION = _choose()
+"""``crc32(data, value=0) -> int`` continues from ``value``; the implementation's name."""

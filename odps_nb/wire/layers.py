@@ -11,11 +11,13 @@ Without one both orders are the same bytes. Headers and content are never truste
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from odps_nb.errors import ProtocolError
 from odps_nb.terms import Compression
-from odps_nb.wire._push import BytesLike, PushDecoder
+from odps_nb.wire._push import BytesLike, PieceDecoder, PushDecoder
 from odps_nb.wire.blocks import STORED_SIZE, TRAILER_SIZE, BlockDecoder
-from odps_nb.wire.codings import decoder, from_http_name, sniff
+from odps_nb.wire.codings import Decoder, coding_of, decoder, sniff
 from odps_nb.wire.crc32c import crc32c
 from odps_nb.wire.frames import DEFAULT_MAX_BLOB, BlobEvent, FrameDecoder, RawDecoder
 
@@ -31,7 +33,23 @@ def has_own_checksum(block: BytesLike) -> bool:
     return size > 0 and crc32c(block[:size]) == int.from_bytes(block[size:], "little")
 
 
-class _CodingInside(PushDecoder[bytes]):
+class _BlocksOnly(PieceDecoder):
+    """CRC blocks with nothing inside."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._blocks = BlockDecoder()
+
+    def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
+        yield self._blocks.feed(chunk)
+
+    def _feed_eof(self) -> bytes:
+        return self._blocks.feed_eof()
+
+
+class _CodingInside(PieceDecoder):
     """CRC blocks around a coding; without the coding's magic number there is none inside."""
 
     __slots__ = ("_blocks", "_coding", "_decoder", "_head", "_max_output")
@@ -40,32 +58,30 @@ class _CodingInside(PushDecoder[bytes]):
         super().__init__()
         self._coding, self._max_output = coding, max_output
         self._blocks = BlockDecoder()
-        self._decoder: PushDecoder[bytes] | None = None
+        self._decoder: Decoder | None = None
         self._head = b""
 
-    def _feed(self, chunk: BytesLike) -> bytes:
-        return self._decode(self._blocks.feed(chunk))
+    def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
+        yield from self._decode(self._blocks.feed(chunk))
 
     def _feed_eof(self) -> bytes:
-        last = self._decode(self._blocks.feed_eof())
+        last = b"".join(self._decode(self._blocks.feed_eof()))
         if self._decoder is None:
-            return last + self._head
+            return self._head  # too short for a magic number, so there is no coding
         return last + self._decoder.feed_eof()
 
-    def _decode(self, payload: bytes) -> bytes:
+    def _decode(self, payload: bytes) -> Iterator[bytes]:
         if self._decoder is None:
             self._head += payload
             if len(self._head) < _MAGIC_SIZE:
-                return b""
+                return
             payload, self._head = self._head, b""
-            found = sniff(payload) is self._coding
-            self._decoder = decoder(
-                self._coding if found else Compression.NONE, max_output=self._max_output
-            )
-        return self._decoder.feed(payload)
+            coding = self._coding if sniff(payload) is self._coding else Compression.NONE
+            self._decoder = decoder(coding, max_output=self._max_output)
+        yield from self._decoder.pieces(payload)
 
 
-class _CodingOutside(PushDecoder[bytes]):
+class _CodingOutside(PieceDecoder):
     """A coding around CRC blocks."""
 
     __slots__ = ("_blocks", "_decoder")
@@ -75,23 +91,24 @@ class _CodingOutside(PushDecoder[bytes]):
         self._blocks = BlockDecoder()
         self._decoder = decoder(coding, max_output=max_output)
 
-    def _feed(self, chunk: BytesLike) -> bytes:
+    def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
         try:
-            return self._blocks.feed(self._decoder.feed(chunk))
+            for piece in self._decoder.pieces(chunk):
+                yield self._blocks.feed(piece)
         except ProtocolError as error:
             error.add_note(_UNDONE_FIRST)
             raise
 
     def _feed_eof(self) -> bytes:
         try:
-            last = self._blocks.feed(self._decoder.feed_eof())
-            return last + self._blocks.feed_eof()
+            self._decoder.feed_eof()
+            return self._blocks.feed_eof()
         except ProtocolError as error:
             error.add_note(_UNDONE_FIRST)
             raise
 
 
-class PayloadDecoder(PushDecoder[bytes]):
+class PayloadDecoder(PieceDecoder):
     """Blocks and coding of a blob body undone: verified payload, raw or framed.
 
     Parameters
@@ -115,36 +132,33 @@ class PayloadDecoder(PushDecoder[bytes]):
         self, content_encoding: str | Compression | None = None, *, max_output: int | None = None
     ) -> None:
         super().__init__()
-        self._coding = (
-            content_encoding
-            if isinstance(content_encoding, Compression)
-            else from_http_name(content_encoding)
-        )
+        self._coding = coding_of(content_encoding)
         self._max_output = max_output
-        self._held = b""
-        self._inner: PushDecoder[bytes] | None = (
-            BlockDecoder() if self._coding is Compression.NONE else None
+        self._held = bytearray()
+        self._inner: PieceDecoder | None = (
+            _BlocksOnly() if self._coding is Compression.NONE else None
         )
 
-    def _feed(self, chunk: BytesLike) -> bytes:
+    def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
         if self._inner is not None:
-            return self._inner.feed(chunk)
-        self._held += bytes(chunk)
-        if len(self._held) < STORED_SIZE:
-            return b""
-        return self._choose(self._held[:STORED_SIZE])
+            yield from self._inner.pieces(chunk)
+            return
+        self._held += chunk
+        if len(self._held) >= STORED_SIZE:
+            yield from self._choose().pieces(self._held)
+            self._held = bytearray()
 
     def _feed_eof(self) -> bytes:
-        first = b"" if self._inner is not None else self._choose(self._held)
-        assert self._inner is not None
-        return first + self._inner.feed_eof()
+        if self._inner is not None:
+            return self._inner.feed_eof()
+        inner = self._choose()
+        return inner.feed(self._held) + inner.feed_eof()
 
-    def _choose(self, first_block: bytes) -> bytes:
-        inside = not first_block or has_own_checksum(first_block)
-        kind = _CodingInside if inside else _CodingOutside
-        self._inner = kind(self._coding, self._max_output)
-        held, self._held = self._held, b""
-        return self._inner.feed(held)
+    def _choose(self) -> PieceDecoder:
+        first = memoryview(self._held)[:STORED_SIZE]
+        inside = not first or has_own_checksum(first)
+        self._inner = (_CodingInside if inside else _CodingOutside)(self._coding, self._max_output)
+        return self._inner
 
 
 class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):

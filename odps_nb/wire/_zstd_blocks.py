@@ -1,0 +1,102 @@
+"""Where the blocks of a zstd stream begin, without decoding it (floor 1, RFC 8878 section 3.1).
+
+A zstd block gives at most 128 KiB and may be as short as four bytes, so a few kilobytes can
+become gigabytes, and the library has no bound on what one call may give. Cutting its input
+behind every few blocks is a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+__all__ = ["MAX_BLOCK_OUTPUT", "BlockWalker"]
+
+MAX_BLOCK_OUTPUT = 128 << 10
+"""Bytes that one block may decode to."""
+
+_MAGIC_SIZE, _BLOCK_HEADER_SIZE, _CHECKSUM_SIZE, _SKIPPABLE_HEADER_SIZE = 4, 3, 4, 8
+_MAGIC = bytes.fromhex("28b52ffd")
+_SKIPPABLE = bytes.fromhex("2a4d18")
+_DICTIONARY_ID_SIZES = (0, 1, 2, 4)
+_RUN_OF_ONE_BYTE = 1
+
+
+class BlockWalker:
+    """Cut the chunks of a zstd stream so that no cut has more than ``blocks`` block headers.
+
+    It does not judge: what is no zstd at all is passed on whole for the library to refuse.
+
+    Examples
+    --------
+    >>> empty_frame = bytes.fromhex("28b52ffd 2000 010000")
+    >>> walker = BlockWalker(blocks=2)
+    >>> [len(part) for part in walker.cut(memoryview(empty_frame * 5))]
+    [18, 18, 9]
+    """
+
+    __slots__ = ("_blocks", "_checksum", "_header", "_lost", "_seen", "_skip", "_wanted", "_within")
+
+    def __init__(self, *, blocks: int) -> None:
+        self._blocks = blocks
+        self._seen = 0
+        self._header = bytearray()
+        self._wanted = _MAGIC_SIZE + 1
+        self._within = False  # a frame: the next header is a block's
+        self._checksum = False
+        self._skip = 0  # bytes in front of the next header
+        self._lost = False
+
+    def cut(self, chunk: memoryview) -> Iterator[memoryview]:
+        """Give ``chunk`` in parts; each but the last ends behind the header that fills it."""
+        start = at = 0
+        while at < len(chunk) and not self._lost:
+            if self._skip:
+                step = min(self._skip, len(chunk) - at)
+                self._skip -= step
+                at += step
+                continue
+            step = min(self._wanted - len(self._header), len(chunk) - at)
+            self._header += chunk[at : at + step]
+            at += step
+            if len(self._header) == self._wanted:
+                self._read_header()
+            if self._seen == self._blocks:
+                self._seen = 0
+                yield chunk[start:at]
+                start = at
+        if start < len(chunk):
+            yield chunk[start:]
+
+    def _read_header(self) -> None:
+        header, self._header = bytes(self._header), bytearray()
+        if self._within:
+            self._read_block(int.from_bytes(header, "little"))
+        elif header[1:4] == _SKIPPABLE and header[0] >> 4 == 5:
+            self._read_skippable(header)
+        elif header[:_MAGIC_SIZE] == _MAGIC:
+            self._read_frame(header[_MAGIC_SIZE])
+        else:
+            self._lost = True
+
+    def _read_frame(self, descriptor: int) -> None:
+        single = bool(descriptor & 0x20)
+        content_size = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
+        self._skip = (0 if single else 1) + _DICTIONARY_ID_SIZES[descriptor & 3] + content_size
+        self._checksum = bool(descriptor & 4)
+        self._within, self._wanted = True, _BLOCK_HEADER_SIZE
+
+    def _read_block(self, header: int) -> None:
+        self._seen += 1
+        kind, size = header >> 1 & 3, header >> 3
+        self._skip = 1 if kind == _RUN_OF_ONE_BYTE else size
+        if header & 1:
+            self._skip += _CHECKSUM_SIZE if self._checksum else 0
+            self._within, self._wanted = False, _MAGIC_SIZE + 1
+
+    def _read_skippable(self, header: bytes) -> None:
+        if len(header) < _SKIPPABLE_HEADER_SIZE:
+            self._header = bytearray(header)
+            self._wanted = _SKIPPABLE_HEADER_SIZE
+            return
+        self._skip = int.from_bytes(header[_MAGIC_SIZE:], "little")
+        self._wanted = _MAGIC_SIZE + 1
