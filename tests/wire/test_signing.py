@@ -1,0 +1,445 @@
+"""Signatures: the stock client's vectors, the verifier, the quirks of the canonical string."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from urllib.parse import quote
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from signing_vectors import (
+    ACCESS_ID,
+    DATE,
+    HANGZHOU,
+    NOW,
+    PLAIN,
+    SECRET,
+    SHANGHAI,
+    SIGNED,
+    VECTORS,
+    Vector,
+)
+
+from odps_nb.errors import AccessDeniedError, ConfigError, InvalidRequestError
+from odps_nb.wire.http_date import format_date, parse_date
+from odps_nb.wire.signing import (
+    Credentials,
+    authorization,
+    canonical_string,
+    derive_key,
+    sign,
+    verify,
+)
+
+URL = "http://h/api/storage/v2?Action=TableRead&Count=5"
+
+
+def secret_of(access_id: str) -> str | None:
+    return SECRET if access_id == ACCESS_ID else None
+
+
+def signed_headers(vector: Vector) -> dict[str, str]:
+    return vector.sent | vector.added
+
+
+def check(
+    headers: dict[str, str],
+    *,
+    path: str = "/api/storage/v2?Action=TableRead&Count=5",
+    now: float = NOW,
+    method: str = "POST",
+    **options: object,
+) -> str:
+    return verify(method, path, headers, keys=secret_of, now=now, **options)
+
+
+def request_headers(credentials: Credentials = PLAIN, **options: object) -> dict[str, str]:
+    headers = {"Content-Type": "application/json", "x-odps-user-agent": "odps_nb"}
+    return headers | sign(
+        "POST", URL, headers, endpoint="http://h", credentials=credentials, now=NOW, **options
+    )
+
+
+def test_there_are_eighteen_vectors() -> None:
+    assert {vector.number.partition("-")[0] for vector in VECTORS} == set(map(str, range(1, 19)))
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v.number)
+def test_canonical_string_is_that_of_the_vector(vector: Vector) -> None:
+    headers = vector.sent | {"Date": DATE}
+    assert canonical_string(vector.method, vector.url, headers, vector.endpoint) == vector.canonical
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v.number)
+def test_signing_adds_exactly_the_headers_of_the_vector(vector: Vector) -> None:
+    added = sign(
+        vector.method,
+        vector.url,
+        vector.sent,
+        endpoint=vector.endpoint,
+        credentials=vector.credentials,
+        now=NOW,
+        version=vector.version,
+    )
+    assert added == vector.added
+
+
+@pytest.mark.parametrize("vector", SIGNED, ids=lambda v: v.number)
+def test_vector_verifies(vector: Vector) -> None:
+    found = verify(
+        vector.method,
+        vector.path_and_query,
+        signed_headers(vector),
+        keys=secret_of,
+        now=NOW,
+        sts_tokens=lambda _: vector.credentials.sts_token,
+    )
+    assert found == ACCESS_ID
+
+
+@pytest.mark.parametrize("vector", SIGNED, ids=lambda v: v.number)
+def test_vector_with_another_secret_is_refused(vector: Vector) -> None:
+    with pytest.raises(AccessDeniedError) as caught:
+        verify(
+            vector.method,
+            vector.path_and_query,
+            signed_headers(vector),
+            keys=lambda _: SECRET + "x",
+            now=NOW,
+        )
+    assert (caught.value.status, caught.value.code) == (403, "SignatureNotMatch")
+
+
+@pytest.mark.parametrize("vector", SIGNED, ids=lambda v: v.number)
+def test_changed_parameter_is_refused(vector: Vector) -> None:
+    with pytest.raises(AccessDeniedError):
+        verify(
+            vector.method,
+            vector.path_and_query + "&z=1",
+            signed_headers(vector),
+            keys=secret_of,
+            now=NOW,
+        )
+
+
+@pytest.mark.parametrize("vector", SIGNED, ids=lambda v: v.number)
+def test_method_in_lower_case_signs_the_same(vector: Vector) -> None:
+    headers = vector.sent | {"date": DATE}
+    lower = canonical_string(vector.method.lower(), vector.url, headers, vector.endpoint)
+    assert lower == vector.canonical
+
+
+# -- what is and is not signed ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "unsigned",
+    ["host", "content-encoding", "accept-encoding", "odps-tunnel-tags", "authorization-sts-token"],
+)
+def test_unsigned_headers_may_change(unsigned: str) -> None:
+    tokens: dict[str, object] = {}
+    if unsigned == "authorization-sts-token":
+        tokens["sts_tokens"] = lambda _: "changed"
+    assert check(request_headers() | {unsigned: "changed"}, **tokens) == ACCESS_ID
+
+
+@pytest.mark.parametrize("signed", ["Content-Type", "x-odps-user-agent", "Date", "Content-MD5"])
+def test_signed_headers_may_not_change(signed: str) -> None:
+    changed = "Thu, 20 Nov 2025 22:04:06 GMT" if signed == "Date" else "changed"
+    with pytest.raises(AccessDeniedError) as caught:
+        check(request_headers() | {signed: changed})
+    assert caught.value.code == "SignatureNotMatch"
+
+
+def test_another_method_is_refused() -> None:
+    with pytest.raises(AccessDeniedError):
+        check(request_headers(), method="GET")
+
+
+def test_endpoint_with_trailing_slash_signs_the_same() -> None:
+    headers = {"Date": DATE}
+    assert canonical_string("GET", URL, headers, "http://h/") == canonical_string(
+        "GET", URL, headers, "http://h"
+    )
+
+
+def test_server_does_not_need_to_know_the_endpoint_prefix() -> None:
+    url = "http://h/api/projects/p1/tables?expectmarker=true"
+    for endpoint in ("http://h", "http://h/api"):
+        headers = sign("GET", url, {}, endpoint=endpoint, credentials=PLAIN, now=NOW)
+        path = "/api/projects/p1/tables?expectmarker=true"
+        assert check(headers, path=path, method="GET") == ACCESS_ID
+
+
+def test_prefix_that_the_server_does_not_have_is_refused() -> None:
+    url = "http://h/other/projects/p1"
+    headers = sign("GET", url, {}, endpoint="http://h/other", credentials=PLAIN, now=NOW)
+    with pytest.raises(AccessDeniedError):
+        check(headers, path="/other/projects/p1", method="GET")
+
+
+def test_plain_reading_of_a_value_with_ampersand_verifies_too() -> None:
+    """A client that decodes each pair by itself signs another text than the stock client."""
+    query = "Partition=" + quote("a=1&b", safe="")
+    lines = ("POST", "", "", DATE, f"/api/storage/v2?Partition={'a=1&b'}")
+    value = authorization("\n".join(lines), credentials=PLAIN, now=NOW)
+    headers = {"Date": DATE, "Authorization": value}
+    assert check(headers, path=f"/api/storage/v2?{query}") == ACCESS_ID
+
+
+def test_path_that_is_no_url_is_refused_and_not_raised_through() -> None:
+    """urllib takes what follows ``//[`` for a broken IPv6 host."""
+    with pytest.raises(AccessDeniedError):
+        check(request_headers(), path="//[?a=1")
+    with pytest.raises(InvalidRequestError):
+        canonical_string("GET", "http://h//[", {"Date": DATE}, "http://h")
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+        st.text(st.characters(exclude_categories=["Cs"])),
+    ),
+    st.sampled_from([2, 4]),
+)
+def test_what_is_signed_verifies(params: dict[str, str], version: int) -> None:
+    query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in params.items())
+    url = f"http://h/api/storage/v2?{query}"
+    added = sign(
+        "POST", url, {}, endpoint="http://h", credentials=HANGZHOU, now=NOW, version=version
+    )
+    assert check(added, path=f"/api/storage/v2?{query}") == ACCESS_ID
+
+
+@given(st.text(), st.text(), st.dictionaries(st.text(), st.text()))
+def test_verifier_ends_in_an_id_or_in_our_error(
+    path: str, value: str, headers: dict[str, str]
+) -> None:
+    given_headers = {**headers, "Date": DATE, "Authorization": f"ODPS {ACCESS_ID}:{value}"}
+    with pytest.raises(AccessDeniedError):
+        check(given_headers, path=path)
+
+
+@given(st.text())
+def test_any_authorization_ends_in_our_error(value: str) -> None:
+    with pytest.raises(AccessDeniedError):
+        check({"Date": DATE, "Authorization": value})
+
+
+@given(st.binary(min_size=1, max_size=20))
+def test_any_other_signature_is_refused(noise: bytes) -> None:
+    headers = request_headers()
+    forged = f"ODPS {ACCESS_ID}:{noise.hex()}"
+    assume(forged != headers["Authorization"])
+    with pytest.raises(AccessDeniedError) as caught:
+        check(headers | {"Authorization": forged})
+    assert caught.value.code == "SignatureNotMatch"
+
+
+# -- version 4 --------------------------------------------------------------------------------
+
+
+def test_two_regions_on_one_day_have_two_keys() -> None:
+    """The stock client caches its key by date alone and signs with the first region's."""
+    first, second = (v for v in VECTORS if v.number.startswith("12-"))
+    for vector in (first, second, first):
+        assert authorization(
+            vector.canonical, credentials=vector.credentials, now=NOW, version=4
+        ) == (vector.authorization)
+    keys = {
+        derive_key(SECRET, day, region)
+        for day in ("20251120", "20251121")
+        for region in ("cn-hangzhou", "cn-shanghai")
+    }
+    assert len(keys) == 4
+
+
+def test_day_of_version_4_is_that_of_utc_now_not_of_the_date_header() -> None:
+    late = {"Date": DATE}
+    added = sign(
+        "GET",
+        URL,
+        late,
+        endpoint="http://h",
+        credentials=SHANGHAI,
+        now=NOW + 2 * 3600,
+        version=4,
+    )
+    assert "/20251121/cn-shanghai/" in added["Authorization"]
+    assert "Date" not in added
+
+
+def test_version_4_without_region_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="region") as caught:
+        request_headers(version=4)
+    assert caught.value.option == "region"
+
+
+def test_version_4_day_far_from_now_is_skewed() -> None:
+    vector = next(v for v in VECTORS if v.number == "10")
+    stale = DATE.replace("20 Nov", "22 Nov").replace("Thu", "Sat")
+    canonical = vector.canonical.replace(DATE, stale)
+    value = authorization(canonical, credentials=HANGZHOU, now=NOW, version=4)
+    headers = vector.sent | {"Date": stale, "Authorization": value}
+    with pytest.raises(AccessDeniedError) as caught:
+        check(headers, path=vector.path_and_query, now=NOW + 2 * 86400)
+    assert caught.value.code == "RequestTimeTooSkewed"
+
+
+@pytest.mark.parametrize(("now", "day"), [(NOW + 6954 - 1, "20251120"), (NOW + 6955, "20251121")])
+def test_day_turns_at_midnight_utc(now: float, day: str) -> None:
+    value = authorization("", credentials=HANGZHOU, now=now, version=4)
+    assert f"/{day}/" in value
+
+
+# -- credentials ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("credentials", "option"),
+    [
+        (Credentials(), "access_id"),
+        (Credentials(access_key="k"), "access_id"),
+        (Credentials(access_id="i"), "access_key"),
+    ],
+)
+def test_incomplete_credentials_name_what_is_missing(credentials: Credentials, option: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        request_headers(credentials)
+    assert caught.value.option == option
+    assert "ODPS_ACCESS_ID" in (caught.value.hint or "")
+
+
+def test_key_wins_over_bearer_token() -> None:
+    both = Credentials(access_id=ACCESS_ID, access_key=SECRET, bearer_token="T")
+    assert "x-odps-bearer-token" not in request_headers(both)
+
+
+def test_no_secret_is_in_the_repr() -> None:
+    secrets = Credentials(
+        access_id="id",
+        access_key="SECRET-1",
+        sts_token="SECRET-2",
+        bearer_token="SECRET-3",
+        region="r",
+        app_id="app",
+        app_key="SECRET-4",
+    )
+    assert "SECRET" not in repr(secrets)
+    assert "id" in repr(secrets)
+    assert pickle.loads(pickle.dumps(secrets)) == secrets
+
+
+@pytest.mark.parametrize("given_token", [None, "wrong", ""])
+def test_temporary_key_needs_its_token(given_token: str | None) -> None:
+    headers = request_headers()
+    if given_token is not None:
+        headers["authorization-sts-token"] = given_token
+    with pytest.raises(AccessDeniedError) as caught:
+        check(headers, sts_tokens=lambda _: "right")
+    assert (caught.value.status, caught.value.code) == (401, "Unauthorized")
+
+
+def test_token_that_nobody_gave_out_is_refused() -> None:
+    with pytest.raises(AccessDeniedError):
+        check(request_headers() | {"authorization-sts-token": ""})
+
+
+def test_bearer_token_names_its_owner() -> None:
+    owners = {"TOKEN": "someone"}
+    headers = {"X-Odps-Bearer-Token": "TOKEN", "Date": DATE}
+    assert check(headers, bearers=owners.get) == "someone"
+    with pytest.raises(AccessDeniedError) as caught:
+        check(headers | {"X-Odps-Bearer-Token": "OTHER"}, bearers=owners.get)
+    assert (caught.value.status, caught.value.code) == (401, "Unauthorized")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "ODPS",
+        "ODPS id",
+        "ODPS id:",
+        "ODPS :sig",
+        "Basic id:sig",
+        "odps id:sig",
+        "ODPS id/20251120:sig",
+        "ODPS id/20251120/r/odps/other_request:sig",
+        "ODPS id/20251120/r/s3/aliyun_v4_request:sig",
+        "ODPS unknown:c2ln",
+    ],
+)
+def test_missing_malformed_or_unknown_identity_is_401(value: str) -> None:
+    with pytest.raises(AccessDeniedError) as caught:
+        check({"Date": DATE, "Authorization": value})
+    assert (caught.value.status, caught.value.code) == (401, "Unauthorized")
+
+
+# -- the clock --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", [-900, -1, 0, 899, 900])
+def test_clock_may_be_off_by_fifteen_minutes(shift: float) -> None:
+    assert check(request_headers(), now=NOW + shift) == ACCESS_ID
+
+
+@pytest.mark.parametrize("shift", [-86400, -901, 901, 10**9])
+def test_clock_further_off_is_told_in_numbers(shift: float) -> None:
+    with pytest.raises(AccessDeniedError) as caught:
+        check(request_headers(), now=NOW + shift)
+    assert (caught.value.status, caught.value.code) == (403, "RequestTimeTooSkewed")
+    facts = dict(part.split(":", 1) for part in str(caught.value).split(","))
+    assert facts["max_interval_date"] == "900000"
+    assert facts["expire_date"] == "2025-11-20T22:19:05.000Z"
+    assert facts["now_date"].startswith(format_iso(NOW + shift))
+
+
+def format_iso(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+@pytest.mark.parametrize("date", ["", "yesterday", "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_odd_date_is_skewed_even_if_it_is_signed_well(date: str) -> None:
+    headers = {"Date": date}
+    value = authorization(
+        canonical_string("POST", URL, headers, "http://h"), credentials=PLAIN, now=NOW
+    )
+    with pytest.raises(AccessDeniedError) as caught:
+        check(headers | {"Authorization": value})
+    assert caught.value.code == "RequestTimeTooSkewed"
+
+
+def test_wrong_key_is_told_before_a_wrong_clock() -> None:
+    headers = request_headers() | {"Authorization": f"ODPS {ACCESS_ID}:AAAA"}
+    with pytest.raises(AccessDeniedError) as caught:
+        check(headers, now=NOW + 10**6)
+    assert caught.value.code == "SignatureNotMatch"
+
+
+def test_date_is_written_without_locale() -> None:
+    assert format_date(NOW) == DATE
+    assert format_date(0) == "Thu, 01 Jan 1970 00:00:00 GMT"
+
+
+@given(st.integers(0, 253402300799))
+def test_date_round_trips(seconds: int) -> None:
+    assert parse_date(format_date(seconds)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("20 Nov 2025 22:04:05 GMT", NOW),
+        (" Thu, 20 Nov 2025 22:04:05 +0000 ", NOW),
+        ("Thu, 20 Nov 2025 22:04:05", None),
+        ("Thu, 20 Nox 2025 22:04:05 GMT", None),
+        ("Thu, 31 Nov 2025 22:04:05 GMT", None),
+        ("Thu, 20 Nov 0000 22:04:05 GMT", None),
+        ("", None),
+    ],
+)
+def test_date_is_read_or_none(text: str, expected: float | None) -> None:
+    assert parse_date(text) == expected
