@@ -1,0 +1,263 @@
+"""Tables and partitions: lists, metadata, and DDL through SQL instances (floor 3).
+
+``protocol.md`` sections 9.1 to 9.3. Nothing typed by a person reaches SQL unchecked: names are
+validated and back-quoted, types are written from the type tree. Knows no rows and no pandas.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.calls import Scope, WireRequest
+from odps_nb.wire.control import GetTable, ListPartitions, ListTables, PartitionInfo, TableInfo
+from odps_nb.wire.type_text import format_columns
+
+if TYPE_CHECKING:
+    from odps_nb.client.cancel import CancelToken
+    from odps_nb.client.progress import ProgressTracker
+    from odps_nb.client.storage import StorageClient
+
+__all__ = [
+    "control_call",
+    "create_table",
+    "create_table_sql",
+    "drop_table",
+    "drop_table_sql",
+    "fetch_table",
+    "iter_partitions",
+    "iter_table_names",
+    "list_tables",
+    "quoted",
+]
+
+_COLUMN = re.compile(r"[^\W\d]\w{0,127}")
+_WILD = re.compile(r"[*?\[]")
+_MAX_SUGGESTED_FROM = 2000
+_NEW_TYPES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
+
+A = TypeVar("A", covariant=True)
+
+
+class ControlCall(Protocol[A]):
+    """A request value of the control plane."""
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether the server may get the request twice without harm."""
+
+    def encode(self, api_version: int = 2, *, scope: Scope = ...) -> WireRequest:
+        """Spell the request."""
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> A:
+        """Read the answer."""
+
+
+def control_call(
+    storage: StorageClient,
+    request: ControlCall[A],
+    *,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> A:
+    """Send a request of the control plane and return its answer."""
+    profile = storage.profile
+    scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
+    headers, body = storage.rest(
+        request.encode(scope=scope), tracker=tracker, cancel=cancel, idempotent=request.idempotent
+    )
+    return request.decode_answer(body, headers)
+
+
+# -- looking ----------------------------------------------------------------------------------
+
+
+def iter_table_names(
+    storage: StorageClient, *, prefix: str = "", project: str | None = None
+) -> Iterator[str]:
+    """Iterate over the names of the tables, page by page, in the server's order."""
+    profile = storage.profile
+    marker, seen = "", set()
+    while True:
+        page = control_call(
+            storage,
+            ListTables(
+                project=project or profile.project,
+                schema=profile.schema,
+                prefix=prefix,
+                marker=marker,
+            ),
+        )
+        yield from page.names
+        marker = page.marker
+        if not marker or marker in seen:  # a repeated marker would never end
+            return
+        seen.add(marker)
+
+
+def list_tables(storage: StorageClient, pattern: str | None = None) -> list[str]:
+    """Return the names that match, sorted; ``*``, ``?`` and ``[…]`` as in file names.
+
+    Case does not matter, as it does not in table names. Costs a request for a thousand tables.
+    """
+    if pattern is None:
+        return sorted(iter_table_names(storage))
+    folded = pattern.casefold()
+    prefix = _WILD.split(folded, maxsplit=1)[0]
+    names = iter_table_names(storage, prefix=prefix)
+    return sorted(name for name in names if fnmatchcase(name.casefold(), folded))
+
+
+def fetch_table(
+    storage: StorageClient, table: TableName, *, tracker: ProgressTracker | None = None
+) -> TableInfo:
+    """Return the metadata of a table.
+
+    Raises
+    ------
+    NotFoundError
+        There is none; the hint names tables with a similar name, which costs one more request.
+    """
+    try:
+        return control_call(storage, GetTable(table=table), tracker=tracker)
+    except NotFoundError as error:
+        if close := _similar_tables(storage, table):
+            error.hint = f"did you mean {' or '.join(close)}?"
+        error.add_note(f"table {table}")
+        raise
+
+
+def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:
+    names: list[str] = []
+    try:
+        for name in iter_table_names(storage, project=table.project):
+            names.append(name)
+            if len(names) >= _MAX_SUGGESTED_FROM:
+                break
+    except OdpsNbError:  # a suggestion is a courtesy: the first error is the one to show
+        return []
+    return difflib.get_close_matches(table.table, names, n=3)
+
+
+def iter_partitions(
+    storage: StorageClient, table: TableName, *, under: PartitionSpec | None = None
+) -> Iterator[PartitionInfo]:
+    """Iterate over the partitions of a table, page by page; ``under`` a partial spec if given."""
+    under = under or PartitionSpec()
+    marker, seen = "", set()
+    while True:
+        page = control_call(storage, ListPartitions(table=table, partition=under, marker=marker))
+        yield from (one for one in page.partitions if under.covers(one.spec))
+        marker = page.marker
+        if not marker or marker in seen:
+            return
+        seen.add(marker)
+
+
+# -- making and dropping ----------------------------------------------------------------------
+
+
+def create_table(
+    storage: StorageClient,
+    table: TableName,
+    schema: TableSchema,
+    *,
+    if_not_exists: bool = False,
+    lifecycle: int | None = None,
+) -> None:
+    """Create a table through a SQL instance and wait until it is there.
+
+    Raises
+    ------
+    ConflictError
+        A table of that name exists.
+    InvalidRequestError
+        A name or type that a table cannot have; nothing is sent then.
+    """
+    from odps_nb.client.query import run_sql
+
+    sql = create_table_sql(table, schema, if_not_exists=if_not_exists, lifecycle=lifecycle)
+    run_sql(storage, sql, name="SQLCreateTableTask", settings=_settings(table))
+
+
+def drop_table(storage: StorageClient, table: TableName, *, if_exists: bool = False) -> None:
+    """Drop a table with everything in it.
+
+    Raises
+    ------
+    NotFoundError
+        There is none, and ``if_exists`` is not set.
+    """
+    from odps_nb.client.query import run_sql
+
+    sql = drop_table_sql(table, if_exists=if_exists)
+    run_sql(storage, sql, name="SQLDropTableTask", settings=_settings(table))
+
+
+def create_table_sql(
+    table: TableName,
+    schema: TableSchema,
+    *,
+    if_not_exists: bool = False,
+    lifecycle: int | None = None,
+) -> str:
+    """Return the ``CREATE TABLE`` text; every name in it is checked and back-quoted."""
+    if not schema.columns:
+        raise InvalidRequestError("a table needs at least one column that is no partition column")
+    _check_names(schema.all_columns)
+    parts = ["create table"]
+    if if_not_exists:
+        parts.append("if not exists")
+    parts.append(f"{quoted(table)} ({format_columns(schema.columns)})")
+    if schema.partition_columns:
+        parts.append(f"partitioned by ({format_columns(schema.partition_columns)})")
+    if lifecycle is not None:
+        if isinstance(lifecycle, bool) or not isinstance(lifecycle, int) or lifecycle < 1:
+            raise InvalidRequestError(f"lifecycle {lifecycle!r} is not a number of days")
+        parts.append(f"lifecycle {lifecycle}")
+    return " ".join(parts) + ";"
+
+
+def drop_table_sql(table: TableName, *, if_exists: bool = False) -> str:
+    """Return the ``DROP TABLE`` text."""
+    return f"drop table {'if exists ' if if_exists else ''}{quoted(table)};"
+
+
+def quoted(table: TableName) -> str:
+    """Return the name for SQL text. Its parts were checked when the name was made."""
+    return ".".join(f"`{part}`" for part in (table.project, table.schema, table.table) if part)
+
+
+def _check_names(columns: tuple[Column, ...]) -> None:
+    seen: set[str] = set()
+    for column in columns:
+        if not _COLUMN.fullmatch(column.name):
+            raise InvalidRequestError(
+                f"{column.name!r} is not a valid column name",
+                hint="names have letters, digits and underscores, start with a letter or "
+                "underscore, and are at most 128 characters long",
+            )
+        if column.name.casefold() in seen:
+            raise InvalidRequestError(f"the column {column.name!r} is there twice")
+        seen.add(column.name.casefold())
+
+
+def _settings(table: TableName) -> dict[str, str]:
+    if table.schema is None:
+        return dict(_NEW_TYPES)
+    return _NEW_TYPES | schema_settings(table.schema)
+
+
+def schema_settings(schema: str) -> dict[str, str]:
+    """Return the settings of a SQL job that works inside a schema (``protocol.md`` 9.2)."""
+    return {
+        "odps.sql.allow.namespace.schema": "true",
+        "odps.namespace.schema": "true",
+        "odps.default.schema": schema,
+    }

@@ -1,0 +1,153 @@
+"""Rows of a finished SQL instance over the Storage API (floor 3; ``protocol.md`` section 3.14).
+
+A result is a snapshot with a known number of rows; a broken stream goes on at the row where it
+broke. Knows no pandas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odps_nb.client.cancel import CancelToken
+from odps_nb.client.progress import ProgressTracker
+from odps_nb.client.query import FIRST_POLL, LAST_POLL, SqlInstance
+from odps_nb.errors import FramingError, OdpsNbError, QueryError, TruncatedError
+from odps_nb.schema import TableSchema
+from odps_nb.terms import Compression, SessionStatus
+from odps_nb.wire.calls import CreateInstanceReadSession, GetInstanceReadSession, ReadInstance
+from odps_nb.wire.control import SQL_TASK
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odps_nb.client.storage import StorageClient
+
+__all__ = ["ResultSession", "iter_result", "open_result"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultSession:
+    """The result of a query as the Storage API offers it; lives on the server for a day."""
+
+    project: str
+    instance_id: str
+    session_id: str
+    schema: TableSchema
+    row_count: int
+    task: str = SQL_TASK
+
+
+def open_result(
+    storage: StorageClient,
+    instance: SqlInstance,
+    *,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> ResultSession:
+    """Open the rows of a query that has succeeded; waits while the service prepares them."""
+    cancel = cancel or CancelToken()
+    create = CreateInstanceReadSession(project=instance.project, instance_id=instance.instance_id)
+    answer = storage.call(create, tracker=tracker, cancel=cancel)
+    delay = FIRST_POLL
+    while answer.status is SessionStatus.INIT:
+        if cancel.wait(delay):
+            cancel.check()
+        delay = min(LAST_POLL, delay * 1.5)
+        again = GetInstanceReadSession(
+            project=instance.project,
+            instance_id=instance.instance_id,
+            session_id=answer.download_id,
+        )
+        answer = storage.call(again, tracker=tracker, cancel=cancel)
+    if answer.status is not SessionStatus.NORMAL:
+        raise QueryError(
+            f"the result of instance {instance.instance_id} cannot be read: {answer.status.value}",
+            hint="run the query again",
+        )
+    return ResultSession(
+        project=instance.project,
+        instance_id=instance.instance_id,
+        session_id=answer.download_id,
+        schema=answer.schema,
+        row_count=answer.record_count or 0,
+        task=instance.task,
+    )
+
+
+def iter_result(
+    storage: StorageClient,
+    session: ResultSession,
+    *,
+    limit: int | None = None,
+    compression: Compression = Compression.NONE,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Iterate over the rows in order; a broken stream goes on at the row where it broke.
+
+    Leaving the iterator early closes its connection.
+
+    Raises
+    ------
+    TruncatedError
+        The service sent fewer rows than it had announced.
+    """
+    from odps_nb.client.rows import RowStream
+
+    total = session.row_count if limit is None else min(limit, session.row_count)
+    what = f"InstanceRead {session.instance_id}"
+    attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
+    done = 0
+    while done < total:
+        request = _rows_request(session, done, total - done, compression)
+        try:
+            with (
+                storage.open(request, attempts=attempts) as response,
+                RowStream(response) as rows,
+            ):
+                seen = 0
+                while (batch := rows.next()) is not None:
+                    done += batch.num_rows
+                    _check_count(done, total, whole=False)
+                    attempts.progressed()
+                    if tracker is not None:
+                        _count(tracker, batch, rows.wire_bytes - seen)
+                        seen = rows.wire_bytes
+                    yield batch
+            _check_count(done, total, whole=True)
+        except OdpsNbError as error:
+            attempts.again(error, idempotent=True, resume=f"row {done}" if done else None)
+
+
+def _rows_request(
+    session: ResultSession, offset: int, count: int, compression: Compression
+) -> ReadInstance:
+    return ReadInstance(
+        project=session.project,
+        instance_id=session.instance_id,
+        session_id=session.session_id,
+        offset=offset,
+        count=count,
+        task_name=session.task,
+        compression=compression,
+    )
+
+
+def _check_count(done: int, total: int, *, whole: bool) -> None:
+    if done > total:
+        raise FramingError(f"{done} rows arrived where {total} were announced")
+    if whole and done < total:
+        raise TruncatedError(
+            f"{done} rows arrived where {total} were announced", expected=total, actual=done
+        )
+
+
+def _count(tracker: ProgressTracker, batch: pa.RecordBatch, wire_bytes: int) -> None:
+    tracker.add(
+        rows=batch.num_rows,
+        wire_bytes=wire_bytes,
+        decoded_bytes=batch.nbytes,
+        verified_bytes=batch.nbytes,
+    )
