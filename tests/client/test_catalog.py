@@ -24,7 +24,7 @@ def schema(columns: str, partitions: str = "") -> TableSchema:
 def test_a_table_with_everything():
     made = create_table_sql(
         TableName(project="p", schema="s", table="t"),
-        schema("id bigint not null comment 'it''s', tags array<struct<a:string>>", "ds string"),
+        schema("id bigint not null comment 'it\\'s', tags array<struct<a:string>>", "ds string"),
         if_not_exists=True,
         lifecycle=7,
     )
