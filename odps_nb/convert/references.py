@@ -1,0 +1,106 @@
+"""BLOB columns as a user sees them: references as text (floor 2, pure).
+
+On the wire of a read a top-level BLOB carries the base64 text of its reference, a nested one may
+carry the raw reference (``protocol.md`` section 6.5). Both become base64 text here, once.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.convert.arrow_types import has_blob
+from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TableSchema
+
+__all__ = ["present_batch", "present_schema", "references_as_text"]
+
+
+def present_batch(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
+    """Return the batch with references as text; without BLOB columns the batch itself."""
+    if not any(has_blob(column.type) for column in schema):
+        return batch
+    arrays, fields = [], []
+    for field, array in zip(batch.schema, batch.columns, strict=True):
+        column = schema.find(field.name)
+        if column is not None and has_blob(column.type):
+            array = references_as_text(array, column.type)
+        arrays.append(array)
+        fields.append(pa.field(field.name, array.type, field.nullable))
+    return pa.record_batch(arrays, schema=pa.schema(fields))
+
+
+def present_schema(arrow: pa.Schema, schema: TableSchema) -> pa.Schema:
+    """Return the schema that `present_batch` gives batches of ``arrow``."""
+    empty = pa.record_batch([pa.array([], field.type) for field in arrow], schema=arrow)
+    return present_batch(empty, schema).schema
+
+
+def references_as_text(array: pa.Array, target: OdpsType, *, nested: bool = False) -> pa.Array:
+    """Return the array with every BLOB leaf as base64 text; nulls and nesting stay.
+
+    ``nested`` leaves may hold raw references: those that are no base64 text become it.
+    """
+    if not has_blob(target):
+        return array
+    if isinstance(target, ArrayType):
+        values = references_as_text(array.values, target.element, nested=True)
+        field = array.type.value_field.with_type(values.type)
+        made = (pa.large_list if pt.is_large_list(array.type) else pa.list_)(field)
+        return _rebuilt(array, made, [values])
+    if isinstance(target, MapType):
+        keys = references_as_text(array.keys, target.key, nested=True)
+        items = references_as_text(array.items, target.value, nested=True)
+        entries = pa.StructArray.from_arrays([keys, items], names=["key", "value"])
+        return _rebuilt(array, pa.map_(keys.type, items.type), [entries])
+    if isinstance(target, StructType):
+        return _struct(array, target)
+    return _text(array, nested=nested)
+
+
+def _rebuilt(array: pa.Array, made: pa.DataType, children: list[pa.Array]) -> pa.Array:
+    """Give a list or map other children; its own offsets and nulls stay as they are."""
+    buffers = array.buffers()[:2]
+    return pa.Array.from_buffers(
+        made, len(array), buffers, array.null_count, array.offset, children=children
+    )
+
+
+def _struct(array: pa.Array, target: StructType) -> pa.Array:
+    types = {member.name.casefold(): member.type for member in target.fields}
+    members, fields = [], []
+    for index, part in enumerate(array.flatten()):
+        field = array.type.field(index)
+        known = types.get(field.name.casefold())
+        part = part if known is None else references_as_text(part, known, nested=True)
+        members.append(part)
+        fields.append(field.with_type(part.type))
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(members, fields=fields, mask=mask)
+
+
+def _text(array: pa.Array, *, nested: bool) -> pa.Array:
+    if pt.is_string(array.type) or pt.is_large_string(array.type):
+        return array
+    try:
+        text = array.cast(pa.string())  # no copy: the bytes are looked at, not moved
+    except pa.ArrowInvalid:
+        return _encoded(array)
+    if nested and not all(map(_is_base64, text.drop_null().to_pylist())):
+        return _encoded(array)
+    return text
+
+
+def _is_base64(value: str) -> bool:
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
+
+
+def _encoded(array: pa.Array) -> pa.Array:
+    values = [None if raw is None else base64.b64encode(raw).decode() for raw in array.to_pylist()]
+    return pa.array(values, pa.string())

@@ -1,0 +1,66 @@
+"""BLOB references: text for a user, wherever in a row they are and however they arrived."""
+
+import base64
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odps_nb.convert.references import present_batch, present_schema, references_as_text
+from odps_nb.schema import TableSchema
+from odps_nb.wire.type_text import parse_columns, parse_type
+
+RAW = b"\xff\x00ref0"
+TEXT = base64.b64encode(RAW).decode()
+
+
+def test_top_level_references_are_text_already():
+    array = pa.array([TEXT.encode(), None])
+    assert references_as_text(array, parse_type("blob")).to_pylist() == [TEXT, None]
+
+
+def test_nested_references_become_text_from_either_spelling():
+    target = parse_type("array<struct<n:int,b:blob>>")
+    for spelling in (RAW, TEXT.encode()):
+        rows = [[{"n": 1, "b": spelling}, {"n": 2, "b": None}], None, []]
+        array = pa.array(rows, pa.list_(pa.struct([("n", pa.int32()), ("b", pa.binary())])))
+        assert references_as_text(array, target).to_pylist() == [
+            [{"n": 1, "b": TEXT}, {"n": 2, "b": None}],
+            None,
+            [],
+        ]
+
+
+def test_maps_keep_their_keys():
+    array = pa.array([[("k", RAW)], None], pa.map_(pa.string(), pa.binary()))
+    made = references_as_text(array, parse_type("map<string,blob>"))
+    assert made.to_pylist() == [[("k", TEXT)], None]
+
+
+def test_batches_without_blobs_pass_as_they_are():
+    batch = pa.record_batch({"a": [1]})
+    assert present_batch(batch, TableSchema(columns=parse_columns("a bigint"))) is batch
+
+
+def test_the_schema_tells_what_the_batches_become():
+    schema = TableSchema(columns=parse_columns("a bigint, b blob, c array<blob>"))
+    arrow = pa.schema([("a", pa.int64()), ("b", pa.binary()), ("c", pa.list_(pa.binary()))])
+    presented = present_schema(arrow, schema)
+    assert presented.types == [pa.int64(), pa.string(), pa.list_(pa.string())]
+    batch = pa.record_batch([[1], [TEXT.encode()], [[RAW]]], schema=arrow)
+    assert present_batch(batch, schema).schema.equals(presented)
+
+
+CELL = st.none() | st.binary(max_size=8)
+ROWS = st.lists(st.none() | st.lists(CELL, max_size=4), max_size=8)
+
+
+@given(rows=ROWS, start=st.integers(0, 8), length=st.integers(0, 8))
+def test_any_slice_keeps_its_shape(rows, start, length):
+    array = pa.array(rows, pa.list_(pa.binary())).slice(start, length)
+    made = references_as_text(array, parse_type("array<blob>"))
+    made.validate(full=True)
+    assert len(made) == len(array)
+    for before, after in zip(array.to_pylist(), made.to_pylist(), strict=True):
+        assert (before is None) == (after is None)
+        assert [b is None for b in before or []] == [a is None for a in after or []]
