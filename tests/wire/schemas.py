@@ -1,0 +1,106 @@
+"""Hypothesis strategies for types, columns and schemas, and a way to look at any outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from odps_nb.errors import OdpsNbError
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    LengthType,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    TableSchema,
+    TypeCode,
+)
+
+COMPOSITE = {"DECIMAL", "CHAR", "VARCHAR", "ARRAY", "MAP", "STRUCT"}
+PRIMITIVES = [PrimitiveType(code) for code in TypeCode if code.name not in COMPOSITE]
+
+# Any name that UTF-8 can carry; the quoted form takes all of them.
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+names = st.one_of(
+    st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True),
+    texts.filter(bool),
+)
+
+
+def unique_names(max_size: int = 4, *, min_size: int = 1) -> st.SearchStrategy[list[str]]:
+    return st.lists(names, min_size=min_size, max_size=max_size, unique_by=str.casefold)
+
+
+def decimals() -> st.SearchStrategy[OdpsType]:
+    sized = st.integers(1, 76).flatmap(
+        lambda p: st.builds(DecimalType, st.just(p), st.integers(0, p))
+    )
+    return st.one_of(st.just(DecimalType()), sized)
+
+
+scalars: st.SearchStrategy[OdpsType] = st.one_of(
+    st.sampled_from(PRIMITIVES),
+    decimals(),
+    st.builds(LengthType, st.just(TypeCode.CHAR), st.integers(1, 255)),
+    st.builds(LengthType, st.just(TypeCode.VARCHAR), st.integers(1, 65535)),
+)
+
+
+def _nest(inner: st.SearchStrategy[OdpsType]) -> st.SearchStrategy[OdpsType]:
+    structs = unique_names().flatmap(
+        lambda found: st.tuples(*(inner for _ in found)).map(
+            lambda types: StructType(
+                tuple(StructField(n, t) for n, t in zip(found, types, strict=True))
+            )
+        )
+    )
+    return st.one_of(st.builds(ArrayType, inner), st.builds(MapType, inner, inner), structs)
+
+
+types: st.SearchStrategy[OdpsType] = st.recursive(scalars, _nest, max_leaves=8)
+
+
+def columns_of(found: list[str]) -> st.SearchStrategy[tuple[Column, ...]]:
+    return st.tuples(
+        *(
+            st.builds(Column, name=st.just(name), type=types, comment=texts, nullable=st.booleans())
+            for name in found
+        )
+    )
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> TableSchema:
+    """Schemas whose columns have no ids yet."""
+    found = draw(unique_names(6, min_size=0))
+    cut = draw(st.integers(0, len(found)))
+    return TableSchema(
+        columns=draw(columns_of(found[:cut])), partition_columns=draw(columns_of(found[cut:]))
+    )
+
+
+json_values = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        texts,
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+def outcome(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return the value of a call, or the error of ours that it ends in; others travel on."""
+    try:
+        return call(*args, **kwargs)
+    except OdpsNbError as error:
+        return error
