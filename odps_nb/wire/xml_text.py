@@ -61,11 +61,9 @@ def parse_xml(body: bytes, what: str, *, max_bytes: int = MAX_XML_BYTES) -> Elem
     parser = ElementTree.XMLParser(target=_Builder())
     try:
         parser.feed(body)
-        root = parser.close()
+        root: Element = parser.close()
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise FramingError(f"{what} is not usable XML: {error}") from None
-    if not isinstance(root, Element):
-        raise FramingError(f"{what} is not usable XML: no element found")
     return root
 
 

@@ -1,0 +1,332 @@
+"""Both JSON forms of a schema: the worked example, round trips, and hostile documents."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from schemas import json_values, outcome, schemas
+
+from odps_nb.errors import FramingError, InvalidRequestError
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    LengthType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    TableSchema,
+    TypeCode,
+)
+from odps_nb.wire.json_fields import in_request
+from odps_nb.wire.schema_json import (
+    DEFAULT_MAX_FIELD_SIZE,
+    MAX_COLUMNS,
+    WriteSchema,
+    assign_column_ids,
+    decode_flat,
+    decode_nested,
+    encode_flat,
+    encode_nested,
+)
+from odps_nb.wire.type_text import MAX_DEPTH, parse_columns
+
+EXAMPLE = TableSchema(
+    columns=parse_columns("c1 bigint, c2 array<blob>, c3 array<struct<f1:string,f2:blob>>"),
+    partition_columns=parse_columns("pt string not null"),
+)
+IDS = {
+    "c1": 0,
+    "c2": 1,
+    "c2.element": 2,
+    "c3": 3,
+    "c3.element": 4,
+    "c3.element.f1": 5,
+    "c3.element.f2": 6,
+    "pt": 7,
+}
+CONSTANT = {
+    "Nullable": True,
+    "Precision": 0,
+    "Scale": 0,
+    "SpecifiedLength": 0,
+    "SubTypes": [],
+    "IsDistributionKey": False,
+    "HasDefaultValue": False,
+    "DefaultValue": "",
+}
+
+
+def level(name: str, column_id: int, code: int, *inner: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **CONSTANT,
+        "MemberName": name,
+        "ColumnId": column_id,
+        "Type": code,
+        "SubTypes": list(inner),
+    }
+
+
+def column(**members: Any) -> dict[str, Any]:
+    return {"comment": "", "label": "", "extendedLabels": [], "columnType": members}
+
+
+# -- the worked example of protocol.md section 3.11 -------------------------------------------
+
+
+def test_flat_form_of_the_worked_example() -> None:
+    flat = encode_flat(EXAMPLE)
+    assert flat == {
+        "DataColumns": [
+            {"Name": "c1", "Type": "bigint", "Comment": "", "Nullable": True, "ColumnId": 0},
+            {"Name": "c2", "Type": "array<blob>", "Comment": "", "Nullable": True, "ColumnId": 1},
+            {
+                "Name": "c3",
+                "Type": "array<struct<f1:string,f2:blob>>",
+                "Comment": "",
+                "Nullable": True,
+                "ColumnId": 3,
+            },
+        ],
+        "PartitionColumns": [
+            {"Name": "pt", "Type": "string", "Comment": "", "Nullable": False, "ColumnId": 7}
+        ],
+    }
+    assert decode_flat(flat) == assign_column_ids(EXAMPLE)
+
+
+def test_nested_form_of_the_worked_example() -> None:
+    assert encode_nested(EXAMPLE) == {
+        "DataColumns": [
+            column(**level("c1", 0, 0)),
+            column(**level("c2", 1, 17, level("element", 2, 22))),
+            column(
+                **level("c3", 3, 17, level("element", 4, 19, level("f1", 5, 4), level("f2", 6, 22)))
+            ),
+        ],
+        "PartitionColumns": [column(**level("pt", 7, 4) | {"Nullable": False})],
+        "SystemColumns": [],
+        "MaxFieldSize": 8388608,
+    }
+
+
+def test_ids_of_the_worked_example() -> None:
+    found = decode_nested(encode_nested(EXAMPLE))
+    assert found == WriteSchema.of(EXAMPLE)
+    assert found.column_ids == IDS
+    assert found.blob_ids == {"c2.element": 2, "c3.element.f2": 6}
+    assert [c.column_id for c in found.schema] == [0, 1, 3, 7]
+
+
+def test_map_levels_are_key_and_value() -> None:
+    schema = TableSchema(columns=parse_columns("m map<string,array<blob>>"))
+    ids = WriteSchema.of(schema).column_ids
+    assert ids == {"m": 0, "m.key": 1, "m.value": 2, "m.value.element": 3}
+
+
+# -- round trips ------------------------------------------------------------------------------
+
+
+@given(schemas())
+def test_flat_form_round_trips(schema: TableSchema) -> None:
+    assert decode_flat(json.loads(json.dumps(encode_flat(schema)))) == assign_column_ids(schema)
+
+
+@given(schemas())
+def test_nested_form_round_trips(schema: TableSchema) -> None:
+    full = WriteSchema.of(schema)
+    found = decode_nested(json.loads(json.dumps(encode_nested(schema))))
+    assert found.schema == full.schema
+    assert found.column_ids == full.column_ids
+    assert found.blob_ids == full.blob_ids
+
+
+def test_system_and_key_columns_and_field_size_round_trip() -> None:
+    full = WriteSchema.of(
+        EXAMPLE,
+        system_columns=parse_columns("__operation tinyint"),
+        max_field_size=1024,
+        key_columns=("c1",),
+    )
+    found = decode_nested(encode_nested(full))
+    assert found == full
+    assert found.system_columns[0].column_id == 8
+    assert found.key_columns == ("c1",)
+
+
+def test_ids_that_the_server_gave_are_kept() -> None:
+    schema = TableSchema(columns=(Column(name="a", type=PrimitiveType(TypeCode.INT), column_id=9),))
+    columns = encode_flat(schema)["DataColumns"]
+    assert columns[0]["ColumnId"] == 9  # type: ignore[index]
+    given_ids = WriteSchema(schema=schema, column_ids={"a": 9})
+    assert decode_nested(encode_nested(given_ids)) == given_ids
+
+
+def test_level_without_an_id_is_no_blob_target() -> None:
+    schema = TableSchema(columns=parse_columns("b blob"))
+    plain = WriteSchema(schema=schema)
+    assert plain.blob_ids == {}
+    assert decode_nested(encode_nested(plain)) == plain
+
+
+# -- what other servers send ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given_id", ["5", 5])
+def test_id_may_be_text(given_id: object) -> None:
+    flat = {"DataColumns": [{"Name": "a", "Type": "BIGINT", "ColumnId": given_id}]}
+    assert decode_flat(flat).columns[0].column_id == 5
+    nested = {"DataColumns": [column(MemberName="a", Type=0, ColumnId=given_id)]}
+    assert decode_nested(nested).column_ids == {"a": 5}
+
+
+@pytest.mark.parametrize("absent", [-1, "-1", None])
+def test_minus_one_is_no_id(absent: object) -> None:
+    nested = {"DataColumns": [column(MemberName="a", Type=0, ColumnId=absent)]}
+    found = decode_nested(nested)
+    assert (found.column_ids, found.schema.columns[0].column_id) == ({}, None)
+
+
+def test_absent_members_have_defaults_and_unknown_ones_are_ignored() -> None:
+    assert decode_flat({}) == TableSchema()
+    assert decode_flat({"DataColumns": None, "Else": 1}) == TableSchema()
+    found = decode_nested({"DataColumns": [{"columnType": {"MemberName": "a", "Type": 4, "X": 0}}]})
+    assert found.schema.columns == (Column(name="a", type=PrimitiveType(TypeCode.STRING)),)
+    assert found.max_field_size == DEFAULT_MAX_FIELD_SIZE
+
+
+def test_members_without_names_get_those_of_the_protocol() -> None:
+    inner = {"Type": 4, "ColumnId": 1}
+    nested = {
+        "DataColumns": [
+            column(MemberName="a", Type=17, SubTypes=[inner]),
+            column(MemberName="m", Type=18, SubTypes=[inner, inner | {"ColumnId": 2}]),
+            column(MemberName="x", Type=17, SubTypes=[inner | {"MemberName": "item"}]),
+        ]
+    }
+    found = decode_nested(nested)
+    assert found.column_ids == {"a.element": 1, "m.key": 1, "m.value": 2, "x.item": 1}
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ({"Type": 5}, DecimalType()),
+        ({"Type": 5, "Precision": 0, "Scale": 0}, DecimalType()),
+        ({"Type": 5, "Precision": 38, "Scale": 18}, DecimalType(38, 18)),
+        ({"Type": 9, "SpecifiedLength": 255}, LengthType(TypeCode.CHAR, 255)),
+        ({"Type": 10, "SpecifiedLength": 65535}, LengthType(TypeCode.VARCHAR, 65535)),
+        (
+            {"Type": 18, "SubTypes": [{"Type": 4}, {"Type": 17, "SubTypes": [{"Type": 22}]}]},
+            MapType(PrimitiveType(TypeCode.STRING), ArrayType(PrimitiveType(TypeCode.BLOB))),
+        ),
+        (
+            {"Type": 19, "SubTypes": [{"Type": 23, "MemberName": "v"}]},
+            StructType((StructField("v", PrimitiveType(TypeCode.VARIANT)),)),
+        ),
+    ],
+)
+def test_nested_type_is_read_as(members: dict[str, Any], expected: object) -> None:
+    found = decode_nested({"DataColumns": [column(MemberName="a", **members)]})
+    assert found.schema.columns[0].type == expected
+
+
+def test_bare_decimal_is_written_without_precision() -> None:
+    """The stock client refuses a precision of 0."""
+    nested: Any = encode_nested(TableSchema(columns=parse_columns("d decimal")))
+    assert not {"Precision", "Scale"} & nested["DataColumns"][0]["columnType"].keys()
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({}, "-1 is no known type code"),
+        ({"Type": 24}, "24 is no known type code"),
+        ({"Type": "bigint"}, "Type is text"),
+        ({"Type": True}, "Type is true or false"),
+        ({"Type": 0, "ColumnId": "x"}, "ColumnId is not an integer"),
+        ({"Type": 0, "ColumnId": 1.5}, "ColumnId is a number where"),
+        ({"Type": 0, "Nullable": 1}, "Nullable is a number"),
+        ({"Type": 5, "Precision": 77}, "make no DECIMAL"),
+        ({"Type": 5, "Precision": 3, "Scale": 4}, "make no DECIMAL"),
+        ({"Type": 9, "SpecifiedLength": 256}, "does not fit CHAR"),
+        ({"Type": 10}, "0 does not fit VARCHAR"),
+        ({"Type": 17}, "of ARRAY are 0, not 1"),
+        ({"Type": 18, "SubTypes": [{"Type": 4}]}, "of MAP are 1, not 2"),
+        ({"Type": 19, "SubTypes": []}, "no or equal names"),
+        ({"Type": 19, "SubTypes": [{"Type": 4}]}, "MemberName is missing"),
+        (
+            {
+                "Type": 19,
+                "SubTypes": [{"Type": 4, "MemberName": "a"}, {"Type": 4, "MemberName": "A"}],
+            },
+            "no or equal names",
+        ),
+        ({"Type": 17, "SubTypes": {}}, "SubTypes is an object where a list"),
+        ({"Type": 17, "SubTypes": [4]}, "is a number where an object"),
+    ],
+)
+def test_bad_nested_type_is_told(members: dict[str, Any], problem: str) -> None:
+    with pytest.raises(FramingError, match=problem):
+        decode_nested({"DataColumns": [column(MemberName="a", **members)]})
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({"Type": "bigint"}, "Name is missing"),
+        ({"Name": "a"}, "Type is missing"),
+        ({"Name": 3, "Type": "bigint"}, "Name is a number where text"),
+        ({"Name": "a", "Type": "vector(float,3)"}, "of column 'a'.*is not a type"),
+        ({"Name": "a\ud800", "Type": "bigint"}, "is not valid Unicode"),
+    ],
+)
+def test_bad_flat_column_is_told(members: dict[str, Any], problem: str) -> None:
+    with pytest.raises(FramingError, match=problem):
+        decode_flat({"DataColumns": [members]})
+
+
+def test_reader_of_requests_gets_an_error_to_answer_with() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        decode_flat({"DataColumns": 3}, what="body", refuse=in_request)
+    assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")
+
+
+def test_depth_and_width_have_limits() -> None:
+    deep: dict[str, Any] = {"Type": 22}
+    for _ in range(MAX_DEPTH + 1):
+        deep = {"Type": 17, "SubTypes": [deep]}
+    with pytest.raises(FramingError, match="nested more than"):
+        decode_nested({"DataColumns": [column(MemberName="a", **deep)]})
+    wide = [{"Name": "a", "Type": "bigint"}] * (MAX_COLUMNS + 1)
+    with pytest.raises(FramingError, match="columns, more than"):
+        decode_flat({"DataColumns": wide})
+
+
+KEYS = ["DataColumns", "PartitionColumns", "SystemColumns", "MaxFieldSize"]
+INNER = [
+    "Name",
+    "Type",
+    "columnType",
+    "MemberName",
+    "SubTypes",
+    "ColumnId",
+    "Nullable",
+    "Precision",
+    "comment",
+]
+hostile = st.dictionaries(
+    st.sampled_from(KEYS),
+    st.one_of(json_values, st.lists(st.dictionaries(st.sampled_from(INNER), json_values))),
+)
+
+
+@given(hostile)
+def test_any_json_is_a_schema_or_our_error(members: dict[str, Any]) -> None:
+    assert isinstance(outcome(decode_flat, members), (TableSchema, FramingError))
+    assert isinstance(outcome(decode_nested, members), (WriteSchema, FramingError))

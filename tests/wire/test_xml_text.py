@@ -1,0 +1,112 @@
+"""XML of a peer is read safely, and ours is read back by any parser."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from schemas import outcome
+
+from odps_nb.errors import FramingError, LimitExceededError
+from odps_nb.wire.xml_text import (
+    DECLARATION,
+    MAX_XML_DEPTH,
+    Element,
+    child_text,
+    element,
+    parse_xml,
+)
+
+LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>
+<Error><Code>&b;</Code></Error>"""
+OUTSIDE = (
+    b"""<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]><Error><Code>&f;</Code></Error>"""
+)
+
+
+@pytest.mark.parametrize("body", [LAUGHS, OUTSIDE, b"<!DOCTYPE html><html></html>"])
+def test_doctype_is_refused(body: bytes) -> None:
+    with pytest.raises(FramingError, match="a DOCTYPE is not allowed"):
+        parse_xml(body, "document")
+
+
+def test_text_that_only_speaks_of_a_doctype_is_fine() -> None:
+    root = parse_xml(b"<a><![CDATA[<!DOCTYPE x><!ENTITY y>]]></a>", "document")
+    assert root.text == "<!DOCTYPE x><!ENTITY y>"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<a>",
+        b"<a></b>",
+        b"plain",
+        b"<a>&unknown;</a>",
+        b"<a>\xff</a>",
+        b"<?xml version='1.0' encoding='no-such'?><a/>",
+        b"<?xml version='1.0' encoding='utf-7'?><a/>",
+        b"<a/><b/>",
+        b"<a>" * (MAX_XML_DEPTH + 1) + b"</a>" * (MAX_XML_DEPTH + 1),
+        b"<a>" * 100_000,
+    ],
+)
+def test_what_is_no_usable_xml_is_our_error(body: bytes) -> None:
+    with pytest.raises(FramingError, match="document is not usable XML"):
+        parse_xml(body, "document")
+
+
+def test_deepest_document_is_read() -> None:
+    body = b"<a>" * MAX_XML_DEPTH + b"</a>" * MAX_XML_DEPTH
+    assert len(list(parse_xml(body, "document").iter())) == MAX_XML_DEPTH
+
+
+def test_size_has_a_limit() -> None:
+    with pytest.raises(LimitExceededError) as caught:
+        parse_xml(b"<abcd/>", "document", max_bytes=6)
+    assert (caught.value.limit, caught.value.actual) == (6, 7)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_document_or_our_error(body: bytes) -> None:
+    assert isinstance(outcome(parse_xml, body, "document"), (Element, FramingError))
+
+
+@given(st.text(st.sampled_from("<>/!&;[]ab ='\"?-"), max_size=40))
+def test_any_markup_is_a_document_or_our_error(text: str) -> None:
+    assert isinstance(outcome(parse_xml, text.encode(), "document"), (Element, FramingError))
+
+
+# XML turns carriage returns into newlines, and has no form for most control characters.
+printable = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff")
+)
+
+
+@given(printable, printable)
+def test_text_and_attributes_round_trip(text: str, value: str) -> None:
+    body = DECLARATION + element("A", (element("B", text, Name=value),))
+    for root in (parse_xml(body.encode(), "document"), ElementTree.fromstring(body.encode())):
+        inner = root.find("B")
+        assert inner is not None
+        assert ((inner.text or ""), inner.get("Name")) == (text, value)
+
+
+@given(st.text(), st.text())
+def test_whatever_is_written_is_well_formed(text: str, value: str) -> None:
+    assert parse_xml(element("A", text, Name=value).encode(), "document").tag == "A"
+
+
+def test_what_xml_cannot_spell_is_replaced() -> None:
+    assert element("A", "\x00\ud800\x1bx") == "<A>\ufffd\ufffd\ufffdx</A>"
+
+
+def test_child_text_has_a_default() -> None:
+    root = parse_xml(b"<a><b> x </b><c/></a>", "document")
+    assert (child_text(root, "b"), child_text(root, "c"), child_text(root, "d", "-")) == (
+        "x",
+        "",
+        "-",
+    )
