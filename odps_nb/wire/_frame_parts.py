@@ -12,15 +12,29 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
-from odps_nb.errors import ChecksumError, FramingError
+from odps_nb.errors import ChecksumError, FramingError, LimitExceededError
 from odps_nb.wire._push import BytesLike
 from odps_nb.wire.crc32 import crc32
 
-__all__ = ["ChecksumKind", "Footer", "FrameHeader", "RunningChecksum", "parse_json_object"]
+__all__ = [
+    "ChecksumKind",
+    "Footer",
+    "FrameHeader",
+    "RunningChecksum",
+    "check_data_size",
+    "check_json_size",
+    "parse_json_object",
+]
 
 RETAINED_BYTES = 8 << 20
+"""Bytes of a blob that are kept until its footer says which checksum counts."""
+
+
+class _Hash(Protocol):
+    def update(self, data: BytesLike, /) -> None: ...
+    def hexdigest(self) -> str: ...
 
 
 class ChecksumKind(str, Enum):
@@ -53,6 +67,42 @@ def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FramingError(f"the {what} is not a JSON object but a {type(value).__name__}")
     return value
+
+
+def check_json_size(size: int, limit: int, what: str, index: int) -> int:
+    """Return the length of a header or footer that may be read.
+
+    Raises
+    ------
+    FramingError
+        When it is negative.
+    LimitExceededError
+        When it is over ``limit``.
+    """
+    if size < 0:
+        raise FramingError(f"the {what} of frame {index} has the length {size}")
+    if size > limit:
+        raise LimitExceededError(
+            f"the {what} of frame {index} has {size} bytes, more than {limit}",
+            limit=limit,
+            actual=size,
+            hint="the stream is damaged, or not framed; else raise max_header",
+        )
+    return size
+
+
+def check_data_size(size: int, limit: int, index: int) -> int:
+    """Return the length of a blob that may be read; raises like `check_json_size`."""
+    if size < 0:
+        raise FramingError(f"the data of frame {index} has the length {size}")
+    if size > limit:
+        raise LimitExceededError(
+            f"blob {index} has {size} bytes, more than {limit}",
+            limit=limit,
+            actual=size,
+            hint="the stream is damaged, or not framed; else raise max_blob",
+        )
+    return size
 
 
 def _text_or_none(fields: Mapping[str, Any], key: str) -> str | None:
@@ -180,26 +230,36 @@ class RunningChecksum:
         self._retained = 0
         self._with_md5 = with_md5
         self._crc = 0
-        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._md5: _Hash | None = None
 
-    def update(self, piece: bytes) -> None:
-        """Take the next bytes of the blob."""
+    def update(self, piece: BytesLike) -> None:
+        """Take the next bytes of the blob; what is not ``bytes`` may change afterwards."""
         if self._pieces is None:
             self._run(piece)
             return
-        self._pieces.append(piece)
         self._retained += len(piece)
-        if self._retained > RETAINED_BYTES:
-            pieces, self._pieces = self._pieces, None
-            for kept in pieces:
-                self._run(kept)
+        if self._retained <= RETAINED_BYTES:
+            self._pieces.append(bytes(piece))
+            return
+        pieces, self._pieces = self._pieces, None
+        for kept in (*pieces, piece):
+            self._run(kept)
 
     def _run(self, piece: BytesLike) -> None:
         self._crc = crc32(piece, self._crc)
         if self._with_md5:
-            self._md5.update(piece)
+            self._hash(piece)
 
-    def check(self, footer: Footer, blob: int) -> bool:
+    def _hash(self, piece: BytesLike) -> None:
+        if self._md5 is None:
+            self._md5 = hashlib.md5(usedforsecurity=False)
+        self._md5.update(piece)
+
+    def footer(self, kind: ChecksumKind) -> Footer:
+        """Return the footer for the data so far, which ends it."""
+        return Footer(kind=kind, value=self._value(kind))
+
+    def check(self, footer: Footer, index: int) -> bool:
         """Compare with the footer; ``False`` when nothing could be compared.
 
         Raises
@@ -212,17 +272,13 @@ class RunningChecksum:
             return False
         if actual != footer.value:
             raise ChecksumError(
-                f"{footer.kind.value} of blob {blob} is {actual} where its footer says "
+                f"{footer.kind.value} of blob {index} is {actual} where its footer says "
                 f"{footer.value}",
                 expected=footer.value,
                 actual=actual,
                 hint="fetch it again; if it repeats, the blob was damaged before it was stored",
             )
         return True
-
-    def footer(self, kind: ChecksumKind) -> Footer:
-        """Return the footer for the data so far."""
-        return Footer(kind=kind, value=self._value(kind))
 
     def _value(self, kind: ChecksumKind) -> int | str | None:
         if kind is ChecksumKind.NONE:
@@ -231,8 +287,8 @@ class RunningChecksum:
             for piece in self._pieces or ():
                 self._crc = crc32(piece, self._crc)
             return self._crc
-        if self._pieces is None:
-            return self._md5.hexdigest() if self._with_md5 else None
-        for piece in self._pieces:
-            self._md5.update(piece)
-        return self._md5.hexdigest()
+        if self._pieces is None and not self._with_md5:
+            return None
+        for piece in self._pieces or (b"",):
+            self._hash(piece)
+        return None if self._md5 is None else self._md5.hexdigest()

@@ -44,6 +44,7 @@ __all__ = [
     "DamagedTailError",
     "encode_blocks",
     "residue",
+    "strip_into",
     "strip_trailers",
     "verify_blocks",
     "verify_tail",
@@ -55,8 +56,8 @@ TRAILER_SIZE = 4
 """Bytes of the checksum behind each block."""
 STORED_SIZE = BLOCK_SIZE + TRAILER_SIZE
 """Bytes of a whole block on the wire."""
-RUN_BLOCKS = 64
-"""Blocks verified by one pass: 256 KiB, small enough to stay in a core's own cache."""
+RUN_BLOCKS = 256
+"""Blocks verified by one pass: 1 MiB, where the cost of a call no longer shows."""
 
 _ONES = 0xFFFFFFFF
 _BLOCK = np.dtype([("payload", f"V{BLOCK_SIZE}"), ("crc", "<u4")])
@@ -155,6 +156,13 @@ def strip_trailers(stored: BytesLike, count: int) -> bytes:
     """Return the payloads of ``count`` whole, verified blocks; one strided copy."""
     blocks: bytes = np.frombuffer(stored, dtype=_BLOCK, count=count)["payload"].tobytes()
     return blocks
+
+
+def strip_into(stored: BytesLike, count: int, target: memoryview) -> int:
+    """Copy the payloads of ``count`` whole, verified blocks into ``target``; return their size."""
+    payloads = np.frombuffer(stored, dtype=_BLOCK, count=count)["payload"]
+    np.frombuffer(target, dtype=payloads.dtype, count=count)[:] = payloads
+    return count * BLOCK_SIZE
 
 
 class BlockDecoder(PushDecoder[bytes]):

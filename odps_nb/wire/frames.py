@@ -29,6 +29,8 @@ from odps_nb.wire._frame_parts import (
     Footer,
     FrameHeader,
     RunningChecksum,
+    check_data_size,
+    check_json_size,
     parse_json_object,
 )
 from odps_nb.wire._frame_scanner import FrameScanner
@@ -37,6 +39,7 @@ from odps_nb.wire._push import BytesLike, PushDecoder
 __all__ = [
     "DEFAULT_MAX_BLOB",
     "DEFAULT_MAX_HEADER",
+    "LENGTH",
     "BlobData",
     "BlobEnd",
     "BlobEvent",
@@ -49,7 +52,11 @@ __all__ = [
     "FrameHeader",
     "FrameScanner",
     "RawDecoder",
+    "RunningChecksum",
+    "check_data_size",
+    "check_json_size",
     "encode_frame",
+    "parse_json_object",
 ]
 
 
@@ -89,7 +96,7 @@ class RawDecoder(PushDecoder[list[BlobEvent]]):
             )
         if chunk:
             self._length += len(chunk)
-            _check_blob_size(self._length, self._max_blob, 0)
+            check_data_size(self._length, self._max_blob, 0)
             events.append(BlobData(data=bytes(chunk)))
         return events
 
@@ -198,24 +205,11 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
         self._part, self._wanted = part, wanted
 
     def _json_length(self, part: bytes) -> int:
-        length: int = LENGTH.unpack(part)[0]
         what = "header" if self._part is _Part.HEADER_LENGTH else "footer"
-        if length < 0:
-            raise FramingError(f"the {what} of frame {self._index} has the length {length}")
-        if length > self._max_header:
-            raise LimitExceededError(
-                f"the {what} of frame {self._index} has {length} bytes, more than "
-                f"{self._max_header}",
-                limit=self._max_header,
-                actual=length,
-                hint="the stream is damaged, or not framed; else raise max_header",
-            )
-        return length
+        return check_json_size(LENGTH.unpack(part)[0], self._max_header, what, self._index)
 
     def _start(self, length: int, events: list[BlobEvent]) -> None:
-        if length < 0:
-            raise FramingError(f"the data of frame {self._index} has the length {length}")
-        _check_blob_size(length, self._max_blob, self._index)
+        check_data_size(length, self._max_blob, self._index)
         known = FrameHeader.of(self._header)
         self._length = length
         self._checksum = RunningChecksum(with_md5=self._with_md5)
@@ -262,16 +256,6 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
                 actual=self._index,
             )
         return []
-
-
-def _check_blob_size(length: int, limit: int, index: int) -> None:
-    if length > limit:
-        raise LimitExceededError(
-            f"blob {index} has {length} bytes, more than {limit}",
-            limit=limit,
-            actual=length,
-            hint="the stream is damaged, or not framed; else raise max_blob",
-        )
 
 
 class FrameEncoder:

@@ -1,0 +1,280 @@
+"""Blobs of a download: as records, or streamed one by one (face)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from odps_nb._stream_io.blob_source import BlobSource, FrameSource, RawSource
+from odps_nb._stream_io.payload import open_payload
+from odps_nb.errors import ProtocolError, StateError
+from odps_nb.terms import Compression
+from odps_nb.wire.frames import DEFAULT_MAX_BLOB, BlobRecord, ChecksumKind, FrameScanner
+
+__all__ = ["BlobDataIterator", "BlobStreamReader"]
+
+
+_SKIP = 256 << 10
+
+
+class BlobDataIterator(Iterator[BlobRecord]):
+    """One `BlobRecord` per reference, in order; each whole and checked when it is given.
+
+    Parameters
+    ----------
+    raw_stream
+        The body as it came, CRC blocks and coding included: anything with ``read(n)``.
+        Closed by `close` and by leaving a ``with`` block.
+    expected_count
+        Number of references asked for: one is a raw payload, none or several are that many
+        frames (``protocol.md`` 6.4). Nothing is guessed from content.
+    content_encoding
+        Value of the ``Content-Encoding`` header; ``None`` takes it from the stream's own
+        headers, if it has any.
+    max_output
+        Bytes that the coding may decode to; ``None`` for no limit.
+    max_blob
+        Bytes of one blob that are accepted.
+
+    Raises
+    ------
+    ChecksumError
+        Of the next record: a block or a footer does not match.
+    TruncatedError
+        The body ends inside a frame, or with fewer frames than references.
+    FramingError
+        A header, length or footer makes no sense, or bytes follow the last frame.
+
+    Examples
+    --------
+    >>> from odps_nb.stream_io import BlobDataIterator
+    >>> from odps_nb.wire.blocks import encode_blocks
+    >>> from odps_nb.wire.frames import FrameHeader, encode_frame
+    >>> frames = encode_frame(b"hi", FrameHeader(content_type="text/plain")) + encode_frame(b"")
+    >>> for record in BlobDataIterator(encode_blocks(frames), expected_count=2):
+    ...     print(record.data, record.mime_type)
+    b'hi' text/plain
+    b'' None
+    """
+
+    def __init__(
+        self,
+        raw_stream: Any,
+        *,
+        expected_count: int,
+        content_encoding: str | Compression | None = None,
+        max_output: int | None = None,
+        max_blob: int = DEFAULT_MAX_BLOB,
+    ) -> None:
+        if expected_count < 0:
+            raise ValueError(f"expected_count is {expected_count}; references are at least 0")
+        self._stream = open_payload(raw_stream, content_encoding, max_output=max_output)
+        self._source: BlobSource = (
+            RawSource(self._stream, max_blob=max_blob)
+            if expected_count == 1
+            else FrameSource(self._stream, expected_count, max_blob=max_blob)
+        )
+        self._scanner = FrameScanner(max_blob=max_blob)
+        self._ready: list[BlobRecord] = []  # last first
+        self._left = expected_count
+        self._state = ""
+
+    @property
+    def expected_count(self) -> int:
+        """How many blobs the body must hold."""
+        return self._source.expected_count
+
+    def __iter__(self) -> BlobDataIterator:
+        return self
+
+    def __next__(self) -> BlobRecord:
+        if self._ready:
+            return self._ready.pop()
+        if self._state:
+            raise StateError(f"the iterator {self._state}")
+        if not self._left and self._source.index >= 0:
+            raise StopIteration
+        self._state = "failed before; what follows a defect means nothing"
+        record = self._advance()
+        self._state = ""
+        if record is None:
+            raise StopIteration
+        return record
+
+    def _advance(self) -> BlobRecord | None:
+        try:
+            return self._scan() or self._next_whole()
+        except ProtocolError as error:
+            error.add_note(f"blob {max(self._source.index, 0)} of {self.expected_count}")
+            raise
+
+    def _scan(self) -> BlobRecord | None:
+        # The last frame is left to _next_whole, which also proves that nothing follows it.
+        if self._left < 2:
+            return None
+        stream = self._stream
+        records, stream._at = self._scanner.scan(stream._window, stream._at, self._left - 1)
+        if not records:
+            return None
+        self._left -= len(records)
+        self._source.index += len(records)
+        records.reverse()
+        self._ready = records
+        return records.pop()
+
+    def _next_whole(self) -> BlobRecord | None:
+        source = self._source
+        if not source.open_next():
+            return None
+        record = BlobRecord(
+            source.take(-1), source.header.content_type, source.header.custom_file_name
+        )
+        self._left -= 1
+        if not self._left:
+            source.open_next()
+        return record
+
+    def _hand_over(self) -> BlobSource:
+        if self._state or self._source.index >= 0:
+            raise StateError("the iterator is in use", hint="stream from a fresh BlobDataIterator")
+        self._state = "was handed over to a BlobStreamReader"
+        return self._source
+
+    def close(self) -> None:
+        """Close the raw stream. Idempotent."""
+        self._state = "is closed"
+        self._ready = []
+        self._stream.close()
+
+    def __enter__(self) -> BlobDataIterator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<BlobDataIterator of {self.expected_count} blobs, {self._left} left>"
+
+
+class BlobStreamReader(io.BufferedIOBase):
+    """The blobs of a body as one file-like object: read the current one, go to the next.
+
+    Holds a window of payload, and up to 8 MiB of a blob until its footer is checked: with the
+    read that gives a blob's last byte. An MD5 footer of a larger blob can be checked only when
+    an earlier footer of the body was one too; `checksum_verified` says whether it was.
+
+    Parameters
+    ----------
+    iterator
+        A `BlobDataIterator` not used yet; its raw stream is closed by `close`.
+
+    Raises
+    ------
+    ProtocolError
+        Any read may, as `BlobDataIterator` does.
+
+    Examples
+    --------
+    >>> from odps_nb.stream_io import BlobDataIterator, BlobStreamReader
+    >>> from odps_nb.wire.blocks import encode_blocks
+    >>> from odps_nb.wire.frames import encode_frame
+    >>> body = encode_blocks(encode_frame(b"first blob") + encode_frame(b"second"))
+    >>> reader = BlobStreamReader(BlobDataIterator(body, expected_count=2))
+    >>> reader.read(5), reader.size
+    (b'first', 10)
+    >>> while reader.next():
+    ...     print(reader.read())
+    b'second'
+    """
+
+    def __init__(self, iterator: BlobDataIterator) -> None:
+        self._source = iterator._hand_over()
+        self._state = "new"
+
+    @property
+    def mime_type(self) -> str | None:
+        """Content type of the current blob, where its frame says so."""
+        return self._current().header.content_type
+
+    @property
+    def custom_file_name(self) -> str | None:
+        """File name of the current blob, where its frame says so."""
+        return self._current().header.custom_file_name
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the current blob; ``None`` for a raw one until its end was read."""
+        return self._current().length
+
+    @property
+    def checksum_kind(self) -> ChecksumKind:
+        """Which checksum the footer of the current blob has; known at its end."""
+        return self._current().checksum_kind
+
+    @property
+    def checksum_verified(self) -> bool:
+        """Whether the footer's checksum was compared; blocks are verified in any case."""
+        return self._current().checksum_verified
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return ``size`` bytes of the current blob, fewer only at its end; or the rest."""
+        source = self._current()
+        data: bytes = self._guarded(source.take, -1 if size is None else size)
+        return data
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill ``buffer`` from the current blob unless it ends; return the number of bytes."""
+        source = self._current()
+        count: int = self._guarded(source.take_into, memoryview(buffer).cast("B"))
+        return count
+
+    def next(self) -> BlobStreamReader | None:
+        """Skip what is left of the current blob and go to the next; ``None`` behind the last."""
+        source = self._current()
+        if self._state == "ended":
+            return None
+        skipped = memoryview(bytearray(_SKIP))
+        while self._guarded(source.take_into, skipped):
+            pass
+        if self._guarded(source.open_next):
+            return self
+        self._state = "ended"
+        return None
+
+    def readable(self) -> bool:
+        """Whether it is open."""
+        return not self.closed
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._state == "closed"
+
+    def close(self) -> None:
+        """Close the raw stream. Idempotent."""
+        if not self.closed:
+            self._state = "closed"
+            self._source.stream.close()
+
+    def _current(self) -> BlobSource:
+        if self._state == "closed":
+            raise StateError("the reader is closed", hint="read it before closing it")
+        if self._state == "failed":
+            raise StateError("the reader failed before; what follows a defect means nothing")
+        if self._state == "new":
+            self._state = "open" if self._guarded(self._source.open_next) else "ended"
+        return self._source
+
+    def _guarded(self, step: Any, *arguments: Any) -> Any:
+        before, self._state = self._state, "failed"
+        try:
+            result = step(*arguments)
+        except ProtocolError as error:
+            error.add_note(f"blob {self._source.index} of {self._source.expected_count}")
+            raise
+        self._state = before
+        return result
