@@ -1,0 +1,130 @@
+"""The HTTP face of the embedded service: routes, signatures, error documents (world local).
+
+::
+
+    /api/storage/v2, /v3            Storage API: JSON errors
+    /api/…                          control plane: XML errors
+    /projects/…                     tunnel: JSON errors
+    /                               status page
+
+Every response has a request id; every request body is read to its end.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from odps_nb.errors import OdpsNbError, ServiceError
+from odps_nb.local import edge
+from odps_nb.local.rest_routes import RestRoutes
+from odps_nb.local.service import Service
+from odps_nb.local.status_page import status_page
+from odps_nb.local.storage_routes import StorageRoutes
+from odps_nb.wire.calls import (
+    REQUEST_ID,
+    STATUS_OF_CODE,
+    WireRequest,
+    encode_error_json,
+    encode_error_xml,
+)
+from odps_nb.wire.signing import verify
+
+__all__ = ["build_app"]
+
+log = logging.getLogger("odps_nb.local")
+
+METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD"]
+Handler = Callable[[Request, WireRequest, str], Awaitable[Response]]
+
+
+def build_app(service: Service) -> Starlette:
+    """Return the ASGI application of an open service."""
+    storage, rest = StorageRoutes(service), RestRoutes(service)
+
+    async def page(request: Request) -> Response:
+        return HTMLResponse(await edge.run(service.workers, status_page, service))
+
+    return Starlette(
+        routes=[
+            Route("/", page),
+            Route(
+                "/api/storage/{version}",
+                _surface(service, storage.handle, xml=False),
+                methods=METHODS,
+            ),
+            Route("/api/{path:path}", _surface(service, rest.handle, xml=True), methods=METHODS),
+            Route("/{path:path}", _surface(service, rest.handle, xml=True), methods=METHODS),
+        ]
+    )
+
+
+def _surface(
+    service: Service, handler: Handler, *, xml: bool
+) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        request_id = secrets.token_hex(12).upper()
+        try:
+            wire = _wire(request)
+            access_id = _who(service, request, wire)
+            response = await handler(request, wire, access_id)
+        except OdpsNbError as error:
+            log.info("%s %s %s: %s", request_id, request.method, request.url.path, error)
+            response = _refusal(error, request_id, xml=xml)
+        except Exception:  # whatever it was, the client gets a document and we get the traceback
+            log.exception("%s %s %s", request_id, request.method, request.url.path)
+            response = _document(500, "InternalServerError", "internal error", request_id, xml=xml)
+        await edge.drain(request)
+        response.headers[REQUEST_ID] = request_id
+        return response
+
+    return endpoint
+
+
+def _wire(request: Request) -> WireRequest:
+    query = request.scope["query_string"].decode("latin-1")
+    return WireRequest(
+        method=request.method,
+        path=request.url.path,
+        params=tuple(parse_qsl(query, keep_blank_values=True, max_num_fields=200)),
+        headers=tuple((k, v) for k, v in request.headers.items()),
+    )
+
+
+def _who(service: Service, request: Request, wire: WireRequest) -> str:
+    settings = service.settings
+    if not settings.verify:
+        return service.owner
+    raw = request.scope.get("raw_path") or wire.path.encode()
+    query = request.scope["query_string"]
+    target = raw.decode("latin-1") + (f"?{query.decode('latin-1')}" if query else "")
+    return verify(
+        request.method,
+        target,
+        dict(wire.headers),
+        keys=service.keys.get,
+        now=service.clock(),
+        sts_tokens=lambda access_id: (settings.sts_tokens or {}).get(access_id),
+        bearers=lambda token: (settings.bearer_tokens or {}).get(token),
+    )
+
+
+def _refusal(error: OdpsNbError, request_id: str, *, xml: bool) -> Response:
+    code = getattr(error, "code", None) or "InvalidArgument"
+    status = getattr(error, "status", None) or STATUS_OF_CODE.get(code, 400)
+    if not isinstance(error, ServiceError):
+        status, code = 400, "MalformedDataStream"
+    return _document(status, code, str(error), request_id, xml=xml)
+
+
+def _document(status: int, code: str, message: str, request_id: str, *, xml: bool) -> Response:
+    encode = encode_error_xml if xml else encode_error_json
+    media = "application/xml" if xml else "application/json"
+    return Response(encode(code, message, request_id), status_code=status, media_type=media)

@@ -1,0 +1,134 @@
+"""MaxCompute types as Arrow types, as rows are stored and as they travel (world local).
+
+Stored: DATETIME in ms, TIMESTAMP(_NTZ) in ns, intervals as ``duration[ns]`` and ``int64`` months,
+BLOB as the base64 text of its reference. A read session may ask for other time units; nothing
+else differs between disk and wire. ``protocol.md`` sections 5.1, 5.2, 6.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+
+from odps_nb.local import faults
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    LengthType,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    StructType,
+    TypeCode,
+)
+from odps_nb.terms import TimeUnit
+
+__all__ = ["arrow_field", "arrow_schema", "arrow_type", "has_blob", "in_units", "leaf_paths"]
+
+_ARROW_UNITS = {
+    TimeUnit.SECOND: "s",
+    TimeUnit.MILLI: "ms",
+    TimeUnit.MICRO: "us",
+    TimeUnit.NANO: "ns",
+}
+
+_PLAIN: dict[TypeCode, Callable[[], pa.DataType]] = {
+    TypeCode.TINYINT: pa.int8,
+    TypeCode.SMALLINT: pa.int16,
+    TypeCode.INT: pa.int32,
+    TypeCode.BIGINT: pa.int64,
+    TypeCode.FLOAT: pa.float32,
+    TypeCode.DOUBLE: pa.float64,
+    TypeCode.BOOLEAN: pa.bool_,
+    TypeCode.STRING: pa.string,
+    TypeCode.CHAR: pa.string,
+    TypeCode.VARCHAR: pa.string,
+    TypeCode.JSON: pa.string,
+    TypeCode.BINARY: pa.binary,
+    TypeCode.BLOB: pa.binary,
+    TypeCode.DATE: pa.date32,
+    TypeCode.INTERVAL_YEAR_MONTH: pa.int64,
+}
+
+
+def arrow_type(
+    odps: OdpsType,
+    *,
+    timestamp_unit: TimeUnit = TimeUnit.NANO,
+    datetime_unit: TimeUnit = TimeUnit.MILLI,
+) -> pa.DataType:
+    """Return the Arrow type of a MaxCompute type; 400 for what Arrow reads cannot carry."""
+
+    def of(inner: OdpsType) -> pa.DataType:
+        return arrow_type(inner, timestamp_unit=timestamp_unit, datetime_unit=datetime_unit)
+
+    if isinstance(odps, ArrayType):
+        return pa.list_(pa.field("element", of(odps.element)))
+    if isinstance(odps, MapType):
+        return pa.map_(of(odps.key), of(odps.value))
+    if isinstance(odps, StructType):
+        return pa.struct([pa.field(f.name, of(f.type)) for f in odps.fields])
+    if isinstance(odps, DecimalType):
+        precision, scale = odps.precision or 38, odps.scale
+        if odps.precision is None:
+            scale = 18
+        make = pa.decimal128 if precision <= 38 else pa.decimal256
+        return make(precision, scale or 0)
+    if odps.code is TypeCode.DATETIME:
+        return pa.timestamp(_ARROW_UNITS[datetime_unit])
+    if odps.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
+        return pa.timestamp(_ARROW_UNITS[timestamp_unit])
+    if odps.code is TypeCode.INTERVAL_DAY_TIME:
+        return pa.duration("ns")
+    try:
+        return _PLAIN[odps.code]()
+    except KeyError:
+        raise faults.invalid(f"the type {odps.code.name} is not supported here") from None
+
+
+def arrow_field(column: Column, **units: TimeUnit) -> pa.Field:
+    """Return the Arrow field of a column."""
+    return pa.field(column.name, arrow_type(column.type, **units), nullable=column.nullable)
+
+
+def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
+    """Return the Arrow schema of columns, in their order."""
+    return pa.schema([arrow_field(column, **units) for column in columns])
+
+
+def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Give stored values in the time units of a session, cutting what is finer than the unit."""
+    if array.type.equals(target):
+        return array
+    return array.cast(target, safe=False)
+
+
+def has_blob(odps: OdpsType) -> bool:
+    """Whether a BLOB hides anywhere in the type."""
+    if isinstance(odps, ArrayType):
+        return has_blob(odps.element)
+    if isinstance(odps, MapType):
+        return has_blob(odps.key) or has_blob(odps.value)
+    if isinstance(odps, StructType):
+        return any(has_blob(f.type) for f in odps.fields)
+    return isinstance(odps, (PrimitiveType, LengthType)) and odps.code is TypeCode.BLOB
+
+
+def leaf_paths(column: Column) -> tuple[str, ...]:
+    """Return the paths of the BLOB leaves of a column (``c3.element.f2``)."""
+
+    def walk(path: str, odps: OdpsType) -> Iterable[str]:
+        if isinstance(odps, ArrayType):
+            yield from walk(f"{path}.element", odps.element)
+        elif isinstance(odps, MapType):
+            yield from walk(f"{path}.key", odps.key)
+            yield from walk(f"{path}.value", odps.value)
+        elif isinstance(odps, StructType):
+            for member in odps.fields:
+                yield from walk(f"{path}.{member.name}", member.type)
+        elif odps.code is TypeCode.BLOB:
+            yield path
+
+    return tuple(walk(column.name, column.type))

@@ -1,0 +1,377 @@
+"""What exists: projects, schemas, tables and partitions (world local).
+
+Names are compared without regard to case and kept as they were given. Each change is one
+transaction of the `Database`. Knows no row files: those are in ``snapshots``.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odps_nb.local import faults
+from odps_nb.local.arrow_types import arrow_type
+from odps_nb.local.constants import constant
+from odps_nb.local.database import Database
+from odps_nb.schema import TableSchema, TypeCode
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
+
+__all__ = ["DEFAULT_SCHEMA", "Catalog", "Partition", "Table"]
+
+DEFAULT_SCHEMA = "default"
+_PARTITION_TYPES = {
+    TypeCode.TINYINT,
+    TypeCode.SMALLINT,
+    TypeCode.INT,
+    TypeCode.BIGINT,
+    TypeCode.STRING,
+    TypeCode.CHAR,
+    TypeCode.VARCHAR,
+    TypeCode.DATE,
+    TypeCode.DATETIME,
+    TypeCode.TIMESTAMP,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table as the catalogue knows it; times are epoch seconds."""
+
+    table_id: int
+    name: TableName
+    schema: TableSchema
+    comment: str = ""
+    owner: str = ""
+    lifecycle: int = -1
+    properties: Mapping[str, str] = field(default_factory=dict)
+    schema_version: int = 0
+    version: int = 0
+    created: float = 0.0
+    altered: float = 0.0
+    modified: float = 0.0
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether rows live in partitions."""
+        return bool(self.schema.partition_columns)
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """Names of the partition columns, outermost first."""
+        return tuple(column.name for column in self.schema.partition_columns)
+
+    def spec(self, items: PartitionSpec, *, whole: bool = False) -> PartitionSpec:
+        """Return the spec in key order with the table's spelling of keys.
+
+        Raises
+        ------
+        InvalidRequestError
+            Unknown or repeated key, or (with ``whole``) a key is missing.
+        """
+        known = {key.casefold(): key for key in self.partition_keys}
+        given: dict[str, str] = {}
+        for key, value in items:
+            name = known.get(key.casefold())
+            if name is None or name in given:
+                raise faults.invalid(
+                    f"{items} does not fit the partition keys {', '.join(self.partition_keys) or '(none)'}"
+                    f" of {self.name.table}",
+                    code="InvalidPartitionSpec",
+                )
+            given[name] = value
+        if whole and len(given) < len(known):
+            missing = next(key for key in self.partition_keys if key not in given)
+            raise faults.invalid(
+                f"the partition spec {str(items)!r} lacks {missing!r}", code="InvalidPartitionSpec"
+            )
+        return PartitionSpec(tuple((k, given[k]) for k in self.partition_keys if k in given))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition with what it holds now."""
+
+    partition_id: int
+    spec: PartitionSpec
+    created: float
+    altered: float
+    modified: float
+    rows: int = 0
+    raw_bytes: int = 0
+    files: int = 0
+
+
+class Catalog:
+    """Reads and changes of what exists.
+
+    Parameters
+    ----------
+    database
+        Open catalogue.
+    clock
+        Epoch seconds, now.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._db, self._clock = database, clock
+
+    # -- projects and schemas -----------------------------------------------------------------
+
+    def add_project(self, name: str, *, owner: str) -> None:
+        """Make a project with its default schema, unless it is there."""
+        now = self._clock()
+        with self._db.transaction() as db:
+            db.execute("INSERT OR IGNORE INTO projects VALUES (?, ?, ?)", (name, owner, now))
+            db.execute(
+                "INSERT OR IGNORE INTO schemas VALUES (?, ?, ?)", (name, DEFAULT_SCHEMA, now)
+            )
+
+    def projects(self) -> tuple[str, ...]:
+        """Return the names of all projects."""
+        return tuple(r["name"] for r in self._db.rows("SELECT name FROM projects ORDER BY name"))
+
+    def project(self, name: str) -> tuple[str, float]:
+        """Return owner and creation time of a project; `NotFoundError` if there is none."""
+        row = self._db.row("SELECT owner, created FROM projects WHERE name = ?", name)
+        if row is None:
+            raise faults.no_such_project(name)
+        return row["owner"], row["created"]
+
+    def schemas(self, project: str) -> tuple[str, ...]:
+        """Return the schemas of a project."""
+        self.project(project)
+        found = self._db.rows("SELECT name FROM schemas WHERE project = ? ORDER BY name", project)
+        return tuple(r["name"] for r in found)
+
+    def add_schema(self, project: str, name: str, *, if_not_exists: bool = False) -> None:
+        """Make a schema."""
+        with self._db.transaction() as db:
+            if name in self.schemas(project):
+                if if_not_exists:
+                    return
+                raise faults.invalid(f"the schema {name!r} exists", code="ObjectAlreadyExists")
+            db.execute("INSERT INTO schemas VALUES (?, ?, ?)", (project, name, self._clock()))
+
+    def drop_schema(self, project: str, name: str) -> None:
+        """Remove an empty schema."""
+        with self._db.transaction() as db:
+            if name not in self.schemas(project) or name == DEFAULT_SCHEMA:
+                raise faults.no_such(f"the schema {name!r} cannot be dropped", code="NoSuchSchema")
+            if self.tables(project, name):
+                raise faults.invalid_state(f"the schema {name!r} still holds tables")
+            db.execute("DELETE FROM schemas WHERE project = ? AND name = ?", (project, name))
+
+    # -- tables -------------------------------------------------------------------------------
+
+    def create_table(
+        self,
+        name: TableName,
+        schema: TableSchema,
+        *,
+        owner: str,
+        comment: str = "",
+        lifecycle: int = -1,
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Make an empty table; 400 ``ObjectAlreadyExists`` when the name is taken."""
+        _check_columns(schema)
+        now = self._clock()
+        with self._db.transaction() as db:
+            self._check_schema(name)
+            if self.find_table(name) is not None:
+                raise faults.invalid(
+                    f"ODPS-0110061: Failed to run ddltask - Table or view {name.table} already exists",
+                    code="ObjectAlreadyExists",
+                )
+            db.execute(
+                "INSERT INTO tables (project, schema, name, name_key, comment, owner, lifecycle,"
+                " definition, properties, schema_version, version, created, altered, modified)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?)",
+                (
+                    name.project,
+                    name.schema or DEFAULT_SCHEMA,
+                    name.table,
+                    name.table.casefold(),
+                    comment,
+                    owner,
+                    lifecycle,
+                    _definition(schema),
+                    json.dumps(dict(properties or {})),
+                    now,
+                    now,
+                    now,
+                ),
+            )
+            return self.table(name)
+
+    def find_table(self, name: TableName) -> Table | None:
+        """Return the table, or ``None``."""
+        row = self._db.row(
+            "SELECT * FROM tables WHERE project = ? AND schema = ? AND name_key = ?",
+            name.project,
+            name.schema or DEFAULT_SCHEMA,
+            name.table.casefold(),
+        )
+        return None if row is None else _table(row)
+
+    def table(self, name: TableName) -> Table:
+        """Return the table; `NotFoundError` for the table, its schema or its project."""
+        found = self.find_table(name)
+        if found is None:
+            self._check_schema(name)
+            raise faults.no_such_table(name)
+        return found
+
+    def table_by_id(self, table_id: int) -> Table:
+        """Return the table of a session; `NotFoundError` when it was dropped meanwhile."""
+        row = self._db.row("SELECT * FROM tables WHERE table_id = ?", table_id)
+        if row is None:
+            raise faults.no_such_table(f"of id {table_id}")
+        return _table(row)
+
+    def tables(
+        self, project: str, schema: str | None = None, *, prefix: str = ""
+    ) -> tuple[Table, ...]:
+        """Return the tables of a schema whose names begin with ``prefix``, by name."""
+        self._check_schema(TableName(project=project, schema=schema, table="_"))
+        rows = self._db.rows(
+            "SELECT * FROM tables WHERE project = ? AND schema = ? ORDER BY name_key",
+            project,
+            schema or DEFAULT_SCHEMA,
+        )
+        return tuple(_table(r) for r in rows if r["name_key"].startswith(prefix.casefold()))
+
+    def forget_table(self, table: Table) -> None:
+        """Remove a table and its partitions from the catalogue (its files: ``snapshots``)."""
+        with self._db.transaction() as db:
+            db.execute("DELETE FROM partitions WHERE table_id = ?", (table.table_id,))
+            db.execute("DELETE FROM versions WHERE table_id = ?", (table.table_id,))
+            db.execute("DELETE FROM tables WHERE table_id = ?", (table.table_id,))
+
+    def change_schema(self, table: Table, schema: TableSchema) -> Table:
+        """Give a table another schema (columns added at the end) and a new schema version."""
+        _check_columns(schema)
+        with self._db.transaction() as db:
+            db.execute(
+                "UPDATE tables SET definition = ?, schema_version = schema_version + 1, altered = ?"
+                " WHERE table_id = ?",
+                (_definition(schema), self._clock(), table.table_id),
+            )
+            return self.table_by_id(table.table_id)
+
+    # -- partitions ---------------------------------------------------------------------------
+
+    def partitions(self, table: Table) -> tuple[Partition, ...]:
+        """Return the partitions in the order of their values, with what they hold."""
+        rows = self._db.rows(
+            "SELECT p.*, COALESCE(SUM(f.rows), 0) AS rows, COALESCE(SUM(f.raw_bytes), 0) AS bytes,"
+            " COUNT(f.file_id) AS files FROM partitions p LEFT JOIN files f"
+            " ON f.table_id = p.table_id AND f.partition_id = p.partition_id AND f.removed IS NULL"
+            " WHERE p.table_id = ? GROUP BY p.partition_id",
+            table.table_id,
+        )
+        found = [_partition(table, row) for row in rows]
+        return tuple(sorted(found, key=lambda p: tuple(v for _, v in p.spec)))
+
+    def partition(self, table: Table, spec: PartitionSpec) -> Partition:
+        """Return one partition by its whole spec; `NotFoundError` when missing."""
+        spec = table.spec(spec, whole=True)
+        for found in self.partitions(table):
+            if found.spec == spec:
+                return found
+        raise faults.no_such_partition(spec, table.name)
+
+    def ensure_partition(self, table: Table, spec: PartitionSpec) -> tuple[int, bool]:
+        """Return the id of a partition and whether this call made it."""
+        spec = check_values(table, table.spec(spec, whole=True))
+        now, text = self._clock(), _spec_text(spec)
+        with self._db.transaction() as db:
+            row = db.execute(
+                "SELECT partition_id FROM partitions WHERE table_id = ? AND spec = ?",
+                (table.table_id, text),
+            ).fetchone()
+            if row is not None:
+                return int(row[0]), False
+            cursor = db.execute(
+                "INSERT INTO partitions (table_id, spec, created, altered, modified)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (table.table_id, text, now, now, now),
+            )
+            assert cursor.lastrowid is not None
+            return cursor.lastrowid, True
+
+    def forget_partition(self, partition: Partition) -> None:
+        """Remove a partition from the catalogue (its files: ``snapshots``)."""
+        self._db.run("DELETE FROM partitions WHERE partition_id = ?", partition.partition_id)
+
+    def _check_schema(self, name: TableName) -> None:
+        if (name.schema or DEFAULT_SCHEMA) not in self.schemas(name.project):
+            raise faults.no_such(f"Schema not found - '{name.schema}'", code="NoSuchSchema")
+
+
+def check_values(table: Table, spec: PartitionSpec) -> PartitionSpec:
+    """Return the spec when each value can be a value of its key's type; else 400."""
+    types = {column.name: column.type for column in table.schema.partition_columns}
+    for key, value in spec:
+        constant(value, arrow_type(types[key]), key)
+    return spec
+
+
+def _check_columns(schema: TableSchema) -> None:
+    if not schema.columns:
+        raise faults.invalid("a table needs a column")
+    seen: set[str] = set()
+    for column in schema.all_columns:
+        if column.name.casefold() in seen:
+            raise faults.invalid(f"the column {column.name!r} is named twice")
+        seen.add(column.name.casefold())
+        arrow_type(column.type)
+    for column in schema.partition_columns:
+        if column.type.code not in _PARTITION_TYPES:
+            raise faults.invalid(
+                f"{column.type.code.name} cannot be the type of the partition key {column.name!r}"
+            )
+
+
+def _definition(schema: TableSchema) -> str:
+    return json.dumps(encode_flat(assign_column_ids(schema)), ensure_ascii=False)
+
+
+def _table(row: sqlite3.Row) -> Table:
+    schema = row["schema"]
+    return Table(
+        table_id=row["table_id"],
+        name=TableName(project=row["project"], schema=schema, table=row["name"]),
+        schema=decode_flat(json.loads(row["definition"])),
+        comment=row["comment"],
+        owner=row["owner"],
+        lifecycle=row["lifecycle"],
+        properties=json.loads(row["properties"]),
+        schema_version=row["schema_version"],
+        version=row["version"],
+        created=row["created"],
+        altered=row["altered"],
+        modified=row["modified"],
+    )
+
+
+def _partition(table: Table, row: Any) -> Partition:
+    values = json.loads(row["spec"])
+    return Partition(
+        partition_id=row["partition_id"],
+        spec=PartitionSpec(tuple(zip(table.partition_keys, values, strict=True))),
+        created=row["created"],
+        altered=row["altered"],
+        modified=row["modified"],
+        rows=row["rows"],
+        raw_bytes=row["bytes"],
+        files=row["files"],
+    )
+
+
+def _spec_text(spec: PartitionSpec) -> str:
+    return json.dumps([value for _, value in spec], ensure_ascii=False)

@@ -1,0 +1,165 @@
+"""SQLite: the tables of the catalogue and transactions over them (world local).
+
+One connection, one lock: every statement of the service is a few index look-ups, so that order
+is worth more than parallelism. A transaction either happens as a whole or not at all; whoever
+reads sees the state between two of them. Knows no table names of users and no files.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from odps_nb.errors import ConfigError
+
+__all__ = ["Database"]
+
+SCHEMA_VERSION = 1
+
+_TABLES = """
+CREATE TABLE projects (name TEXT PRIMARY KEY, owner TEXT NOT NULL, created REAL NOT NULL);
+CREATE TABLE schemas (project TEXT NOT NULL, name TEXT NOT NULL, created REAL NOT NULL,
+    PRIMARY KEY (project, name));
+CREATE TABLE tables (
+    table_id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, schema TEXT NOT NULL,
+    name TEXT NOT NULL, name_key TEXT NOT NULL, comment TEXT NOT NULL, owner TEXT NOT NULL,
+    lifecycle INTEGER NOT NULL, definition TEXT NOT NULL, properties TEXT NOT NULL,
+    schema_version INTEGER NOT NULL, version INTEGER NOT NULL,
+    created REAL NOT NULL, altered REAL NOT NULL, modified REAL NOT NULL,
+    UNIQUE (project, schema, name_key));
+CREATE TABLE partitions (
+    partition_id INTEGER PRIMARY KEY AUTOINCREMENT, table_id INTEGER NOT NULL,
+    spec TEXT NOT NULL, created REAL NOT NULL, altered REAL NOT NULL, modified REAL NOT NULL,
+    UNIQUE (table_id, spec));
+CREATE TABLE versions (table_id INTEGER NOT NULL, version INTEGER NOT NULL, at REAL NOT NULL,
+    PRIMARY KEY (table_id, version));
+CREATE TABLE files (
+    file_id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
+    table_id INTEGER NOT NULL, partition_id INTEGER, rows INTEGER NOT NULL,
+    raw_bytes INTEGER NOT NULL, disk_bytes INTEGER NOT NULL,
+    added INTEGER NOT NULL, removed INTEGER);
+CREATE INDEX files_of_table ON files (table_id, removed);
+CREATE TABLE read_sessions (
+    session_id TEXT PRIMARY KEY, table_id INTEGER NOT NULL, created REAL NOT NULL,
+    expires REAL NOT NULL, plan TEXT NOT NULL);
+CREATE TABLE pins (session_id TEXT NOT NULL, file_id INTEGER NOT NULL,
+    PRIMARY KEY (session_id, file_id)) WITHOUT ROWID;
+CREATE INDEX pins_of_file ON pins (file_id);
+CREATE TABLE write_sessions (
+    session_id TEXT PRIMARY KEY, table_id INTEGER NOT NULL, spec TEXT NOT NULL,
+    overwrite INTEGER NOT NULL, mode TEXT NOT NULL, status TEXT NOT NULL,
+    created REAL NOT NULL, expires REAL NOT NULL);
+CREATE TABLE streams (
+    session_id TEXT NOT NULL, stream_id TEXT NOT NULL, version INTEGER NOT NULL,
+    state TEXT NOT NULL, token TEXT NOT NULL, next_row INTEGER NOT NULL,
+    rows INTEGER NOT NULL, bytes INTEGER NOT NULL,
+    PRIMARY KEY (session_id, stream_id, version));
+CREATE TABLE parts (
+    part_id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
+    session_id TEXT NOT NULL, stream_id TEXT NOT NULL, version INTEGER NOT NULL,
+    spec TEXT NOT NULL, rows INTEGER NOT NULL, raw_bytes INTEGER NOT NULL,
+    disk_bytes INTEGER NOT NULL);
+CREATE INDEX parts_of_session ON parts (session_id, stream_id, version);
+CREATE TABLE blobs (
+    blob_id INTEGER PRIMARY KEY AUTOINCREMENT, secret BLOB NOT NULL, pack TEXT NOT NULL,
+    start INTEGER NOT NULL, size INTEGER NOT NULL, crc32 INTEGER NOT NULL, md5 TEXT NOT NULL,
+    content_type TEXT NOT NULL, file_name TEXT NOT NULL, project TEXT NOT NULL,
+    created REAL NOT NULL);
+CREATE INDEX blobs_of_pack ON blobs (pack);
+CREATE TABLE blob_uses (file TEXT NOT NULL, blob_id INTEGER NOT NULL,
+    PRIMARY KEY (file, blob_id)) WITHOUT ROWID;
+CREATE INDEX uses_of_blob ON blob_uses (blob_id);
+CREATE TABLE instances (
+    instance_id TEXT PRIMARY KEY, project TEXT NOT NULL, owner TEXT NOT NULL,
+    task TEXT NOT NULL, source TEXT NOT NULL, query TEXT NOT NULL, status TEXT NOT NULL,
+    message TEXT NOT NULL, definition TEXT NOT NULL, file TEXT, rows INTEGER NOT NULL,
+    created REAL NOT NULL, ended REAL);
+CREATE TABLE downloads (
+    download_id TEXT PRIMARY KEY, instance_id TEXT NOT NULL, created REAL NOT NULL);
+"""
+
+
+class Database:
+    """The catalogue's connection; safe to use from any thread.
+
+    Parameters
+    ----------
+    path
+        The SQLite file, made when missing.
+    durable
+        Whether a commit survives a power cut (``synchronous=FULL``), not only ``kill -9``.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        self._lock = threading.RLock()
+        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        path.chmod(0o600)
+        self._connection.row_factory = sqlite3.Row
+        run = self._connection.execute
+        run("PRAGMA journal_mode=WAL")
+        run(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+        run("PRAGMA busy_timeout=5000")
+        self._depth = 0
+        self._prepare()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Give the connection inside one atomic step; an exception undoes all of it.
+
+        Nested use joins the outer step.
+        """
+        with self._lock:
+            if self._depth:
+                yield self._connection
+                return
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._depth = 1
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth = 0
+
+    def rows(self, statement: str, *values: Any) -> list[sqlite3.Row]:
+        """Return all rows of a query."""
+        with self._lock:
+            return self._connection.execute(statement, values).fetchall()
+
+    def row(self, statement: str, *values: Any) -> sqlite3.Row | None:
+        """Return the first row of a query, or ``None``."""
+        with self._lock:
+            found: sqlite3.Row | None = self._connection.execute(statement, values).fetchone()
+            return found
+
+    def run(self, statement: str, *values: Any) -> int:
+        """Run one statement as its own step; return the number of rows it touched."""
+        with self.transaction() as connection:
+            return connection.execute(statement, values).rowcount
+
+    def close(self) -> None:
+        """Close the connection; a second call does nothing."""
+        with self._lock:
+            self._connection.close()
+
+    def _prepare(self) -> None:
+        found = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if found == SCHEMA_VERSION:
+            return
+        if found:
+            raise ConfigError(
+                f"the folder was made by another version of the service (layout {found})",
+                option="root",
+                hint="serve a new folder, or install the version that made this one",
+            )
+        with self.transaction() as connection:
+            for statement in _TABLES.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")

@@ -1,0 +1,116 @@
+"""Refusals of the service, one constructor per code of ``protocol.md`` section 8.2 (world local).
+
+Only makes values of the shared error tree; knows no HTTP framework and no store.
+"""
+
+from __future__ import annotations
+
+from odps_nb.errors import (
+    AccessDeniedError,
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    ServerFaultError,
+    SessionExpiredError,
+)
+
+__all__ = [
+    "expired",
+    "forbidden",
+    "internal",
+    "invalid",
+    "invalid_state",
+    "malformed",
+    "no_such",
+    "no_such_partition",
+    "no_such_project",
+    "no_such_session",
+    "no_such_stream",
+    "no_such_table",
+    "offset_conflict",
+    "parse_failed",
+]
+
+
+def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestError:
+    """A parameter is missing, ill-typed or contradicts the table."""
+    return InvalidRequestError(message, status=400, code=code)
+
+
+def malformed(message: str) -> InvalidRequestError:
+    """The body is not what its action needs: Arrow stream, frames or coding."""
+    return InvalidRequestError(message, status=400, code="MalformedDataStream")
+
+
+def parse_failed(message: str, *, line: int = 1, column: int = 1) -> InvalidRequestError:
+    """A SQL text cannot be read."""
+    text = f"ODPS-0130161:[{line},{column}] Parse exception - {message}"
+    return InvalidRequestError(text, status=400, code="ODPS-0130161")
+
+
+def no_such(what: str, *, code: str = "NoSuchObject") -> NotFoundError:
+    """An object of any kind is not there."""
+    return NotFoundError(what, status=404, code=code)
+
+
+def no_such_project(name: str) -> NotFoundError:
+    """The project does not exist here."""
+    return no_such(f"ODPS-0420111: Project not found - '{name}'.", code="NoSuchProject")
+
+
+def no_such_table(name: object) -> NotFoundError:
+    """The table does not exist, or no longer."""
+    return no_such(
+        f"ODPS-0130131:[1,1] Table not found - table {name} cannot be resolved.", code="NoSuchTable"
+    )
+
+
+def no_such_partition(spec: object, table: object) -> NotFoundError:
+    """The table has no such partition."""
+    return no_such(
+        f"ODPS-0420031: the specified partition {spec} of {table} does not exist",
+        code="NoSuchPartition",
+    )
+
+
+def no_such_session(session_id: str) -> NotFoundError:
+    """The session was never made here, or belongs to another table."""
+    return SessionExpiredError(
+        f"the session {session_id!r} does not exist", status=404, code="NoSuchSession"
+    )  # type: ignore[return-value]  # both are ServiceErrors; the code says which
+
+
+def no_such_stream(stream_id: str) -> NotFoundError:
+    """The write session has no such stream."""
+    return no_such(f"the stream {stream_id!r} does not exist in this session", code="NoSuchStream")
+
+
+def expired(session_id: str) -> SessionExpiredError:
+    """The session lived too long; its snapshot may be gone."""
+    return SessionExpiredError(
+        f"the session {session_id!r} has expired", status=404, code="NoSuchSession"
+    )
+
+
+def invalid_state(message: str) -> ConflictError:
+    """The object is in another state than the request needs."""
+    return ConflictError(message, status=409, code="InvalidState")
+
+
+def offset_conflict(expected: int, got: int) -> ConflictError:
+    """An exactly-once write leaves a gap."""
+    return ConflictError(
+        f"the next row offset is {expected}, the request says {got}",
+        status=409,
+        code="RowOffsetConflict",
+    )
+
+
+def forbidden(message: str, *, code: str = "NoPermission") -> AccessDeniedError:
+    """The key, token or right is missing."""
+    return AccessDeniedError(message, status=403, code=code)
+
+
+def internal(message: str) -> ServerFaultError:
+    """A fault of the service itself."""
+    return ServerFaultError(message, status=500, code="InternalServerError")

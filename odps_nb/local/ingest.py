@@ -1,0 +1,184 @@
+"""Rows on their way in: conformed, split by partition, written to row files (world local).
+
+One `Ingest` takes the batches of one request; its files are finished but belong to nobody until
+a commit names them. ``protocol.md`` sections 5.7 and 7.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.local import faults
+from odps_nb.local.arrow_types import arrow_schema, arrow_type
+from odps_nb.local.blobs import BlobStore, BlobUse
+from odps_nb.local.catalog import Table
+from odps_nb.local.conform import conform, match_columns
+from odps_nb.local.constants import constant, spelled
+from odps_nb.local.folder import Folder
+from odps_nb.local.row_files import RowFileWriter
+from odps_nb.local.snapshots import Addition
+from odps_nb.schema import Column
+from odps_nb.terms import PartitionSpec
+from odps_nb.wire.arrow_stream import END_MARKER
+
+__all__ = ["Ingest", "read_body"]
+
+MAX_PARTITIONS = 2000
+
+
+@dataclass(slots=True)
+class _Target:
+    writer: RowFileWriter
+    use: BlobUse = field(default_factory=BlobUse)
+
+
+class Ingest:
+    """Writes the batches of one request; leaving the block without `finish` drops them.
+
+    Parameters
+    ----------
+    spec
+        The partition keys that the session fixes; the other keys come as columns.
+    """
+
+    def __init__(self, folder: Folder, table: Table, spec: PartitionSpec, blobs: BlobStore) -> None:
+        self._folder, self._table, self._spec, self._blobs = folder, table, spec, blobs
+        fixed = {key for key, _ in spec}
+        self._dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
+        self._fixed = tuple(c for c in table.schema.partition_columns if c.name in fixed)
+        self._columns: tuple[Column, ...] = (*table.schema.columns, *self._dynamic)
+        self._matches: tuple[int | None, ...] | None = None
+        self._stored = arrow_schema(table.schema.columns)
+        self._targets: dict[PartitionSpec, _Target] = {}
+        self.rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows; 400 when they do not fit the table."""
+        if self._matches is None:
+            self._choose(batch.schema)
+        assert self._matches is not None
+        self._check_fixed(batch)
+        use = BlobUse()
+        fitted = conform(
+            batch, self._columns, self._matches, blobs=lambda array: self._blobs.spell(array, use)
+        )
+        self.rows += fitted.num_rows
+        for spec, rows in self._by_partition(fitted):
+            target = self._target(spec)
+            target.use.blob_ids |= use.blob_ids
+            target.writer.write(rows)
+
+    def finish(self) -> list[Addition]:
+        """Close the files and return what a commit can make visible."""
+        done = []
+        for spec, target in self._targets.items():
+            file = target.writer.finish()
+            self._blobs.used_by(file.name, target.use)
+            done.append(Addition(spec=spec, file=file))
+        return done
+
+    def __enter__(self) -> Ingest:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for target in self._targets.values():
+            target.writer.discard()
+
+    def _choose(self, incoming: pa.Schema) -> None:
+        """Match columns; fixed partition keys may come along when their values agree."""
+        fixed = {c.name.casefold() for c in self._fixed}
+        extra = [n for n in incoming.names if n.casefold() in fixed]
+        if not extra:
+            self._matches = match_columns(incoming, self._columns)
+            return
+        both = match_columns(incoming, (*self._columns, *self._fixed))
+        self._matches = both[: len(self._columns)]
+
+    def _check_fixed(self, batch: pa.RecordBatch) -> None:
+        values = dict(self._spec.items)
+        for column in self._fixed:
+            for index, name in enumerate(batch.schema.names):
+                if name.casefold() != column.name.casefold():
+                    continue
+                expected = constant(values[column.name], arrow_type(column.type), column.name)
+                found = batch.column(index).cast(arrow_type(column.type))
+                if not pc.all(pc.equal(found, expected), skip_nulls=False).as_py():
+                    raise faults.invalid(
+                        f"rows carry another {column.name!r} than the session's"
+                        f" {values[column.name]!r}",
+                        code="InvalidPartitionSpec",
+                    )
+
+    def _by_partition(
+        self, batch: pa.RecordBatch
+    ) -> Iterator[tuple[PartitionSpec, pa.RecordBatch]]:
+        count = len(self._table.schema.columns)
+        data = pa.record_batch(batch.columns[:count], schema=self._stored)
+        if not self._dynamic:
+            yield self._whole({}), data
+            return
+        keys = [
+            spelled(batch.column(count + i), c.name).dictionary_encode()
+            for i, c in enumerate(self._dynamic)
+        ]
+        for values, rows in _groups(keys):
+            chosen = dict(zip((c.name for c in self._dynamic), values, strict=True))
+            yield self._whole(chosen), data if rows is None else data.take(pa.array(rows))
+
+    def _whole(self, dynamic: dict[str, str]) -> PartitionSpec:
+        values = dict(self._spec.items) | dynamic
+        return PartitionSpec(tuple((k, values[k]) for k in self._table.partition_keys))
+
+    def _target(self, spec: PartitionSpec) -> _Target:
+        found = self._targets.get(spec)
+        if found is None:
+            if len(self._targets) >= MAX_PARTITIONS:
+                raise faults.invalid(f"one request writes to more than {MAX_PARTITIONS} partitions")
+            found = self._targets[spec] = _Target(RowFileWriter(self._folder, self._stored))
+        return found
+
+
+def _groups(
+    keys: list[pa.DictionaryArray],
+) -> Iterator[tuple[tuple[str, ...], np.ndarray | None]]:
+    """Yield each combination of key values with the rows that have it, order kept."""
+    if all(len(key.dictionary) == 1 for key in keys):
+        yield tuple(key.dictionary[0].as_py() for key in keys), None
+        return
+    codes = np.zeros(len(keys[0]), dtype=np.int64)
+    for key in keys:
+        codes = codes * max(1, len(key.dictionary)) + key.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    ends = np.flatnonzero(np.diff(codes[order])) + 1
+    for rows in np.split(order, ends):
+        if len(rows):
+            first = int(rows[0])
+            yield tuple(key[first].as_py() for key in keys), rows
+
+
+def read_body(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of an uploaded Arrow IPC stream; 400 if it is not a whole one.
+
+    Empty batches are left out. The end marker must be there: a stream without one was cut.
+    """
+    with pa.memory_map(str(path)) as source:
+        if source.size() < 8:
+            raise faults.malformed("the body is no Arrow IPC stream: it is empty")
+        source.seek(source.size() - 8)
+        if source.read(8) != END_MARKER:
+            raise faults.malformed("the Arrow IPC stream does not end with its end marker")
+        source.seek(0)
+        try:
+            with pa.ipc.open_stream(source) as reader:
+                for batch in reader:
+                    batch.validate(full=True)
+                    if batch.num_rows:
+                        yield batch
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            raise faults.malformed(f"the body is no Arrow IPC stream: {error}") from error

@@ -1,0 +1,179 @@
+"""``FilterPredicate`` texts: parsed as MaxCompute SQL, evaluated by DuckDB behind its fence.
+
+A predicate becomes a boolean column over the few columns it names; the rows themselves never
+pass through DuckDB, so their types cannot change. World local; knows no sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from odps_nb.local import faults
+from odps_nb.local.arrow_types import arrow_type
+from odps_nb.local.constants import constant
+from odps_nb.local.duck import open_duck
+from odps_nb.schema import TableSchema
+from odps_nb.terms import PartitionSpec
+
+__all__ = ["Evaluator", "Predicate"]
+
+MAX_LENGTH = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicate:
+    """A checked predicate: the columns it needs, and its DuckDB text as conjuncts."""
+
+    columns: tuple[str, ...]
+    conjuncts: tuple[tuple[frozenset[str], str], ...]
+
+    @classmethod
+    def parse(cls, text: str, schema: TableSchema) -> Predicate | None:
+        """Read a predicate; ``None`` for an empty one.
+
+        Raises
+        ------
+        InvalidRequestError
+            No boolean expression over the columns of the table.
+        """
+        if not text.strip():
+            return None
+        if len(text) > MAX_LENGTH:
+            raise faults.invalid(f"the filter predicate is longer than {MAX_LENGTH} characters")
+        parsed = _parse(text)
+        conjuncts = tuple(
+            (_resolve(part, schema), part.sql(dialect="duckdb")) for part in _flatten(parsed)
+        )
+        used = frozenset[str]().union(*(names for names, _ in conjuncts))
+        columns = tuple(name for name in schema.names if name in used)
+        predicate = cls(columns=columns, conjuncts=conjuncts)
+        predicate._try_on(schema)
+        return predicate
+
+    @property
+    def sql(self) -> str:
+        """The whole condition for DuckDB."""
+        return " AND ".join(f"({text})" for _, text in self.conjuncts)
+
+    def partition_part(self, keys: tuple[str, ...]) -> Predicate | None:
+        """The conjuncts that only partition values decide, or ``None`` when there are none."""
+        own = tuple(c for c in self.conjuncts if c[0] and c[0] <= frozenset(keys))
+        if not own:
+            return None
+        used = frozenset[str]().union(*(names for names, _ in own))
+        return Predicate(columns=tuple(k for k in keys if k in used), conjuncts=own)
+
+    def keeps(self, specs: list[PartitionSpec], schema: TableSchema) -> list[bool]:
+        """Say for each partition whether the predicate (a `partition_part`) holds for it."""
+        if not specs:
+            return []
+        types = {c.name: arrow_type(c.type) for c in schema.partition_columns}
+        columns = {
+            name: pa.array(
+                [constant(dict(s.items)[name], types[name], name).as_py() for s in specs],
+                types[name],
+            )
+            for name in self.columns
+        }
+        with self.evaluator() as evaluator:
+            kept: list[bool] = evaluator.mask(columns, len(specs)).to_pylist()
+        return kept
+
+    @contextmanager
+    def evaluator(self) -> Iterator[Evaluator]:
+        """Open what evaluates this predicate; closed when the block is left."""
+        connection = open_duck()
+        try:
+            yield Evaluator(connection, self.sql)
+        finally:
+            connection.close()
+
+    def _try_on(self, schema: TableSchema) -> None:
+        """Evaluate on no rows: unknown functions and type errors show at session creation."""
+        types = {c.name: arrow_type(c.type) for c in schema.all_columns}
+        empty = {name: pa.array([], types[name]) for name in self.columns}
+        with self.evaluator() as evaluator:
+            if not pa.types.is_boolean(evaluator.value_type(empty)):
+                raise faults.invalid("the filter predicate is not a boolean expression")
+            evaluator.mask(empty, 0)
+
+
+class Evaluator:
+    """Evaluates one predicate on batch after batch."""
+
+    def __init__(self, connection: Any, sql: str) -> None:
+        self._connection, self._sql = connection, sql
+
+    def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
+        """Return which rows satisfy the predicate; null counts as no."""
+        kept = self._run(f"COALESCE(CAST(({self._sql}) AS BOOLEAN), FALSE)", columns, rows)
+        return kept.column(0).combine_chunks()
+
+    def value_type(self, columns: Mapping[str, pa.Array]) -> pa.DataType:
+        """Return the type of the expression over columns without rows."""
+        return self._run(self._sql, columns, 0).schema.field(0).type
+
+    def _run(self, expression: str, columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
+        import duckdb
+
+        # a column of our own keeps the row count where the predicate names no column
+        batch = pa.table({**columns, "": pa.nulls(rows, pa.bool_())})
+        self._connection.register("batch", batch)
+        try:
+            return self._connection.sql(f"SELECT {expression} AS keep FROM batch").to_arrow_table()
+        except duckdb.Error as error:
+            first = str(error).strip().splitlines()[0]
+            raise faults.invalid(f"the filter predicate cannot be applied: {first}") from None
+        finally:
+            self._connection.unregister("batch")
+
+
+def _parse(text: str) -> Any:
+    import sqlglot
+    from sqlglot import exp
+
+    try:
+        statements = sqlglot.parse(text, dialect="hive")
+    except sqlglot.errors.SqlglotError as error:
+        first = str(error).splitlines()[0]
+        raise faults.invalid(f"the filter predicate cannot be read: {first}") from None
+    if len(statements) != 1 or not isinstance(statements[0], exp.Condition):
+        raise faults.invalid("the filter predicate is not one boolean expression")
+    found = statements[0]
+    fenced = (exp.Query, exp.Subquery, exp.Table, exp.Command, exp.Placeholder, exp.Parameter)
+    if found.find(*fenced) is not None:
+        raise faults.invalid("a filter predicate has no subqueries, tables or parameters")
+    return found
+
+
+def _flatten(parsed: Any) -> list[Any]:
+    from sqlglot import exp
+
+    parsed = parsed.unnest()
+    if isinstance(parsed, exp.And):
+        return [*_flatten(parsed.left), *_flatten(parsed.right)]
+    return [parsed]
+
+
+def _resolve(parsed: Any, schema: TableSchema) -> frozenset[str]:
+    """Return the columns an expression uses; quote them so that any name is safe."""
+    from sqlglot import exp
+
+    used = set()
+    for node in parsed.find_all(exp.Column):
+        parts = node.parts
+        column = schema.find(parts[0].name)
+        if column is None:
+            raise faults.invalid(
+                f"the filter predicate names {parts[0].name!r}; the table has no such column"
+            )
+        parts[0].set("this", column.name)
+        for part in parts:
+            part.set("quoted", True)
+        used.add(column.name)
+    return frozenset(used)

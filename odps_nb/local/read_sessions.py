@@ -1,0 +1,424 @@
+"""Read sessions: a snapshot, its columns, its splits, and how long they live (world local).
+
+A session is a row in the catalogue with a plan that needs nothing else but the files it pins:
+the table may change or go away. ``protocol.md`` sections 3.1 to 3.4 and 4.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+
+import pyarrow as pa
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.local import faults
+from odps_nb.local.catalog import Catalog, Table
+from odps_nb.local.database import Database
+from odps_nb.local.folder import Folder, new_id
+from odps_nb.local.predicates import Predicate
+from odps_nb.local.scans import ScanFile, ScanPlan, batches_of, scan
+from odps_nb.local.snapshots import Segment, Snapshots
+from odps_nb.local.splits import by_count, by_size
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import IndexSplit, Split, SplitMode, TableName, TimeUnit
+from odps_nb.wire.calls.read import CreateReadSession, Preview
+from odps_nb.wire.schema_json import decode_flat, encode_flat
+
+__all__ = ["ReadSession", "ReadSessions"]
+
+LIFETIME = 24 * 3600.0
+CACHED = 256
+PREVIEW_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSession:
+    """An open read session; ``ranges`` are the splits as row ranges of the snapshot."""
+
+    session_id: str
+    table: TableName
+    schema: TableSchema
+    plan: ScanPlan
+    mode: SplitMode
+    ranges: tuple[tuple[int, int], ...]
+    rows: int
+    size: int
+    expires: float
+    predicate_text: str = ""
+
+    @property
+    def record_count(self) -> int | None:
+        """Rows that row ranges count, where the mode has them."""
+        if self.mode is not SplitMode.ROW_OFFSET:
+            return None
+        if self.plan.predicate is None:
+            return self.rows
+        return sum(file.kept or 0 for file in self.plan.files)
+
+
+class ReadSessions:
+    """Makes, finds and reads sessions."""
+
+    def __init__(
+        self,
+        database: Database,
+        catalog: Catalog,
+        snapshots: Snapshots,
+        folder: Folder,
+        clock: Callable[[], float],
+    ) -> None:
+        self._db, self._catalog, self._snapshots = database, catalog, snapshots
+        self._folder, self._clock = folder, clock
+        self._cache: OrderedDict[str, ReadSession] = OrderedDict()
+        self._cache_lock = Lock()
+
+    def create(self, request: CreateReadSession) -> ReadSession:
+        """Take a snapshot of what is visible now and cut it."""
+        session_id = new_id()
+        with self._db.transaction():
+            table = self._catalog.table(request.table)
+            segments = self._segments(table, request)
+            self._snapshots.pin(session_id, segments)
+        try:
+            session = self._planned(session_id, table, segments, request)
+            self._save(session, table)
+        except BaseException:
+            self._snapshots.unpin(session_id)
+            raise
+        return session
+
+    def get(self, name: TableName, session_id: str, *, refresh: bool = False) -> ReadSession:
+        """Return a session of that table; 404 when unknown or over."""
+        session = self._cached(session_id) or self._load(session_id)
+        if session.expires <= self._clock():
+            raise faults.expired(session_id)
+        theirs = (session.table.project, session.table.table.casefold())
+        if (name.project, name.table.casefold()) != theirs:
+            raise faults.no_such_session(session_id)
+        if refresh:
+            session = replace(session, expires=self._clock() + LIFETIME)
+            self._db.run(
+                "UPDATE read_sessions SET expires = ? WHERE session_id = ?",
+                session.expires,
+                session_id,
+            )
+            self._remember(session)
+        return session
+
+    def rows(
+        self, session: ReadSession, split: Split, *, columns: Sequence[str] = (), skip: int = 0
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return the Arrow schema of a split and its batches, lazily."""
+        plan = session.plan
+        wanted = tuple(_find(session.schema, name) for name in columns) or plan.columns
+        start, stop, skip, take = self._window(session, split, skip)
+        batches = scan(self._folder, plan, start, stop, columns=wanted, skip=skip)
+        return plan.schema(wanted), batches if take is None else _first(batches, take)
+
+    def preview(self, request: Preview) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return the first rows of a table or partition as it is now."""
+        table = self._catalog.table(request.table)
+        specs = [] if request.partition is None else [table.spec(request.partition)]
+        segments = self._snapshots.visible(table, specs)
+        if request.partition is not None and not segments:
+            self._must_exist(table, specs[0])
+        chosen = tuple(_find(table.schema, name) for name in request.columns)
+        plan = _plan(table, segments, chosen or tuple(table.schema.all_columns))
+        limit = PREVIEW_ROWS if request.limit is None else max(0, request.limit)
+        stop = min(limit, sum(s.rows for s in segments))
+        # read at once: nothing pins the files of a preview
+        return plan.schema(), iter(list(scan(self._folder, plan, 0, stop)))
+
+    def expire(self, session_id: str) -> None:
+        """Let a session end now; its files are no longer kept for it."""
+        with self._db.transaction() as db:
+            db.execute("UPDATE read_sessions SET expires = 0 WHERE session_id = ?", (session_id,))
+            self._snapshots.unpin(session_id)
+        with self._cache_lock:
+            self._cache.pop(session_id, None)
+
+    def forget_expired(self) -> None:
+        """Drop sessions that ended, with their pins."""
+        gone = self._db.rows(
+            "SELECT session_id FROM read_sessions WHERE expires <= ?", self._clock()
+        )
+        for row in gone:
+            with self._db.transaction() as db:
+                db.execute("DELETE FROM read_sessions WHERE session_id = ?", (row["session_id"],))
+                self._snapshots.unpin(row["session_id"])
+
+    # -- making -------------------------------------------------------------------------------
+
+    def _segments(self, table: Table, request: CreateReadSession) -> tuple[Segment, ...]:
+        specs = [table.spec(spec) for spec in request.partitions]
+        for spec in specs:
+            self._must_exist(table, spec)
+        if request.incremental_read:
+            after, upto = self._interval(table, request)
+            return self._snapshots.added_since(table, after, upto, specs)
+        return self._snapshots.visible(table, specs)
+
+    def _must_exist(self, table: Table, spec: object) -> None:
+        if not any(spec.covers(p.spec) for p in self._catalog.partitions(table)):  # type: ignore[attr-defined]
+            raise faults.no_such_partition(spec, table.name)
+
+    def _interval(self, table: Table, request: CreateReadSession) -> tuple[int, int]:
+        options = dict(request.incremental_options or {})
+        low = options.get("StartVersion", options.get("From"))
+        high = options.get("EndVersion", options.get("To"))
+        if str(options.get("Mode", "")).lower() == "timestamp":
+            low = self._moment(table, options.get("StartTimeStamp", low))
+            high = self._moment(table, options.get("EndTimeStamp", high))
+        return _version(low, 0), _version(high, table.version)
+
+    def _moment(self, table: Table, value: object) -> int | None:
+        if value in (None, ""):
+            return None
+        number = float(_version(value, 0))
+        return self._snapshots.version_at(table, number / 1000 if number >= 1e11 else number)
+
+    def _planned(
+        self,
+        session_id: str,
+        table: Table,
+        segments: tuple[Segment, ...],
+        request: CreateReadSession,
+    ) -> ReadSession:
+        output = _output(table, request)
+        predicate = _predicate(table, request)
+        segments = _prune(table, segments, predicate)
+        plan = replace(
+            _plan(table, segments, output.all_columns),
+            timestamp_unit=request.timestamp_unit,
+            datetime_unit=request.datetime_unit,
+            predicate=predicate,
+        )
+        if request.split_mode is SplitMode.ROW_OFFSET and predicate is not None:
+            plan = replace(plan, files=tuple(self._counted(plan)))
+        return ReadSession(
+            session_id=session_id,
+            table=table.name,
+            schema=output,
+            plan=plan,
+            mode=request.split_mode,
+            ranges=tuple(_ranges(segments, request)),
+            rows=sum(s.rows for s in segments),
+            size=sum(s.raw_bytes for s in segments),
+            expires=self._clock() + LIFETIME,
+            predicate_text=request.filter_predicate if predicate is not None else "",
+        )
+
+    def _counted(self, plan: ScanPlan) -> Iterator[ScanFile]:
+        """Count what the filter keeps of each file: row ranges number the kept rows."""
+        assert plan.predicate is not None
+        with plan.predicate.evaluator() as evaluator:
+            for file in plan.files:
+                batches = batches_of(
+                    self._folder, plan, file, 0, file.rows, (), plan.schema(()), evaluator
+                )
+                yield replace(file, kept=sum(batch.num_rows for batch in batches))
+
+    def _window(
+        self, session: ReadSession, split: Split, skip: int
+    ) -> tuple[int, int, int, int | None]:
+        """Return snapshot rows ``[start, stop)``, kept rows to skip, and how many to give."""
+        if isinstance(split, IndexSplit):
+            if session.mode is SplitMode.ROW_OFFSET or not 0 <= split.index < len(session.ranges):
+                raise faults.invalid(f"the session has no split {split.index}")
+            start, stop = session.ranges[split.index]
+            return start, stop, skip, None
+        total = session.rows if session.plan.predicate is None else session.record_count
+        if total is None:
+            raise faults.invalid("a session with a filter is read by Index, or made with RowOffset")
+        if split.offset > total:
+            raise faults.invalid(
+                f"Offset {split.offset} is beyond the {total} rows of the session",
+                code="InvalidRowRange",
+            )
+        if session.plan.predicate is None:
+            return split.offset, min(split.offset + split.count, total), skip, None
+        start, before = _seek(session.plan.files, split.offset)
+        return start, session.rows, split.offset - before + skip, max(0, split.count - skip)
+
+    # -- keeping ------------------------------------------------------------------------------
+
+    def _save(self, session: ReadSession, table: Table) -> None:
+        self._db.run(
+            "INSERT INTO read_sessions VALUES (?, ?, ?, ?, ?)",
+            session.session_id,
+            table.table_id,
+            self._clock(),
+            session.expires,
+            _to_text(session),
+        )
+        self._remember(session)
+
+    def _load(self, session_id: str) -> ReadSession:
+        row = self._db.row("SELECT * FROM read_sessions WHERE session_id = ?", session_id)
+        if row is None:
+            raise faults.no_such_session(session_id)
+        session = _from_text(session_id, row["plan"], row["expires"])
+        self._remember(session)
+        return session
+
+    def _cached(self, session_id: str) -> ReadSession | None:
+        with self._cache_lock:
+            return self._cache.get(session_id)
+
+    def _remember(self, session: ReadSession) -> None:
+        with self._cache_lock:
+            self._cache[session.session_id] = session
+            self._cache.move_to_end(session.session_id)
+            while len(self._cache) > CACHED:
+                self._cache.popitem(last=False)
+
+
+def _output(table: Table, request: CreateReadSession) -> TableSchema:
+    """Say what the stream holds (``protocol.md`` section 5.6)."""
+    schema, keys = table.schema, set(table.partition_keys)
+    data = [_find(schema, name) for name in request.data_columns]
+    parts = [_find(schema, name) for name in request.partition_columns]
+    # a partition key among the data columns is wanted as a column all the same
+    parts += [c for c in data if c.name in keys and c not in parts]
+    data = [c for c in data if c.name not in keys]
+    if strangers := [c.name for c in parts if c.name not in keys]:
+        raise faults.invalid(f"{strangers[0]!r} is not a partition column")
+    if not request.data_columns and not request.partition_columns:
+        return schema
+    return TableSchema(
+        columns=tuple(data) if request.data_columns else schema.columns,
+        partition_columns=tuple(parts),
+    )
+
+
+def _find(schema: TableSchema, name: str) -> Column:
+    found = schema.find(name)
+    if found is None:
+        raise faults.invalid(f"there is no column {name!r}")
+    return found
+
+
+def _predicate(table: Table, request: CreateReadSession) -> Predicate | None:
+    try:
+        return Predicate.parse(request.filter_predicate, table.schema)
+    except InvalidRequestError:
+        if request.filter_fallback:
+            return None
+        raise
+
+
+def _prune(
+    table: Table, segments: tuple[Segment, ...], predicate: Predicate | None
+) -> tuple[Segment, ...]:
+    part = None if predicate is None else predicate.partition_part(table.partition_keys)
+    if part is None:
+        return segments
+    specs = list(dict.fromkeys(s.spec for s in segments))
+    kept = dict(zip(specs, part.keeps(specs, table.schema), strict=True))
+    return tuple(s for s in segments if kept[s.spec])
+
+
+def _plan(table: Table, segments: Sequence[Segment], columns: tuple[Column, ...]) -> ScanPlan:
+    return ScanPlan(
+        files=tuple(ScanFile(name=s.name, rows=s.rows, values=s.spec.items) for s in segments),
+        columns=columns,
+        table_columns=table.schema.all_columns,
+        partition_keys=frozenset(table.partition_keys),
+    )
+
+
+def _ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[tuple[int, int]]:
+    mode, number = request.split_mode, request.split_number
+    if mode is SplitMode.ROW_OFFSET:
+        return []
+    if mode is SplitMode.PARALLELISM:
+        return by_count(segments, number, cross_partition=request.cross_partition)
+    if mode is SplitMode.BUCKET:
+        return by_count(segments, 1)
+    return by_size(
+        segments,
+        number,
+        cross_partition=request.cross_partition,
+        max_files=request.split_max_file_num,
+    )
+
+
+def _seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
+    """Return the first snapshot row of the file where kept row ``offset`` is, and kept rows before."""
+    start = before = 0
+    for file in files:
+        if before + (file.kept or 0) > offset:
+            break
+        start, before = start + file.rows, before + (file.kept or 0)
+    return start, before
+
+
+def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if rows <= 0:
+            return
+        yield batch.slice(0, rows)
+        rows -= batch.num_rows
+    return
+
+
+def _version(value: object, default: int) -> int:
+    if value is None or value == "":
+        return default
+    try:
+        return int(str(value))
+    except ValueError:
+        raise faults.invalid(f"{value!r} is neither a version nor a time") from None
+
+
+def _to_text(session: ReadSession) -> str:
+    plan = session.plan
+    return json.dumps(
+        {
+            "table": [session.table.project, session.table.schema, session.table.table],
+            "output": encode_flat(session.schema),
+            "columns": encode_flat(TableSchema(columns=plan.table_columns)),
+            "keys": sorted(plan.partition_keys),
+            "files": [[f.name, f.rows, f.values, f.kept] for f in plan.files],
+            "units": [plan.timestamp_unit.value, plan.datetime_unit.value],
+            "predicate": session.predicate_text,
+            "mode": session.mode.value,
+            "ranges": session.ranges,
+            "rows": session.rows,
+            "size": session.size,
+        }
+    )
+
+
+def _from_text(session_id: str, text: str, expires: float) -> ReadSession:
+    saved = json.loads(text)
+    project, schema, table = saved["table"]
+    output, stored = decode_flat(saved["output"]), decode_flat(saved["columns"])
+    plan = ScanPlan(
+        files=tuple(
+            ScanFile(name=n, rows=r, values=tuple((k, v) for k, v in values), kept=kept)
+            for n, r, values, kept in saved["files"]
+        ),
+        columns=output.all_columns,
+        table_columns=stored.columns,
+        partition_keys=frozenset(saved["keys"]),
+        timestamp_unit=TimeUnit(saved["units"][0]),
+        datetime_unit=TimeUnit(saved["units"][1]),
+        predicate=Predicate.parse(saved["predicate"], stored),
+    )
+    return ReadSession(
+        session_id=session_id,
+        table=TableName(project=project, schema=schema, table=table),
+        schema=output,
+        plan=plan,
+        mode=SplitMode(saved["mode"]),
+        ranges=tuple((a, b) for a, b in saved["ranges"]),
+        rows=saved["rows"],
+        size=saved["size"],
+        expires=expires,
+        predicate_text=saved["predicate"],
+    )

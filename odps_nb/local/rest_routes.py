@@ -1,0 +1,313 @@
+"""The control plane over HTTP: projects, tables, partitions, SQL instances (world local).
+
+``protocol.md`` section 9. Requests are read by ``odps_nb.wire.control``; what only the stock
+client asks for is answered here by path.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import replace
+
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
+
+from odps_nb.local import edge, faults
+from odps_nb.local.instances import FAILED, Instance
+from odps_nb.local.service import Service
+from odps_nb.local.sql_run import Place
+from odps_nb.terms import TableName
+from odps_nb.wire import control
+from odps_nb.wire.calls import WireRequest
+from odps_nb.wire.xml_text import DECLARATION, element
+
+__all__ = ["RestRoutes"]
+
+PATIENCE = 0.5
+CSV_ROWS = 10_000
+PAGE = 1000
+XML = "application/xml"
+_PROJECT = re.compile(r"/projects/([^/]+)(/.*)?")
+
+
+class RestRoutes:
+    """Handles everything below ``/api`` that is not the Storage API."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def handle(self, request: Request, wire: WireRequest, access_id: str) -> Response:
+        """Answer one request; errors travel up to become documents."""
+        path = wire.path.removeprefix("/api")
+        body = await edge.body_bytes(request)
+        wire = replace(wire, path=path, body=body)
+        return await edge.run(self._service.workers, self._answer, wire, access_id, request)
+
+    def _answer(self, wire: WireRequest, access_id: str, request: Request) -> Response:
+        call = control.decode_control(wire)
+        if call is None:
+            return self._other(wire, request)
+        match call:
+            case control.GetTenant():
+                return self._tenant()
+            case control.GetProject():
+                return self._project(call.project)
+            case control.GetTunnelEndpoint():
+                self._service.catalog.project(call.project)
+                return _reply(control.encode_tunnel_endpoint(request.url.netloc))
+            case control.ListTables():
+                return self._tables(call)
+            case control.GetTable():
+                return self._table(call)
+            case control.ListPartitions():
+                return self._partitions(call)
+            case control.GetPartition():
+                return self._partition(call)
+            case control.SubmitSql():
+                return self._submit(call, wire, access_id, request)
+            case control.CancelInstance():
+                self._service.instances.cancel(call.project, call.instance_id)
+                return Response(status_code=200)
+            case _:
+                return self._instance(call, wire)
+
+    # -- projects -----------------------------------------------------------------------------
+
+    def _tenant(self) -> Response:
+        schemas = "true" if self._service.settings.schemas else "false"
+        return _reply(
+            control.TenantInfo(
+                name="local", tenant_id="1", parameters={"odps.namespace.schema": schemas}
+            ).encode()
+        )
+
+    def _project(self, name: str) -> Response:
+        owner, created = self._service.catalog.project(name)
+        return _reply(control.ProjectInfo(name=name, owner=owner, created_at=created).encode())
+
+    def _other(self, wire: WireRequest, request: Request) -> Response:
+        if wire.path == "/logview/host":
+            return Response(f"{request.url.scheme}://{request.url.netloc}", media_type="text/plain")
+        if wire.path == "/projects" and wire.method == "GET":
+            return _list("Projects", "Project", self._service.catalog.projects())
+        match = _PROJECT.fullmatch(wire.path)
+        rest = (match[2] or "") if match else ""
+        params = dict(wire.params)
+        if match and rest == "/schemas" and wire.method == "GET":
+            return _list("Schemas", "Schema", self._service.catalog.schemas(match[1]))
+        if match and rest == "/logs":
+            return Response(status_code=200)
+        if match and rest == "/instances" and wire.method == "GET":
+            return _list("Instances", "Instance", self._service.instances.listed(match[1]))
+        if match and rest.startswith("/instances/") and "source" in params:
+            found = self._service.instances.get(match[1], rest.removeprefix("/instances/"))
+            return Response(found.source or element("Job", ""), media_type=XML)
+        if match and rest.startswith("/tables/") and "data" in params:
+            return self._head(match[1], rest.removeprefix("/tables/"), params)
+        raise faults.no_such(f"there is nothing at {wire.path}")
+
+    # -- tables -------------------------------------------------------------------------------
+
+    def _tables(self, call: control.ListTables) -> Response:
+        tables = self._service.catalog.tables(call.project, call.schema, prefix=call.prefix)
+        start = int(call.marker) if call.marker.isdigit() else 0
+        shown = tables[start : start + PAGE]
+        page = control.TablePage(
+            names=tuple(t.name.table for t in shown),
+            owners={t.name.table: t.owner for t in shown},
+            marker=str(start + PAGE) if len(tables) > start + PAGE else "",
+        )
+        return _reply(page.encode())
+
+    def _table(self, call: control.GetTable) -> Response:
+        table = self._service.catalog.table(call.table)
+        segments = self._service.snapshots.visible(table)
+        info = control.TableInfo(
+            # the name as it was asked for: the stock client takes it over
+            name=replace(table.name, table=call.table.table),
+            schema=table.schema,
+            table_id=str(table.table_id),
+            owner=table.owner,
+            comment=table.comment,
+            created_at=int(table.created),
+            modified_at=int(table.modified),
+            ddl_at=int(table.altered),
+            lifecycle=table.lifecycle,
+            size=sum(s.raw_bytes for s in segments),
+            record_count=sum(s.rows for s in segments),
+            properties=dict(table.properties),
+        )
+        return _reply(info.encode_extended() if call.extended else info.encode())
+
+    def _partitions(self, call: control.ListPartitions) -> Response:
+        table = self._service.catalog.table(call.table)
+        wanted = table.spec(call.partition)
+        found = [p for p in self._service.catalog.partitions(table) if wanted.covers(p.spec)]
+        start = int(call.marker) if call.marker.isdigit() else 0
+        page = control.PartitionPage(
+            partitions=tuple(
+                control.PartitionInfo(
+                    spec=p.spec,
+                    created_at=int(p.created),
+                    modified_at=int(p.modified),
+                    record_count=p.rows,
+                    size=p.raw_bytes,
+                )
+                for p in found[start : start + PAGE]
+            ),
+            marker=str(start + PAGE) if len(found) > start + PAGE else "",
+        )
+        return _reply(page.encode())
+
+    def _partition(self, call: control.GetPartition) -> Response:
+        table = self._service.catalog.table(call.table)
+        found = self._service.catalog.partition(table, call.partition)
+        info = control.PartitionInfo(
+            spec=found.spec,
+            created_at=int(found.created),
+            modified_at=int(found.modified),
+            record_count=found.rows,
+            size=found.raw_bytes,
+        )
+        return _reply(info.encode())
+
+    def _head(self, project: str, name: str, params: dict[str, str]) -> Response:
+        """Answer ``table.head``: the first rows as CSV."""
+        from odps_nb.wire.calls import Preview, decode_partition
+
+        schema = params.get("schema_name") or params.get("curr_schema") or None
+        request = Preview(
+            table=TableName(project=project, schema=schema, table=name),
+            limit=int(params["linenum"]) if params.get("linenum", "").isdigit() else CSV_ROWS,
+            partition=decode_partition(params["partition"]) if params.get("partition") else None,
+            columns=tuple(c for c in params.get("cols", "").split(",") if c),
+        )
+        arrow, batches = self._service.read_sessions.preview(request)
+        return Response(csv_text(arrow, list(batches)), media_type="text/csv")
+
+    # -- instances ----------------------------------------------------------------------------
+
+    def _submit(
+        self, call: control.SubmitSql, wire: WireRequest, access_id: str, request: Request
+    ) -> Response:
+        self._service.catalog.project(call.project)
+        settings = call.settings
+        schema = settings.get("odps.default.schema") or dict(wire.params).get("curr_schema")
+        place = Place(
+            project=call.project,
+            schema=schema or None,
+            owner=access_id,
+            three_parts=settings.get("odps.namespace.schema", "").lower() == "true",
+        )
+        source = (wire.body or b"").decode("utf-8", "replace")
+        job = re.search(r"<Job>.*</Job>", source, re.DOTALL)
+        instance = self._service.instances.submit(
+            place, call.sql, task=call.name, source=job[0] if job else "", patience=PATIENCE
+        )
+        location = (
+            f"{request.url.scheme}://{request.url.netloc}/api/projects/{call.project}/instances"
+        )
+        result = self._result(instance) if instance.is_over else None
+        content, headers = control.SubmittedInstance(
+            instance_id=instance.instance_id, result=result
+        ).encode(location=location)
+        return Response(content, status_code=200 if result else 201, headers=headers)
+
+    def _instance(self, call: control.ControlRequest, wire: WireRequest) -> Response:
+        assert isinstance(
+            call, (control.GetInstance, control.GetTaskStatus, control.GetInstanceResult)
+        )
+        instances = self._service.instances
+        if "instancestatus" in dict(wire.params):
+            instances.wait(call.instance_id, 5 * PATIENCE)
+        found = instances.get(call.project, call.instance_id)
+        if isinstance(call, control.GetInstanceResult):
+            return _reply(self._result(found).encode())
+        tasks = ()
+        if isinstance(call, control.GetTaskStatus):
+            tasks = (
+                control.TaskState(
+                    name=found.task,
+                    status=found.status,
+                    started_at=found.created,
+                    ended_at=found.ended,
+                ),
+            )
+        status = control.InstanceStatus(
+            status="Terminated" if found.is_over else "Running",
+            tasks=tasks,
+            owner=found.owner,
+            started_at=found.created,
+            ended_at=found.ended,
+        )
+        return _reply(status.encode())
+
+    def _result(self, instance: Instance) -> control.InstanceResult:
+        text, kind = "", "csv"
+        if instance.status == FAILED:
+            text, kind = instance.message, "text"
+        elif instance.schema.columns:
+            schema, batches = self._service.instances.rows(instance, 0, CSV_ROWS)
+            text = csv_text(schema, list(batches))
+        task = control.TaskResult(
+            name=instance.task, status=instance.status, text=text, format=kind
+        )
+        status = "Terminated" if instance.is_over else "Running"
+        return control.InstanceResult(tasks=(task,), status=status)
+
+
+def csv_text(schema: pa.Schema, batches: list[pa.RecordBatch]) -> str:
+    """Write rows as the service's CSV: a quoted header, values quoted, null as ``\\N``."""
+    out = io.StringIO()
+    head = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    head.writerow(schema.names)
+    for batch in batches:
+        columns = [_texts(batch.column(i)) for i in range(batch.num_columns)]
+        for row in zip(*columns, strict=True):
+            out.write(",".join(_cell(value) for value in row) + "\n")
+    return out.getvalue()
+
+
+def _cell(value: str | None) -> str:
+    return "\\N" if value is None else '"' + value.replace('"', '""') + '"'
+
+
+def _texts(array: pa.Array) -> list[str | None]:
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("ns" if array.type.unit == "ns" else "us"))
+        return [None if v is None else _moment(v, array.type.unit) for v in array]
+    return [None if v is None else _text(v) for v in array.to_pylist()]
+
+
+def _moment(value: pa.Scalar, unit: str) -> str | None:
+    if not value.is_valid:
+        return None
+    text = str(value.cast(pa.string()))
+    whole, _, fraction = text.partition(".")
+    return f"{whole}.{fraction}" if fraction.strip("0") else whole
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value)
+
+
+def _list(outer: str, inner: str, names: object) -> Response:
+    items = [element(inner, (element("Name", str(name)),)) for name in names]  # type: ignore[attr-defined]
+    body = DECLARATION + element(
+        outer, (element("Marker", ""), element("MaxItems", str(PAGE)), *items)
+    )
+    return Response(body, media_type=XML)
+
+
+def _reply(encoded: tuple[bytes, dict[str, str]]) -> Response:
+    content, headers = encoded
+    if not any(name.lower() == "content-type" for name in headers):
+        headers = {**headers, "Content-Type": XML}
+    return Response(content, headers=headers)

@@ -1,0 +1,161 @@
+"""The sample tables in a new folder: built once per user, then linked (world local).
+
+Building takes seconds, so a finished folder with nothing but the samples is kept in the user's
+cache under the fingerprint of what made it. A new service folder gets hard links to its files
+(they never change) and a copy of its catalogue.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from odps_nb.local.database import SCHEMA_VERSION
+from odps_nb.local.folder import Folder
+from odps_nb.local.ingest import Ingest
+from odps_nb.local.samples.catalog import SAMPLES, Sample, SampleBatch, SampleBlob
+from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
+from odps_nb.terms import PartitionSpec, TableName
+
+__all__ = ["cache_folder", "install_samples", "load_sample"]
+
+
+def cache_folder() -> Path:
+    """Return where this user keeps built samples."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "odps_nb"
+
+
+def install_samples(folder: Folder) -> None:
+    """Fill a locked, new folder with the samples; does nothing when it has a catalogue."""
+    if folder.catalog.exists():
+        return
+    template = _template()
+    for name in ("rows", "blobs"):
+        for source in (template / name).iterdir():
+            _link(source, folder.root / name / source.name)
+    work = folder.work_file(".sqlite")
+    shutil.copyfile(template / folder.catalog.name, work)
+    folder.publish(work, folder.catalog)  # last: without it, all the rest is swept away
+
+
+def adopt(service: Service) -> None:
+    """Make the samples of a copied catalogue belong to this service's project and owner."""
+    project = service.settings.project
+    with service.database.transaction() as db:
+        if project != DEFAULT_PROJECT:
+            for table in ("tables", "blobs"):
+                db.execute(
+                    f"UPDATE {table} SET project = ? WHERE project = ?", (project, DEFAULT_PROJECT)
+                )
+            db.execute("DELETE FROM schemas WHERE project = ?", (DEFAULT_PROJECT,))
+            db.execute("DELETE FROM projects WHERE name = ?", (DEFAULT_PROJECT,))
+        db.execute("UPDATE projects SET owner = ?", (service.owner,))
+        db.execute("UPDATE tables SET owner = ?", (service.owner,))
+
+
+def load_sample(service: Service, sample: Sample) -> None:
+    """Create one sample table and commit its rows."""
+    name = TableName(project=service.settings.project, table=sample.name)
+    table = service.catalog.create_table(
+        name, sample.schema, owner=service.owner, comment=sample.comment
+    )
+    additions = []
+    current: PartitionSpec | None = None
+    ingest: Ingest | None = None
+    for batch in sample.rows():
+        if ingest is None or batch.partition != current:
+            additions += ingest.finish() if ingest is not None else []
+            current = batch.partition
+            ingest = Ingest(service.folder, table, current, service.blobs)
+        ingest.write(_with_references(service, batch))
+    additions += ingest.finish() if ingest is not None else []
+    service.snapshots.publish(table, additions)
+
+
+def _with_references(service: Service, batch: SampleBatch) -> pa.RecordBatch:
+    found: list[SampleBlob] = []
+
+    def collect(blob: SampleBlob) -> bytes:
+        found.append(blob)
+        return b""
+
+    if not batch.blobs:
+        return batch.batch
+    batch.with_references(collect)
+    stored = iter(
+        service.blobs.store_bytes(
+            ((b.data, b.mime_type, b.file_name) for b in found), service.settings.project
+        )
+    )
+    return batch.with_references(lambda blob: next(stored).reference.raw)
+
+
+def _template() -> Path:
+    """Return the folder with the built samples, building it when it is not there."""
+    cache = cache_folder()
+    finished = cache / f"samples-{_fingerprint()}"
+    if finished.is_dir():
+        return finished
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache / "samples.lock"):
+        if finished.is_dir():
+            return finished
+        building = Path(tempfile.mkdtemp(prefix="samples-building-", dir=cache))
+        try:
+            _build(building)
+            building.rename(finished)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+    return finished
+
+
+def _build(root: Path) -> None:
+    with Service(root, Settings(durable=False, keys={"samples": "unused"})) as service:
+        for sample in SAMPLES:
+            load_sample(service, sample)
+    for name in ("lock", "access_key.json"):
+        (root / name).unlink(missing_ok=True)
+    # one file instead of a log beside it, so that it can be copied
+    connection = sqlite3.connect(root / "catalog.sqlite")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("PRAGMA journal_mode=DELETE")
+    connection.close()
+
+
+def _fingerprint() -> str:
+    """Name what the samples depend on: their code, the catalogue's layout, the file writer."""
+    digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__}".encode())
+    here = Path(__file__).parent
+    for path in sorted(
+        [*here.glob("samples/*.py"), here / "row_files.py", here / "arrow_types.py"]
+    ):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or links are not allowed
+        shutil.copyfile(source, target)

@@ -1,0 +1,175 @@
+"""``odps-nb serve``: the embedded service as a process (world local).
+
+The first line on stdout (with ``--json``) says where it listens and with which key; everything
+else goes to stderr. Ends on SIGTERM or SIGINT, and with its parent when asked to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+from odps_nb.errors import OdpsNbError, explain
+from odps_nb.local.app import build_app
+from odps_nb.local.sample_tables import adopt, install_samples
+from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
+
+__all__ = ["main"]
+
+HOST = "127.0.0.1"
+KEEP_ALIVE = 120
+GRACE = 5
+TIDY_EVERY = 60.0
+PARENT_CHECK = 1.0
+_HELP = """\
+Serves a folder as a small MaxCompute project on this machine: tables, blobs, SQL. It listens on
+127.0.0.1 only. The access key is made at random when the folder is new and kept in it, readable
+by you alone; ODPS_NB_LOCAL_ACCESS_ID and ODPS_NB_LOCAL_ACCESS_KEY set another one.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until told to stop; return the exit status."""
+    options = _parser().parse_args(argv)
+    logging.basicConfig(
+        level=logging.DEBUG if options.verbose else logging.WARNING,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    temporary = None
+    if options.root is None:
+        temporary = tempfile.mkdtemp(prefix="odps-nb-")
+    try:
+        _serve(options, Path(temporary or options.root))
+    except OdpsNbError as error:
+        sys.stderr.write("\n".join(explain(error)) + "\n")
+        return 1
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="odps-nb serve", description=_HELP)
+    parser.add_argument("--root", help="folder of the service; default: a temporary one")
+    parser.add_argument("--port", type=int, default=0, help="0 (default) takes a free one")
+    parser.add_argument("--project", default=DEFAULT_PROJECT, help="name of the project")
+    parser.add_argument("--json", action="store_true", help="say where it listens as JSON")
+    parser.add_argument(
+        "--no-samples", action="store_true", help="no sample tables in a new folder"
+    )
+    parser.add_argument("--schemas", action="store_true", help="switch the schema feature on")
+    parser.add_argument("--verbose", action="store_true", help="log requests and errors")
+    parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def _serve(options: argparse.Namespace, root: Path) -> None:
+    listener = socket.create_server((HOST, options.port), backlog=512)
+    settings = Settings(
+        project=options.project,
+        keys=_keys(),
+        schemas=options.schemas,
+        durable=options.root is not None,
+    )
+    prepare = None if options.no_samples else install_samples
+    fresh = not (root / "catalog.sqlite").exists()
+    with listener, Service(root, settings, prepare=prepare) as service:
+        if fresh and prepare is not None:
+            adopt(service)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                build_app(service),
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                http="h11",
+                timeout_keep_alive=KEEP_ALIVE,
+                timeout_graceful_shutdown=GRACE,
+                server_header=False,
+            )
+        )
+        _announce(options, service, listener.getsockname()[1])
+        done = threading.Event()
+        _background(service, server, done, with_parent=options.with_parent)
+        try:
+            server.run(sockets=[listener])
+        except KeyboardInterrupt:
+            pass  # how uvicorn passes SIGINT on, after a graceful end
+        finally:
+            done.set()
+
+
+def _keys() -> dict[str, str] | None:
+    access_id = os.environ.get("ODPS_NB_LOCAL_ACCESS_ID")
+    secret = os.environ.get("ODPS_NB_LOCAL_ACCESS_KEY")
+    return {access_id: secret} if access_id and secret else None
+
+
+def _announce(options: argparse.Namespace, service: Service, port: int) -> None:
+    facts = {
+        "endpoint": f"http://{HOST}:{port}/api",
+        "tunnel_endpoint": f"http://{HOST}:{port}",
+        "project": service.settings.project,
+        "access_id": service.owner,
+        "access_key": service.keys[service.owner],
+    }
+    if options.json:
+        text = json.dumps(facts)
+    else:
+        text = (
+            f"serving {service.folder.root}\n"
+            + "".join(f"  {key:16}{facts[key]}\n" for key in list(facts)[:4])
+            + f"  access key      in {service.folder.root / 'access_key.json'}"
+        )
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _background(
+    service: Service, server: uvicorn.Server, done: threading.Event, *, with_parent: bool
+) -> None:
+    """Start what runs beside the server: tidying, and listening for the end of the parent."""
+    threads = [threading.Thread(target=_tidy, args=(service, done), daemon=True)]
+    if with_parent:
+        threads.append(threading.Thread(target=_watch_pipe, args=(server,), daemon=True))
+        threads.append(threading.Thread(target=_watch_pid, args=(server, done), daemon=True))
+    for thread in threads:
+        thread.start()
+
+
+def _tidy(service: Service, done: threading.Event) -> None:
+    while not done.wait(TIDY_EVERY):
+        service.tidy()
+
+
+def _watch_pipe(server: uvicorn.Server) -> None:
+    """The parent holds the other end of stdin and never writes: its end is our end."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    server.should_exit = True
+
+
+def _watch_pid(server: uvicorn.Server, done: threading.Event) -> None:
+    """Processes forked by the parent may hold the pipe open after it; its pid tells, too."""
+    parent = os.getppid()
+    while not done.wait(PARENT_CHECK):
+        if os.getppid() != parent:
+            server.should_exit = True
+            return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

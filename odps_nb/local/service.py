@@ -1,0 +1,116 @@
+"""All parts of the embedded service on one folder, without HTTP (world local).
+
+The one place that knows how the parts fit together. Opening takes the folder's lock, mends what
+a crash left behind and makes the project; closing gives everything back.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from odps_nb.local.blobs import BlobStore
+from odps_nb.local.catalog import Catalog
+from odps_nb.local.database import Database
+from odps_nb.local.folder import Folder
+from odps_nb.local.instances import Instances
+from odps_nb.local.read_sessions import ReadSessions
+from odps_nb.local.snapshots import Snapshots
+from odps_nb.local.sql_run import SqlRunner
+from odps_nb.local.write_sessions import WriteSessions
+
+__all__ = ["DEFAULT_PROJECT", "Service", "Settings"]
+
+DEFAULT_PROJECT = "local"
+WORKERS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a service behaves; ``verify`` off accepts every request (for experiments only)."""
+
+    project: str = DEFAULT_PROJECT
+    keys: Mapping[str, str] | None = None
+    bearer_tokens: Mapping[str, str] | None = None
+    sts_tokens: Mapping[str, str] | None = None
+    schemas: bool = False
+    verify: bool = True
+    durable: bool = True
+    max_body: int = 16 * 2**30
+
+
+class Service:
+    """An open folder with everything that reads and changes it; close it, or use ``with``.
+
+    Parameters
+    ----------
+    prepare
+        Called with the locked folder before its catalogue is opened.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        settings: Settings | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        prepare: Callable[[Folder], None] | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.clock = clock
+        self.folder = Folder(root, durable=self.settings.durable)
+        try:
+            if prepare is not None:
+                prepare(self.folder)
+            self._open()
+        except BaseException:
+            self.folder.close()
+            raise
+
+    def _open(self) -> None:
+        settings, clock = self.settings, self.clock
+        self.keys = self.folder.access_keys(settings.keys)
+        self.owner = next(iter(self.keys))
+        self.route_token = f"local-{secrets.token_hex(8)}"
+        self.started = clock()
+        self.database = Database(self.folder.catalog, durable=settings.durable)
+        self.catalog = Catalog(self.database, clock)
+        self.snapshots = Snapshots(self.database, self.catalog, self.folder, clock)
+        self.blobs = BlobStore(self.database, self.folder, clock)
+        self.read_sessions = ReadSessions(
+            self.database, self.catalog, self.snapshots, self.folder, clock
+        )
+        self.write_sessions = WriteSessions(
+            self.database, self.catalog, self.snapshots, self.blobs, self.folder, clock
+        )
+        runner = SqlRunner(self.catalog, self.snapshots, self.blobs, self.folder)
+        self.instances = Instances(self.database, self.folder, runner, clock)
+        self.catalog.add_project(settings.project, owner=self.owner)
+        self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-work")
+        self.tidy()
+        self.snapshots.sweep()
+        self.blobs.sweep()
+
+    def tidy(self) -> None:
+        """End what is over: sessions past their time, files that nobody can see any more."""
+        self.read_sessions.forget_expired()
+        self.write_sessions.abort_expired()
+        self.snapshots.collect()
+        self.blobs.collect()
+
+    def close(self) -> None:
+        """Stop work and release the folder; a second call does nothing."""
+        self.instances.close()
+        self.workers.shutdown(wait=True, cancel_futures=True)
+        self.database.close()
+        self.folder.close()
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

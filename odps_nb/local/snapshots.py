@@ -1,0 +1,212 @@
+"""Which rows a table shows: versions of sets of row files (world local).
+
+A file is visible from the version that added it until the version that removed it. A commit adds
+one version in one transaction, so a reader sees all of it or nothing. A read session pins the
+files it was cut from; a removed file is deleted once nobody pins it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from odps_nb.local.catalog import Catalog, Partition, Table
+from odps_nb.local.database import Database
+from odps_nb.local.folder import Folder
+from odps_nb.local.row_files import RowFile
+from odps_nb.terms import PartitionSpec
+
+__all__ = ["Addition", "Segment", "Snapshots"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """One visible row file and the partition it belongs to."""
+
+    file_id: int
+    name: str
+    rows: int
+    raw_bytes: int
+    spec: PartitionSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """A finished row file that a commit makes visible in a partition (empty spec: the table)."""
+
+    spec: PartitionSpec
+    file: RowFile
+
+
+class Snapshots:
+    """Reads and changes of what is visible."""
+
+    def __init__(
+        self, database: Database, catalog: Catalog, folder: Folder, clock: Callable[[], float]
+    ) -> None:
+        self._db, self._catalog, self._folder, self._clock = database, catalog, folder, clock
+
+    def visible(self, table: Table, specs: Sequence[PartitionSpec] = ()) -> tuple[Segment, ...]:
+        """Return the files that a reader sees now, in row order.
+
+        ``specs`` restricts to partitions that one of the (partial) specs covers.
+        """
+        return self._segments(table, "f.removed IS NULL", (), specs)
+
+    def added_since(
+        self, table: Table, after: int, upto: int, specs: Sequence[PartitionSpec] = ()
+    ) -> tuple[Segment, ...]:
+        """Return the still existing files that versions ``(after, upto]`` added."""
+        return self._segments(table, "f.added > ? AND f.added <= ?", (after, upto), specs)
+
+    def version_at(self, table: Table, at: float) -> int:
+        """Return the newest version not younger than ``at`` (epoch seconds); 0 before the first."""
+        row = self._db.row(
+            "SELECT MAX(version) AS v FROM versions WHERE table_id = ? AND at <= ?",
+            table.table_id,
+            at,
+        )
+        return int(row["v"]) if row is not None and row["v"] is not None else 0
+
+    def publish(
+        self,
+        table: Table,
+        additions: Sequence[Addition],
+        *,
+        replace: Sequence[PartitionSpec] | None = None,
+    ) -> int:
+        """Make files visible and hide what they replace, as one new version; return it.
+
+        Parameters
+        ----------
+        replace
+            Specs whose present rows go away (an empty spec: all of the table); ``None`` adds.
+        """
+        now = self._clock()
+        with self._db.transaction() as db:
+            table = self._catalog.table_by_id(table.table_id)
+            version = table.version + 1
+            if replace is not None:
+                self._hide(self.visible(table, replace), version)
+            for addition in additions:
+                self._add(table, addition, version, now)
+            db.execute("INSERT INTO versions VALUES (?, ?, ?)", (table.table_id, version, now))
+            db.execute(
+                "UPDATE tables SET version = ?, modified = ? WHERE table_id = ?",
+                (version, now, table.table_id),
+            )
+            return version
+
+    def drop_table(self, table: Table) -> None:
+        """Remove the table; sessions that read it go on."""
+        with self._db.transaction():
+            self._hide(self._segments(table, "f.removed IS NULL", (), ()), table.version + 1)
+            self._catalog.forget_table(table)
+
+    def drop_partition(self, table: Table, partition: Partition) -> None:
+        """Remove a partition and its rows."""
+        with self._db.transaction():
+            self.publish(table, (), replace=[partition.spec])
+            self._catalog.forget_partition(partition)
+
+    def pin(self, session_id: str, segments: Iterable[Segment]) -> None:
+        """Keep files while a session refers to them."""
+        with self._db.transaction() as db:
+            db.executemany(
+                "INSERT OR IGNORE INTO pins VALUES (?, ?)",
+                [(session_id, segment.file_id) for segment in segments],
+            )
+
+    def unpin(self, session_id: str) -> None:
+        """Let go of the files of a session."""
+        self._db.run("DELETE FROM pins WHERE session_id = ?", session_id)
+
+    def collect(self) -> int:
+        """Delete removed files that nobody pins; return how many."""
+        with self._db.transaction() as db:
+            gone = db.execute(
+                "SELECT file_id, name FROM files WHERE removed IS NOT NULL"
+                " AND file_id NOT IN (SELECT file_id FROM pins)"
+            ).fetchall()
+            db.executemany("DELETE FROM files WHERE file_id = ?", [(r["file_id"],) for r in gone])
+        for row in gone:
+            self._folder.row_file(row["name"]).unlink(missing_ok=True)
+        return len(gone)
+
+    def sweep(self) -> int:
+        """Delete row files that the catalogue does not know; only before anybody is served."""
+        known = {
+            row["name"]
+            for row in self._db.rows(
+                "SELECT name FROM files UNION SELECT name FROM parts"
+                " UNION SELECT file AS name FROM instances WHERE file IS NOT NULL"
+            )
+        }
+        strays = [p for p in self._folder.rows.iterdir() if p.stem not in known]
+        for path in strays:
+            path.unlink()
+        return len(strays)
+
+    def _segments(
+        self,
+        table: Table,
+        condition: str,
+        values: tuple[object, ...],
+        specs: Sequence[PartitionSpec],
+    ) -> tuple[Segment, ...]:
+        rows = self._db.rows(
+            "SELECT f.file_id, f.name, f.rows, f.raw_bytes, p.spec FROM files f"
+            " LEFT JOIN partitions p ON p.partition_id = f.partition_id"
+            f" WHERE f.table_id = ? AND {condition} ORDER BY p.spec, f.added, f.file_id",
+            table.table_id,
+            *values,
+        )
+        found = (
+            Segment(
+                file_id=row["file_id"],
+                name=row["name"],
+                rows=row["rows"],
+                raw_bytes=row["raw_bytes"],
+                spec=_spec(table, row["spec"]),
+            )
+            for row in rows
+        )
+        return tuple(s for s in found if not specs or any(one.covers(s.spec) for one in specs))
+
+    def _hide(self, segments: Iterable[Segment], version: int) -> None:
+        with self._db.transaction() as db:
+            db.executemany(
+                "UPDATE files SET removed = ? WHERE file_id = ?",
+                [(version, segment.file_id) for segment in segments],
+            )
+
+    def _add(self, table: Table, addition: Addition, version: int, now: float) -> None:
+        partition_id = None
+        file = addition.file
+        with self._db.transaction() as db:
+            if table.is_partitioned:
+                partition_id, _ = self._catalog.ensure_partition(table, addition.spec)
+                db.execute(
+                    "UPDATE partitions SET modified = ? WHERE partition_id = ?", (now, partition_id)
+                )
+            if file.rows:
+                db.execute(
+                    "INSERT INTO files (name, table_id, partition_id, rows, raw_bytes, disk_bytes,"
+                    " added) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        file.name,
+                        table.table_id,
+                        partition_id,
+                        file.rows,
+                        file.raw_bytes,
+                        file.disk_bytes,
+                        version,
+                    ),
+                )
+
+
+def _spec(table: Table, text: str | None) -> PartitionSpec:
+    if text is None:
+        return PartitionSpec()
+    return PartitionSpec(tuple(zip(table.partition_keys, json.loads(text), strict=True)))

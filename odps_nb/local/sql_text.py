@@ -1,0 +1,398 @@
+"""SQL statements as values: DDL and the heads of INSERTs read here, queries kept as text.
+
+World local. Knows no catalogue: names stay as written. Anything else is a parse error in the
+service's own spelling (``ODPS-0130161:[line,column] …``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.local import faults
+from odps_nb.local.sql_scan import Cursor, split_statements
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import PartitionSpec
+from odps_nb.wire.type_text import parse_columns
+
+__all__ = [
+    "AddColumns",
+    "AddPartitions",
+    "CreateSchema",
+    "CreateTable",
+    "Describe",
+    "DropPartitions",
+    "DropSchema",
+    "DropTable",
+    "Insert",
+    "Name",
+    "Query",
+    "ShowPartitions",
+    "ShowTables",
+    "Statement",
+    "Truncate",
+    "parse_script",
+]
+
+Name = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A SELECT (or VALUES, or WITH …)."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """CREATE TABLE; ``query`` for CREATE TABLE … AS, ``like`` for CREATE TABLE … LIKE."""
+
+    name: Name
+    schema: TableSchema | None
+    if_not_exists: bool = False
+    comment: str = ""
+    lifecycle: int = -1
+    properties: tuple[tuple[str, str], ...] = ()
+    query: str | None = None
+    like: Name | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable:
+    """DROP TABLE."""
+
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncate:
+    """TRUNCATE TABLE [PARTITION …]."""
+
+    name: Name
+    specs: tuple[PartitionSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitions:
+    """ALTER TABLE … ADD PARTITION …."""
+
+    name: Name
+    specs: tuple[PartitionSpec, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPartitions:
+    """ALTER TABLE … DROP PARTITION …."""
+
+    name: Name
+    specs: tuple[PartitionSpec, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddColumns:
+    """ALTER TABLE … ADD COLUMNS (…)."""
+
+    name: Name
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """INSERT INTO/OVERWRITE …; a partition key without a value is dynamic."""
+
+    name: Name
+    overwrite: bool
+    query: str
+    partition: tuple[tuple[str, str | None], ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTables:
+    """SHOW TABLES [IN …] [LIKE …]."""
+
+    scope: Name = ()
+    pattern: str = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowPartitions:
+    """SHOW PARTITIONS …."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe:
+    """DESC …."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSchema:
+    """CREATE SCHEMA."""
+
+    name: Name
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropSchema:
+    """DROP SCHEMA."""
+
+    name: Name
+    if_exists: bool = False
+
+
+Statement = (
+    Query
+    | CreateTable
+    | DropTable
+    | Truncate
+    | AddPartitions
+    | DropPartitions
+    | AddColumns
+    | Insert
+    | ShowTables
+    | ShowPartitions
+    | Describe
+    | CreateSchema
+    | DropSchema
+)
+
+
+@dataclass(slots=True)
+class _Tail:
+    comment: str = ""
+    partitions: tuple[Column, ...] = ()
+    lifecycle: int = -1
+    properties: list[tuple[str, str]] = field(default_factory=list)
+
+
+def parse_script(source: str) -> list[Statement]:
+    """Read a script; ``SET k=v`` lines are settings, not statements, and fall away."""
+    found = []
+    for _, text in split_statements(source):
+        cursor = Cursor(text)
+        if cursor.accept("set") and "=" in text:
+            continue
+        found.append(_statement(Cursor(text)))
+    if not found:
+        raise faults.parse_failed("there is no statement")
+    return found
+
+
+def _statement(cursor: Cursor) -> Statement:
+    if cursor.accept("create"):
+        return _create(cursor)
+    if cursor.accept("drop"):
+        return _drop(cursor)
+    if cursor.accept("alter", "table"):
+        return _alter(cursor)
+    if cursor.accept("truncate"):
+        cursor.expect("table")
+        truncate = Truncate(name=_name(cursor), specs=tuple(_specs(cursor)))
+        cursor.end()
+        return truncate
+    if cursor.peek("insert"):
+        return _insert(cursor)
+    if cursor.accept("show"):
+        return _show(cursor)
+    if cursor.accept("desc") or cursor.accept("describe"):
+        cursor.accept("extended")
+        describe = Describe(name=_name(cursor))
+        cursor.end()
+        return describe
+    if any(cursor.peek(word) for word in ("select", "with", "values", "from", "(")):
+        return Query(text=cursor.rest)
+    raise cursor.error("this kind of statement is not supported here")
+
+
+def _name(cursor: Cursor) -> Name:
+    return tuple(cursor.dotted())
+
+
+def _create(cursor: Cursor) -> Statement:
+    if cursor.accept("schema"):
+        exists = cursor.accept("if", "not", "exists")
+        made = CreateSchema(name=_name(cursor), if_not_exists=exists)
+        cursor.end()
+        return made
+    cursor.accept("external")
+    cursor.expect("table")
+    exists = cursor.accept("if", "not", "exists")
+    name = _name(cursor)
+    if cursor.accept("like"):
+        return CreateTable(name=name, schema=None, if_not_exists=exists, like=_name(cursor))
+    columns: tuple[Column, ...] = ()
+    if cursor.peek("("):
+        columns = _columns(cursor)
+    tail = _tail(cursor)
+    query = None
+    if cursor.accept("as"):
+        query = cursor.rest
+    else:
+        cursor.end()
+    return CreateTable(
+        name=name,
+        schema=None
+        if query is not None
+        else TableSchema(columns=columns, partition_columns=tail.partitions),
+        if_not_exists=exists,
+        comment=tail.comment,
+        lifecycle=tail.lifecycle,
+        properties=tuple(tail.properties),
+        query=query,
+    )
+
+
+def _tail(cursor: Cursor) -> _Tail:
+    """Read what may follow the column list, in any order."""
+    tail = _Tail()
+    while not cursor.at_end and not cursor.peek("as"):
+        if cursor.accept("comment"):
+            tail.comment = cursor.text()
+        elif cursor.accept("partitioned", "by"):
+            tail.partitions = _columns(cursor)
+        elif cursor.accept("lifecycle"):
+            tail.lifecycle = _integer(cursor)
+        elif cursor.accept("tblproperties"):
+            tail.properties += _properties(cursor)
+        elif cursor.accept("clustered", "by"):
+            tail.properties.append(("clustered_by", cursor.parenthesised()))
+            if cursor.accept("sorted", "by"):
+                cursor.parenthesised()
+            cursor.expect("into")
+            tail.properties.append(("buckets", cursor.value()))
+            cursor.expect("buckets")
+        else:
+            raise cursor.error("this clause of CREATE TABLE is not supported here")
+    return tail
+
+
+def _integer(cursor: Cursor) -> int:
+    text = cursor.value()
+    if not text.lstrip("-").isdigit():
+        raise cursor.error("expected a whole number", back=1)
+    return int(text)
+
+
+def _columns(cursor: Cursor) -> tuple[Column, ...]:
+    try:
+        return parse_columns(cursor.parenthesised())
+    except InvalidRequestError as error:
+        if (error.code or "").startswith("ODPS"):
+            raise
+        raise faults.parse_failed(error.message) from None
+
+
+def _properties(cursor: Cursor) -> list[tuple[str, str]]:
+    inner = Cursor(cursor.parenthesised())
+    found = []
+    while not inner.at_end:
+        key = inner.text()
+        inner.expect("=")
+        found.append((key, inner.value()))
+        if not inner.accept(","):
+            break
+    inner.end()
+    return found
+
+
+def _drop(cursor: Cursor) -> Statement:
+    schema = cursor.accept("schema")
+    if not schema and not cursor.accept("view"):
+        cursor.expect("table")
+    exists = cursor.accept("if", "exists")
+    name = _name(cursor)
+    cursor.accept("purge")
+    cursor.end()
+    if schema:
+        return DropSchema(name=name, if_exists=exists)
+    return DropTable(name=name, if_exists=exists)
+
+
+def _alter(cursor: Cursor) -> Statement:
+    name = _name(cursor)
+    if cursor.accept("add"):
+        if cursor.accept("columns") or cursor.accept("column"):
+            columns = _columns(cursor)
+            cursor.end()
+            return AddColumns(name=name, columns=columns)
+        exists = cursor.accept("if", "not", "exists")
+        specs = tuple(_specs(cursor))
+        cursor.end()
+        if not specs:
+            raise cursor.error("expected PARTITION or COLUMNS")
+        return AddPartitions(name=name, specs=specs, if_not_exists=exists)
+    if cursor.accept("drop"):
+        exists = cursor.accept("if", "exists")
+        specs = tuple(_specs(cursor))
+        cursor.accept("purge")
+        cursor.end()
+        if not specs:
+            raise cursor.error("expected PARTITION")
+        return DropPartitions(name=name, specs=specs, if_exists=exists)
+    raise cursor.error("this kind of ALTER TABLE is not supported here")
+
+
+def _specs(cursor: Cursor) -> list[PartitionSpec]:
+    specs = []
+    while cursor.accept("partition"):
+        items = _items(cursor)
+        if any(value is None for _, value in items):
+            raise cursor.error("a partition key needs a value here")
+        specs.append(PartitionSpec(tuple((k, v) for k, v in items if v is not None)))
+        cursor.accept(",")
+    return specs
+
+
+def _items(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
+    inner = Cursor(cursor.parenthesised())
+    items: list[tuple[str, str | None]] = []
+    while not inner.at_end:
+        key = inner.name()
+        items.append((key, inner.value() if inner.accept("=") else None))
+        if not (inner.accept(",") or inner.accept("/")):
+            break
+    inner.end()
+    return tuple(items)
+
+
+def _insert(cursor: Cursor) -> Statement:
+    cursor.expect("insert")
+    overwrite = cursor.accept("overwrite")
+    if not overwrite:
+        cursor.expect("into")
+    cursor.accept("table")
+    name = _name(cursor)
+    partition = _items(cursor) if cursor.accept("partition") else ()
+    columns: tuple[str, ...] = ()
+    if cursor.peek("(") and not cursor.peek("(", "select") and not cursor.peek("(", "with"):
+        inner = Cursor(cursor.parenthesised())
+        names = [inner.name()]
+        while inner.accept(","):
+            names.append(inner.name())
+        inner.end()
+        columns = tuple(names)
+    if not any(cursor.peek(word) for word in ("select", "with", "values", "from", "(")):
+        raise cursor.error("expected a query")
+    return Insert(
+        name=name, overwrite=overwrite, query=cursor.rest, partition=partition, columns=columns
+    )
+
+
+def _show(cursor: Cursor) -> Statement:
+    if cursor.accept("partitions"):
+        shown: Statement = ShowPartitions(name=_name(cursor))
+    else:
+        cursor.expect("tables")
+        scope = _name(cursor) if cursor.accept("in") else ()
+        shown = ShowTables(scope=scope, pattern=cursor.text() if cursor.accept("like") else "*")
+    cursor.end()
+    return shown

@@ -1,0 +1,488 @@
+"""Write sessions: streams, parts, commit and abort (world local; ``protocol.md`` section 7).
+
+A part is one uploaded body: files on disk, named in the catalogue, seen by nobody. A commit turns
+parts into visible files in one transaction. What a lost answer leaves open can always be asked.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from odps_nb.local import faults
+from odps_nb.local.blobs import BlobStore
+from odps_nb.local.catalog import Catalog, Table
+from odps_nb.local.database import Database
+from odps_nb.local.folder import Folder, new_id
+from odps_nb.local.ingest import Ingest, read_body
+from odps_nb.local.row_files import RowFile
+from odps_nb.local.snapshots import Addition, Snapshots
+from odps_nb.terms import PartitionSpec, TableName, WriteMode
+
+__all__ = ["Landed", "Stream", "WriteSession", "WriteSessions"]
+
+LIFETIME = 24 * 3600.0
+OPEN, COMMITTED, ABORTED = "NORMAL", "COMMITTED", "ABORTED"
+DEFAULT_ID = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSession:
+    """A write session; ``status`` is NORMAL, COMMITTED or ABORTED."""
+
+    session_id: str
+    table: Table
+    spec: PartitionSpec
+    overwrite: bool
+    mode: WriteMode
+    status: str
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether each upload is visible at once."""
+        return self.mode in (WriteMode.STREAMING, WriteMode.STREAMING_REALTIME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """One upload lane; ``token`` is empty unless it is an exactly-once stream."""
+
+    stream_id: str
+    version: int
+    is_open: bool
+    token: str
+    next_row: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """What an upload did: where the stream stands, and the flush it was."""
+
+    stream: Stream
+    staging_id: int
+    rows: int
+
+
+class WriteSessions:
+    """Makes and finishes sessions; takes rows."""
+
+    def __init__(
+        self,
+        database: Database,
+        catalog: Catalog,
+        snapshots: Snapshots,
+        blobs: BlobStore,
+        folder: Folder,
+        clock: Callable[[], float],
+    ) -> None:
+        self._db, self._catalog, self._snapshots = database, catalog, snapshots
+        self._blobs, self._folder, self._clock = blobs, folder, clock
+
+    # -- sessions -----------------------------------------------------------------------------
+
+    def create(
+        self, name: TableName, spec: PartitionSpec, *, overwrite: bool, mode: WriteMode
+    ) -> WriteSession:
+        """Begin a session on a table, or on the partitions under ``spec``."""
+        table = self._catalog.table(name)
+        spec = table.spec(spec)
+        session_id = new_id()
+        self._insert(session_id, table, spec, overwrite=overwrite, mode=mode)
+        return self.get(name, session_id)
+
+    def get(self, name: TableName, session_id: str) -> WriteSession:
+        """Return a session of that table; 404 when unknown or over.
+
+        The session named ``default`` is always there: it is how streaming writers without a
+        session of their own write.
+        """
+        table = self._catalog.table(name)
+        key = session_id
+        if session_id == DEFAULT_ID:
+            key = f"{DEFAULT_ID}-{table.table_id}"
+            if self._db.row("SELECT 1 FROM write_sessions WHERE session_id = ?", key) is None:
+                mode = WriteMode.STREAMING
+                self._insert(key, table, PartitionSpec(), overwrite=False, mode=mode)
+        row = self._db.row("SELECT * FROM write_sessions WHERE session_id = ?", key)
+        if row is None or row["table_id"] != table.table_id:
+            raise faults.no_such_session(session_id)
+        if row["status"] == OPEN and row["expires"] <= self._clock() and session_id != DEFAULT_ID:
+            raise faults.expired(session_id)
+        return WriteSession(
+            session_id=key,
+            table=table,
+            spec=PartitionSpec(tuple((k, v) for k, v in json.loads(row["spec"]))),
+            overwrite=bool(row["overwrite"]),
+            mode=WriteMode(row["mode"]),
+            status=row["status"],
+        )
+
+    def streams(self, session: WriteSession) -> list[Stream]:
+        """Return the newest version of each stream, in stream order."""
+        newest: dict[str, Stream] = {}
+        for row in self._db.rows(
+            "SELECT * FROM streams WHERE session_id = ? ORDER BY version", session.session_id
+        ):
+            newest[row["stream_id"]] = _stream(row)
+        return sorted(newest.values(), key=lambda s: _natural(s.stream_id))
+
+    def commit(
+        self,
+        session: WriteSession,
+        chosen: Sequence[tuple[str, int]] = (),
+        *,
+        nothing: bool = False,
+    ) -> None:
+        """Make rows visible, once: a committed session stays committed, an aborted one fails.
+
+        No (stream id, version) chosen means all closed streams, or none with ``nothing``.
+        """
+        with self._db.transaction() as db:
+            session = self.get(session.table.name, session.session_id)
+            if session.status == COMMITTED or session.is_streaming:
+                return
+            self._require_open(session)
+            streams = [] if nothing else self._chosen(session, chosen)
+            additions = [a for s in streams for a in self._parts(session, s)]
+            self._publish(session, additions)
+            dropped = self._drop_parts(session, published=[a.file.name for a in additions])
+            db.execute(
+                "UPDATE write_sessions SET status = ? WHERE session_id = ?",
+                (COMMITTED, session.session_id),
+            )
+        self._unlink(dropped)
+
+    def abort(self, session: WriteSession) -> None:
+        """Drop a session and its rows; doing it twice is fine, after a commit it fails."""
+        with self._db.transaction() as db:
+            session = self.get(session.table.name, session.session_id)
+            if session.status == COMMITTED:
+                raise faults.invalid_state(f"the session {session.session_id!r} is committed")
+            if session.is_streaming:
+                return
+            dropped = self._drop_parts(session, published=())
+            db.execute(
+                "UPDATE write_sessions SET status = ? WHERE session_id = ?",
+                (ABORTED, session.session_id),
+            )
+        self._unlink(dropped)
+
+    def abort_expired(self) -> None:
+        """Abort open sessions whose time is over."""
+        for row in self._db.rows(
+            "SELECT session_id FROM write_sessions WHERE status = ? AND expires <= ?"
+            " AND mode NOT IN (?, ?)",
+            OPEN,
+            self._clock(),
+            WriteMode.STREAMING.value,
+            WriteMode.STREAMING_REALTIME.value,
+        ):
+            with self._db.transaction() as db:
+                parts = db.execute(
+                    "SELECT name FROM parts WHERE session_id = ?", (row["session_id"],)
+                ).fetchall()
+                db.execute("DELETE FROM parts WHERE session_id = ?", (row["session_id"],))
+                db.execute(
+                    "UPDATE write_sessions SET status = ? WHERE session_id = ?",
+                    (ABORTED, row["session_id"]),
+                )
+            self._unlink([part["name"] for part in parts])
+
+    # -- streams ------------------------------------------------------------------------------
+
+    def open_stream(
+        self, session: WriteSession, stream_id: str, version: int, *, exactly_once: bool
+    ) -> Stream:
+        """Open a lane; a higher version replaces the earlier one, a lower one is refused."""
+        with self._db.transaction() as db:
+            self._require_open(session)
+            newest = self._newest(session, stream_id)
+            if newest is not None and version < newest.version:
+                raise faults.invalid_state(
+                    f"the stream {stream_id!r} is at version {newest.version} already"
+                )
+            token = secrets.token_urlsafe(16) if exactly_once else ""
+            if newest is None or version > newest.version:
+                db.execute(
+                    "INSERT INTO streams VALUES (?, ?, ?, 'open', ?, 0, 0, 0)",
+                    (session.session_id, stream_id, version, token),
+                )
+            elif exactly_once:
+                self._set_token(session, newest, token)
+            return self.stream(session, stream_id, version)
+
+    def stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
+        """Return one stream; 404 when it was never opened."""
+        row = self._db.row(
+            "SELECT * FROM streams WHERE session_id = ? AND stream_id = ? AND version = ?",
+            session.session_id,
+            stream_id,
+            version,
+        )
+        if row is None:
+            raise faults.no_such_stream(stream_id)
+        return _stream(row)
+
+    def renewed_stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
+        """Return an exactly-once stream with a new access token; the old one is worth nothing."""
+        stream = self.stream(session, stream_id, version)
+        self._set_token(session, stream, secrets.token_urlsafe(16))
+        return self.stream(session, stream_id, version)
+
+    def close_stream(self, session: WriteSession, stream_id: str, version: int) -> None:
+        """Say that a stream is whole; closing twice is fine."""
+        stream = self.stream(session, stream_id, version)
+        if session.status == ABORTED:
+            raise faults.invalid_state(f"the session {session.session_id!r} is aborted")
+        self._db.run(
+            "UPDATE streams SET state = 'closed' WHERE session_id = ? AND stream_id = ?"
+            " AND version = ?",
+            session.session_id,
+            stream_id,
+            stream.version,
+        )
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    def write(
+        self,
+        session: WriteSession,
+        stream: Stream,
+        body: Path,
+        *,
+        count: int | None,
+        row_offset: int | None = None,
+        token: str | None = None,
+    ) -> Landed:
+        """Take one uploaded body into a stream.
+
+        An exactly-once upload whose rows are in already changes nothing and says where the
+        stream stands; one that leaves a gap is a `ConflictError`.
+        """
+        self._check_writable(session, stream)
+        if row_offset is not None:
+            self._check_token(stream, token)
+            if count is not None and row_offset + count <= stream.next_row:
+                return Landed(stream=stream, staging_id=0, rows=0)
+            if row_offset != stream.next_row:
+                raise faults.offset_conflict(stream.next_row, row_offset)
+        with Ingest(self._folder, session.table, session.spec, self._blobs) as ingest:
+            for batch in read_body(body):
+                ingest.write(batch)
+            if count is not None and ingest.rows != count:
+                raise faults.invalid(f"Count says {count} rows, the body holds {ingest.rows}")
+            additions = ingest.finish()
+        try:
+            return self._land(session, stream, additions, ingest.rows, row_offset)
+        except BaseException:
+            self._unlink([a.file.name for a in additions])
+            raise
+
+    def _land(
+        self,
+        session: WriteSession,
+        stream: Stream,
+        additions: list[Addition],
+        rows: int,
+        row_offset: int | None,
+    ) -> Landed:
+        staging_id = 0
+        with self._db.transaction() as db:
+            session = self.get(session.table.name, session.session_id)
+            stream = self.stream(session, stream.stream_id, stream.version)
+            self._check_writable(session, stream)
+            if row_offset is not None and row_offset != stream.next_row:
+                # somebody else's upload of the same rows won while this one was on its way
+                if row_offset + rows <= stream.next_row:
+                    self._unlink([a.file.name for a in additions])
+                    return Landed(stream=stream, staging_id=0, rows=0)
+                raise faults.offset_conflict(stream.next_row, row_offset)
+            if session.is_streaming or stream.stream_id == DEFAULT_ID:
+                staging_id = self._snapshots.publish(session.table, additions)
+            else:
+                staging_id = self._add_parts(session, stream, additions)
+            db.execute(
+                "UPDATE streams SET next_row = next_row + ?, rows = rows + ?, bytes = bytes + ?"
+                " WHERE session_id = ? AND stream_id = ? AND version = ?",
+                (
+                    rows,
+                    rows,
+                    sum(a.file.raw_bytes for a in additions),
+                    session.session_id,
+                    stream.stream_id,
+                    stream.version,
+                ),
+            )
+            stream = self.stream(session, stream.stream_id, stream.version)
+        return Landed(stream=stream, staging_id=staging_id, rows=rows)
+
+    # -- parts --------------------------------------------------------------------------------
+
+    def _add_parts(
+        self, session: WriteSession, stream: Stream, additions: Sequence[Addition]
+    ) -> int:
+        last = 0
+        with self._db.transaction() as db:
+            for addition in additions:
+                file = addition.file
+                cursor = db.execute(
+                    "INSERT INTO parts (name, session_id, stream_id, version, spec, rows, raw_bytes,"
+                    " disk_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        file.name,
+                        session.session_id,
+                        stream.stream_id,
+                        stream.version,
+                        json.dumps(addition.spec.items, ensure_ascii=False),
+                        file.rows,
+                        file.raw_bytes,
+                        file.disk_bytes,
+                    ),
+                )
+                last = cursor.lastrowid or 0
+        return last
+
+    def _parts(self, session: WriteSession, stream: Stream) -> Iterator[Addition]:
+        for row in self._db.rows(
+            "SELECT * FROM parts WHERE session_id = ? AND stream_id = ? AND version = ?"
+            " ORDER BY part_id",
+            session.session_id,
+            stream.stream_id,
+            stream.version,
+        ):
+            yield Addition(
+                spec=PartitionSpec(tuple((k, v) for k, v in json.loads(row["spec"]))),
+                file=RowFile(
+                    name=row["name"],
+                    rows=row["rows"],
+                    raw_bytes=row["raw_bytes"],
+                    disk_bytes=row["disk_bytes"],
+                ),
+            )
+
+    def _drop_parts(self, session: WriteSession, published: Sequence[str]) -> list[str]:
+        names = {
+            row["name"]
+            for row in self._db.rows(
+                "SELECT name FROM parts WHERE session_id = ?", session.session_id
+            )
+        }
+        self._db.run("DELETE FROM parts WHERE session_id = ?", session.session_id)
+        return sorted(names - set(published))
+
+    def _publish(self, session: WriteSession, additions: list[Addition]) -> None:
+        table, spec = session.table, session.spec
+        whole = len(spec) == len(table.partition_keys)
+        replace: list[PartitionSpec] | None = None
+        if session.overwrite:
+            dynamic = table.is_partitioned and not whole
+            replace = list({a.spec: None for a in additions}) if dynamic else [spec]
+        if table.is_partitioned and whole:
+            self._catalog.ensure_partition(table, spec)
+        if additions or replace:
+            self._snapshots.publish(table, additions, replace=replace)
+
+    def _unlink(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._folder.row_file(name).unlink(missing_ok=True)
+
+    # -- rules --------------------------------------------------------------------------------
+
+    def _chosen(self, session: WriteSession, pairs: Sequence[tuple[str, int]]) -> list[Stream]:
+        if pairs:
+            named = [self.stream(session, stream_id, version) for stream_id, version in pairs]
+            return sorted(named, key=lambda s: _natural(s.stream_id))
+        streams = self.streams(session)
+        for stream in streams:
+            if stream.is_open and stream.rows:
+                raise faults.invalid_state(
+                    f"the stream {stream.stream_id!r} holds {stream.rows} rows and is not closed"
+                )
+        return [stream for stream in streams if not stream.is_open]
+
+    def _newest(self, session: WriteSession, stream_id: str) -> Stream | None:
+        row = self._db.row(
+            "SELECT * FROM streams WHERE session_id = ? AND stream_id = ?"
+            " ORDER BY version DESC LIMIT 1",
+            session.session_id,
+            stream_id,
+        )
+        return None if row is None else _stream(row)
+
+    def _require_open(self, session: WriteSession) -> None:
+        if session.status != OPEN:
+            raise faults.invalid_state(
+                f"the session {session.session_id!r} is {session.status.lower()}"
+            )
+
+    def _check_writable(self, session: WriteSession, stream: Stream) -> None:
+        self._require_open(session)
+        newest = self._newest(session, stream.stream_id)
+        if newest is not None and newest.version > stream.version:
+            raise faults.invalid_state(
+                f"version {newest.version} of the stream {stream.stream_id!r} replaced this one"
+            )
+        if not stream.is_open and not session.is_streaming:
+            raise faults.invalid_state(f"the stream {stream.stream_id!r} is closed")
+
+    def _check_token(self, stream: Stream, token: str | None) -> None:
+        if not stream.token:
+            raise faults.invalid("the stream was not made for exactly-once writes")
+        if not hmac.compare_digest(stream.token.encode(), (token or "").encode()):
+            raise faults.forbidden("the access token of the stream is not the newest one")
+
+    def _set_token(self, session: WriteSession, stream: Stream, token: str) -> None:
+        self._db.run(
+            "UPDATE streams SET token = ? WHERE session_id = ? AND stream_id = ? AND version = ?",
+            token,
+            session.session_id,
+            stream.stream_id,
+            stream.version,
+        )
+
+    def _insert(
+        self,
+        session_id: str,
+        table: Table,
+        spec: PartitionSpec,
+        *,
+        overwrite: bool,
+        mode: WriteMode,
+    ) -> None:
+        now = self._clock()
+        self._db.run(
+            "INSERT OR IGNORE INTO write_sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            session_id,
+            table.table_id,
+            json.dumps(spec.items, ensure_ascii=False),
+            overwrite,
+            mode.value,
+            OPEN,
+            now,
+            now + LIFETIME,
+        )
+
+
+def _stream(row: sqlite3.Row) -> Stream:
+    return Stream(
+        stream_id=row["stream_id"],
+        version=row["version"],
+        is_open=row["state"] == "open",
+        token=row["token"],
+        next_row=row["next_row"],
+        rows=row["rows"],
+        bytes=row["bytes"],
+    )
+
+
+def _natural(stream_id: str) -> tuple[bool, int, str]:
+    """Order ``2`` before ``10`` and numbers before names."""
+    number = stream_id.isascii() and stream_id.isdigit() and len(stream_id) < 19
+    return (not number, int(stream_id) if number else 0, stream_id)
