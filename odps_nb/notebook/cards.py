@@ -101,7 +101,8 @@ def _record(snapshot: ProgressSnapshot) -> list[str]:
     if total := len(snapshot.splits):
         done = sum(split.done for split in snapshot.splits)
         whole = words.counted(total, "split")
-        summary.append(whole if done == total else f"{done} of {whole} finished")
+        partly = snapshot.phase is not Phase.DONE and done < total
+        summary.append(f"{done} of {whole} finished" if partly else whole)
     found = [*words.ids(snapshot), *snapshot.events[-5:]]
     if found:
         summary.append("ids and events" if snapshot.events else "ids")
@@ -173,6 +174,8 @@ class CardListener:
         card finds its way by the display id.
         """
         self._delay = 0.0
+        if self._options.progress == "none":
+            return
         self._publish(ProgressSnapshot(operation=operation, title=title, phase=Phase.CREATING))
 
     def start(self, tracker: ProgressTracker) -> None:

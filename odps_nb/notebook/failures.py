@@ -9,6 +9,7 @@ traceback. The full traceback is one step away: ``%odps traceback`` or ``%tb`` f
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -20,7 +21,8 @@ __all__ = ["OUR_ERRORS", "FailureHook", "error_lines"]
 OUR_ERRORS = (OdpsNbError, StateError)
 MAX_LINE = 600
 
-_RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
+# No colour: front ends put errors on red of their own, and red on red is not read.
+_BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 
 
 def error_lines(error: BaseException, *, limit: int = MAX_LINE) -> list[str]:
@@ -51,6 +53,7 @@ class FailureHook:
     def __init__(self, shell: Any, *, wants_traceback: Callable[[], bool]) -> None:
         self._shell, self._wants_traceback = shell, wants_traceback
         self._before: tuple[tuple[type[BaseException], ...], Any] | None = None
+        self._last: traceback.TracebackException | None = None
 
     def install(self) -> None:
         """Take over our errors; those that another hook handles stay with it."""
@@ -68,6 +71,10 @@ class FailureHook:
             self._shell.custom_exceptions, self._shell.CustomTB = self._before
         self._before = None
 
+    def last_traceback(self) -> str | None:
+        """Return the traceback of our last error as text, ``None`` if there was none."""
+        return None if self._last is None else "".join(self._last.format())
+
     def _handle(
         self,
         shell: Any,
@@ -79,12 +86,14 @@ class FailureHook:
         if not isinstance(error, OUR_ERRORS):
             return self._pass_on(kind, error, trace, tb_offset)
         _remember(kind, error, trace)
+        # A summary, not the frames: those would keep alive whatever had been read so far.
+        self._last = traceback.TracebackException(kind, error, trace)
         if self._wants_traceback():
             shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
             return []
         lines = error_lines(error)
         head, sign, rest = lines[0].partition(":")
-        shown = [f"{_RED}{_BOLD}{head}{_RESET}{sign}{rest}", *lines[1:]]
+        shown = [f"{_BOLD}{head}{_RESET}{sign}{rest}", *lines[1:]]
         # The one place where front ends differ (terminal, kernel): both override this method.
         shell._showtraceback(kind, error, shown)
         return shown

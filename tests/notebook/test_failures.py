@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import sys
 
 import pytest
@@ -26,12 +27,13 @@ def hook(shell):
     wanted = {"traceback": False}
     hook = FailureHook(shell, wants_traceback=lambda: wanted["traceback"])
     hook.install()
+    wanted["hook"] = hook
     yield wanted
     hook.remove()
 
 
 def plain(text: str) -> list[str]:
-    for code in ("\x1b[31m", "\x1b[1m", "\x1b[0m"):
+    for code in ("\x1b[1m", "\x1b[0m"):
         text = text.replace(code, "")
     return text.splitlines()
 
@@ -65,6 +67,31 @@ def test_tb_shows_the_traceback_of_the_last_error(shell, hook, capsys):
     shell.run_cell("%tb")
     assert "raise error" in capsys.readouterr().out
     assert isinstance(sys.last_value, NotFoundError)
+
+
+BIG = """
+import weakref
+from odps_nb.errors import NotFoundError
+class Big: pass
+refs = []
+def fail():
+    big = Big()
+    refs.append(weakref.ref(big))
+    raise NotFoundError("table orders_x is not there")
+fail()
+"""
+
+
+def test_the_last_traceback_outlives_other_errors_but_its_frames_do_not(shell, hook):
+    assert hook["hook"].last_traceback() is None
+    shell.run_cell(BIG)
+    shell.run_cell("1 / 0")
+    gc.collect()
+    assert shell.user_ns["refs"][0]() is None
+    text = hook["hook"].last_traceback()
+    assert text.startswith("Traceback")
+    assert "in fail" in text
+    assert "NotFoundError: table orders_x is not there" in text
 
 
 def test_the_hook_of_somebody_else_goes_on(shell, capsys):
