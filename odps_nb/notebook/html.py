@@ -32,6 +32,7 @@ __all__ = [
     "figure",
     "join",
     "scroller",
+    "visible",
 ]
 
 LINE: Final = "1px solid rgba(128,128,128,0.35)"
@@ -73,7 +74,12 @@ def escape(value: object) -> Html:
     Controls without a glyph, bidi overrides and lone surrogates become ``U+FFFD``, so that a
     name cannot disguise itself.
     """
-    return Html(html.escape(_UNSEEN.sub("\ufffd", str(value)), quote=True))
+    return Html(html.escape(visible(value), quote=True))
+
+
+def visible(value: object) -> str:
+    """Return ``str(value)`` with what hides or reorders text replaced; safe for a terminal too."""
+    return _UNSEEN.sub("\ufffd", str(value))
 
 
 def element(
@@ -119,14 +125,32 @@ def join(parts: Iterable[object], separator: str = "") -> Html:
     return Html(separator.join(part if isinstance(part, Html) else escape(part) for part in parts))
 
 
-def figure(content: Html, caption: Html, *, label: str, style: str = "") -> Html:
-    """Return ``content`` with its ``caption`` as a figure that the keyboard can reach."""
+def figure(content: Html, caption: Html, *, label: str, width: int, beside: bool = False) -> Html:
+    """Return ``content`` with its ``caption`` as a figure that the keyboard can reach.
+
+    Parameters
+    ----------
+    label
+        What a screen reader says of it.
+    width
+        Width of ``content`` in CSS pixels.
+    beside
+        Whether the caption stands at the side rather than below.
+    """
+    frame = f"margin:0;border:{LINE};border-radius:8px;overflow:hidden"
+    if beside:
+        frame += ";display:flex;flex-wrap:wrap;align-items:center"
+        content = element("div", content, style=f"width:{width}px;max-width:100%")
+        text = "padding:8px 14px;flex:1;min-width:200px"
+    else:
+        frame += f";width:{width}px;max-width:100%;box-sizing:border-box"
+        text = "padding:8px 10px"
     return element(
         "figure",
         content,
-        element("figcaption", caption, style="padding:8px 10px"),
+        element("figcaption", caption, style=text),
         attributes={"tabindex": 0, "aria-label": label},
-        style=f"margin:0;border:{LINE};border-radius:8px;overflow:hidden;{style}",
+        style=frame,
     )
 
 
