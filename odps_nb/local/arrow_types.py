@@ -49,6 +49,7 @@ _PLAIN: dict[TypeCode, Callable[[], pa.DataType]] = {
     TypeCode.BINARY: pa.binary,
     TypeCode.BLOB: pa.binary,
     TypeCode.DATE: pa.date32,
+    TypeCode.INTERVAL_DAY_TIME: lambda: pa.duration("ns"),
     TypeCode.INTERVAL_YEAR_MONTH: pa.int64,
 }
 
@@ -71,21 +72,20 @@ def arrow_type(
     if isinstance(odps, StructType):
         return pa.struct([pa.field(f.name, of(f.type)) for f in odps.fields])
     if isinstance(odps, DecimalType):
-        precision, scale = odps.precision or 38, odps.scale
-        if odps.precision is None:
-            scale = 18
-        make = pa.decimal128 if precision <= 38 else pa.decimal256
-        return make(precision, scale or 0)
+        return _decimal(odps)
     if odps.code is TypeCode.DATETIME:
         return pa.timestamp(_ARROW_UNITS[datetime_unit])
     if odps.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
         return pa.timestamp(_ARROW_UNITS[timestamp_unit])
-    if odps.code is TypeCode.INTERVAL_DAY_TIME:
-        return pa.duration("ns")
-    try:
-        return _PLAIN[odps.code]()
-    except KeyError:
-        raise faults.invalid(f"the type {odps.code.name} is not supported here") from None
+    make = _PLAIN.get(odps.code)
+    if make is None:
+        raise faults.invalid(f"the type {odps.code.name} is not supported here")
+    return make()
+
+
+def _decimal(odps: DecimalType) -> pa.DataType:
+    precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
+    return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
 
 
 def arrow_field(column: Column, **units: TimeUnit) -> pa.Field:

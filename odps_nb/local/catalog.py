@@ -77,9 +77,9 @@ class Table:
         for key, value in items:
             name = known.get(key.casefold())
             if name is None or name in given:
+                keys = ", ".join(self.partition_keys) or "(none)"
                 raise faults.invalid(
-                    f"{items} does not fit the partition keys {', '.join(self.partition_keys) or '(none)'}"
-                    f" of {self.name.table}",
+                    f"{items} does not fit the partition keys {keys} of {self.name.table}",
                     code="InvalidPartitionSpec",
                 )
             given[name] = value
@@ -184,7 +184,8 @@ class Catalog:
             self._check_schema(name)
             if self.find_table(name) is not None:
                 raise faults.invalid(
-                    f"ODPS-0110061: Failed to run ddltask - Table or view {name.table} already exists",
+                    "ODPS-0110061: Failed to run ddltask - Table or view already exists - "
+                    f"table {name} is already existing",
                     code="ObjectAlreadyExists",
                 )
             db.execute(

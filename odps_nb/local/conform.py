@@ -220,31 +220,36 @@ def _interval(array: pa.Array, path: str) -> pa.Array:
 
 def _may_widen(source: pa.DataType, target: pa.DataType) -> bool:
     kinds = pa.types
-    if kinds.is_integer(target):
-        return kinds.is_integer(source)  # the safe cast refuses what does not fit
     if kinds.is_floating(target):
-        return kinds.is_floating(source) or (
-            kinds.is_integer(source) and source.bit_width < target.bit_width
-        )
-    if kinds.is_decimal(target):
-        return kinds.is_decimal(source) or kinds.is_integer(source)
-    if kinds.is_string(target) or kinds.is_binary(target):
-        return (
-            kinds.is_string(source)
-            or kinds.is_large_string(source)
-            or kinds.is_string_view(source)
-            or kinds.is_binary(source)
-            or kinds.is_large_binary(source)
-            or kinds.is_binary_view(source)
-            or kinds.is_fixed_size_binary(source)
-        )
-    if kinds.is_timestamp(target):
-        return kinds.is_timestamp(source)
-    if kinds.is_date32(target):
-        return kinds.is_date(source)
-    if kinds.is_duration(target):
-        return kinds.is_duration(source)
+        widened = kinds.is_integer(source) and source.bit_width < target.bit_width
+        return bool(kinds.is_floating(source) or widened)
+    for is_target, accepted in (
+        (kinds.is_integer, (kinds.is_integer,)),  # the safe cast refuses what does not fit
+        (kinds.is_decimal, (kinds.is_decimal, kinds.is_integer)),
+        (kinds.is_timestamp, (kinds.is_timestamp,)),
+        (kinds.is_date32, (kinds.is_date,)),
+        (kinds.is_duration, (kinds.is_duration,)),
+        (_is_text, (_is_text,)),
+    ):
+        if is_target(target):
+            return any(accept(source) for accept in accepted)
     return False
+
+
+def _is_text(arrow: pa.DataType) -> bool:
+    kinds = pa.types
+    return any(
+        is_kind(arrow)
+        for is_kind in (
+            kinds.is_string,
+            kinds.is_large_string,
+            kinds.is_string_view,
+            kinds.is_binary,
+            kinds.is_large_binary,
+            kinds.is_binary_view,
+            kinds.is_fixed_size_binary,
+        )
+    )
 
 
 def _check_size(array: pa.Array, odps: OdpsType, path: str) -> None:

@@ -123,7 +123,7 @@ def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
 
 
 def _durations(array: pa.Array) -> pa.Array:
-    nanos = []
+    nanos: list[int | None] = []
     for value in array.to_pylist():
         if value is None:
             nanos.append(None)

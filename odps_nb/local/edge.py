@@ -108,8 +108,8 @@ class StreamedResponse(Response):
         length: int | None = None,
     ) -> None:
         extra = {} if length is None else {"content-length": str(length)}
-        self._chunks, self._pool, self._first = chunks, pool, None
-        self._started = False
+        self._chunks, self._pool = chunks, pool
+        self._first: Bytes | None = None
         self.status_code = 200
         self.media_type = media_type
         self.background = None
@@ -143,7 +143,7 @@ class StreamedResponse(Response):
             gone.cancel()
             if upcoming is not None:
                 await asyncio.wait([upcoming])  # a generator that runs cannot be closed
-            await run(self._pool, self._chunks.close)
+            await asyncio.get_running_loop().run_in_executor(self._pool, self._chunks.close)
 
 
 async def _disconnect(receive: Receive) -> None:

@@ -207,7 +207,7 @@ class Instances:
             if column is None:
                 raise faults.invalid(f"the result has no column {name!r}")
             chosen.append(column)
-        files = ()
+        files: tuple[ScanFile, ...] = ()
         if instance.file is not None:
             files = (ScanFile(name=instance.file, rows=instance.rows),)
         plan = ScanPlan(

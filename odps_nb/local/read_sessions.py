@@ -348,7 +348,7 @@ def _ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[tup
 
 
 def _seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return the first snapshot row of the file where kept row ``offset`` is, and kept rows before."""
+    """Return where the file with kept row ``offset`` begins, and the kept rows before it."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:

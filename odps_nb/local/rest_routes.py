@@ -10,6 +10,7 @@ import csv
 import io
 import re
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from starlette.requests import Request
@@ -30,6 +31,13 @@ PATIENCE = 0.5
 CSV_ROWS = 10_000
 PAGE = 1000
 XML = "application/xml"
+_ABOUT_PROJECTS = (control.GetTenant, control.GetProject, control.GetTunnelEndpoint)
+_ABOUT_TABLES = (
+    control.ListTables,
+    control.GetTable,
+    control.ListPartitions,
+    control.GetPartition,
+)
 _PROJECT = re.compile(r"/projects/([^/]+)(/.*)?")
 
 
@@ -50,29 +58,33 @@ class RestRoutes:
         call = control.decode_control(wire)
         if call is None:
             return self._other(wire, request)
-        match call:
-            case control.GetTenant():
-                return self._tenant()
-            case control.GetProject():
-                return self._project(call.project)
-            case control.GetTunnelEndpoint():
-                self._service.catalog.project(call.project)
-                return _reply(control.encode_tunnel_endpoint(request.url.netloc))
-            case control.ListTables():
-                return self._tables(call)
-            case control.GetTable():
-                return self._table(call)
-            case control.ListPartitions():
-                return self._partitions(call)
-            case control.GetPartition():
-                return self._partition(call)
-            case control.SubmitSql():
-                return self._submit(call, wire, access_id, request)
-            case control.CancelInstance():
-                self._service.instances.cancel(call.project, call.instance_id)
-                return Response(status_code=200)
-            case _:
-                return self._instance(call, wire)
+        if isinstance(call, _ABOUT_PROJECTS):
+            return self._about_project(call, request)
+        if isinstance(call, _ABOUT_TABLES):
+            return self._about_table(call)
+        if isinstance(call, control.SubmitSql):
+            return self._submit(call, wire, access_id, request)
+        if isinstance(call, control.CancelInstance):
+            self._service.instances.cancel(call.project, call.instance_id)
+            return Response(status_code=200)
+        return self._instance(call, wire)
+
+    def _about_project(self, call: Any, request: Request) -> Response:
+        if isinstance(call, control.GetTenant):
+            return self._tenant()
+        if isinstance(call, control.GetProject):
+            return self._project(call.project)
+        self._service.catalog.project(call.project)
+        return _reply(control.encode_tunnel_endpoint(request.url.netloc))
+
+    def _about_table(self, call: Any) -> Response:
+        if isinstance(call, control.ListTables):
+            return self._tables(call)
+        if isinstance(call, control.GetTable):
+            return self._table(call)
+        if isinstance(call, control.ListPartitions):
+            return self._partitions(call)
+        return self._partition(call)
 
     # -- projects -----------------------------------------------------------------------------
 
@@ -226,7 +238,7 @@ class RestRoutes:
         found = instances.get(call.project, call.instance_id)
         if isinstance(call, control.GetInstanceResult):
             return _reply(self._result(found).encode())
-        tasks = ()
+        tasks: tuple[control.TaskState, ...] = ()
         if isinstance(call, control.GetTaskStatus):
             tasks = (
                 control.TaskState(

@@ -36,6 +36,7 @@ __all__ = ["Place", "Rows", "SqlRunner", "Stopper"]
 
 BATCH_ROWS = 64 * 1024
 STRING = PrimitiveType(TypeCode.STRING)
+_SHOWN = (sql_text.ShowTables, sql_text.ShowPartitions, sql_text.Describe)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,17 +106,21 @@ class SqlRunner:
         self, statement: sql_text.Statement, place: Place, stopper: Stopper, stack: ExitStack
     ) -> Rows | None:
         """Run a statement; a query gives rows, which are valid until ``stack`` is closed."""
-        match statement:
-            case sql_text.Query():
-                return self._query(statement.text, place, stopper, stack)
-            case sql_text.Insert():
-                return self._insert(statement, place, stopper, stack)
-            case sql_text.CreateTable():
-                return self._create(statement, place, stopper, stack)
-            case sql_text.ShowTables() | sql_text.ShowPartitions() | sql_text.Describe():
-                return self._show(statement, place)
-            case _:
-                return self._change(statement, place)
+        if isinstance(statement, sql_text.Query):
+            return self._query(statement.text, place, stopper, stack)
+        if isinstance(statement, _SHOWN):
+            return self._show(statement, place)
+        if isinstance(statement, sql_text.Insert):
+            self._insert(statement, place, stopper, stack)
+        elif isinstance(statement, sql_text.CreateTable):
+            self._create(statement, place, stopper, stack)
+        elif isinstance(statement, (sql_text.CreateSchema, sql_text.DropSchema)):
+            self._change_schema(statement, place)
+        elif isinstance(statement, sql_text.DropTable):
+            self._drop(statement, place)
+        else:
+            self._change(statement, self._catalog.table(place.table(statement.name)))
+        return None
 
     # -- queries ------------------------------------------------------------------------------
 
@@ -223,38 +228,30 @@ class SqlRunner:
             self._snapshots.drop_table(table)
             raise
 
-    def _change(self, statement: Any, place: Place) -> None:
+    def _change(self, statement: Any, table: Table) -> None:
         match statement:
-            case sql_text.DropTable():
-                self._drop(statement, place)
             case sql_text.Truncate():
-                table = self._catalog.table(place.table(statement.name))
                 specs = [table.spec(s) for s in statement.specs] or [PartitionSpec()]
                 self._snapshots.publish(table, (), replace=specs)
             case sql_text.AddPartitions():
-                table = self._catalog.table(place.table(statement.name))
-                for spec in statement.specs:
-                    _, made = self._catalog.ensure_partition(table, table.spec(spec, whole=True))
-                    if not made and not statement.if_not_exists:
-                        raise faults.invalid(
-                            f"ODPS-0110061: the partition {spec} exists", code="ObjectAlreadyExists"
-                        )
+                self._add_partitions(statement, table)
             case sql_text.DropPartitions():
-                self._drop_partitions(statement, place)
+                self._drop_partitions(statement, table)
             case sql_text.AddColumns():
-                table = self._catalog.table(place.table(statement.name))
                 schema = TableSchema(
                     columns=(*table.schema.columns, *statement.columns),
                     partition_columns=table.schema.partition_columns,
                 )
                 self._catalog.change_schema(table, schema)
-            case sql_text.CreateSchema():
-                project, name = _schema_name(statement.name, place)
-                self._catalog.add_schema(project, name, if_not_exists=statement.if_not_exists)
-            case sql_text.DropSchema():
-                project, name = _schema_name(statement.name, place)
-                if not statement.if_exists or name in self._catalog.schemas(project):
-                    self._catalog.drop_schema(project, name)
+
+    def _change_schema(
+        self, statement: sql_text.CreateSchema | sql_text.DropSchema, place: Place
+    ) -> None:
+        project, name = _schema_name(statement.name, place)
+        if isinstance(statement, sql_text.CreateSchema):
+            self._catalog.add_schema(project, name, if_not_exists=statement.if_not_exists)
+        elif not statement.if_exists or name in self._catalog.schemas(project):
+            self._catalog.drop_schema(project, name)
 
     def _drop(self, statement: sql_text.DropTable, place: Place) -> None:
         name = place.table(statement.name)
@@ -263,8 +260,15 @@ class SqlRunner:
             return
         self._snapshots.drop_table(table or self._catalog.table(name))
 
-    def _drop_partitions(self, statement: sql_text.DropPartitions, place: Place) -> None:
-        table = self._catalog.table(place.table(statement.name))
+    def _add_partitions(self, statement: sql_text.AddPartitions, table: Table) -> None:
+        for spec in statement.specs:
+            _, made = self._catalog.ensure_partition(table, spec)
+            if not made and not statement.if_not_exists:
+                raise faults.invalid(
+                    f"ODPS-0110061: the partition {spec} exists", code="ObjectAlreadyExists"
+                )
+
+    def _drop_partitions(self, statement: sql_text.DropPartitions, table: Table) -> None:
         for spec in statement.specs:
             wanted = table.spec(spec)
             found = [p for p in self._catalog.partitions(table) if wanted.covers(p.spec)]

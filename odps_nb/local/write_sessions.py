@@ -333,8 +333,8 @@ class WriteSessions:
             for addition in additions:
                 file = addition.file
                 cursor = db.execute(
-                    "INSERT INTO parts (name, session_id, stream_id, version, spec, rows, raw_bytes,"
-                    " disk_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO parts (name, session_id, stream_id, version, spec, rows,"
+                    " raw_bytes, disk_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         file.name,
                         session.session_id,
