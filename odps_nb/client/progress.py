@@ -192,7 +192,9 @@ class ProgressTracker:
         self._listener.start(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
         from odps_nb.errors import CancelledError
 
         if error is None:

@@ -1,0 +1,168 @@
+"""Rows of one stream, read on from the exact row whatever breaks (floor 3).
+
+Knows how a stream is opened at a row only by a function that makes the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from odps_nb.client.cancel import CancelToken
+from odps_nb.client.progress import ProgressTracker
+from odps_nb.client.rows import RowStream
+from odps_nb.client.storage import StorageClient
+from odps_nb.errors import FramingError, OdpsNbError, TruncatedError
+from odps_nb.terms import RowRangeSplit, Split
+from odps_nb.wire.calls import StreamingCall
+
+__all__ = ["RowCursor", "rows_of"]
+
+
+def rows_of(split: Split) -> int | None:
+    """Return how many rows a split has, where the split itself says."""
+    return split.count if isinstance(split, RowRangeSplit) else None
+
+
+class RowCursor:
+    """Batches from ``start`` to the end, over as many streams as it takes.
+
+    Parameters
+    ----------
+    request_at
+        Makes the request for the rows from a row number on.
+    what
+        Names the rows in notes and events.
+    start
+        First row wanted, counted as ``request_at`` counts.
+    expected
+        Row number at which the rows must end; ``None`` if nobody knows.
+    select
+        Columns wanted, in their order; empty for what comes.
+    label
+        Name of the split for the tracker.
+    """
+
+    def __init__(
+        self,
+        storage: StorageClient,
+        request_at: Callable[[int], StreamingCall],
+        *,
+        what: str,
+        start: int = 0,
+        expected: int | None = None,
+        select: Sequence[str] = (),
+        label: str | None = None,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+    ) -> None:
+        self._storage, self._request_at, self._select = storage, request_at, tuple(select)
+        self._start, self._row, self._expected = start, start, expected
+        self._label, self._tracker, self._cancel = label, tracker, cancel
+        self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
+        self._stream: RowStream | None = None
+        self._schema: pa.Schema | None = None
+        self._wire_bytes = 0  # of the open stream, as far as it was told
+        self._decoded_bytes = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Iterate; leaving early closes the connection."""
+        try:
+            while (batch := self._next()) is not None:
+                yield batch
+        finally:
+            self._drop()
+        self._tell_end()
+
+    def _next(self) -> pa.RecordBatch | None:
+        while True:
+            try:
+                if self._cancel is not None:
+                    self._cancel.check()
+                return self._advance()
+            except OdpsNbError as error:
+                self._drop()
+                resume = f"row {self._row}" if self._row > self._start else None
+                self._attempts.again(error, idempotent=True, resume=resume)
+
+    def _advance(self) -> pa.RecordBatch | None:
+        if self._stream is None:
+            if self._row == self._expected:
+                return None
+            self._stream = self._open()
+        batch = self._stream.next()
+        if batch is None:
+            self._require_end(self._stream)
+            self._tell_wire()
+            return None
+        row = self._row + batch.num_rows
+        if self._expected is not None and row > self._expected:
+            asked = self._expected - self._start
+            raise FramingError(
+                f"{row - self._start} rows came where {asked} were asked for",
+                request_id=self._stream.request_id,
+            )
+        if self._select:
+            batch = self._selected(batch)
+        self._row = row
+        self._attempts.progressed()
+        self._tell(batch)
+        return batch
+
+    def _open(self) -> RowStream:
+        response = self._storage.open(self._request_at(self._row), attempts=self._attempts)
+        self._wire_bytes = 0
+        try:
+            stream = RowStream(response)
+            if self._schema is not None and not stream.schema.equals(self._schema):
+                raise FramingError(
+                    "the columns changed between two streams of one snapshot",
+                    request_id=stream.request_id,
+                )
+        except BaseException:
+            response.close()
+            raise
+        self._schema = stream.schema
+        return stream
+
+    def _require_end(self, stream: RowStream) -> None:
+        if self._expected is not None and self._row < self._expected:
+            raise TruncatedError(
+                f"the stream ends after {self._row - self._start} of "
+                f"{self._expected - self._start} rows",
+                expected=self._expected - self._start,
+                actual=self._row - self._start,
+                request_id=stream.request_id,
+            )
+
+    def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        names = {name.casefold(): index for index, name in enumerate(batch.schema.names)}
+        try:
+            return batch.select([names[name.casefold()] for name in self._select])
+        except KeyError as error:
+            raise FramingError(f"the stream has no column {error.args[0]!r}") from None
+
+    def _drop(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    def _tell(self, batch: pa.RecordBatch) -> None:
+        if self._tracker is not None:
+            decoded = int(batch.nbytes)
+            self._decoded_bytes += decoded
+            self._tracker.add(split=self._label, rows=batch.num_rows, decoded_bytes=decoded)
+            self._tell_wire()
+
+    def _tell_wire(self) -> None:
+        if self._tracker is not None and self._stream is not None:
+            wire = self._stream.wire_bytes
+            self._tracker.add(split=self._label, wire_bytes=wire - self._wire_bytes)
+            self._wire_bytes = wire
+
+    def _tell_end(self) -> None:
+        if self._tracker is not None:
+            self._tracker.add(verified_bytes=self._decoded_bytes)
+            if self._label is not None:
+                self._tracker.split_done(self._label)

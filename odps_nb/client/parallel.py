@@ -1,0 +1,219 @@
+"""Many iterators side by side, their items in one (floor 3).
+
+Workers take jobs in order and put items into lanes, one per job. What waits in the lanes is
+bounded in bytes; the lane that the consumer reads may always put one more, so that a full house
+cannot stand still. Leaving the iterator stops the workers, their sockets included, and joins
+them. Knows nothing of what the items are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from odps_nb.client.cancel import SHORT_WAIT, CancelToken
+
+__all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_WORKERS", "Job", "fan_out"]
+
+DEFAULT_MAX_BYTES = 256 * 2**20
+DEFAULT_WORKERS = 8
+
+T = TypeVar("T")
+Job = Callable[[CancelToken], Iterator[T]]
+
+
+def fan_out(
+    jobs: Sequence[Job[T]],
+    *,
+    size: Callable[[T], int],
+    workers: int | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    ordered: bool = True,
+    cancel: CancelToken | None = None,
+) -> Generator[T, None, None]:
+    """Iterate over the items of all jobs.
+
+    Parameters
+    ----------
+    jobs
+        Each makes an iterator under a token of its own round; run in a worker thread.
+    size
+        Bytes that an item holds.
+    workers
+        Jobs at a time; 8 at most by default. With one, everything runs in the caller's thread.
+    max_bytes
+        Bytes of finished items that may wait for the consumer.
+    ordered
+        Whether items come job after job. Otherwise as they arrive, in order within a job.
+    cancel
+        Stops all of it.
+
+    Raises
+    ------
+    CancelledError
+        ``cancel`` was cancelled.
+    Exception
+        What a job raised: when its turn comes if ordered, else at once.
+    """
+    count = min(len(jobs), DEFAULT_WORKERS if workers is None else max(1, workers))
+    if count <= 1:
+        return _one_by_one(jobs, cancel or CancelToken())
+    return _side_by_side(_Round(jobs, size, max_bytes, ordered, CancelToken(parent=cancel)), count)
+
+
+def _one_by_one(jobs: Sequence[Job[T]], cancel: CancelToken) -> Generator[T, None, None]:
+    for job in jobs:
+        cancel.check()
+        yield from job(cancel)
+
+
+def _side_by_side(work: _Round[T], count: int) -> Generator[T, None, None]:
+    threads = [
+        threading.Thread(target=work.run, name=f"odps_nb-worker-{n}", daemon=True)
+        for n in range(count)
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        while (item := work.take()) is not None:
+            yield item[0]
+    finally:
+        work.stop()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(SHORT_WAIT)
+
+
+class _Lane(Generic[T]):
+    """What one job has made and the consumer has not taken yet."""
+
+    __slots__ = ("done", "error", "items")
+
+    def __init__(self) -> None:
+        self.items: deque[tuple[T, int]] = deque()
+        self.done = False
+        self.error: BaseException | None = None
+
+
+class _Round(Generic[T]):
+    """The state that workers and consumer share, all of it under one condition."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job[T]],
+        size: Callable[[T], int],
+        max_bytes: int,
+        ordered: bool,  # noqa: FBT001  internal, passed once
+        token: CancelToken,
+    ) -> None:
+        self._jobs, self._size, self._max_bytes = jobs, size, max_bytes
+        self._ordered, self._token = ordered, token
+        self._changed = threading.Condition()
+        self._lanes: dict[int, _Lane[T]] = {}
+        self._next = 0  # job to start
+        self._head = 0  # lane to deliver from, if ordered
+        self._waiting = 0  # bytes in all lanes
+        self._stopped = False
+
+    # -- workers ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Work on job after job until none is left."""
+        while (started := self._start_one()) is not None:
+            number, lane = started
+            error: BaseException | None = None
+            try:
+                self._work(number, lane)
+            except BaseException as caught:  # noqa: BLE001  handed to the consumer
+                error = caught
+            self._end_one(lane, error)
+
+    def _start_one(self) -> tuple[int, _Lane[T]] | None:
+        with self._changed:
+            if self._stopped or self._next >= len(self._jobs):
+                return None
+            number, self._next = self._next, self._next + 1
+            lane = self._lanes[number] = _Lane()
+            return number, lane
+
+    def _work(self, number: int, lane: _Lane[T]) -> None:
+        items = self._jobs[number](self._token)
+        try:
+            for item in items:
+                if not self._put(number, lane, item):
+                    return
+        finally:
+            close = getattr(items, "close", None)  # generators have it, other iterators may not
+            if close is not None:
+                close()
+
+    def _put(self, number: int, lane: _Lane[T], item: T) -> bool:
+        size = self._size(item)
+        with self._changed:
+            while not self._stopped and not self._has_room(number, lane, size):
+                self._changed.wait(SHORT_WAIT)
+            if self._stopped:
+                return False
+            lane.items.append((item, size))
+            self._waiting += size
+            self._changed.notify_all()
+            return True
+
+    def _has_room(self, number: int, lane: _Lane[T], size: int) -> bool:
+        if self._waiting + size <= self._max_bytes or not self._waiting:
+            return True
+        return self._ordered and number == self._head and not lane.items
+
+    def _end_one(self, lane: _Lane[T], error: BaseException | None) -> None:
+        with self._changed:
+            lane.done, lane.error = True, error
+            if error is not None:
+                self._next = len(self._jobs)  # nothing behind it will be wanted
+            self._changed.notify_all()
+
+    # -- the consumer -------------------------------------------------------------------------
+
+    def take(self) -> tuple[T] | None:
+        """Return the next item (in a tuple of one), or ``None`` after the last."""
+        with self._changed:
+            while True:
+                self._token.check()
+                lane = self._head_lane() if self._ordered else self._any_lane()
+                if lane is not None:
+                    item, size = lane.items.popleft()
+                    self._waiting -= size
+                    self._changed.notify_all()
+                    return (item,)
+                if self._next >= len(self._jobs) and not self._lanes:
+                    return None
+                self._changed.wait(SHORT_WAIT)
+
+    def _head_lane(self) -> _Lane[T] | None:
+        while (lane := self._lanes.get(self._head)) is not None and not lane.items:
+            if lane.error is not None:
+                raise lane.error
+            if not lane.done:
+                return None
+            del self._lanes[self._head]
+            self._head += 1
+            self._changed.notify_all()  # whose lane is the head now may put
+        return lane
+
+    def _any_lane(self) -> _Lane[T] | None:
+        for number, lane in list(self._lanes.items()):
+            if lane.error is not None:
+                raise lane.error
+            if lane.done and not lane.items:
+                del self._lanes[number]
+        return next((lane for lane in self._lanes.values() if lane.items), None)
+
+    def stop(self) -> None:
+        """Let every worker end soon, and let go of what nobody took."""
+        with self._changed:
+            self._stopped = True
+            for lane in self._lanes.values():
+                lane.items.clear()
+            self._changed.notify_all()
+        self._token.cancel()

@@ -1,0 +1,226 @@
+"""Rows of a read session: one split, or all of them side by side (floor 3).
+
+A split that breaks goes on at the exact row; a session that is over is an error, since another
+one would be another snapshot. See ``protocol.md`` sections 3.3 and 4.
+Must not know: pandas, what the batches become, who watches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+
+from odps_nb.client.cancel import CancelToken
+from odps_nb.client.cursor import RowCursor, rows_of
+from odps_nb.client.parallel import DEFAULT_MAX_BYTES, fan_out
+from odps_nb.client.progress import Phase, ProgressTracker
+from odps_nb.client.read_session import (
+    ReadPlan,
+    ReadSession,
+    open_read_session,
+    plan_ranges,
+)
+from odps_nb.client.storage import StorageClient
+from odps_nb.errors import TruncatedError
+from odps_nb.terms import Compression, RowRangeSplit, Split
+from odps_nb.wire.calls import GetReadSession, ReadRows
+
+__all__ = [
+    "ReadPlan",
+    "ReadSession",
+    "count_rows",
+    "iter_batches",
+    "iter_split",
+    "open_read_session",
+    "plan_ranges",
+]
+
+DEFAULT_BATCH_BYTES = 16 * 2**20
+REFRESH_BEFORE = 60.0
+
+
+def iter_split(
+    storage: StorageClient,
+    session: ReadSession,
+    split: Split,
+    *,
+    columns: tuple[str, ...] = (),
+    compression: Compression | None = None,
+    skip_rows: int = 0,
+    max_batch_rows: int | None = None,
+    max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Iterate over the batches of one split; closing the iterator closes its connection.
+
+    What breaks on the way is read on from the exact row. The end of the iteration means that
+    the stream was whole: end marker, end of the HTTP body, and the number of rows if known.
+
+    Parameters
+    ----------
+    columns
+        A selection of the session's columns, in the order wanted; empty for all of them.
+    compression, max_batch_rows
+        ``None``: what the plan said.
+    skip_rows
+        Rows at the start of the split to leave out.
+    max_batch_bytes
+        Upper bound of a batch that the service is asked for.
+
+    Raises
+    ------
+    SessionExpiredError
+        The snapshot is gone; rows of another one are never mixed in.
+    TruncatedError
+        Rows are missing at the end, however often it was tried.
+    """
+    request = ReadRows(
+        table=session.table,
+        session_id=session.session_id,
+        split=split,
+        max_batch_rows=max_batch_rows or session.max_batch_rows,
+        max_batch_raw_size=max_batch_bytes,
+        data_columns=columns,
+        compression=session.compression if compression is None else compression,
+        route_token=session.route_token,
+    )
+    _keep_alive(storage, session, cancel)
+    cursor = RowCursor(
+        storage,
+        partial(_read_from, request),
+        what=f"{split} of {session.table}",
+        start=skip_rows,
+        expected=rows_of(split),
+        select=columns or session.columns,
+        label=str(split),
+        tracker=tracker,
+        cancel=cancel,
+    )
+    return cursor.batches()
+
+
+def _read_from(request: ReadRows, row: int) -> ReadRows:
+    split = request.split
+    if isinstance(split, RowRangeSplit):
+        return replace(request, split=RowRangeSplit(split.offset + row, split.count - row))
+    return replace(request, skip_rows=row)
+
+
+def _keep_alive(storage: StorageClient, session: ReadSession, cancel: CancelToken | None) -> None:
+    if session.expires_at is not None and session.expires_at - storage.now() < REFRESH_BEFORE:
+        storage.call(
+            GetReadSession(table=session.table, session_id=session.session_id, refresh=True),
+            cancel=cancel,
+        )
+
+
+def iter_batches(
+    storage: StorageClient,
+    session: ReadSession,
+    *,
+    limit: int | None = None,
+    ordered: bool = True,
+    workers: int | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    columns: tuple[str, ...] = (),
+    compression: Compression | None = None,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Iterate over the batches of all splits, read side by side.
+
+    Parameters
+    ----------
+    limit
+        Rows wanted at most; the session's own limit if ``None``. Reaching it closes all
+        connections.
+    ordered
+        Whether batches come in the order of the splits, or as they arrive.
+    workers
+        Splits read at a time.
+    max_bytes
+        Bytes of batches that may wait for the consumer.
+
+    Raises
+    ------
+    CancelledError
+        ``cancel`` was cancelled; connections are closed and threads are joined by then.
+    """
+    limit = session.limit if limit is None else limit
+    if tracker is not None:
+        tracker.phase(Phase.READING)
+
+    def job(split: Split) -> Callable[[CancelToken], Iterator[pa.RecordBatch]]:
+        return lambda token: iter_split(
+            storage,
+            session,
+            split,
+            columns=columns,
+            compression=compression,
+            tracker=tracker,
+            cancel=token,
+        )
+
+    batches = fan_out(
+        [job(split) for split in session.splits],
+        size=lambda batch: int(batch.nbytes),
+        workers=workers,
+        max_bytes=max_bytes,
+        ordered=ordered,
+        cancel=cancel,
+    )
+    if limit is None:
+        return _complete(batches, session)
+    return _limited(batches, limit)
+
+
+def _complete(
+    batches: Generator[pa.RecordBatch, None, None], session: ReadSession
+) -> Iterator[pa.RecordBatch]:
+    rows = 0
+    try:
+        for batch in batches:
+            rows += batch.num_rows
+            yield batch
+    finally:
+        batches.close()
+    if session.row_count is not None and rows != session.row_count:
+        raise TruncatedError(
+            f"{rows} rows of {session.table} arrived, but its snapshot has {session.row_count}",
+            expected=session.row_count,
+            actual=rows,
+        )
+
+
+def _limited(
+    batches: Generator[pa.RecordBatch, None, None], limit: int
+) -> Iterator[pa.RecordBatch]:
+    left = limit
+    try:
+        while left > 0 and (batch := next(batches, None)) is not None:
+            yield batch if batch.num_rows <= left else batch.slice(0, left)
+            left -= batch.num_rows
+    finally:
+        batches.close()
+
+
+def count_rows(
+    storage: StorageClient,
+    plan: ReadPlan,
+    *,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> int:
+    """Count the rows that a plan reads: from the session if it says, else by reading them.
+
+    Without a filter this costs one request and no rows.
+    """
+    session = open_read_session(storage, plan, tracker=tracker, cancel=cancel)
+    if session.row_count is not None:
+        return session.row_count
+    with_rows = iter_batches(storage, session, ordered=False, tracker=tracker, cancel=cancel)
+    return sum(batch.num_rows for batch in with_rows)

@@ -1,0 +1,310 @@
+"""Read sessions: a snapshot of a table, cut into splits (floor 3; ``protocol.md`` 3.1, 3.2, 4).
+
+Must not know: how rows arrive.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from odps_nb.client.cancel import CancelToken
+from odps_nb.client.cursor import rows_of
+from odps_nb.client.progress import Phase, ProgressTracker
+from odps_nb.client.storage import StorageClient
+from odps_nb.errors import (
+    InvalidRequestError,
+    RequestTimeoutError,
+    ServiceError,
+    SessionExpiredError,
+)
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import (
+    Compression,
+    IndexSplit,
+    PartitionSpec,
+    RowRangeSplit,
+    SessionStatus,
+    Split,
+    SplitMode,
+    TableName,
+)
+from odps_nb.wire.calls import CreateReadSession, GetReadSession, ReadSessionAnswer
+
+__all__ = ["ReadPlan", "ReadSession", "open_read_session", "plan_ranges"]
+
+DEFAULT_SPLIT_BYTES = 64 * 2**20
+DEFAULT_SPLIT_ROWS = 1_000_000
+DEFAULT_BATCH_ROWS = 32_768
+READY_TIMEOUT = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """What to read of a table.
+
+    Parameters
+    ----------
+    columns
+        Names, partition columns among them; empty for all. Data columns arrive in this order,
+        then partition columns.
+    partition_columns
+        Which of ``columns`` are partition columns. ``None``: found out by one more request.
+    partitions
+        Specs, partial ones too; empty for the whole table.
+    where
+        A SQL condition that the service applies.
+    split_bytes, splits
+        Size of a split by the service's estimate, or their number.
+    limit
+        Rows wanted at most.
+    compression
+        What the bodies are asked to be coded with.
+    """
+
+    table: TableName
+    columns: tuple[str, ...] = ()
+    partition_columns: tuple[str, ...] | None = None
+    partitions: tuple[PartitionSpec, ...] = ()
+    where: str | None = None
+    split_bytes: int | None = None
+    splits: int | None = None
+    limit: int | None = None
+    compression: Compression = Compression.NONE
+    max_batch_rows: int = DEFAULT_BATCH_ROWS
+
+    def __post_init__(self) -> None:
+        for name in ("split_bytes", "splits", "max_batch_rows"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidRequestError(f"{name} is {value}; it must be at least 1")
+        if self.limit is not None and self.limit < 0:
+            raise InvalidRequestError(f"limit is {self.limit}; it must not be negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSession:
+    """A snapshot and its splits; a plain value that may be pickled.
+
+    ``schema`` is what the batches have, in their order. ``row_count`` counts the rows of all
+    splits where they are known (no filter), ``expires_at`` is in seconds of the epoch,
+    ``estimated_size`` in bytes. With a ``limit`` the splits may hold more rows than that.
+    ``columns`` selects from the stream where the session had to ask for more than was wanted.
+    """
+
+    table: TableName
+    session_id: str
+    schema: TableSchema
+    splits: tuple[Split, ...]
+    row_count: int | None = None
+    expires_at: float | None = None
+    route_token: str | None = None
+    estimated_size: int | None = None
+    has_filter: bool = False
+    limit: int | None = None
+    columns: tuple[str, ...] = ()
+    compression: Compression = Compression.NONE
+    max_batch_rows: int = DEFAULT_BATCH_ROWS
+
+    def __repr__(self) -> str:
+        return (
+            f"ReadSession({self.table}, {self.session_id!r}, {len(self.splits)} splits, "
+            f"rows={self.row_count}, columns={len(self.schema)})"
+        )
+
+
+# -- sessions ---------------------------------------------------------------------------------
+
+
+def open_read_session(
+    storage: StorageClient,
+    plan: ReadPlan,
+    *,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> ReadSession:
+    """Take a snapshot and cut it into splits.
+
+    Without a filter rows are counted exactly and cut into ranges here (`SplitMode.ROW_OFFSET`);
+    with one the service cuts (`SplitMode.SIZE`).
+
+    Raises
+    ------
+    NotFoundError
+        No such project, table or partition.
+    InvalidRequestError
+        A column does not exist, or the service does not take the filter.
+    """
+    ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
+    data, parts, wanted = _columns(plan, ask)
+    request = CreateReadSession(
+        table=plan.table,
+        data_columns=data,
+        partition_columns=parts,
+        partitions=plan.partitions,
+        filter_predicate=plan.where or "",
+        **_split_options(plan),
+    )
+    answer = ask(request)
+    if request.split_mode is SplitMode.ROW_OFFSET and answer.record_count is None:
+        answer = ask(replace(request, split_mode=SplitMode.SIZE, split_number=_split_bytes(plan)))
+    session = _session(plan, answer, wanted)
+    if tracker is not None:
+        tracker.plan(session_id=session.session_id, rows_total=_rows_total(session))
+        for split in session.splits:
+            tracker.plan_split(str(split), rows=rows_of(split))
+    return session
+
+
+def _rows_total(session: ReadSession) -> int | None:
+    if session.limit is None or session.row_count is None:
+        return session.row_count
+    return min(session.limit, session.row_count)
+
+
+def _split_bytes(plan: ReadPlan) -> int:
+    return plan.split_bytes or DEFAULT_SPLIT_BYTES
+
+
+def _split_options(plan: ReadPlan) -> dict[str, Any]:
+    if not plan.where:
+        return {"split_mode": SplitMode.ROW_OFFSET, "split_number": DEFAULT_SPLIT_ROWS}
+    if plan.splits is not None:
+        return {"split_mode": SplitMode.PARALLELISM, "split_number": plan.splits}
+    return {"split_mode": SplitMode.SIZE, "split_number": _split_bytes(plan)}
+
+
+def _ask(
+    storage: StorageClient,
+    request: CreateReadSession,
+    *,
+    tracker: ProgressTracker | None,
+    cancel: CancelToken | None,
+) -> ReadSessionAnswer:
+    """Create a session and wait until it can be read."""
+    if tracker is not None:
+        tracker.phase(Phase.CREATING)
+    answer = storage.call(request, tracker=tracker, cancel=cancel)
+    waiting = storage.attempts(f"read session of {request.table}", tracker=tracker, cancel=cancel)
+    waited, delay = 0.0, 0.1
+    while answer.status is SessionStatus.INIT:
+        if waited >= READY_TIMEOUT:
+            raise RequestTimeoutError(
+                f"the read session of {request.table} is not ready after {waited:.0f} s",
+                hint="try again, or read fewer partitions",
+            )
+        waiting.pause(delay)
+        waited, delay = waited + delay, min(5.0, delay * 1.5)
+        token = answer.route_token
+        answer = storage.call(
+            GetReadSession(table=request.table, session_id=answer.session_id),
+            tracker=tracker,
+            cancel=cancel,
+        )
+        answer = replace(answer, route_token=answer.route_token or token)
+    return _require_ready(answer, request.table)
+
+
+def _require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAnswer:
+    if answer.status is SessionStatus.NORMAL:
+        return answer
+    kind = SessionExpiredError if answer.status is SessionStatus.EXPIRED else ServiceError
+    reason = answer.message or "no reason given"
+    raise kind(
+        f"the read session of {table} is {answer.status.value}: {reason}",
+        code=answer.status.value,
+        hint="read again; quote the session if it persists",
+    )
+
+
+def _columns(
+    plan: ReadPlan, ask: Callable[[CreateReadSession], ReadSessionAnswer]
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return data columns, partition columns and the order wanted, as the requests need them."""
+    if not plan.columns:
+        return (), (), ()
+    if plan.partition_columns is not None:
+        folded = {name.casefold() for name in plan.partition_columns}
+        parts = tuple(name for name in plan.columns if name.casefold() in folded)
+        data = tuple(name for name in plan.columns if name.casefold() not in folded)
+        if data:
+            return data, parts, plan.columns
+    probe = ask(CreateReadSession(table=plan.table, partitions=plan.partitions))
+    schema = probe.schema
+    found = [_find(schema, name, plan.table) for name in plan.columns]
+    data = tuple(column.name for column in found if column in schema.columns)
+    parts = tuple(column.name for column in found if column in schema.partition_columns)
+    # No data column would mean all of them: one comes along and is dropped here.
+    return data or tuple(c.name for c in schema.columns[:1]), parts, tuple(c.name for c in found)
+
+
+def _find(schema: TableSchema, name: str, table: TableName) -> Column:
+    column = schema.find(name)
+    if column is None:
+        shown = ", ".join(schema.names[:20]) + (", …" if len(schema) > 20 else "")
+        raise InvalidRequestError(
+            f"{table} has no column {name!r}", hint=f"its columns are {shown}"
+        )
+    return column
+
+
+def _session(plan: ReadPlan, answer: ReadSessionAnswer, wanted: tuple[str, ...]) -> ReadSession:
+    rows = None if plan.where else answer.record_count
+    if answer.split_mode is SplitMode.ROW_OFFSET and rows is not None:
+        splits: tuple[Split, ...] = _ranges(plan, rows, answer.estimated_size)
+        rows = sum(rows_of(split) or 0 for split in splits)
+    else:
+        rows = None
+        splits = tuple(IndexSplit(index) for index in range(answer.splits_count))
+    schema = _selected(answer.schema, wanted)
+    return ReadSession(
+        table=plan.table,
+        session_id=answer.session_id,
+        schema=schema,
+        splits=splits,
+        row_count=rows,
+        expires_at=answer.expires_at,
+        route_token=answer.route_token,
+        estimated_size=answer.estimated_size,
+        has_filter=bool(plan.where),
+        limit=plan.limit,
+        columns=schema.names if len(schema) < len(answer.schema) else (),
+        compression=plan.compression,
+        max_batch_rows=plan.max_batch_rows,
+    )
+
+
+def _selected(schema: TableSchema, wanted: tuple[str, ...]) -> TableSchema:
+    """Return the schema as batches will have it."""
+    if not wanted:
+        return schema
+    order = {name.casefold(): place for place, name in enumerate(wanted)}
+
+    def pick(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+        chosen = [column for column in columns if column.name.casefold() in order]
+        return tuple(sorted(chosen, key=lambda column: order[column.name.casefold()]))
+
+    return TableSchema(
+        columns=pick(schema.columns), partition_columns=pick(schema.partition_columns)
+    )
+
+
+def _ranges(plan: ReadPlan, rows: int, size: int | None) -> tuple[RowRangeSplit, ...]:
+    if plan.limit is not None:
+        size = None if size is None or not rows else size * min(rows, plan.limit) // rows
+        rows = min(rows, plan.limit)
+    if plan.splits is not None:
+        return plan_ranges(rows, plan.splits)
+    by_rows = math.ceil(rows / DEFAULT_SPLIT_ROWS)
+    return plan_ranges(rows, math.ceil(size / _split_bytes(plan)) if size else by_rows)
+
+
+def plan_ranges(rows: int, splits: int) -> tuple[RowRangeSplit, ...]:
+    """Cut ``[0, rows)`` into at most ``splits`` ranges whose lengths differ by one row at most."""
+    count = max(1, min(rows, splits)) if rows else 0
+    bounds = [rows * n // count for n in range(count + 1)] if count else [0]
+    return tuple(RowRangeSplit(low, high - low) for low, high in itertools.pairwise(bounds))

@@ -1,0 +1,399 @@
+"""Calls of the Storage API: encode, sign, send, try again, decode (floor 3).
+
+The only place where requests are signed and answers become values or errors. Knows no session
+and keeps no state of one: what belongs to a session travels in the request values.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from odps_nb.client.attempts import Attempts, Clock
+from odps_nb.client.cancel import CancelToken
+from odps_nb.client.progress import ProgressTracker
+from odps_nb.errors import (
+    LimitExceededError,
+    OdpsNbError,
+    StateError,
+    TransportError,
+)
+from odps_nb.http.abort import Abort
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport, Transport
+from odps_nb.http.upload import Upload, open_upload
+from odps_nb.wire.calls import Call, Scope, StreamingCall, WireRequest, decode_error
+from odps_nb.wire.control import GetTunnelEndpoint, decode_tunnel_endpoint
+from odps_nb.wire.signing import sign
+
+if TYPE_CHECKING:
+    from odps_nb.client.profile import Profile
+
+__all__ = ["CallUpload", "StorageClient"]
+
+MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML answer
+MAX_ERROR = 1 << 20
+
+_log = logging.getLogger("odps_nb")
+_SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
+
+T = TypeVar("T")
+
+
+class StorageClient:
+    """One connection to the service: thread-safe, keeps sockets alive, `close` frees them.
+
+    Parameters
+    ----------
+    profile
+        Where to connect, and as whom.
+    transport
+        What sends; made here, and closed by `close`, when not given.
+    retry
+        How failures are met.
+    clock, monotonic, sleep
+        Seconds of the epoch for signatures, seconds for deadlines, and how to wait.
+    connect_timeout, read_timeout
+        Seconds to wait for a connection, and for each sign of life on it.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        transport: Transport | None = None,
+        retry: RetryPolicy = RetryPolicy(),  # noqa: B008  a frozen value
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+        connect_timeout: float = 10.0,
+        read_timeout: float = 120.0,
+    ) -> None:
+        self.profile = profile
+        self._transport = RequestsTransport() if transport is None else transport
+        self._retry, self._now = retry, clock
+        self._clock = Clock(monotonic=monotonic, sleep=sleep)
+        self._timeouts = {"connect_timeout": connect_timeout, "read_timeout": read_timeout}
+        self._scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
+        self._lock = threading.Lock()
+        self._tunnel = profile.tunnel_endpoint
+        self._closed = False
+        self.user_agent = _user_agent()
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def call(
+        self,
+        request: Call[T],
+        *,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+    ) -> T:
+        """Send a request value and return its answer, after as many tries as the policy allows.
+
+        Raises
+        ------
+        ServiceError
+            The server said no; its kind, code and request id say more.
+        TransportError
+            No answer came.
+        ProtocolError
+            What came is no answer.
+        """
+        wire = self._encode(request)
+        attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
+        while True:
+            try:
+                with self._send(wire, self.tunnel_endpoint, attempts) as response:
+                    return request.decode_answer(_document(response), response.headers)
+            except OdpsNbError as error:
+                attempts.again(error, idempotent=request.idempotent)
+
+    def open(
+        self,
+        request: StreamingCall,
+        *,
+        attempts: Attempts | None = None,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+    ) -> HttpResponse:
+        """Send a request whose answer is a stream; the caller closes it.
+
+        Parameters
+        ----------
+        attempts
+            The caller's own tries, of which this is one: then nothing is repeated here.
+        """
+        wire = self._encode(request)
+        if attempts is not None:
+            return self._send(wire, self.tunnel_endpoint, attempts)
+        attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
+        while True:
+            try:
+                return self._send(wire, self.tunnel_endpoint, attempts)
+            except OdpsNbError as error:
+                attempts.again(error, idempotent=request.idempotent)
+
+    def upload(
+        self,
+        request: Call[T],
+        *,
+        attempts: Attempts | None = None,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+    ) -> CallUpload[T]:
+        """Begin a request whose body the caller writes. It is tried once: see `write`."""
+        wire = self._encode(request)
+        attempts = attempts or self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
+        return CallUpload(self, request, wire, attempts)
+
+    def rest(
+        self,
+        wire: WireRequest,
+        *,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+        idempotent: bool | None = None,
+    ) -> tuple[Mapping[str, str], bytes]:
+        """Send a control plane request and return headers and body of a successful answer.
+
+        Parameters
+        ----------
+        wire
+            Path relative to the REST endpoint; ``curr_project`` is added when missing.
+        idempotent
+            ``None``: every method but POST and PATCH is.
+        """
+        wire = self._scoped(wire)
+        if idempotent is None:
+            idempotent = wire.method.upper() not in ("POST", "PATCH")
+        attempts = self.attempts(f"{wire.method} {wire.path}", tracker=tracker, cancel=cancel)
+        while True:
+            try:
+                with self._send(wire, self.profile.endpoint, attempts) as response:
+                    return response.headers, _document(response)
+            except OdpsNbError as error:
+                attempts.again(error, idempotent=idempotent)
+
+    def attempts(
+        self,
+        what: str,
+        *,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+    ) -> Attempts:
+        """Begin the tries of one call under this client's policy."""
+        return Attempts(
+            what=what, policy=self._retry, clock=self._clock, tracker=tracker, cancel=cancel
+        )
+
+    @property
+    def tunnel_endpoint(self) -> str:
+        """Base of the Storage API; asked from the service once, when the profile has none."""
+        with self._lock:
+            found = self._tunnel
+        if found is None:
+            found = self._find_tunnel()
+            with self._lock:
+                self._tunnel = found
+        return found
+
+    def now(self) -> float:
+        """Return the seconds of the epoch by this client's clock."""
+        return self._now()
+
+    def close(self) -> None:
+        """Free the connections. Idempotent; what is asked afterwards is a `StateError`."""
+        self._closed = True
+        self._transport.close()
+
+    def __enter__(self) -> StorageClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = " closed" if self._closed else ""
+        return f"<StorageClient {self.profile.endpoint} {self.profile.project}{state}>"
+
+    # -- one try ------------------------------------------------------------------------------
+
+    def _encode(self, request: StreamingCall) -> WireRequest:
+        if self._closed:
+            raise StateError("the connection is closed", hint="connect again")
+        return request.encode(self.profile.api_version, scope=self._scope)
+
+    def _scoped(self, wire: WireRequest) -> WireRequest:
+        if self._closed:
+            raise StateError("the connection is closed", hint="connect again")
+        if any(name == "curr_project" for name, _ in wire.params):
+            return wire
+        return WireRequest(
+            method=wire.method,
+            path=wire.path,
+            params=(*wire.params, ("curr_project", self.profile.project)),
+            headers=wire.headers,
+            body=wire.body,
+        )
+
+    def _request(
+        self, wire: WireRequest, endpoint: str, attempts: Attempts, body: Any
+    ) -> HttpRequest:
+        url = wire.url(endpoint)
+        headers = {
+            **dict(wire.headers),
+            "User-Agent": self.user_agent,
+            "x-odps-user-agent": self.user_agent,
+        }
+        headers |= sign(
+            wire.method,
+            url,
+            headers,
+            endpoint=endpoint,
+            credentials=self.profile.credentials,
+            now=self._now(),
+            version=4 if self.profile.region else 2,
+        )
+        headers["odps-tunnel-retry-trace-id"] = attempts.trace_id
+        headers["odps-tunnel-retry-index"] = str(attempts.index)
+        abort = Abort()
+        if attempts.cancel is not None:
+            attempts.cancel.watch(abort)
+        return HttpRequest(
+            method=wire.method, url=url, headers=headers, body=body, abort=abort, **self._timeouts
+        )
+
+    def _send(self, wire: WireRequest, endpoint: str, attempts: Attempts) -> HttpResponse:
+        request = self._request(wire, endpoint, attempts, wire.body)
+        began = time.perf_counter()
+        try:
+            response = self._transport.send(request)
+        except TransportError as error:
+            _log.debug("%s: %s", attempts.what, error)
+            raise
+        self._note(response, attempts, time.perf_counter() - began)
+        return _successful(response)
+
+    def _note(self, response: HttpResponse, attempts: Attempts, seconds: float) -> None:
+        _log.debug(
+            "%s: %s, request id %s, %.3f s",
+            attempts.what,
+            response.status,
+            response.request_id,
+            seconds,
+        )
+        if attempts.tracker is not None:
+            attempts.tracker.request(response.request_id)
+
+    def _find_tunnel(self) -> str:
+        request = GetTunnelEndpoint(project=self.profile.project, quota_name=self.profile.quota)
+        _, body = self.rest(request.encode(scope=self._scope))
+        return decode_tunnel_endpoint(body, endpoint=self.profile.endpoint)
+
+
+class CallUpload(Generic[T]):
+    """One call whose body is being written; leaving it without `finish` aborts.
+
+    `write` takes anything with bytes in it and waits while the server is slow; trouble on the
+    way, an early answer included, is raised by the next `write` or by `finish`.
+    """
+
+    def __init__(
+        self, storage: StorageClient, request: Call[T], wire: WireRequest, attempts: Attempts
+    ) -> None:
+        self._request, self._attempts, self._storage = request, attempts, storage
+        self._began = time.perf_counter()
+
+        def with_body(body: Iterator[bytes]) -> HttpRequest:
+            return storage._request(wire, storage.tunnel_endpoint, attempts, body)
+
+        self._upload: Upload = open_upload(storage._transport, with_body, reject=_refusal)
+        self._answer: T | None = None
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that were taken for sending so far."""
+        return self._upload.sent_bytes
+
+    def write(self, data: Any) -> int:
+        """Take all of ``data``; return its size in bytes."""
+        return self._upload.write(data)
+
+    def finish(self) -> T:
+        """End the body and return the server's answer; the same one if called again.
+
+        Raises
+        ------
+        TransportError
+            No answer: with ``request_sent`` nobody knows whether the server acted.
+        ServiceError
+            The server said no.
+        """
+        if self._answer is None:
+            with self._upload.finish() as response:
+                self._storage._note(response, self._attempts, time.perf_counter() - self._began)
+                body = _document(_successful(response))
+                self._answer = self._request.decode_answer(body, response.headers)
+        return self._answer
+
+    def abort(self) -> None:
+        """Cut the body and close the connection. Idempotent."""
+        self._upload.abort()
+
+    def __enter__(self) -> CallUpload[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._upload.__exit__(kind, error, _)
+
+
+def _successful(response: HttpResponse) -> HttpResponse:
+    if 200 <= response.status < 300:
+        return response
+    with response:
+        raise decode_error(response.status, response.headers, response.read(MAX_ERROR))
+
+
+def _refusal(response: HttpResponse) -> Exception:
+    """Read the error out of an answer that came while the body was still being sent."""
+    with response:
+        return decode_error(response.status, response.headers, response.read(MAX_ERROR))
+
+
+def _document(response: HttpResponse) -> bytes:
+    pieces: list[bytes] = []
+    for piece in response.chunks():
+        pieces.append(piece)
+        if response.wire_bytes > MAX_DOCUMENT:
+            raise LimitExceededError(
+                "the answer is too long for a document",
+                limit=MAX_DOCUMENT,
+                actual=response.wire_bytes,
+                request_id=response.request_id,
+            )
+    return b"".join(pieces)
+
+
+def _describe(wire: WireRequest) -> str:
+    target = (wire.target or "").removeprefix("projects.")
+    for word in ("schemas.", "tables.", "instances."):
+        target = target.replace("." + word, ".")
+    params = [f"{key}={value}" for key, value in wire.params if key in _SHOWN]
+    return " ".join([wire.action or wire.path, target, *params])
+
+
+def _user_agent() -> str:
+    version = metadata.version("odps-nb")
+    python = f"{platform.python_implementation()}/{platform.python_version()}"
+    return f"odps_nb/{version} {python} {platform.system()}/{platform.release()}"
