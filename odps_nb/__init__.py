@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from odps_nb import errors
 
 if TYPE_CHECKING:
+    from odps_nb._faces import connect
     from odps_nb.access.blob import NewBlob
-    from odps_nb.access.connect import connect
 
 __all__ = [
     "NewBlob",
@@ -38,7 +38,13 @@ _LAZY = {
 }
 
 
+# Reached as attributes too, so that ``odps_nb.spark.session()`` needs no second import.
+_PARTS = ("notebook", "spark", "stream_io")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return importlib.import_module(f"odps_nb.{name}")
     try:
         module, attribute = _LAZY[name]
     except KeyError:
@@ -49,7 +55,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_PARTS})
 
 
 def load_ipython_extension(ipython: Any) -> None:

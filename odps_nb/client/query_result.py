@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.client.cancel import CancelToken
+from odps_nb.client.cursor import RowCursor
 from odps_nb.client.progress import ProgressTracker
 from odps_nb.client.query import FIRST_POLL, LAST_POLL, SqlInstance
-from odps_nb.errors import FramingError, OdpsNbError, QueryError, TruncatedError
+from odps_nb.errors import QueryError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import Compression, SessionStatus
 from odps_nb.wire.calls import CreateInstanceReadSession, GetInstanceReadSession, ReadInstance
@@ -94,60 +95,21 @@ def iter_result(
     TruncatedError
         The service sent fewer rows than it had announced.
     """
-    from odps_nb.client.rows import RowStream
-
     total = session.row_count if limit is None else min(limit, session.row_count)
-    what = f"InstanceRead {session.instance_id}"
-    attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
-    done = 0
-    while done < total:
-        request = _rows_request(session, done, total - done, compression)
-        try:
-            with (
-                storage.open(request, attempts=attempts) as response,
-                RowStream(response) as rows,
-            ):
-                seen = 0
-                while (batch := rows.next()) is not None:
-                    done += batch.num_rows
-                    _check_count(done, total, whole=False)
-                    attempts.progressed()
-                    if tracker is not None:
-                        _count(tracker, batch, rows.wire_bytes - seen)
-                        seen = rows.wire_bytes
-                    yield batch
-            _check_count(done, total, whole=True)
-        except OdpsNbError as error:
-            attempts.again(error, idempotent=True, resume=f"row {done}" if done else None)
 
-
-def _rows_request(
-    session: ResultSession, offset: int, count: int, compression: Compression
-) -> ReadInstance:
-    return ReadInstance(
-        project=session.project,
-        instance_id=session.instance_id,
-        session_id=session.session_id,
-        offset=offset,
-        count=count,
-        task_name=session.task,
-        compression=compression,
-    )
-
-
-def _check_count(done: int, total: int, *, whole: bool) -> None:
-    if done > total:
-        raise FramingError(f"{done} rows arrived where {total} were announced")
-    if whole and done < total:
-        raise TruncatedError(
-            f"{done} rows arrived where {total} were announced", expected=total, actual=done
+    def request_at(row: int) -> ReadInstance:
+        return ReadInstance(
+            project=session.project,
+            instance_id=session.instance_id,
+            session_id=session.session_id,
+            offset=row,
+            count=total - row,
+            task_name=session.task,
+            compression=compression,
         )
 
-
-def _count(tracker: ProgressTracker, batch: pa.RecordBatch, wire_bytes: int) -> None:
-    tracker.add(
-        rows=batch.num_rows,
-        wire_bytes=wire_bytes,
-        decoded_bytes=batch.nbytes,
-        verified_bytes=batch.nbytes,
+    what = f"the result of instance {session.instance_id}"
+    cursor = RowCursor(
+        storage, request_at, what=what, expected=total, tracker=tracker, cancel=cancel
     )
+    return cursor.batches()

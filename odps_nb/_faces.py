@@ -1,0 +1,208 @@
+"""`connect`, and what the notebook and Spark lend to the objects it makes (the face).
+
+The only place that knows every floor. Each function imports what it needs when it is called, so
+that a script without a notebook loads no notebook, and a connection no Spark.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.connection import Connection
+from odps_nb.access.faces import Faces, Listing
+from odps_nb.client.profile import Profile
+from odps_nb.errors import ConfigError
+
+if TYPE_CHECKING:
+    from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.receipt import Receipt
+    from odps_nb.access.scan import Scan
+    from odps_nb.access.table import Table
+    from odps_nb.client.progress import ProgressListener
+
+__all__ = ["FACES", "connect"]
+
+
+def connect(
+    source: str | Profile | Any = None,
+    *,
+    root: str | Path | None = None,
+    endpoint: str | None = None,
+    tunnel_endpoint: str | None = None,
+    project: str | None = None,
+    schema: str | None = None,
+    access_id: str | None = None,
+    access_key: str | None = None,
+    sts_token: str | None = None,
+    bearer_token: str | None = None,
+    region: str | None = None,
+    quota: str | None = None,
+    api_version: int | None = None,
+) -> Connection:
+    """Return a connection; apart from ``"local"`` this costs no request.
+
+    Parameters
+    ----------
+    source
+        Nothing: environment (``ODPS_ENDPOINT``, ``ODPS_PROJECT``, ``ODPS_ACCESS_ID``,
+        ``ODPS_ACCESS_KEY``, …), then the default profile of the profile file, then the keyring.
+        A name: that profile of ``~/.config/odps_nb/profiles.toml``. ``"local"``: the embedded
+        service in a child process, which ends with the connection or the interpreter. A
+        `Profile`, or a pyodps ``ODPS`` object: its settings.
+    root
+        With ``"local"``: the folder that keeps the tables; without it they are temporary.
+    endpoint, tunnel_endpoint, project, schema, access_id, access_key, sts_token, bearer_token, \
+region, quota, api_version
+        Settings that win over those of the source; see `odps_nb.client.profile.Profile`.
+
+    Raises
+    ------
+    ConfigError
+        Something is missing or unknown; the hint names keywords and variables, or the profiles
+        that there are.
+    MissingDependencyError
+        ``"local"`` without the extra of that name.
+
+    Examples
+    --------
+    >>> import odps_nb
+    >>> with odps_nb.connect("local") as odps:  # doctest: +SKIP
+    ...     odps.table("orders").head(3)
+    """
+    keywords: dict[str, Any] = {
+        "endpoint": endpoint,
+        "tunnel_endpoint": tunnel_endpoint,
+        "project": project,
+        "schema": schema,
+        "access_id": access_id,
+        "access_key": access_key,
+        "sts_token": sts_token,
+        "bearer_token": bearer_token,
+        "region": region,
+        "quota": quota,
+        "api_version": api_version,
+    }
+    said = {key: value for key, value in keywords.items() if value is not None}
+    if source == "local":
+        return _local(root, said)
+    if root is not None:
+        raise ConfigError(
+            "root belongs to the embedded service",
+            option="root",
+            hint='write connect("local", root=…)',
+        )
+    return Connection(_profile(source, said), faces=FACES)
+
+
+def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
+    if source is None or isinstance(source, str):
+        return Profile.resolve(source, **said)
+    if isinstance(source, Profile):
+        return dataclasses.replace(source, **said)
+    # Looked at by name: pyodps is never imported here.
+    if any(one.__module__.split(".")[0] == "odps" for one in type(source).__mro__):
+        return Profile.from_pyodps(source, **said)
+    raise ConfigError(
+        f"cannot connect with a {type(source).__name__}",
+        option="source",
+        hint="pass the name of a profile, 'local', a Profile, or a pyodps ODPS object",
+    )
+
+
+def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
+    for option in said.keys() - {"project", "schema", "api_version"}:
+        raise ConfigError(
+            f"{option} does not go with the embedded service",
+            option=option,
+            hint="it has its own; leave it out, or connect without 'local'",
+        )
+    from odps_nb.local.launch import start
+
+    service = start(root, project=said.get("project"))
+    try:
+        profile = Profile(
+            endpoint=service.endpoint,
+            tunnel_endpoint=service.tunnel_endpoint,
+            access_id=service.access_id,
+            access_key=service.access_key,
+            **{"project": service.project, **said},
+        )
+    except BaseException:
+        service.stop()
+        raise
+    return Connection(profile, faces=FACES, service=service)
+
+
+# -- what is lent -----------------------------------------------------------------------------
+
+
+def _listener() -> ProgressListener:
+    """Return a card in a notebook, a line in a terminal, else nothing."""
+    if _in_kernel():
+        from odps_nb.notebook.cards import CardListener
+
+        return CardListener()
+    if sys.stderr is not None and sys.stderr.isatty():
+        from odps_nb.notebook.line import LineListener
+
+        return LineListener()
+    from odps_nb.client.progress import silent
+
+    return silent
+
+
+def _in_kernel() -> bool:
+    ipython = sys.modules.get("IPython")  # a kernel has imported it long before
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def _to_spark(scan: Scan, spark: Any) -> Any:
+    from odps_nb.spark import read_scan
+
+    return read_scan(spark, scan)
+
+
+def _spark_write(table: Table, frame: Any, options: Mapping[str, Any]) -> Receipt:
+    from odps_nb.spark import write
+
+    receipt: Receipt = write(frame, table.connection, table.name, **options)
+    return receipt
+
+
+def _gallery(column: BlobColumn) -> Mapping[str, Any]:
+    from odps_nb.notebook.gallery import mimebundle
+
+    return mimebundle(column)
+
+
+def _preview(blob: Blob) -> Mapping[str, Any]:
+    from odps_nb.notebook.preview import mimebundle
+
+    return mimebundle(blob)
+
+
+def _listing(listing: Listing) -> Mapping[str, Any]:
+    from odps_nb.notebook.listing import Listing as Shown
+
+    shown = Shown(
+        headers=listing.headers,
+        rows=tuple(listing.rows),
+        caption=listing.caption,
+        empty="no columns",
+    )
+    return {"text/html": shown.html(), "text/plain": shown.text()}
+
+
+FACES = Faces(
+    listener=_listener,
+    to_spark=_to_spark,
+    spark_write=_spark_write,
+    gallery=_gallery,
+    preview=_preview,
+    listing=_listing,
+)

@@ -1,0 +1,234 @@
+"""`Blob`, `BlobColumn` and `NewBlob`: blobs as a Python user holds them (floor 4).
+
+A `Blob` is a handle: making one costs nothing, its bytes come verified or not at all. How a blob
+looks is the business of `Faces`; how it travels that of ``odps_nb.client.blob``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, overload
+
+from odps_nb.access.faces import PLAIN, Faces
+from odps_nb.access.saving import file_name_for, save_stream
+from odps_nb.errors import ConversionError, OdpsNbError, explain
+from odps_nb.terms import BlobReference, format_bytes
+
+if TYPE_CHECKING:
+    from odps_nb.client.blob import BlobFile
+    from odps_nb.client.storage import StorageClient
+
+__all__ = ["Blob", "BlobColumn", "NewBlob", "reference_of"]
+
+_CHUNK = 1 << 20
+
+
+def reference_of(value: str | bytes | BlobReference) -> BlobReference:
+    """Return the reference that a value of a BLOB column is.
+
+    Text and bytes are the base64 text that a read gives (``protocol.md`` section 6.5); the raw
+    bytes that an upload answers with are made one by `BlobReference.from_raw`.
+    """
+    return value if isinstance(value, BlobReference) else BlobReference.from_text(value)
+
+
+class Blob:
+    """A handle of one blob; made by ``odps.blob(reference)``.
+
+    `size`, `mime_type` and `file_name` cost one small request at their first use: the service
+    tells them only at the head of a blob's stream, which is then left.
+
+    Examples
+    --------
+    >>> photo = odps.table("media").blobs("content", limit=1)[0]  # doctest: +SKIP
+    >>> photo.save("photo.png")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, storage: StorageClient, reference: BlobReference, *, faces: Faces = PLAIN
+    ) -> None:
+        self._storage, self._reference, self._faces = storage, reference, faces
+        self._size: int | None = None
+        self._mime_type: str | None = None
+        self._file_name: str | None = None
+        self._has_head = False
+        self._verified = False
+
+    @property
+    def reference(self) -> BlobReference:
+        """The token that names the blob."""
+        return self._reference
+
+    @property
+    def verified(self) -> bool:
+        """Whether all its bytes were read through this handle and their checksums matched."""
+        return self._verified
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        if self._size is None:
+            self._load_head()
+        assert self._size is not None  # set by _load_head
+        return self._size
+
+    @property
+    def mime_type(self) -> str:
+        """The media type that the uploader stated; empty if none. Not to be trusted."""
+        self._load_head()
+        return self._mime_type or ""
+
+    @property
+    def file_name(self) -> str:
+        """The file name that the uploader stated; empty if none. Not to be trusted."""
+        self._load_head()
+        return self._file_name or ""
+
+    def bytes(self) -> bytes:
+        """Fetch the whole blob into memory; each call is one request.
+
+        Raises
+        ------
+        NotFoundError
+            The reference names nothing.
+        ChecksumError, TruncatedError
+            The bytes arrived damaged or not all of them.
+        """
+        with self.open() as stream:
+            data = stream.read()
+        self._size, self._verified = len(data), True
+        return data
+
+    def open(self) -> BlobFile:
+        """Open the blob as a file that is read forward in bounded memory; the caller closes it."""
+        from odps_nb.client.blob import open_blob
+
+        return open_blob(self._storage, self._reference)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the blob to a file and return where it is.
+
+        The file appears whole or not at all. A folder as ``path`` gets a safe form of the
+        blob's own name, with a number if that is taken.
+
+        Raises
+        ------
+        ConfigError
+            The file exists and ``overwrite`` is not set, or the folder does not exist.
+        """
+        target = Path(path).expanduser()
+        into_folder = target.is_dir()
+        if into_folder:
+            target /= file_name_for(self.file_name, self.mime_type, self._reference.token)
+        with self.open() as stream:
+            chunks = iter(lambda: stream.read(_CHUNK), b"")
+            saved, size = save_stream(
+                chunks, target, overwrite=overwrite, number_if_taken=into_folder
+            )
+        self._size, self._verified = size, True
+        return saved
+
+    def _load_head(self) -> None:
+        if self._has_head:
+            return
+        from odps_nb.client.blob import fetch_blob_head
+
+        head = fetch_blob_head(self._storage, self._reference)
+        self._size, self._mime_type = head.size, head.mime_type
+        self._file_name, self._has_head = head.custom_file_name, True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Blob) and other._reference == self._reference
+
+    def __hash__(self) -> int:
+        return hash(self._reference)
+
+    def __repr__(self) -> str:
+        known = [
+            repr(self._reference.token[:21] + ("…" if len(self._reference.token) > 21 else ""))
+        ]
+        known += [self._mime_type] if self._mime_type else []
+        known += [format_bytes(self._size)] if self._size is not None else []
+        return f"Blob({', '.join(known)}{', verified' if self._verified else ''})"
+
+    def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
+        return _shown(self, lambda: self._faces.preview(self))
+
+
+class BlobColumn(Sequence[Blob]):
+    """Blobs of one column, in row order without nulls: a gallery in a notebook."""
+
+    def __init__(self, blobs: Iterable[Blob], *, title: str, faces: Faces = PLAIN) -> None:
+        self._blobs, self._title, self._faces = tuple(blobs), title, faces
+
+    @property
+    def title(self) -> str:
+        """Table and column, for a caption."""
+        return self._title
+
+    @overload
+    def __getitem__(self, index: int) -> Blob: ...
+    @overload
+    def __getitem__(self, index: slice) -> BlobColumn: ...
+    def __getitem__(self, index: int | slice) -> Blob | BlobColumn:
+        if isinstance(index, slice):
+            return BlobColumn(self._blobs[index], title=self._title, faces=self._faces)
+        return self._blobs[index]
+
+    def __len__(self) -> int:
+        return len(self._blobs)
+
+    def __repr__(self) -> str:
+        plural = "" if len(self) == 1 else "s"
+        return f"BlobColumn({len(self)} blob{plural} of {self._title})"
+
+    def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
+        return _shown(self, lambda: self._faces.gallery(self))
+
+
+def _shown(thing: object, make: Any) -> Mapping[str, Any]:
+    """Return what a notebook shows; an error is three lines and never a page."""
+    try:
+        bundle: Mapping[str, Any] = make()
+    except OdpsNbError as error:
+        return {"text/plain": "\n".join([repr(thing), *explain(error)])}
+    return bundle or {"text/plain": repr(thing)}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NewBlob:
+    """A blob to be written, with the type and name that readers will be told.
+
+    Parameters
+    ----------
+    data
+        Bytes, a path, or a file object opened in binary mode (read to its end).
+    mime_type
+        E.g. ``image/png``; guessed from the name where there is one.
+    file_name
+        E.g. ``cat.png``; taken from a path. Stored by API version 3 only.
+    """
+
+    data: bytes | bytearray | memoryview | Path | BinaryIO
+    mime_type: str | None = None
+    file_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.data, str):
+            raise ConversionError(
+                "text is no content of a blob",
+                source_type="str",
+                target_type="blob",
+                hint="pass pathlib.Path(…) for a file, or text.encode() for the text itself",
+            )
+
+    def __repr__(self) -> str:
+        data = self.data
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            shown = f"<{format_bytes(len(data))}>"
+        else:
+            shown = repr(str(data)) if isinstance(data, Path) else "<file>"
+        more = [f"{k}={v!r}" for k in ("mime_type", "file_name") if (v := getattr(self, k))]
+        return f"NewBlob({', '.join([shown, *more])})"

@@ -1,0 +1,111 @@
+"""Where the BLOBs of a row are: paths such as ``pages.element.image`` (floor 4, pure).
+
+``protocol.md`` section 3.11 names nested columns like this: ``element`` inside an ARRAY, ``key``
+and ``value`` inside a MAP, the member's name inside a STRUCT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from odps_nb.access.checks import did_you_mean
+from odps_nb.errors import NotFoundError
+from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
+from odps_nb.terms import TableName
+
+__all__ = ["BlobPath", "blob_paths", "find_blob_path", "map_blobs", "walk_blobs"]
+
+BlobPath = tuple[str, ...]
+
+
+def blob_paths(column: Column) -> tuple[BlobPath, ...]:
+    """Return the paths of all BLOB leaves of a column, in pre-order."""
+    return tuple(_leaves((column.name,), column.type))
+
+
+def _leaves(path: BlobPath, odps: OdpsType) -> Iterator[BlobPath]:
+    if isinstance(odps, ArrayType):
+        yield from _leaves((*path, "element"), odps.element)
+    elif isinstance(odps, MapType):
+        yield from _leaves((*path, "key"), odps.key)
+        yield from _leaves((*path, "value"), odps.value)
+    elif isinstance(odps, StructType):
+        for member in odps.fields:
+            yield from _leaves((*path, member.name), member.type)
+    elif odps.code is TypeCode.BLOB:
+        yield path
+
+
+def find_blob_path(text: str, schema: TableSchema, table: TableName) -> BlobPath:
+    """Return the leaf that a person means by a path, or by a column with one leaf only.
+
+    Raises
+    ------
+    NotFoundError
+        No BLOB is there; the hint lists those that are.
+    """
+    known = [path for column in schema.columns for path in blob_paths(column)]
+    folded = tuple(part.casefold() for part in text.split("."))
+    for path in known:
+        if tuple(part.casefold() for part in path) == folded:
+            return path
+    under = [p for p in known if tuple(part.casefold() for part in p[: len(folded)]) == folded]
+    if len(under) == 1:
+        return under[0]
+    names = [".".join(path) for path in under or known]
+    if not names:
+        raise NotFoundError(f"{table} has no BLOB column", code="NoSuchColumn")
+    problem = "is not one BLOB" if under else "is no BLOB"
+    raise NotFoundError(
+        f"{text!r} {problem} of {table}",
+        code="NoSuchColumn",
+        hint=f"{did_you_mean(text, names)}its BLOBs are: {', '.join(names)}",
+    )
+
+
+def walk_blobs(value: Any, path: BlobPath) -> Iterator[Any]:
+    """Iterate over the leaves under a cell, in order; ``path`` starts below the column."""
+    if value is None:
+        return
+    if not path:
+        yield value
+    elif path[0] in ("key", "value") and not isinstance(value, dict):
+        for pair in value:  # Arrow gives a MAP as pairs
+            yield from walk_blobs(pair[path[0] == "value"], path[1:])
+    elif isinstance(value, dict):
+        yield from walk_blobs(value.get(path[0]), path[1:])
+    else:
+        for element in value:
+            yield from walk_blobs(element, path[1:])
+
+
+def map_blobs(value: Any, odps: OdpsType, change: Callable[[Any, BlobPath], Any]) -> Any:
+    """Return a cell with every BLOB leaf changed; ``change`` gets the leaf and its path.
+
+    The path starts below the column. Nulls stay, and the input is left as it is.
+    """
+    return _map(value, odps, (), change)
+
+
+def _map(value: Any, odps: OdpsType, path: BlobPath, change: Callable[[Any, BlobPath], Any]) -> Any:
+    if value is None:
+        return None
+    if isinstance(odps, ArrayType):
+        return [_map(one, odps.element, (*path, "element"), change) for one in value]
+    if isinstance(odps, MapType):
+        pairs = value.items() if isinstance(value, dict) else value
+        return [
+            (
+                _map(key, odps.key, (*path, "key"), change),
+                _map(one, odps.value, (*path, "value"), change),
+            )
+            for key, one in pairs
+        ]
+    if isinstance(odps, StructType):
+        types = {member.name: member.type for member in odps.fields}
+        return {
+            name: _map(one, types[name], (*path, name), change) if name in types else one
+            for name, one in dict(value).items()
+        }
+    return change(value, path) if odps.code is TypeCode.BLOB else value

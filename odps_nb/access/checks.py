@@ -1,0 +1,98 @@
+"""What a person typed against what a table has, before a request is made (floor 4, pure)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+
+from odps_nb.errors import InvalidRequestError, NotFoundError
+from odps_nb.schema import TableSchema
+from odps_nb.terms import PartitionSpec, TableName
+
+__all__ = ["check_columns", "check_partition", "check_partitions", "did_you_mean", "partition_list"]
+
+PartitionLike = str | Mapping[str, object] | PartitionSpec
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return ``did you mean 'x'? `` with up to three close names, or nothing."""
+    close = difflib.get_close_matches(name, list(names), n=3)
+    return f"did you mean {' or '.join(repr(one) for one in close)}? " if close else ""
+
+
+def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName) -> tuple[str, ...]:
+    """Return the names as the table spells them.
+
+    Raises
+    ------
+    NotFoundError
+        The table has no such column; close names are in the hint.
+    InvalidRequestError
+        A column is asked for twice, or ``columns`` is one text.
+    """
+    if isinstance(columns, str):
+        raise InvalidRequestError(
+            f"columns is the text {columns!r}", hint=f"pass a list: columns=[{columns!r}]"
+        )
+    spelled = []
+    for name in columns:
+        column = schema.find(name)
+        if column is None:
+            names = ", ".join(schema.names[:20]) + (", …" if len(schema) > 20 else "")
+            raise NotFoundError(
+                f"{table} has no column {name!r}",
+                code="NoSuchColumn",
+                hint=f"{did_you_mean(name, schema.names)}its columns are: {names}",
+            )
+        spelled.append(column.name)
+    for name in spelled:
+        if spelled.count(name) > 1:
+            raise InvalidRequestError(f"the column {name!r} is asked for twice")
+    return tuple(spelled)
+
+
+def partition_list(
+    partitions: PartitionLike | Iterable[PartitionLike] | None,
+) -> tuple[PartitionSpec, ...]:
+    """Accept one partition or many; nothing gives none."""
+    if partitions is None:
+        return ()
+    if isinstance(partitions, (str, Mapping, PartitionSpec)):
+        partitions = [partitions]
+    return tuple(PartitionSpec.of(one) for one in partitions)
+
+
+def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) -> PartitionSpec:
+    """Return the spec with the table's own key names, in the table's order.
+
+    Raises
+    ------
+    InvalidRequestError
+        The table has no such partition column, or a level is named twice.
+    """
+    keys = [column.name for column in schema.partition_columns]
+    if spec.items and not keys:
+        raise InvalidRequestError(
+            f"{table} has no partitions, but {str(spec)!r} was given", hint="leave it out"
+        )
+    found: dict[str, str] = {}
+    for key, value in spec:
+        spelled = next((one for one in keys if one.casefold() == key.casefold()), None)
+        if spelled is None or spelled in found:
+            problem = "twice" if spelled else "but it is no partition column"
+            raise InvalidRequestError(
+                f"{str(spec)!r} names {key!r} {problem} of {table}",
+                code="InvalidPartitionSpec",
+                hint=f"{did_you_mean(key, keys)}partition columns are: {', '.join(keys)}",
+            )
+        found[spelled] = value
+    return PartitionSpec(tuple((key, found[key]) for key in keys if key in found))
+
+
+def check_partitions(
+    partitions: PartitionLike | Iterable[PartitionLike] | None,
+    schema: TableSchema,
+    table: TableName,
+) -> tuple[PartitionSpec, ...]:
+    """Check each of many partitions as `check_partition` does."""
+    return tuple(check_partition(spec, schema, table) for spec in partition_list(partitions))

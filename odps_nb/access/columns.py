@@ -1,0 +1,88 @@
+"""Columns of a table to be made, however a person writes them (floor 4, pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from odps_nb.access.checks import did_you_mean
+from odps_nb.errors import InvalidRequestError
+from odps_nb.schema import Column, TableSchema
+from odps_nb.wire.type_text import parse_columns, parse_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["schema_of"]
+
+
+def schema_of(
+    columns: str | Mapping[str, str] | pa.Schema | TableSchema,
+    partitioned_by: str | Sequence[str] | None = None,
+) -> TableSchema:
+    """Return the schema of a table to be made.
+
+    Parameters
+    ----------
+    columns
+        Text as in ``CREATE TABLE``, a mapping of names to type texts, an Arrow schema, or a
+        schema that is ready.
+    partitioned_by
+        Text as in ``PARTITIONED BY``, or names of columns that move to the partition columns.
+
+    Raises
+    ------
+    InvalidRequestError
+        Text that cannot be read, or a partition column that is not there.
+    ConversionError
+        An Arrow type without a MaxCompute type.
+    """
+    schema = _data_columns(columns)
+    if partitioned_by is None or not len(partitioned_by):
+        return schema
+    if schema.partition_columns:
+        raise InvalidRequestError("the schema has partition columns already")
+    if isinstance(partitioned_by, str) and _is_definition(partitioned_by):
+        return TableSchema(columns=schema.columns, partition_columns=parse_columns(partitioned_by))
+    names = partitioned_by.split(",") if isinstance(partitioned_by, str) else partitioned_by
+    return _moved(schema, [name.strip() for name in names])
+
+
+def _data_columns(columns: str | Mapping[str, str] | pa.Schema | TableSchema) -> TableSchema:
+    if isinstance(columns, TableSchema):
+        return columns
+    if isinstance(columns, str):
+        return TableSchema(columns=parse_columns(columns))
+    if isinstance(columns, Mapping):
+        made = (Column(name=name, type=parse_type(text)) for name, text in columns.items())
+        return TableSchema(columns=tuple(made))
+    import pyarrow as pa
+
+    if isinstance(columns, pa.Schema):
+        from odps_nb.convert.arrow_schema import table_schema
+
+        return table_schema(columns)
+    raise InvalidRequestError(
+        f"columns is a {type(columns).__name__}",
+        hint="pass text such as 'id bigint, note string', an Arrow schema or a TableSchema",
+    )
+
+
+def _is_definition(text: str) -> bool:
+    """Whether partition columns come with types: ``ds string`` and not just ``ds``."""
+    return any(len(part.split(None, 1)) > 1 for part in text.split(","))
+
+
+def _moved(schema: TableSchema, names: Sequence[str]) -> TableSchema:
+    by_name = {column.name.casefold(): column for column in schema.columns}
+    moved = []
+    for name in names:
+        column = by_name.pop(name.casefold(), None)
+        if column is None:
+            known = [one.name for one in schema.columns]
+            raise InvalidRequestError(
+                f"there is no column {name!r} to partition by",
+                hint=f"{did_you_mean(name, known)}write its type as well: '{name} string'",
+            )
+        moved.append(column)
+    return TableSchema(columns=tuple(by_name.values()), partition_columns=tuple(moved))

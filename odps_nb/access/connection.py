@@ -1,0 +1,288 @@
+"""`Connection`: a project to work with (floor 4).
+
+Holds one `StorageClient` and hands out tables, blobs and query results. Making one costs no
+request. Knows how nothing looks: that is lent to it as `Faces`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from odps_nb.access.faces import PLAIN, Faces
+from odps_nb.client.profile import Profile
+from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.errors import InvalidRequestError, StateError
+from odps_nb.terms import BlobReference, Compression, TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odps_nb.access.blob import Blob
+    from odps_nb.access.sql import Result
+    from odps_nb.access.table import Table
+    from odps_nb.client.blob import BlobRecord
+    from odps_nb.client.storage import StorageClient
+    from odps_nb.schema import TableSchema
+
+__all__ = ["Connection", "Service"]
+
+
+class Service(Protocol):
+    """An embedded service that lives as long as the connection."""
+
+    def stop(self) -> None:
+        """End the process. Idempotent."""
+
+
+class Connection:
+    """Tables, blobs and SQL of one project; made by ``odps_nb.connect(…)``.
+
+    A context manager; `close` frees the sockets and stops an embedded service. Thread-safe.
+
+    Examples
+    --------
+    >>> import odps_nb
+    >>> odps = odps_nb.connect("local")  # doctest: +SKIP
+    >>> odps.tables("ord*")  # doctest: +SKIP
+    ['orders']
+    """
+
+    def __init__(
+        self, profile: Profile, *, faces: Faces = PLAIN, service: Service | None = None
+    ) -> None:
+        self._profile, self._faces, self._service = profile, faces, service
+        self._storage: StorageClient | None = None
+        self._closed = False
+
+    @property
+    def profile(self) -> Profile:
+        """Endpoint, project and credentials; secrets are not in its repr."""
+        return self._profile
+
+    @property
+    def faces(self) -> Faces:
+        """What higher floors lend: progress, pictures, Spark."""
+        return self._faces
+
+    @property
+    def storage(self) -> StorageClient:
+        """The client underneath, for protocol-level work."""
+        if self._closed:
+            raise StateError("the connection is closed", hint="connect again")
+        if self._storage is None:
+            from odps_nb.client.storage import StorageClient
+
+            self._storage = StorageClient(self._profile)
+        return self._storage
+
+    # -- tables -------------------------------------------------------------------------------
+
+    def table(self, name: str | TableName) -> Table:
+        """Return the handle of a table; no request until one is needed.
+
+        Parameters
+        ----------
+        name
+            ``table``, ``project.table`` or ``project.schema.table``.
+
+        Raises
+        ------
+        InvalidRequestError
+            This cannot be the name of a table.
+        """
+        from odps_nb.access.table import Table
+
+        return Table(self, self._profile.table(name))
+
+    def tables(self, pattern: str | None = None) -> list[str]:
+        """Return the names of the project's tables, sorted.
+
+        Parameters
+        ----------
+        pattern
+            Only names like this, e.g. ``ord*``; case does not matter.
+        """
+        from odps_nb.client.catalog import list_tables
+
+        return list_tables(self.storage, pattern)
+
+    def create_table(
+        self,
+        name: str | TableName,
+        columns: str | pa.Schema | TableSchema,
+        *,
+        partitioned_by: str | Sequence[str] | None = None,
+        if_not_exists: bool = False,
+        lifecycle: int | None = None,
+    ) -> Table:
+        """Create a table and return its handle.
+
+        Parameters
+        ----------
+        columns
+            ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, an Arrow
+            schema (types as told in ``odps_nb.convert.arrow_types.odps_type``), or a
+            `TableSchema`.
+        partitioned_by
+            ``"ds string"``, or names of columns in an Arrow schema.
+        if_not_exists
+            Leave a table that is there as it is.
+        lifecycle
+            Days until the service drops what was not touched.
+
+        Raises
+        ------
+        InvalidRequestError
+            A name or type that no table can have; nothing was sent.
+        ConflictError
+            A table of that name exists.
+        """
+        from odps_nb.access.columns import schema_of
+        from odps_nb.client.catalog import create_table
+
+        table = self.table(name)
+        schema = schema_of(columns, partitioned_by)
+        create_table(
+            self.storage, table.name, schema, if_not_exists=if_not_exists, lifecycle=lifecycle
+        )
+        return table
+
+    def drop_table(self, name: str | TableName, *, if_exists: bool = False) -> None:
+        """Drop a table with everything in it.
+
+        Raises
+        ------
+        NotFoundError
+            There is none, and ``if_exists`` is not set.
+        """
+        from odps_nb.client.catalog import drop_table
+
+        drop_table(self.storage, self._profile.table(name), if_exists=if_exists)
+
+    # -- SQL ----------------------------------------------------------------------------------
+
+    def sql(
+        self,
+        query: str,
+        *,
+        settings: Mapping[str, str] | None = None,
+        wait: bool = True,
+        timeout: float | None = None,
+        progress: ProgressListener | None = None,
+    ) -> Result:
+        """Run a query on the service.
+
+        Parameters
+        ----------
+        query
+            The text, sent as it is. Never put values into it yourself: the magics bind them.
+        settings
+            Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``.
+        wait
+            Return when the query has succeeded; otherwise at once, and `Result.wait` waits.
+        timeout
+            Seconds to wait at most. An interrupt or the end of this time stops the query.
+
+        Raises
+        ------
+        QueryError
+            It failed; the message is the service's own.
+        """
+        from odps_nb.access.sql import Result
+        from odps_nb.client.query import run_sql, submit_sql
+
+        if not query.strip():
+            raise InvalidRequestError("the query is empty")
+        if not wait:
+            return Result(self, submit_sql(self.storage, query, settings=settings))
+        listener = progress or self._faces.listener()
+        with ProgressTracker("sql", _title(query), listener=listener) as tracker:
+            tracker.phase(Phase.RUNNING)
+            instance = run_sql(
+                self.storage, query, settings=settings, timeout=timeout, tracker=tracker
+            )
+        return Result(self, instance)
+
+    # -- blobs --------------------------------------------------------------------------------
+
+    def blob(self, reference: str | bytes | BlobReference) -> Blob:
+        """Return the handle of a blob; no request until its bytes are wanted.
+
+        Parameters
+        ----------
+        reference
+            A value of a BLOB column as it was read.
+        """
+        from odps_nb.access.blob import Blob, reference_of
+
+        return Blob(self.storage, reference_of(reference), faces=self._faces)
+
+    def blobs(
+        self,
+        references: Iterable[str | bytes | BlobReference],
+        *,
+        compression: str | Compression | None = None,
+        progress: ProgressListener | None = None,
+    ) -> Iterator[BlobRecord]:
+        """Fetch many blobs in few requests: one record per reference, in order, verified.
+
+        Leaving the iterator early closes its connection.
+
+        Raises
+        ------
+        InvalidRequestError
+            A value is no reference; nothing was sent.
+        ChecksumError, TruncatedError
+            Bytes were damaged or are missing.
+        """
+        from odps_nb.access.blob import reference_of
+        from odps_nb.client.blob import iter_blobs
+
+        wanted = [reference_of(one) for one in references]
+        coding, storage = Compression.of(compression), self.storage
+
+        def records() -> Iterator[BlobRecord]:
+            listener = progress or self._faces.listener()
+            with ProgressTracker("blobs", f"{len(wanted)} blobs", listener=listener) as tracker:
+                tracker.plan(items_total=len(wanted))
+                tracker.phase(Phase.FETCHING)
+                yield from iter_blobs(storage, wanted, compression=coding, tracker=tracker)
+
+        return records()
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Free the sockets and stop the embedded service, if it is ours. Idempotent."""
+        self._closed = True
+        if self._storage is not None:
+            self._storage.close()
+        if self._service is not None:
+            self._service.stop()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise StateError(
+            "a connection is never pickled: it holds keys and sockets",
+            hint="connect again where it is needed, by the name of a profile",
+        )
+
+    def __repr__(self) -> str:
+        profile = self._profile
+        where = profile.project + (f".{profile.schema}" if profile.schema else "")
+        state = " (closed)" if self._closed else ""
+        return f"<Connection to {where} at {profile.endpoint}{state}>"
+
+
+def _title(query: str) -> str:
+    text = " ".join(query.split())
+    return text if len(text) <= 80 else text[:79] + "…"

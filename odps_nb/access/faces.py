@@ -1,0 +1,64 @@
+"""What higher floors lend to the objects of this one: progress, pictures, Spark (floor 4).
+
+`Connection`, `Table`, `Scan` and `Blob` never import upward. They hold a `Faces`, which the face
+of the package fills with functions that import the notebook or Spark only when called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.client.progress import ProgressListener, silent
+
+if TYPE_CHECKING:
+    from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.receipt import Receipt
+    from odps_nb.access.scan import Scan
+    from odps_nb.access.table import Table
+
+__all__ = ["PLAIN", "Faces", "Listing"]
+
+Bundle = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A small table to look at: rows under headers, with a caption."""
+
+    headers: tuple[str, ...]
+    rows: Sequence[tuple[object, ...]]
+    caption: str = ""
+
+
+def _plain_bundle(_: object) -> Bundle:
+    return {}
+
+
+def _no_spark(*_: Any, **__: Any) -> Any:
+    from odps_nb.errors import MissingDependencyError
+
+    raise MissingDependencyError(
+        "this connection was made without Spark",
+        extra="spark",
+        hint="connect with odps_nb.connect(…) and pip install 'odps-nb[spark]'",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faces:
+    """Functions of higher floors; the defaults show nothing and know no Spark.
+
+    ``gallery``, ``preview`` and ``listing`` give MIME bundles for a notebook, already escaped.
+    """
+
+    listener: Callable[[], ProgressListener] = lambda: silent
+    to_spark: Callable[[Scan, Any], Any] = _no_spark
+    spark_write: Callable[[Table, Any, Mapping[str, Any]], Receipt] = _no_spark
+    gallery: Callable[[BlobColumn], Bundle] = _plain_bundle
+    preview: Callable[[Blob], Bundle] = _plain_bundle
+    listing: Callable[[Listing], Bundle] = _plain_bundle
+
+
+PLAIN = Faces()

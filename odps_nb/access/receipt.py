@@ -1,0 +1,50 @@
+"""`Receipt`: what one committed write did (floor 4). A value; knows no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from odps_nb.terms import PartitionSpec, TableName, format_bytes
+
+__all__ = ["Receipt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Receipt:
+    """One commit. It exists only after the service has confirmed it.
+
+    Parameters
+    ----------
+    table, partition
+        Where the rows are; the partition is empty for a whole table or dynamic partitions.
+    rows, bytes
+        Rows committed, and their size as Arrow before compression (bytes).
+    blobs, blob_bytes
+        Blobs uploaded with them, and their size.
+    session_id
+        The write session, for support.
+    streams
+        Number of upload lanes.
+    seconds
+        From the first request to the confirmed commit.
+    """
+
+    table: TableName
+    rows: int
+    bytes: int
+    session_id: str
+    partition: PartitionSpec = field(default_factory=PartitionSpec)
+    overwrite: bool = False
+    blobs: int = 0
+    blob_bytes: int = 0
+    streams: int = 1
+    seconds: float = 0.0
+
+    def __repr__(self) -> str:
+        what = f"{self.rows:,} row{'' if self.rows == 1 else 's'}, {format_bytes(self.bytes)}"
+        if self.blobs:
+            plural = "" if self.blobs == 1 else "s"
+            what += f", {self.blobs:,} blob{plural} of {format_bytes(self.blob_bytes)}"
+        where = f"{self.table} ({self.partition})" if self.partition.items else str(self.table)
+        verb = "replaced" if self.overwrite else "added"
+        return f"<Receipt: {what} {verb} in {where}; session {self.session_id}>"

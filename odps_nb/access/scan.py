@@ -1,0 +1,259 @@
+"""`Scan`: a read of a table, planned but not yet made (floor 4).
+
+Opened once, when it is first needed; from then on every result shows the same snapshot. Turns
+batches into what people hold; knows neither the wire nor how anything looks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.client.cancel import CancelToken
+from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.convert.references import present_batch
+from odps_nb.schema import TableSchema
+from odps_nb.terms import Split
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.profile import Profile
+    from odps_nb.client.read import ReadPlan, ReadSession
+
+__all__ = ["Scan"]
+
+
+class Scan:
+    """A read to be made; made by ``table.read(…)``.
+
+    The first use of `splits`, `row_count`, `schema` or a result opens the read session (one
+    request). Results may be taken several times and in several forms: all from one snapshot,
+    until the service lets the session expire.
+
+    Examples
+    --------
+    >>> scan = odps.table("orders").read(columns=["id"], limit=3)  # doctest: +SKIP
+    >>> scan.to_pandas()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, connection: Connection, plan: ReadPlan, *, progress: ProgressListener | None = None
+    ) -> None:
+        self._connection, self._plan, self._progress = connection, plan, progress
+        self._session: ReadSession | None = None
+        self._lock = threading.RLock()
+        self._running: list[CancelToken] = []
+
+    # -- what it will give --------------------------------------------------------------------
+
+    @property
+    def plan(self) -> ReadPlan:
+        """What was asked for."""
+        return self._plan
+
+    @property
+    def profile(self) -> Profile:
+        """Where it reads, and as whom."""
+        return self._connection.profile
+
+    @property
+    def session(self) -> ReadSession:
+        """The read session; opened at the first use."""
+        return self._open(None)
+
+    @property
+    def session_id(self) -> str:
+        """The id of the read session, for support."""
+        return self.session.session_id
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """What can be read side by side."""
+        return self.session.splits
+
+    @property
+    def row_count(self) -> int | None:
+        """Rows that the results will have; ``None`` where only reading can tell (a filter)."""
+        session = self.session
+        if session.row_count is None or session.limit is None:
+            return session.row_count
+        return min(session.row_count, session.limit)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns of the results; data columns and partition columns apart."""
+        return self.session.schema
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the results in their order, as Arrow types."""
+        schema = self.session.schema
+        if not self._plan.columns:
+            return arrow_schema(schema)
+        found = (schema.find(name) for name in self._plan.columns)
+        return arrow_schema([column for column in found if column is not None])
+
+    # -- results ------------------------------------------------------------------------------
+
+    def batches(
+        self, *, side_by_side: int | None = None, progress: ProgressListener | None = None
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Iterate over the rows in batches, in order, in bounded memory.
+
+        Leaving the iterator early stops the read and closes its connections.
+
+        Parameters
+        ----------
+        side_by_side
+            Splits read at a time; by default as many as pays.
+        """
+        with self._tracker(progress) as tracker, self._cancellable() as token:
+            yield from self._batches(tracker, token, workers=side_by_side)
+
+    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+        """Read all rows into an Arrow table.
+
+        Types are those of ``protocol.md`` section 5.1; a BLOB is the text of its reference.
+
+        Raises
+        ------
+        SessionExpiredError
+            The snapshot is gone; call ``table.read`` again.
+        TruncatedError, ChecksumError
+            Bytes went missing or were damaged, and trying again did not help.
+        CancelledError
+            `cancel` was called.
+        """
+        import pyarrow as pa
+
+        with self._tracker(progress) as tracker, self._cancellable() as token:
+            batches = list(self._batches(tracker, token))
+            schema = batches[0].schema if batches else self.arrow_schema
+            return pa.Table.from_batches(batches, schema=schema)
+
+    def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
+        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
+        from odps_nb.convert.pandas_frame import to_pandas
+
+        with self._tracker(progress) as tracker, self._cancellable() as token:
+            batches = deque(self._batches(tracker, token))
+            schema = batches[0].schema if batches else self.arrow_schema
+            tracker.phase(Phase.CONVERTING)
+            # Handed over one by one, so that nobody here keeps what is converted already.
+            rows = (batches.popleft() for _ in range(len(batches)))
+            return to_pandas(rows, schema=schema)
+
+    def to_spark(self, spark: Any) -> Any:
+        """Return a Spark DataFrame whose tasks read the splits themselves.
+
+        Raises
+        ------
+        MissingDependencyError
+            Spark is not installed.
+        """
+        return self._connection.faces.to_spark(self, spark)
+
+    def reader(self, *, progress: ProgressListener | None = None) -> pa.RecordBatchReader:
+        """Return the rows as an Arrow reader, which reads while it is read; close it."""
+        import pyarrow as pa
+
+        batches = self.batches(progress=progress)
+        first = next(batches, None)
+        if first is None:
+            return pa.RecordBatchReader.from_batches(self.arrow_schema, [])
+
+        def rest() -> Iterator[pa.RecordBatch]:
+            with closing(batches):
+                yield first
+                yield from batches
+
+        return pa.RecordBatchReader.from_batches(first.schema, rest())
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Offer the rows to any library that speaks the Arrow C stream interface."""
+        return self.reader().__arrow_c_stream__(requested_schema)
+
+    def cancel(self) -> None:
+        """Stop what is being read by this scan, from any thread; the readers raise."""
+        with self._lock:
+            running = list(self._running)
+        for token in running:
+            token.cancel()
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _batches(
+        self, tracker: ProgressTracker, token: CancelToken, *, workers: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        from odps_nb.client.read import iter_batches
+
+        session = self._open(tracker, token)
+        batches = iter_batches(
+            self._connection.storage, session, workers=workers, tracker=tracker, cancel=token
+        )
+        with closing(batches):
+            for batch in batches:
+                yield present_batch(batch, session.schema)
+
+    def _open(
+        self, tracker: ProgressTracker | None, token: CancelToken | None = None
+    ) -> ReadSession:
+        from odps_nb.client.read import open_read_session
+
+        with self._lock:
+            if self._session is None:
+                self._session = open_read_session(
+                    self._connection.storage, self._plan, tracker=tracker, cancel=token
+                )
+            elif tracker is not None:
+                tracker.plan(session_id=self._session.session_id, rows_total=self.row_count)
+                for split in self._session.splits:
+                    tracker.plan_split(str(split), rows=getattr(split, "count", None))
+            return self._session
+
+    def _tracker(self, progress: ProgressListener | None) -> ProgressTracker:
+        listener = progress or self._progress or self._connection.faces.listener()
+        return ProgressTracker("read", str(self._plan.table), listener=listener)
+
+    def _cancellable(self) -> _Registered:
+        return _Registered(self._running, self._lock)
+
+    def __repr__(self) -> str:
+        plan = self._plan
+        parts = [str(plan.table)]
+        parts += [f"columns={_short(plan.columns)}"] if plan.columns else []
+        parts += [f"partitions={_short([str(p) for p in plan.partitions])}"] * bool(plan.partitions)
+        parts += [f"where={_short(plan.where)}"] if plan.where else []
+        parts += [f"limit={plan.limit}"] if plan.limit is not None else []
+        if self._session is not None:
+            rows = "?" if self.row_count is None else f"{self.row_count:,}"
+            parts.append(f"{rows} rows in {len(self._session.splits)} splits")
+        return f"Scan({', '.join(parts)})"
+
+
+class _Registered:
+    """A token that `Scan.cancel` finds for as long as the work lasts."""
+
+    def __init__(self, running: list[CancelToken], lock: threading.RLock) -> None:
+        self._running, self._lock, self._token = running, lock, CancelToken()
+
+    def __enter__(self) -> CancelToken:
+        with self._lock:
+            self._running.append(self._token)
+        return self._token
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._running.remove(self._token)
+
+
+def _short(value: object) -> str:
+    text = repr(list(value) if isinstance(value, tuple) else value)
+    return text if len(text) <= 80 else text[:79] + "…"

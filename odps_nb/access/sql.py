@@ -1,0 +1,144 @@
+"""`Result`: a SQL instance and its rows (floor 4). Knows neither the wire nor how rows look."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.client.cancel import CancelToken
+from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.client.query import SqlInstance, cancel_sql, wait_sql
+from odps_nb.client.query_result import ResultSession, iter_result, open_result
+from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.convert.references import present_batch
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.schema import TableSchema
+
+__all__ = ["Result"]
+
+
+class Result:
+    """A query on the service; made by ``odps.sql(…)``.
+
+    Rows arrive over the Storage API, as often as wanted, for as long as the service keeps them.
+    A statement without rows (``create``, ``insert``) has an empty schema and no rows.
+    """
+
+    def __init__(self, connection: Connection, instance: SqlInstance) -> None:
+        self._connection, self._instance = connection, instance
+        self._session: ResultSession | None = None
+        self._lock = threading.Lock()
+        self._token = CancelToken()
+
+    @property
+    def instance_id(self) -> str:
+        """The id of the SQL instance."""
+        return self._instance.instance_id
+
+    @property
+    def sql(self) -> str:
+        """The text of the query."""
+        return self._instance.sql
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns of the result; waits for the query."""
+        return self._open(None).schema
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows; waits for the query."""
+        return self._open(None).row_count
+
+    def wait(self, timeout: float | None = None) -> Result:
+        """Wait until the query has succeeded.
+
+        Parameters
+        ----------
+        timeout
+            Seconds; ``None`` waits for ever.
+
+        Raises
+        ------
+        QueryError
+            The query failed; the message is the service's own.
+        RequestTimeoutError
+            It still runs, and goes on.
+        """
+        wait_sql(self._connection.storage, self._instance, timeout=timeout, cancel=self._token)
+        return self
+
+    def batches(self, *, progress: ProgressListener | None = None) -> Iterator[pa.RecordBatch]:
+        """Iterate over the rows in batches; leaving early closes the connection."""
+        with self._tracker(progress) as tracker:
+            yield from self._batches(tracker)
+
+    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+        """Read all rows into an Arrow table."""
+        import pyarrow as pa
+
+        with self._tracker(progress) as tracker:
+            batches = list(self._batches(tracker))
+            schema = batches[0].schema if batches else arrow_schema(self.schema)
+            return pa.Table.from_batches(batches, schema=schema)
+
+    def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
+        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
+        from odps_nb.convert.pandas_frame import to_pandas
+
+        with self._tracker(progress) as tracker:
+            batches = deque(self._batches(tracker))
+            schema = batches[0].schema if batches else arrow_schema(self.schema)
+            tracker.phase(Phase.CONVERTING)
+            rows = (batches.popleft() for _ in range(len(batches)))
+            return to_pandas(rows, schema=schema)
+
+    def to_spark(self, spark: Any) -> Any:
+        """Return the rows as a Spark DataFrame; they pass through this process."""
+        return spark.createDataFrame(self.to_arrow())
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Offer the rows to any library that speaks the Arrow C stream interface."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def cancel(self) -> None:
+        """Stop the query on the service and whoever waits for it here. Idempotent."""
+        self._token.cancel()
+        cancel_sql(self._connection.storage, self._instance)
+
+    def _batches(self, tracker: ProgressTracker) -> Iterator[pa.RecordBatch]:
+        session = self._open(tracker)
+        tracker.plan(session_id=session.session_id, rows_total=session.row_count)
+        tracker.phase(Phase.READING)
+        batches = iter_result(
+            self._connection.storage, session, tracker=tracker, cancel=self._token
+        )
+        with closing(batches):  # type: ignore[type-var]  # it is a generator
+            for batch in batches:
+                yield present_batch(batch, session.schema)
+
+    def _open(self, tracker: ProgressTracker | None) -> ResultSession:
+        storage = self._connection.storage
+        with self._lock:
+            if self._session is None:
+                wait_sql(storage, self._instance, tracker=tracker, cancel=self._token)
+                self._session = open_result(
+                    storage, self._instance, tracker=tracker, cancel=self._token
+                )
+            return self._session
+
+    def _tracker(self, progress: ProgressListener | None) -> ProgressTracker:
+        listener = progress or self._connection.faces.listener()
+        return ProgressTracker("sql", self._instance.title, listener=listener)
+
+    def __repr__(self) -> str:
+        rows = "" if self._session is None else f", {self._session.row_count:,} rows"
+        return f"Result({self._instance.title!r}, instance {self.instance_id}{rows})"

@@ -1,0 +1,346 @@
+"""`Table`: the handle of a table (floor 4).
+
+Making one costs nothing; metadata is asked for once, when first needed. Knows neither the wire
+nor how a table looks in a notebook.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.checks import PartitionLike, check_columns, check_partition, check_partitions
+from odps_nb.access.faces import Listing
+from odps_nb.client.catalog import fetch_table, iter_partitions
+from odps_nb.client.progress import ProgressListener, silent
+from odps_nb.client.read import ReadPlan
+from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain
+from odps_nb.schema import TableSchema
+from odps_nb.terms import Compression, PartitionSpec, TableName, format_bytes
+from odps_nb.wire.type_text import format_type
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from odps_nb.access.blob import BlobColumn
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.receipt import Receipt
+    from odps_nb.access.scan import Scan
+    from odps_nb.wire.control import TableInfo
+
+__all__ = ["Table"]
+
+_SHOWN_COLUMNS = 60
+
+
+class Table:
+    """A table of the service; made by ``odps.table(name)``.
+
+    Examples
+    --------
+    >>> orders = odps.table("orders")  # doctest: +SKIP
+    >>> orders.head(5, partition="ds=2024-01-01")  # doctest: +SKIP
+    """
+
+    def __init__(self, connection: Connection, name: TableName) -> None:
+        self._connection, self._name = connection, name
+        self._lock = threading.Lock()
+        self._info: TableInfo | None = None
+        self._partition_count: int | None = None
+
+    @property
+    def name(self) -> TableName:
+        """Project, schema and table."""
+        return self._name
+
+    @property
+    def connection(self) -> Connection:
+        """Where the table is reached."""
+        return self._connection
+
+    # -- metadata -----------------------------------------------------------------------------
+
+    @property
+    def info(self) -> TableInfo:
+        """All metadata: owner, comment, times, size; one request, then remembered."""
+        with self._lock:
+            if self._info is None:
+                self._info = fetch_table(self._connection.storage, self._name)
+            return self._info
+
+    @property
+    def schema(self) -> TableSchema:
+        """Columns and partition columns; one request, then remembered.
+
+        Raises
+        ------
+        NotFoundError
+            No such table; the hint names similar ones.
+        """
+        return self.info.schema
+
+    def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
+        """Return the partitions as they are now, in the service's order.
+
+        Parameters
+        ----------
+        under
+            Only those inside this partial spec, e.g. ``ds=2024-01-01`` of ``ds, hour``.
+
+        Raises
+        ------
+        InvalidRequestError
+            The table has no partitions.
+        """
+        if not self.schema.partition_columns:
+            raise InvalidRequestError(f"{self._name} has no partitions")
+        spec = check_partition(PartitionSpec.of(under), self.schema, self._name)
+        found = [
+            one.spec for one in iter_partitions(self._connection.storage, self._name, under=spec)
+        ]
+        if not spec.items:
+            self._partition_count = len(found)
+        return found
+
+    def reload(self) -> Table:
+        """Forget what is remembered of the metadata; the next use asks again."""
+        with self._lock:
+            self._info, self._partition_count = None, None
+        return self
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: str | None = None,
+        partitions: PartitionLike | Iterable[PartitionLike] | None = None,
+        limit: int | None = None,
+        splits: int | None = None,
+        split_bytes: int | None = None,
+        compression: str | Compression | None = None,
+        progress: ProgressListener | None = None,
+    ) -> Scan:
+        """Plan a read; rows move when a result is asked of the `Scan`.
+
+        Parameters
+        ----------
+        columns
+            Names in the order wanted; ``None`` for all, partition columns last.
+        where
+            A SQL condition that the service applies, e.g. ``"amount > 10"``.
+        partitions
+            One or several, e.g. ``"ds=2024-01-01"``; partial specs are allowed.
+        limit
+            Rows at most.
+        splits, split_bytes
+            How many parts to read side by side, or how big each is (bytes).
+        compression
+            ``"zstd"`` or ``"lz4"`` where the network is slower than a processor.
+        progress
+            Who is shown the progress; by default what suits the place.
+
+        Raises
+        ------
+        NotFoundError
+            No such table or column; close names are in the hint.
+        InvalidRequestError
+            An argument that makes no sense; nothing was read.
+        """
+        from odps_nb.access.scan import Scan
+
+        wanted: tuple[str, ...] = ()
+        if columns is not None:
+            if not len(columns):
+                raise InvalidRequestError(
+                    "columns is empty", hint="name at least one, or leave it out for all"
+                )
+            wanted = check_columns(columns, self.schema, self._name)
+        specs: tuple[PartitionSpec, ...] = ()
+        if partitions is not None:
+            specs = check_partitions(partitions, self.schema, self._name)
+        plan = ReadPlan(
+            table=self._name,
+            columns=wanted,
+            partition_columns=self._partition_names() if wanted else None,
+            partitions=specs,
+            where=_condition(where),
+            limit=limit,
+            splits=splits,
+            split_bytes=split_bytes,
+            compression=Compression.of(compression),
+        )
+        return Scan(self._connection, plan, progress=progress)
+
+    def head(
+        self,
+        rows: int = 5,
+        *,
+        partition: PartitionLike | None = None,
+        columns: Sequence[str] | None = None,
+        progress: ProgressListener = silent,
+    ) -> pd.DataFrame:
+        """Return the first rows as a DataFrame; little moves, whatever the table's size."""
+        scan = self.read(columns, partitions=partition, limit=rows, splits=1)
+        return scan.to_pandas(progress=progress)
+
+    def blobs(
+        self,
+        column: str,
+        *,
+        limit: int | None = 24,
+        where: str | None = None,
+        partitions: PartitionLike | Iterable[PartitionLike] | None = None,
+        progress: ProgressListener | None = None,
+    ) -> BlobColumn:
+        """Return handles of the blobs of a column; their bytes move when they are looked at.
+
+        Parameters
+        ----------
+        column
+            The BLOB column, or a path such as ``pages.element.image`` to a nested one.
+        limit
+            Blobs at most; ``None`` for all. Nulls do not count.
+        where, partitions
+            As for `read`.
+
+        Raises
+        ------
+        NotFoundError
+            No BLOB of that name; the hint lists those that are there.
+        """
+        from odps_nb.access.gather import gather_blobs
+
+        scan_of = self.read
+        return gather_blobs(
+            self,
+            column,
+            limit,
+            lambda name: scan_of([name], where=where, partitions=partitions, progress=progress),
+        )
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def write(
+        self,
+        data: Any,
+        *,
+        partition: PartitionLike | None = None,
+        overwrite: bool = False,
+        streams: int | None = None,
+        compression: str | Compression | None = None,
+        progress: ProgressListener | None = None,
+    ) -> Receipt:
+        """Write rows and commit them once; or raise, and nothing was written.
+
+        Parameters
+        ----------
+        data
+            A pandas DataFrame, an Arrow table, batch or reader (anything with
+            ``__arrow_c_stream__``), or a Spark DataFrame. Columns are matched by name; absent
+            ones become null. A BLOB column takes ``bytes``, a ``pathlib.Path``, a binary file
+            object, an `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
+        partition
+            The partition to write into, made if it is not there. Without it, or with a part of
+            it, the other partition columns are taken from the data.
+        overwrite
+            Replace what the table, or each partition written to, holds.
+        streams
+            Lanes written side by side; by default as many as the size suggests.
+        compression
+            ``"zstd"`` or ``"lz4"`` inside the Arrow stream.
+
+        Raises
+        ------
+        ConversionError
+            Columns, types or values do not fit: all of them are listed, with rows.
+        NotFoundError
+            No such table.
+        """
+        from odps_nb.access.writing import WriteOptions, write_data
+
+        options = WriteOptions(
+            partition=check_partition(PartitionSpec.of(partition), self.schema, self._name),
+            overwrite=overwrite,
+            streams=streams,
+            compression=Compression.of(compression),
+            progress=progress,
+        )
+        receipt = write_data(self, data, options)
+        self.reload()
+        return receipt
+
+    # -- looks --------------------------------------------------------------------------------
+
+    def _partition_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.schema.partition_columns)
+
+    def _loaded(self) -> None:
+        info = self.info
+        if info.schema.partition_columns and self._partition_count is None:
+            self.partitions()
+
+    def _facts(self) -> str:
+        info = self.info
+        facts = []
+        if info.schema.partition_columns:
+            count = self._partition_count or 0
+            facts.append(f"{count:,} partition{'' if count == 1 else 's'}")
+        if info.record_count is not None:
+            facts.append(f"{info.record_count:,} rows")
+        if info.size is not None:
+            facts.append(format_bytes(info.size))
+        return " · ".join([*facts, *([info.comment] if info.comment else [])])
+
+    def _rows(self) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = []
+        for kind, columns in (
+            ("", self.schema.columns),
+            ("partition", self.schema.partition_columns),
+        ):
+            rows += [(c.name, format_type(c.type), kind, c.comment) for c in columns]
+        return rows
+
+    def __repr__(self) -> str:
+        try:
+            self._loaded()
+        except (OdpsNbError, StateError) as error:
+            return "\n".join([f"Table {self._name}", *explain(error)])
+        rows = self._rows()
+        width = max((len(str(row[0])) for row in rows), default=0)
+        lines = [f"Table {self._name}", *([self._facts()] if self._facts() else [])]
+        lines += [
+            f"  {row[0]!s:{width}}  {row[1]}{'  (partition)' if row[2] else ''}"
+            for row in rows[:_SHOWN_COLUMNS]
+        ]
+        if len(rows) > _SHOWN_COLUMNS:
+            lines.append(f"  … and {len(rows) - _SHOWN_COLUMNS} more columns")
+        return "\n".join(lines)
+
+    def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
+        text = repr(self)
+        if self._info is None:
+            return {"text/plain": text}
+        caption = " · ".join(part for part in (str(self._name), self._facts()) if part)
+        listing = Listing(
+            headers=("column", "type", "", "comment"), rows=self._rows(), caption=caption
+        )
+        return {**self._connection.faces.listing(listing), "text/plain": text}
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Table)
+            and other._name == self._name
+            and other._connection is self._connection
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+
+def _condition(where: str | None) -> str | None:
+    if where is None or not where.strip():
+        return None
+    return where.strip()
