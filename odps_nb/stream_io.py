@@ -1,7 +1,45 @@
-"""The stream classes that people know from the SDK, on our verified core (face)."""
+"""The stream classes that people know from the SDK, on our verified core (face).
 
+Names and methods are the SDK's (``read``, ``write``, ``finish``, ``next``, ``get_status``,
+``get_request_id``); trouble is always a typed error, never ``None`` or ``False``. All of them
+are context managers, ``close`` may be called again, and what is used after it raises
+`odps_nb.errors.StateError`.
+
+============================  ====================================================
+`StreamReader`                the body of an answer, file-like
+`ArrowReader`                 its record batches, up to the proven end
+`BlobDataIterator`            the blobs of a body as records
+`BlobStreamReader`            the same, streamed
+`CrcStrippingStream`          the payload of CRC32C blocks, verified
+`StreamWriter`                the body of a table write
+`ArrowWriter`                 record batches into it
+`BlobStreamWriter`            the body of one blob's upload
+============================  ====================================================
+"""
+
+from odps_nb._stream_io.arrow import ArrowReader, ArrowWriter
 from odps_nb._stream_io.blobs import BlobDataIterator, BlobStreamReader
 from odps_nb._stream_io.payload import CrcStrippingStream
+from odps_nb._stream_io.reader import Status, StreamReader
+from odps_nb._stream_io.writers import (
+    BlobStreamWriter,
+    StreamWriter,
+    WriteBlobResult,
+    WriteResult,
+)
 from odps_nb.wire.frames import BlobRecord
 
-__all__ = ["BlobDataIterator", "BlobRecord", "BlobStreamReader", "CrcStrippingStream"]
+__all__ = [
+    "ArrowReader",
+    "ArrowWriter",
+    "BlobDataIterator",
+    "BlobRecord",
+    "BlobStreamReader",
+    "BlobStreamWriter",
+    "CrcStrippingStream",
+    "Status",
+    "StreamReader",
+    "StreamWriter",
+    "WriteBlobResult",
+    "WriteResult",
+]

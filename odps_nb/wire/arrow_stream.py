@@ -3,67 +3,186 @@
 Knows the envelope only, not Arrow: pyarrow parses the batches on higher floors, and takes a
 stream that stops at a message boundary for a whole one (``protocol.md`` 10.1 no. 15). The end
 marker is what proves the end.
+
+::
+
+    | ff ff ff ff | i32 LE | metadata | body |   next message …   | ff ff ff ff 00 00 00 00 |
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from odps_nb.errors import FramingError, TruncatedError
+from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
 from odps_nb.terms import Compression
+from odps_nb.wire._ipc_message import RECORD_BATCH, parse_message
 from odps_nb.wire._push import BytesLike
 from odps_nb.wire.codings import HTTP_NAMES, coding_of, sniff
 
-__all__ = ["CONTINUATION", "END_MARKER", "EndMarkerCheck", "sniff_body"]
+__all__ = [
+    "CONTINUATION",
+    "DEFAULT_MAX_BODY",
+    "DEFAULT_MAX_METADATA",
+    "END_MARKER",
+    "EndMarkerCheck",
+    "sniff_body",
+]
 
 CONTINUATION = b"\xff\xff\xff\xff"
 """The four bytes in front of every message."""
 END_MARKER = CONTINUATION + b"\x00\x00\x00\x00"
 """A message of length zero: the end of the stream."""
+DEFAULT_MAX_METADATA = 16 << 20
+"""Bytes of one message's metadata that are accepted."""
+DEFAULT_MAX_BODY = 2 << 30
+"""Bytes of one batch that are accepted."""
+
+_PREFIX_SIZE = 8  # continuation and length of the metadata
 
 
 class EndMarkerCheck:
-    """Watch a stream go by and know whether it ended with the end marker.
+    """Watch a stream go by and know whether it is whole: from message to message to its end.
+
+    Eight bytes that look like the end marker inside of a batch are not taken for it, and
+    nothing may follow it.
+
+    Parameters
+    ----------
+    max_metadata
+        Bytes of one message's metadata that are accepted.
+    max_body
+        Bytes of one batch that are accepted.
 
     Examples
     --------
+    >>> import pyarrow as pa
+    >>> sink = pa.BufferOutputStream()
+    >>> with pa.ipc.new_stream(sink, pa.schema({"id": pa.int64()})) as writer:
+    ...     writer.write(pa.record_batch({"id": [1, 2, 3]}))
+    >>> stream = sink.getvalue().to_pybytes()
     >>> check = EndMarkerCheck()
-    >>> check.feed(b"... batches ...")
-    >>> check.complete
-    False
-    >>> check.feed(END_MARKER)
+    >>> check.feed(stream[:-8])
+    >>> check.complete, check.batches, check.rows
+    (False, 1, 3)
+    >>> check.feed(stream[-8:])
     >>> check.complete
     True
     """
 
-    __slots__ = ("_last", "_total")
+    __slots__ = (
+        "_batches",
+        "_held",
+        "_max_body",
+        "_max_metadata",
+        "_rows",
+        "_skip",
+        "_state",
+        "_total",
+        "_wanted",
+    )
 
-    def __init__(self) -> None:
-        self._last = b""
-        self._total = 0
+    def __init__(
+        self, *, max_metadata: int = DEFAULT_MAX_METADATA, max_body: int = DEFAULT_MAX_BODY
+    ) -> None:
+        self._max_metadata, self._max_body = max_metadata, max_body
+        self._held = bytearray()
+        self._wanted = _PREFIX_SIZE
+        self._state = "prefix"  # | "metadata" | "complete" | "failed"
+        self._skip = 0  # bytes of a body still to come
+        self._total = self._batches = self._rows = 0
 
     def feed(self, chunk: BytesLike) -> None:
-        """Take the next bytes of the decoded stream, cut anywhere."""
+        """Take the next bytes of the decoded stream, cut anywhere.
+
+        Raises
+        ------
+        FramingError
+            The bytes are no IPC stream, or go on behind the end marker.
+        LimitExceededError
+            A message is larger than accepted.
+        """
+        if self._state == "failed":
+            raise StateError("this stream failed before; what follows a defect means nothing")
+        before, self._state = self._state, "failed"
+        self._state = self._walk(memoryview(chunk).cast("B"), before)
         self._total += len(chunk)
-        self._last = (self._last + bytes(chunk[-8:]))[-8:]
+
+    def _walk(self, view: memoryview, state: str) -> str:
+        at = 0
+        while at < len(view):
+            if state == "complete":
+                raise FramingError(
+                    "bytes follow the end marker of the Arrow stream", offset=self._total + at
+                )
+            if self._skip:
+                step = min(self._skip, len(view) - at)
+                self._skip -= step
+            else:
+                step = min(self._wanted - len(self._held), len(view) - at)
+                self._held += view[at : at + step]
+                if len(self._held) == self._wanted:
+                    state = self._take_part(bytes(self._held), state, self._total + at)
+            at += step
+        return state
+
+    def _take_part(self, part: bytes, state: str, offset: int) -> str:
+        self._held = bytearray()
+        if state == "metadata":
+            message = parse_message(part)
+            self._check_size(message.body_length, self._max_body, "body", offset)
+            self._skip, self._wanted = message.body_length, _PREFIX_SIZE
+            self._batches += message.kind == RECORD_BATCH
+            self._rows += message.rows
+            return "prefix"
+        if part == END_MARKER:
+            return "complete"
+        size = int.from_bytes(part[4:], "little", signed=True)
+        if part[:4] != CONTINUATION or size <= 0:
+            raise FramingError(f"{part.hex(' ')} begins no Arrow message", offset=offset)
+        self._check_size(size, self._max_metadata, "metadata", offset)
+        self._wanted = size
+        return "metadata"
+
+    @staticmethod
+    def _check_size(size: int, limit: int, what: str, offset: int) -> None:
+        if size > limit:
+            raise LimitExceededError(
+                f"the {what} of an Arrow message has {size} bytes, more than {limit}",
+                offset=offset,
+                limit=limit,
+                actual=size,
+                hint=f"read in smaller batches, or raise max_{what}",
+            )
 
     @property
     def complete(self) -> bool:
-        """Whether the bytes so far end with the end marker."""
-        return self._last == END_MARKER
+        """Whether the stream has ended with its end marker."""
+        return self._state == "complete"
 
     @property
     def total(self) -> int:
         """How many bytes went by."""
         return self._total
 
-    def require(self) -> None:
-        """Raise unless the stream is whole.
+    @property
+    def batches(self) -> int:
+        """How many record batches have begun."""
+        return self._batches
+
+    @property
+    def rows(self) -> int:
+        """Rows of the record batches that have begun."""
+        return self._rows
+
+    def require(self, *, rows: int | None = None) -> None:
+        """Raise unless the stream is whole and, where ``rows`` is known, has that many.
 
         Raises
         ------
         TruncatedError
-            When the bytes do not end with the end marker.
+            When the bytes do not end with the end marker, or rows are missing.
+        FramingError
+            When there are more rows than expected.
         """
         if not self.complete:
             raise TruncatedError(
@@ -72,6 +191,12 @@ class EndMarkerCheck:
                 actual=self._total,
                 hint="batches are missing; read the split again or resume it",
             )
+        if rows is None or rows == self._rows:
+            return
+        message = f"the Arrow stream has {self._rows} rows where {rows} were expected"
+        if self._rows < rows:
+            raise TruncatedError(message, offset=self._total, expected=rows, actual=self._rows)
+        raise FramingError(message, offset=self._total)
 
 
 def sniff_body(

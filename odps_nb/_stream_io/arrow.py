@@ -1,0 +1,349 @@
+"""Record batches of a body, and into a body (face)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from odps_nb._stream_io.reader import Status, StreamReader
+from odps_nb._stream_io.writers import StreamWriter, WriteResult
+from odps_nb.errors import ConversionError, FramingError, OdpsNbError, StateError, TruncatedError
+from odps_nb.terms import Compression
+from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck, sniff_body
+from odps_nb.wire.codings import Decoder, decoder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ArrowReader", "ArrowWriter"]
+
+_CHUNK = 64 << 10
+
+
+class _IpcSource:
+    """What pyarrow reads from: plain IPC bytes, watched from message to message."""
+
+    def __init__(self, stream: StreamReader, max_batch: int, max_output: int | None) -> None:
+        self._stream = stream
+        self._max_output = max_output
+        self._decoder: Decoder | None = None
+        self._pieces: Iterator[bytes] = iter(())
+        self._head = b""
+        self._begun = False
+        self._ended = False
+        self.check = EndMarkerCheck(max_body=max_batch)
+        self.closed = False
+        self.failed = False
+
+    def read(self, size: int = -1) -> bytes:
+        self.failed = True  # until the step below has succeeded
+        if not self._begun:
+            self._begin()
+        data = self._plain(size) if self._decoder is None else self._decoded(size)
+        self.check.feed(data)
+        self.failed = False
+        return data
+
+    def _begin(self) -> None:
+        self._begun = True
+        first = self._stream.read(4)
+        found = sniff_body(first, self._stream.headers.get("Content-Encoding"))
+        self._head = first
+        if isinstance(found, Compression):
+            self._decoder = decoder(found, max_output=self._max_output)
+            self._pieces = self._decoder.pieces(first)
+            self._head = b""
+
+    def _plain(self, size: int) -> bytes:
+        if not self._head:
+            return self._stream.read(size)
+        head = self._head if size < 0 else self._head[:size]
+        self._head = self._head[len(head) :]
+        return head + self._stream.read(size if size < 0 else size - len(head))
+
+    def _decoded(self, size: int) -> bytes:
+        parts, have = [self._head], len(self._head)
+        while (size < 0 or have < size) and (piece := self._next_piece()):
+            parts.append(piece)
+            have += len(piece)
+        data = b"".join(parts)
+        size = have if size < 0 else size
+        self._head = data[size:]
+        return data[:size]
+
+    def _next_piece(self) -> bytes:
+        assert self._decoder is not None
+        while not self._ended:
+            for piece in self._pieces:
+                if piece:
+                    return piece
+            chunk = self._stream.read(_CHUNK)
+            self._pieces = self._decoder.pieces(chunk)
+            if not chunk:
+                self._ended = True
+                self._decoder.feed_eof()
+        return b""
+
+    def tell(self) -> int:
+        return self.check.total
+
+
+class ArrowReader:
+    """The record batches of a table read; iterate, or `read` until ``None``.
+
+    The stream must end with its end marker, and with ``expected_rows`` rows where given: the
+    last batch is followed by an error otherwise, never by silence.
+
+    Parameters
+    ----------
+    stream_reader
+        A `StreamReader`; closed by `close`. Its body may be IPC, or IPC inside of zstd or LZ4
+        (``protocol.md`` 5.5).
+    expected_rows
+        How many rows the session promised; ``None`` when it does not say.
+    max_batch
+        Bytes of one batch that are accepted.
+    max_output
+        Bytes that a coding around the stream may decode to.
+
+    Raises
+    ------
+    TruncatedError
+        Of the iteration: the stream stops too early.
+    FramingError
+        What arrives is no Arrow stream, or goes on behind its end.
+    LimitExceededError
+        A batch is larger than ``max_batch``.
+
+    Examples
+    --------
+    >>> import io, pyarrow as pa
+    >>> from odps_nb.stream_io import ArrowReader, StreamReader
+    >>> sink = pa.BufferOutputStream()
+    >>> with pa.ipc.new_stream(sink, pa.schema({"id": pa.int64()})) as stream:
+    ...     stream.write(pa.record_batch({"id": [1, 2, 3]}))
+    >>> body = io.BytesIO(sink.getvalue().to_pybytes())
+    >>> with ArrowReader(StreamReader(body), expected_rows=3) as reader:
+    ...     [batch.num_rows for batch in reader]
+    [3]
+    """
+
+    def __init__(
+        self,
+        stream_reader: StreamReader,
+        *,
+        expected_rows: int | None = None,
+        max_batch: int = DEFAULT_MAX_BODY,
+        max_output: int | None = None,
+    ) -> None:
+        self._stream = stream_reader
+        self._source = _IpcSource(stream_reader, max_batch, max_output)
+        self._expected_rows = expected_rows
+        self._reader: Any = None
+        self._state = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the batches. Reads the beginning of the stream if need be."""
+        return self._guarded(self._opened).schema
+
+    def read(self) -> pa.RecordBatch | None:
+        """Return the next batch; ``None`` at the proven end."""
+        if self._state == "ended":
+            return None
+        batch = self._guarded(self._next)
+        if batch is None:
+            self._state = "ended"
+        return batch
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = self.read()
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def _opened(self) -> Any:
+        if self._reader is None:
+            import pyarrow as pa
+
+            self._reader = pa.ipc.open_stream(self._source)
+        return self._reader
+
+    def _next(self) -> pa.RecordBatch | None:
+        try:
+            return self._opened().read_next_batch()
+        except StopIteration:
+            self._source.check.require(rows=self._expected_rows)
+            if self._source.read(1):  # the check refuses it, but do not rely on its wording
+                raise FramingError("bytes follow the end of the Arrow stream") from None
+            return None
+
+    def _guarded(self, step: Any) -> Any:
+        import pyarrow as pa
+
+        if self._state:
+            raise StateError(f"the reader {self._state}")
+        self._state = "failed before; what follows a defect means nothing"
+        try:
+            result = step()
+        except (pa.ArrowException, OSError) as error:
+            if self._source.failed:
+                raise
+            raise self._translated(error) from error
+        self._state = ""
+        return result
+
+    def _translated(self, error: Exception) -> OdpsNbError:
+        check = self._source.check
+        facts = {"offset": check.total, "request_id": self._stream.request_id}
+        if not check.complete and self._stream.get_status() is Status.OK:
+            return TruncatedError(
+                f"the Arrow stream stops after {check.total} bytes inside a message",
+                actual=check.total,
+                hint="batches are missing; read the split again or resume it",
+                **facts,
+            )
+        return FramingError(f"pyarrow cannot read the stream: {error}", **facts)
+
+    def get_status(self) -> Status:
+        """`Status.OK` once the end was proven."""
+        if self._state == "ended":
+            return Status.OK
+        return Status.FAILED if self._state.startswith("failed") else self._stream.get_status()
+
+    def get_request_id(self) -> str | None:
+        """Return the server's id of this answer, once there is one."""
+        return self._stream.request_id
+
+    def close(self) -> None:
+        """Free the connection. Idempotent."""
+        self._state = self._state if self._state == "ended" else "is closed"
+        self._stream.close()
+
+    def __enter__(self) -> ArrowReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ArrowWriter:
+    """Record batches into the body of a table write.
+
+    `finish` after nothing written sends a valid stream of no rows. Leaving a ``with`` block
+    finishes, or aborts when an error is on its way.
+
+    Parameters
+    ----------
+    stream_writer
+        A `StreamWriter`.
+    schema
+        Of all batches.
+    compression
+        Codec of the buffers inside of the stream: ``None``, ``"zstd"`` or ``"lz4"``.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from odps_nb.stream_io import ArrowWriter, StreamWriter
+    >>> class Server:  # stands for a connection
+    ...     status, headers = 200, {}
+    ...     def write(self, data): pass
+    ...     def finish(self): return self
+    ...     def abort(self): pass
+    ...     def read(self): return b'{"CommitMessage": "m"}'
+    >>> with ArrowWriter(StreamWriter(Server()), pa.schema({"id": pa.int64()})) as writer:
+    ...     writer.write(pa.record_batch({"id": [1, 2, 3]}))
+    3
+    >>> writer.finish().commit_message, writer.rows
+    ('m', 3)
+    """
+
+    def __init__(
+        self,
+        stream_writer: StreamWriter,
+        schema: pa.Schema,
+        compression: str | Compression | None = None,
+    ) -> None:
+        self._stream = stream_writer
+        self._schema = schema
+        self._compression = Compression.of(compression)
+        self._writer: Any = None
+        self.rows = 0
+        """Rows written so far."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of all batches."""
+        return self._schema
+
+    def write(self, batch: pa.RecordBatch | pa.Table) -> int:
+        """Send a batch (or a table's batches); return its rows.
+
+        Raises
+        ------
+        ConversionError
+            The batch has another schema.
+        StateError
+            After `finish`, `abort` or a failure.
+        """
+        if not self._stream.writable():
+            raise StateError(f"the writer is {self._stream.get_status().value}")
+        if not batch.schema.equals(self._schema):
+            raise ConversionError(
+                "the batch has another schema than the stream",
+                source_type=str(batch.schema),
+                target_type=str(self._schema),
+                hint="cast it first: batch.cast(writer.schema)",
+            )
+        self._opened().write(batch)
+        self.rows += batch.num_rows
+        return int(batch.num_rows)
+
+    def finish(self) -> WriteResult:
+        """End the stream and return what the server says; again the same when called again."""
+        if self._stream.writable():
+            self._opened().close()
+        return self._stream.finish()
+
+    def abort(self) -> None:
+        """Cut the body, so that the server takes nothing. Idempotent."""
+        self._stream.abort()
+
+    def close(self) -> None:
+        """Abort unless finished. Idempotent."""
+        self._stream.close()
+
+    def _opened(self) -> Any:
+        if self._writer is None:
+            import pyarrow as pa
+
+            codec = None if self._compression is Compression.NONE else self._compression.value
+            options = pa.ipc.IpcWriteOptions(compression=codec)
+            self._writer = pa.ipc.new_stream(self._stream, self._schema, options=options)
+        return self._writer
+
+    def get_status(self) -> Status:
+        """`Status.OK` once the server has confirmed."""
+        return self._stream.get_status()
+
+    def get_request_id(self) -> str | None:
+        """Return the server's id of its answer, once there is one."""
+        return self._stream.request_id
+
+    def __enter__(self) -> ArrowWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.abort()
+        elif self._stream.writable():
+            self.finish()

@@ -1,0 +1,185 @@
+"""The body of an answer, file-like (face)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+from odps_nb._stream_io.raw import close_raw
+from odps_nb.errors import StateError, TruncatedError
+from odps_nb.wire.calls.core import REQUEST_ID, find_header
+from odps_nb.wire.calls.errors import decode_error
+
+__all__ = ["Status", "StreamReader", "status_of"]
+
+_AT_ONCE = 1 << 20
+_ERROR_BODY = 1 << 20
+
+
+class Status(str, Enum):
+    """Where a stream is."""
+
+    RUNNING = "running"
+    OK = "ok"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+def status_of(answer: Any) -> int | None:
+    """Return the HTTP status of an answer of ours or of requests."""
+    status: int | None = getattr(answer, "status", None)
+    return status if status is not None else getattr(answer, "status_code", None)
+
+
+class StreamReader(io.BufferedIOBase):
+    """The body of an answer, file-like; a body shorter than announced is an error.
+
+    Parameters
+    ----------
+    response_or_opener
+        An answer with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one of requests),
+        or a function without arguments that fetches one, called at the first need.
+
+    Raises
+    ------
+    ServiceError
+        Any read may: the answer is an error of the server.
+    TransportError
+        The connection broke, or fell silent.
+    TruncatedError
+        The body ends before its Content-Length.
+
+    Examples
+    --------
+    >>> import io
+    >>> from odps_nb.stream_io import StreamReader
+    >>> with StreamReader(io.BytesIO(b"bytes of an answer")) as reader:
+    ...     reader.read(5), reader.read()
+    (b'bytes', b' of an answer')
+    """
+
+    def __init__(self, response_or_opener: Any) -> None:
+        is_answer = hasattr(response_or_opener, "read") or hasattr(response_or_opener, "raw")
+        self._answer: Any = response_or_opener if is_answer else None
+        self._opener: Callable[[], Any] | None = None if is_answer else response_or_opener
+        self._body: Any = None
+        self._length: int | None = None
+        self._taken = 0
+        self._state = Status.RUNNING
+        self._closed = False
+
+    @property
+    def status(self) -> int | None:
+        """HTTP status of the answer; ``None`` where it has none. Fetches it if need be."""
+        return status_of(self._open())
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the answer. Fetches it if need be."""
+        return getattr(self._open(), "headers", None) or {}
+
+    @property
+    def request_id(self) -> str | None:
+        """The server's id of this answer, once there is one."""
+        return find_header(getattr(self._answer, "headers", None) or {}, REQUEST_ID)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return ``size`` bytes, fewer only at the end of the body; the rest when negative."""
+        body = self._readable_body()
+        wanted = -1 if size is None else size
+        parts = []
+        while wanted:
+            part = self._guarded(body.read, wanted if wanted > 0 else _AT_ONCE)
+            if not part:
+                self._end()
+                break
+            wanted -= len(part) if wanted > 0 else 0
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill ``buffer`` unless the body ends; return the number of bytes."""
+        body = self._readable_body()
+        if not hasattr(body, "readinto"):
+            return super().readinto(buffer)
+        view, done = memoryview(buffer).cast("B"), 0
+        while done < len(view):
+            count = self._guarded(body.readinto, view[done:])
+            if not count:
+                self._end()
+                break
+            done += count
+        return done
+
+    def _readable_body(self) -> Any:
+        self._open()
+        return self._body
+
+    def _open(self) -> Any:
+        if self._closed:
+            raise StateError("the stream is closed", hint="read it before closing it")
+        if self._state is Status.FAILED:
+            raise StateError("the stream failed before", hint="open it again")
+        if self._answer is None and self._opener is not None:
+            self._answer = self._opener()
+        if self._body is None:
+            self._begin(self._answer)
+        return self._answer
+
+    def _begin(self, answer: Any) -> None:
+        self._body = answer if hasattr(answer, "read") else answer.raw
+        status = status_of(answer) or 200
+        headers = getattr(answer, "headers", None) or {}
+        if not 200 <= status < 300:
+            self._state = Status.FAILED
+            raise decode_error(status, headers, self._body.read(_ERROR_BODY))
+        length = find_header(headers, "Content-Length")
+        if length is not None and find_header(headers, "Transfer-Encoding") is None:
+            self._length = int(length)
+
+    def _guarded(self, step: Callable[[Any], Any], argument: Any) -> Any:
+        state, self._state = self._state, Status.FAILED
+        result = step(argument)
+        self._taken += len(result) if isinstance(result, bytes) else result or 0
+        self._state = state
+        return result
+
+    def _end(self) -> None:
+        if self._length is not None and self._taken < self._length:
+            self._state = Status.FAILED
+            raise TruncatedError(
+                f"the body ends after {self._taken} of {self._length} bytes",
+                offset=self._taken,
+                expected=self._length,
+                actual=self._taken,
+                request_id=self.request_id,
+                hint="fetch it again",
+            )
+        self._state = Status.OK
+
+    def get_status(self) -> Status:
+        """`Status.OK` once the body was read to its proven end."""
+        return self._state
+
+    def get_request_id(self) -> str | None:
+        """The same as `request_id`."""
+        return self.request_id
+
+    def readable(self) -> bool:
+        """Whether it is open."""
+        return not self._closed
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Free the connection. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            if self._state is Status.RUNNING:
+                self._state = Status.CANCELLED
+            close_raw(self._answer)
