@@ -20,6 +20,7 @@ from odps_nb.notebook.listing import Listing
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
+    from odps_nb.access.table import Table
 
 __all__ = ["COMMANDS"]
 
@@ -43,9 +44,16 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Non
     (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …), a profile file or a keyring.
     """
     context.check_output(args.output)
-    connection, owned = _connection(context, args)
-    context.use(connection, owned=owned and args.output is None)
+    if args.root is not None and args.target != "local":
+        raise UsageError("--root goes with local: %odps connect local --root DIR")
+    origin = (args.target, args.project, args.schema, args.root)
+    if args.target == "local" and context.is_alive(origin):
+        connection = context.connection  # run again, the cell finds its tables again
+    else:
+        connection, owned = _connection(context, args)
+        context.use(connection, owned=owned, origin=origin)
     if args.output is not None:
+        context.give_away()
         context.shell.user_ns[args.output] = connection
     profile = connection.profile
     where = f"project {profile.project}" + (f", schema {profile.schema}" if profile.schema else "")
@@ -55,8 +63,6 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Non
 
 def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection, bool]:
     """Return the connection meant, and whether it is ours to close."""
-    if args.root is not None and args.target != "local":
-        raise UsageError("--root goes with local: %odps connect local --root DIR")
     import odps_nb
     from odps_nb.access.connection import Connection
 
@@ -86,19 +92,14 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
 
 @parsed_as("odps schema")
 @argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
-def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """Show the columns and partition columns of a table."""
-    from odps_nb.wire.type_text import format_type
+def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Table:
+    """Show the columns, partition columns and size of a table.
 
-    found = context.table(args.table).schema
-    rows = [(c.name, format_type(c.type), "", c.comment) for c in found.columns]
-    rows += [(c.name, format_type(c.type), "partition", c.comment) for c in found.partition_columns]
-    return Listing(
-        headers=("column", "type", "", "comment"),
-        rows=tuple(rows),
-        caption=args.table,
-        empty="no columns",
-    )
+    table = %odps schema TABLE gives its handle.
+    """
+    table = context.table(args.table)
+    table.info  # noqa: B018  # asked for now, so that a missing table is an error of this cell
+    return table
 
 
 @parsed_as("odps write")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from odps_nb.client.progress import ProgressListener
+from odps_nb.errors import NotFoundError, OdpsNbError, StateError
 from odps_nb.notebook import output
 from odps_nb.notebook.arguments import suggest
 from odps_nb.notebook.completion import Names
@@ -43,6 +44,7 @@ class Context:
         self.shell, self.operations, self.options = shell, operations, options
         self.last_traceback = last_traceback
         self._connection: Connection | None = None
+        self._origin: tuple[str | None, ...] = ()
         self._owned = False
         self._names: NameCache | None = None
         self._local: Mapping[str, Any] = {}
@@ -64,12 +66,37 @@ class Context:
         """Whether there is a connection already."""
         return self._connection is not None
 
-    def use(self, connection: Connection, *, owned: bool) -> None:
-        """Work with this connection from now on; an owned one is closed when its turn is over."""
+    def use(
+        self, connection: Connection, *, owned: bool, origin: tuple[str | None, ...] = ()
+    ) -> None:
+        """Work with this connection from now on; an owned one is closed when its turn is over.
+
+        ``origin`` is what a person asked for, for `is_alive`.
+        """
         self._let_go()
-        self._connection, self._owned = connection, owned
+        self._connection, self._owned, self._origin = connection, owned, origin
         self._names = NameCache(_Names(connection))
         self._names.tables()  # so that the first Tab already knows them
+
+    def is_alive(self, origin: tuple[str | None, ...]) -> bool:
+        """Whether the connection in use was made for the same words and still answers."""
+        if self._connection is None or self._origin != origin:
+            return False
+        try:
+            self._connection.tables("odps_nb_*")
+        except (OdpsNbError, StateError):
+            return False
+        return True
+
+    def give_away(self) -> None:
+        """Leave the closing of the connection to the user, who has it in a variable now."""
+        self._owned = False
+
+    def suggest_table(self, error: NotFoundError, name: str) -> None:
+        """Begin the hint with the nearest table name, if one is known without asking."""
+        if error.code == "NoSuchTable" and "did you mean" not in (error.hint or ""):
+            near = suggest(name, self.names().tables()).removeprefix("; ")
+            error.hint = " ".join(part for part in (near, error.hint) if part) or None
 
     def table(self, name: str) -> Table:
         """Return the handle of a table; asks the service nothing."""

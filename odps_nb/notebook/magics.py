@@ -21,7 +21,7 @@ from IPython.core.magic import (
 )
 from traitlets import Bool, Enum, Float, Integer
 
-from odps_nb.errors import OdpsNbError
+from odps_nb.errors import NotFoundError, OdpsNbError
 from odps_nb.notebook import completion
 from odps_nb.notebook.arguments import parse, refuse_keys, split_line, suggest
 from odps_nb.notebook.commands import COMMANDS
@@ -122,8 +122,13 @@ class OdpsMagics(Magics):
             raise UsageError(f"%%odps {name} takes no cell: write %odps {name} on one line")
         if cell is None and command.cell == "required":
             raise UsageError(f"%odps {name} needs a cell: write %%odps {name} and the text below")
-        with self.context.inside(local_ns or {}):
-            return command.run(self.context, parse(command.run, rest), cell)
+        args = parse(command.run, rest)
+        try:
+            with self.context.inside(local_ns or {}):
+                return command.run(self.context, args, cell)
+        except NotFoundError as error:
+            self.context.suggest_table(error, getattr(args, "table", ""))
+            raise
 
     # -- what %load_ext installs and %unload_ext takes out ------------------------------------
 

@@ -66,7 +66,7 @@ class Operations:
                     one.number,
                     f"{snapshot.operation} {snapshot.title}",
                     words.ending(snapshot),
-                    " · ".join(words.figures(snapshot)[:3]),
+                    " · ".join(words.amounts(snapshot)),
                     " · ".join(words.ids(snapshot)),
                 )
             )

@@ -8,7 +8,16 @@ from __future__ import annotations
 from odps_nb.client.progress import Phase, ProgressSnapshot
 from odps_nb.terms import format_bytes
 
-__all__ = ["counted", "ending", "figures", "format_percent", "format_seconds", "headline", "ids"]
+__all__ = [
+    "amounts",
+    "counted",
+    "ending",
+    "figures",
+    "format_percent",
+    "format_seconds",
+    "headline",
+    "ids",
+]
 
 
 def format_seconds(seconds: float) -> str:
@@ -61,7 +70,12 @@ def ending(snapshot: ProgressSnapshot) -> str:
 
 
 def figures(snapshot: ProgressSnapshot) -> list[str]:
-    """Return what is worth a number now: rows, bytes, rate, time left, verified, retries."""
+    """Return what is worth a number now: amounts, then rate and time left, then trouble."""
+    return [*amounts(snapshot), *_pace(snapshot), *_trouble(snapshot)]
+
+
+def amounts(snapshot: ProgressSnapshot) -> list[str]:
+    """Return how much: rows, blobs, bytes on the wire, decoded and verified."""
     found = []
     if snapshot.rows or snapshot.rows_total is not None:
         found.append(_of(snapshot.rows, snapshot.rows_total, "row"))
@@ -74,10 +88,6 @@ def figures(snapshot: ProgressSnapshot) -> list[str]:
     ):
         if amount:
             found.append(f"{format_bytes(amount)} {what}")
-    found += _pace(snapshot)
-    for count, noun in ((snapshot.retries, "retry"), (snapshot.resumes, "resume")):
-        if count:
-            found.append(counted(count, noun))
     return found
 
 
@@ -88,6 +98,11 @@ def ids(snapshot: ProgressSnapshot) -> list[str]:
         label = "request" if len(snapshot.request_ids) == 1 else "requests"
         found.append(f"{label} {', '.join(snapshot.request_ids)}")
     return found
+
+
+def _trouble(snapshot: ProgressSnapshot) -> list[str]:
+    pairs = ((snapshot.retries, "retry"), (snapshot.resumes, "resume"))
+    return [counted(count, noun) for count, noun in pairs if count]
 
 
 def _pace(snapshot: ProgressSnapshot) -> list[str]:

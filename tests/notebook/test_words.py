@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from odps_nb.client.progress import Phase, ProgressSnapshot
+from odps_nb.notebook import words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.0 s"),
+        (3.21, "3.2 s"),
+        (9.96, "10 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 00 s"),
+        (65, "1 min 05 s"),
+        (3599.7, "1 h 00 min"),
+        (7380, "2 h 03 min"),
+    ],
+)
+def test_durations(seconds, text):
+    assert words.format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(1e-9, "<1 %"), (0.0099, "<1 %"), (0.01, "1 %"), (0.999, "99 %"), (1.0, "100 %")],
+)
+def test_percentages_are_never_zero_and_only_at_the_end_a_hundred(share, text):
+    assert words.format_percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (0, "row", "0 rows"),
+        (1, "row", "1 row"),
+        (1234, "blob", "1,234 blobs"),
+        (2, "retry", "2 retries"),
+    ],
+)
+def test_counts(count, noun, text):
+    assert words.counted(count, noun) == text
+
+
+def test_the_time_left_does_not_count_below_a_second():
+    snapshot = ProgressSnapshot(
+        operation="read", title="t", phase=Phase.READING, rows=99, rows_total=100, elapsed=2.0
+    )
+    assert words.figures(snapshot)[-1] == "about 1 s left"
+
+
+def test_rates_keep_three_digits():
+    snapshot = ProgressSnapshot(
+        operation="read", title="t", phase=Phase.READING, rows=1_234_567, elapsed=1.0
+    )
+    assert "1,230,000 rows/s" in words.figures(snapshot)
