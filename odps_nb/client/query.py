@@ -182,8 +182,6 @@ _KINDS: Mapping[str, type[ServiceError]] = {
     "NoSuchTable": NotFoundError,
     "NoSuchPartition": NotFoundError,
     "NoSuchObject": NotFoundError,
-    "TableAlreadyExists": ConflictError,
-    "ObjectAlreadyExists": ConflictError,
 }
 
 
@@ -192,6 +190,12 @@ def _failure(task: TaskResult, instance_id: str) -> ServiceError:
     kind = _KINDS.get(error.code or "")
     if kind is not None:
         error = kind(error.message, code=error.code, hint=error.hint, status=error.status)
+    elif "already exist" in error.message:  # the service has no code of its own for it
+        error = ConflictError(
+            error.message,
+            code="TableAlreadyExists",
+            hint="drop it first, or say if_not_exists",
+        )
     error.add_note(f"instance {instance_id}")
     return error
 

@@ -24,8 +24,7 @@ A write takes the same dtypes and everything else that Arrow understands; what f
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -33,19 +32,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.types as pt
 
-from odps_nb.convert.arrow_schema import fit_table, shorten
-from odps_nb.convert.arrow_types import decimal_size
-from odps_nb.convert.fit import ValueMisfit
+from odps_nb.convert.arrow_schema import fit_table
+from odps_nb.convert.python_values import array_of
 from odps_nb.errors import ConversionError
-from odps_nb.schema import (
-    ArrayType,
-    DecimalType,
-    MapType,
-    OdpsType,
-    StructType,
-    TableSchema,
-    TypeCode,
-)
+from odps_nb.schema import OdpsType, TableSchema
 from odps_nb.wire.type_text import format_type
 
 __all__ = ["from_pandas", "to_pandas"]
@@ -170,7 +160,7 @@ def _array(series: pd.Series[Any], name: str, target: OdpsType | None) -> pa.Arr
     if isinstance(series.dtype, pd.SparseDtype):
         series = pd.Series(np.asarray(series))
     if series.dtype == object and target is not None:
-        return _from_objects(series, name, target)
+        return array_of(list(series), name, target)
     try:
         return pa.array(series, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -181,134 +171,3 @@ def _array(series: pd.Series[Any], name: str, target: OdpsType | None) -> pa.Arr
             target_type=format_type(target) if target is not None else None,
             hint="cast the column, e.g. with df.astype",
         ) from None
-
-
-_TEMPORAL = (TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
-_FAILURES = (pa.ArrowException, TypeError, ValueError, OverflowError, ValueMisfit)
-
-
-def _from_objects(series: pd.Series[Any], name: str, target: OdpsType) -> pa.Array:
-    """Make an array of Python objects; the target decides where Arrow's own guess would lose."""
-    values = list(series)
-    for convert in _conversions(target, values):
-        try:
-            return convert(values)
-        except _FAILURES:
-            continue
-    final = list(_conversions(target, values))[-1]
-    row, reason = _first_failure(values, final)
-    value = values[row]
-    raise ConversionError(
-        f"the data does not fit the table: {name}[{row}] = {shorten(value)} "
-        f"({type(value).__name__} → {format_type(target)}): {reason}",
-        column=name,
-        source_type=type(value).__name__,
-        target_type=format_type(target),
-        row=row,
-        hint="cast the column before writing; nothing was written",
-    )
-
-
-def _conversions(target: OdpsType, values: list[Any]) -> Iterator[Callable[[list[Any]], pa.Array]]:
-    """Ways to make the array, best first; the last one finds the row to blame."""
-    if isinstance(target, (ArrayType, MapType, StructType)):
-        yield _typed(target, "ns")
-        yield _typed(target, "us")
-    elif target.code not in _TEMPORAL:
-        yield _guessed
-        yield _typed(target, "ns")
-    elif any(getattr(value, "tzinfo", None) is not None for value in values):
-        yield _guessed  # only a guessed type keeps the zone
-    else:
-        # Arrow guesses microseconds for pandas' nanoseconds, and dates where dates come first.
-        yield lambda rows: pa.array(_moments(rows), pa.timestamp("ns"), from_pandas=True)
-        yield lambda rows: pa.array(_moments(rows), pa.timestamp("us"), from_pandas=True)
-
-
-def _guessed(values: list[Any]) -> pa.Array:
-    return pa.array(values, from_pandas=True)
-
-
-def _moments(values: list[Any]) -> list[Any]:
-    midnight = datetime.time()
-    return [
-        datetime.datetime.combine(value, midnight) if type(value) is datetime.date else value
-        for value in values
-    ]
-
-
-def _typed(target: OdpsType, unit: str) -> Callable[[list[Any]], pa.Array]:
-    wide = _wide(target, unit)
-
-    def convert(values: list[Any]) -> pa.Array:
-        for value in values:
-            _check_inside(value, target)
-        return pa.array(values, wide, from_pandas=True)
-
-    return convert
-
-
-def _first_failure(values: list[Any], convert: Callable[[list[Any]], pa.Array]) -> tuple[int, str]:
-    for row, value in enumerate(values):
-        try:
-            convert([value])
-        except _FAILURES as error:
-            return row, str(error).splitlines()[0]
-    return 0, "the values have different kinds"
-
-
-_WIDE: Mapping[TypeCode, pa.DataType] = {
-    TypeCode.TINYINT: pa.int64(),
-    TypeCode.SMALLINT: pa.int64(),
-    TypeCode.INT: pa.int64(),
-    TypeCode.BIGINT: pa.int64(),
-    TypeCode.INTERVAL_YEAR_MONTH: pa.int64(),
-    TypeCode.INTERVAL_DAY_TIME: pa.duration("ns"),
-    TypeCode.FLOAT: pa.float64(),
-    TypeCode.DOUBLE: pa.float64(),
-    TypeCode.BOOLEAN: pa.bool_(),
-    TypeCode.DATE: pa.date32(),
-    TypeCode.BINARY: pa.binary(),
-    TypeCode.BLOB: pa.binary(),
-}
-
-
-def _wide(target: OdpsType, unit: str) -> pa.DataType:
-    """Return a type that takes Python objects without losing anything; fitting comes after."""
-    if isinstance(target, ArrayType):
-        return pa.list_(_wide(target.element, unit))
-    if isinstance(target, MapType):
-        return pa.map_(_wide(target.key, unit), _wide(target.value, unit))
-    if isinstance(target, StructType):
-        return pa.struct([(member.name, _wide(member.type, unit)) for member in target.fields])
-    if isinstance(target, DecimalType):
-        return pa.decimal256(76, max(38, decimal_size(target)[1]))
-    if target.code in _TEMPORAL and target.code is not TypeCode.DATE:
-        return pa.timestamp(unit)
-    return _WIDE.get(target.code, pa.string())
-
-
-def _check_inside(value: Any, target: OdpsType) -> None:
-    """Refuse what Arrow would drop in silence: unknown STRUCT members, times in a DATE."""
-    if value is None:
-        return
-    if isinstance(target, StructType) and isinstance(value, dict):
-        known = {member.name: member.type for member in target.fields}
-        for key, inner in value.items():
-            if key not in known:
-                raise ValueMisfit(f"the STRUCT has no member {key!r}")
-            _check_inside(inner, known[key])
-    elif isinstance(target, ArrayType) and isinstance(value, (list, tuple, np.ndarray)):
-        for inner in value:
-            _check_inside(inner, target.element)
-    elif isinstance(target, MapType):
-        pairs = value.items() if isinstance(value, dict) else value
-        for key, inner in pairs:
-            _check_inside(key, target.key)
-            _check_inside(inner, target.value)
-    elif (
-        target.code is TypeCode.DATE
-        and isinstance(value, datetime.datetime)
-        and value.time() != datetime.time()
-    ):
-        raise ValueMisfit("the time of day is not midnight")

@@ -10,6 +10,7 @@ import base64
 import binascii
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.convert.arrow_types import has_blob
@@ -48,24 +49,32 @@ def references_as_text(array: pa.Array, target: OdpsType, *, nested: bool = Fals
     if isinstance(target, ArrayType):
         values = references_as_text(array.values, target.element, nested=True)
         field = array.type.value_field.with_type(values.type)
-        made = (pa.large_list if pt.is_large_list(array.type) else pa.list_)(field)
-        return _rebuilt(array, made, [values])
+        made = pa.large_list if pt.is_large_list(array.type) else pa.list_
+        # Its own offsets and nulls stay as they are; only the child changes.
+        return pa.Array.from_buffers(
+            made(field),
+            len(array),
+            array.buffers()[:2],
+            array.null_count,
+            array.offset,
+            children=[values],
+        )
     if isinstance(target, MapType):
-        keys = references_as_text(array.keys, target.key, nested=True)
-        items = references_as_text(array.items, target.value, nested=True)
-        entries = pa.StructArray.from_arrays([keys, items], names=["key", "value"])
-        return _rebuilt(array, pa.map_(keys.type, items.type), [entries])
+        return _map(array, target)
     if isinstance(target, StructType):
         return _struct(array, target)
     return _text(array, nested=nested)
 
 
-def _rebuilt(array: pa.Array, made: pa.DataType, children: list[pa.Array]) -> pa.Array:
-    """Give a list or map other children; its own offsets and nulls stay as they are."""
-    buffers = array.buffers()[:2]
-    return pa.Array.from_buffers(
-        made, len(array), buffers, array.null_count, array.offset, children=children
-    )
+def _map(array: pa.Array, target: MapType) -> pa.Array:
+    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    keys = references_as_text(array.keys.slice(first, last - first), target.key, nested=True)
+    items = references_as_text(array.items.slice(first, last - first), target.value, nested=True)
+    offsets = pc.subtract(array.offsets, pa.scalar(first, pa.int32()))
+    if array.null_count:  # a null offset marks a null map
+        missing = pa.concat_arrays([array.is_null(), pa.array([False])])
+        offsets = pc.if_else(missing, pa.scalar(None, pa.int32()), offsets)
+    return pa.MapArray.from_arrays(offsets, keys, items)
 
 
 def _struct(array: pa.Array, target: StructType) -> pa.Array:

@@ -173,7 +173,6 @@ REFUSED = [
     ("array<date>", [[dt.datetime(2024, 1, 1, 5)]], 0, "not midnight"),
     ("struct<a:int>", [{"a": 1}, {"a": 1, "zz": 2}], 1, "no member 'zz'"),
     ("map<string,int>", [{"a": 1}, {None: 1}], 1, "null"),
-    ("string", [uuid.UUID(int=0)], None, "uuid"),
     ("bigint", [2**70], 0, ""),
 ]
 
@@ -185,6 +184,11 @@ def test_what_does_not_fit_is_named_with_row_and_value(text, values, row, said):
     assert (caught.value.column, caught.value.row) == ("c", row)
     assert said in str(caught.value)
     assert "nothing was written" in caught.value.hint
+
+
+def test_bytes_of_a_key_are_no_text():
+    with pytest.raises(ConversionError, match=r"(?i)uuid"):
+        write("string", [uuid.UUID(int=0)], dtype=object)
 
 
 def test_a_zone_does_not_fit_a_wall_clock():

@@ -32,9 +32,13 @@ def test_nested_references_become_text_from_either_spelling():
 
 
 def test_maps_keep_their_keys():
-    array = pa.array([[("k", RAW)], None], pa.map_(pa.string(), pa.binary()))
+    rows = [[("x", RAW)], [("k", RAW)], None, [("a", None), ("b", RAW)]]
+    array = pa.array(rows, pa.map_(pa.string(), pa.binary())).slice(1)
     made = references_as_text(array, parse_type("map<string,blob>"))
-    assert made.to_pylist() == [[("k", TEXT)], None]
+    assert made.to_pylist() == [[("k", TEXT)], None, [("a", None), ("b", TEXT)]]
+    assert references_as_text(array.slice(2), parse_type("map<string,blob>")).to_pylist() == [
+        [("a", None), ("b", TEXT)]
+    ]
 
 
 def test_batches_without_blobs_pass_as_they_are():
