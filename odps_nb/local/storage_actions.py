@@ -277,7 +277,7 @@ class StorageActions:
 
     def _write_blob(self, request: calls.WriteBlob, body: Path) -> Answer:
         session = self._writes.get(request.table, request.session_id)
-        self._check_blob_target(session, request.stream_id, request.stream_version)
+        self._check_blob_target(session)
         if request.column_id not in _write_schema(session).blob_ids.values():
             raise faults.invalid(f"the column id {request.column_id} is no BLOB of the table")
         blob = self._service.blobs.store_one(body, request.compression, session.table.name.project)
@@ -285,7 +285,7 @@ class StorageActions:
 
     def _write_blobs(self, request: calls.WriteBlobBatch, body: Path) -> Answer:
         session = self._writes.get(request.table, request.session_id)
-        self._check_blob_target(session, request.stream_id, request.stream_version)
+        self._check_blob_target(session)
         blobs = self._service.blobs.store_batch(
             body, request.compression, session.table.name.project
         )
@@ -295,8 +295,8 @@ class StorageActions:
             batch=True,
         )
 
-    def _check_blob_target(self, session: WriteSession, stream_id: str, version: int) -> None:
-        self._writes.stream(session, stream_id, version)
+    def _check_blob_target(self, session: WriteSession) -> None:
+        # the stream may not be open yet: stock clients upload blobs before they open it
         if session.status != OPEN:
             raise faults.invalid_state(f"the session {session.session_id!r} is not open any more")
 
