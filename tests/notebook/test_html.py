@@ -114,7 +114,7 @@ def test_a_source_that_makes_a_request_cannot_be_built(source):
 
 
 def test_a_figure_is_reachable_by_keyboard_and_has_a_label():
-    seen = Seen(figure(escape("<x>"), escape("name"), label='a "label"'))
+    seen = Seen(figure(escape("<x>"), escape("name"), label='a "label"', width=240))
     assert seen.tags == ["figure", "figcaption"]
     assert seen.attributes[0]["tabindex"] == "0"
     assert seen.attributes[0]["aria-label"] == 'a "label"'
