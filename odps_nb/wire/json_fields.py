@@ -25,12 +25,12 @@ MAX_INTEGER = 2**63 - 1
 Refuse = Callable[[str], OdpsNbError]
 
 
-def in_answer(message: str) -> OdpsNbError:
+def in_answer(message: str) -> FramingError:
     """Make the error of a client that read a bad answer."""
     return FramingError(message, hint="the server does not speak the Storage API as documented")
 
 
-def in_request(message: str) -> OdpsNbError:
+def in_request(message: str) -> InvalidRequestError:
     """Make the error of a server that read a bad request (400 ``InvalidArgument``)."""
     return InvalidRequestError(message, status=400, code="InvalidArgument")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from odps_nb.errors import OdpsNbError, ProtocolError
+from odps_nb.errors import FramingError
 from odps_nb.terms import SessionStatus
 from odps_nb.wire.calls.core import REQUEST_ID, find_header
 from odps_nb.wire.calls.errors import decode_error
@@ -25,10 +25,9 @@ def parse_answer(body: bytes, headers: Mapping[str, str], what: str) -> Fields:
     """
     request_id = find_header(headers, REQUEST_ID)
 
-    def refuse(message: str) -> OdpsNbError:
+    def refuse(message: str) -> FramingError:
         error = in_answer(message)
-        if isinstance(error, ProtocolError):
-            error.request_id = request_id
+        error.request_id = request_id
         return error
 
     fields = parse_object(body, what, refuse)

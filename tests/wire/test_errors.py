@@ -1,0 +1,260 @@
+"""Errors of the service become ours: JSON, XML, anything; with code, request id and a hint."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from schemas import json_values
+
+from odps_nb.errors import (
+    AccessDeniedError,
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    ServerFaultError,
+    ServiceError,
+    SessionExpiredError,
+    ThrottledError,
+)
+from odps_nb.wire.calls import (
+    STATUS_OF_CODE,
+    decode_error,
+    encode_error_json,
+    encode_error_xml,
+)
+
+ENCODERS = pytest.mark.parametrize("encode", [encode_error_json, encode_error_xml])
+
+
+def error_of(status: int, body: bytes = b"", **headers: str) -> ServiceError:
+    return decode_error(status, {k.replace("_", "-"): v for k, v in headers.items()}, body)
+
+
+def json_error(code: str, message: str = "text", **members: Any) -> bytes:
+    return json.dumps({"Code": code, "Message": message, **members}).encode()
+
+
+@ENCODERS
+@pytest.mark.parametrize("code", STATUS_OF_CODE)
+def test_every_code_round_trips_in_both_forms(encode: Any, code: str) -> None:
+    status = STATUS_OF_CODE[code]
+    error = error_of(status, encode(code, "what <failed> & why", "20251120-id"))
+    assert (error.code, error.status, error.message) == (code, status, "what <failed> & why")
+    assert error.request_id == "20251120-id"
+    assert error.hint
+
+
+def test_both_forms_have_what_clients_insist_on() -> None:
+    assert json.loads(encode_error_json("C", "m", "r")) == {
+        "Code": "C",
+        "Message": "m",
+        "RequestId": "r",
+        "HostId": "localhost",
+    }
+    assert encode_error_xml("C", "m", "r") == (
+        b'<?xml version="1.0"?>\n<Error><Code>C</Code><Message>m</Message>'
+        b"<RequestId>r</RequestId><HostId>localhost</HostId></Error>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "hint"),
+    [
+        (400, "InvalidArgument", InvalidRequestError, "arguments"),
+        (400, "InvalidPartitionSpec", InvalidRequestError, "key=value"),
+        (400, "ParseError", InvalidRequestError, "SQL text"),
+        (400, "SomethingNew", InvalidRequestError, "arguments"),
+        (401, "Unauthorized", AccessDeniedError, "access id"),
+        (403, "SignatureNotMatch", AccessDeniedError, "check the access key"),
+        (403, "SignatureDoesNotMatch", AccessDeniedError, "check the access key"),
+        (403, "RequestTimeTooSkewed", AccessDeniedError, "check the clock"),
+        (403, "NoPermission", AccessDeniedError, "owner of the project"),
+        (404, "NoSuchTable", NotFoundError, "odps.tables()"),
+        (404, "NoSuchPartition", NotFoundError, "table.partitions()"),
+        (404, "NoSuchProject", NotFoundError, "endpoint"),
+        (404, "NoSuchStream", NotFoundError, "open the write stream again"),
+        (404, "SomethingNew", NotFoundError, "check the name"),
+        (404, "NoSuchSession", SessionExpiredError, "run the read again for a new snapshot"),
+        (400, "StreamSessionNotFound", SessionExpiredError, "run the read again"),
+        (409, "InvalidState", ConflictError, "committed or aborted"),
+        (409, "RowOffsetConflict", ConflictError, "another writer"),
+        (409, "SomethingNew", ConflictError, "another state"),
+        (429, "FlowExceeded", ThrottledError, "wait"),
+        (429, "SomethingNew", ThrottledError, "wait"),
+        (500, "InternalServerError", ServerFaultError, "try again"),
+        (503, "ServiceUnavailable", ServerFaultError, "try again"),
+        (507, "SomethingNew", ServerFaultError, "try again"),
+        (418, "SomethingNew", InvalidRequestError, "arguments"),
+        (308, "SomethingNew", ServiceError, "check the endpoint"),
+    ],
+)
+def test_class_and_hint_of(status: int, code: str, kind: type[ServiceError], hint: str) -> None:
+    error = error_of(status, json_error(code))
+    assert type(error) is kind
+    assert (error.status, error.code) == (status, code)
+    assert error.hint is not None
+    assert hint in error.hint
+
+
+def test_code_counts_more_than_the_status() -> None:
+    assert type(error_of(500, json_error("NoSuchTable"))) is NotFoundError
+    assert type(error_of(400, json_error("SlotExceeded"))) is ThrottledError
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "expected"),
+    [
+        ("ODPS-0130131", "Table not found", "NoSuchTable"),
+        ("ODPS-0130131", "", "NoSuchTable"),
+        ("Whatever", "ODPS-0130013:Authorization failed", "NoPermission"),
+        ("Whatever", "ODPS-9999999:new", "Whatever"),
+        ("NoSuchObject", "ODPS-0130131:Table not found", "NoSuchObject"),
+    ],
+)
+def test_number_in_the_text_gives_the_code(code: str, message: str, expected: str) -> None:
+    assert error_of(400, json_error(code, message)).code == expected
+
+
+@pytest.mark.parametrize("status", [400, 404, 409])
+def test_expired_session_is_known_by_its_text(status: int) -> None:
+    body = json_error("InvalidArgument" if status == 400 else "X", "Session s-1 has expired")
+    assert type(error_of(status, body)) is SessionExpiredError
+
+
+def test_expired_credentials_are_no_expired_session() -> None:
+    body = json_error("AuthenticationRequestExpired", "the session token expired")
+    assert type(error_of(401, body)) is AccessDeniedError
+
+
+# -- request id and waiting -------------------------------------------------------------------
+
+
+def test_request_id_of_the_header_wins() -> None:
+    body = encode_error_xml("C", "m", "in-body")
+    assert error_of(400, body, X_Odps_Request_Id="in-header").request_id == "in-header"
+    assert error_of(400, body).request_id == "in-body"
+    assert error_of(502, b"<html>bad gateway</html>", x_odps_request_id="r").request_id == "r"
+
+
+@pytest.mark.parametrize(
+    ("headers", "members", "expected"),
+    [
+        ({}, {}, None),
+        ({"Retry_After": "3"}, {}, 3.0),
+        ({"retry_after": "0.5"}, {}, 0.5),
+        ({"Retry_After": "99999"}, {}, 3600.0),
+        ({"Retry_After": "Thu, 20 Nov 2025 22:04:05 GMT"}, {}, None),
+        ({"Retry_After": "-1"}, {}, None),
+        ({"Retry_After": "٣"}, {}, None),
+        ({}, {"HoldClientMillis": 1500}, 1.5),
+        ({}, {"HoldClientMillis": "1500"}, 1.5),
+        ({}, {"HoldClientMillis": -5}, 0.0),
+        ({"Retry_After": "3"}, {"HoldClientMillis": 1500}, 3.0),
+    ],
+)
+def test_waiting_time(
+    headers: dict[str, str], members: dict[str, Any], expected: float | None
+) -> None:
+    assert error_of(429, json_error("FlowExceeded", **members), **headers).retry_after == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("1500", 1.5), ("x", None), ("", None), ("9" * 40, None)]
+)
+def test_waiting_time_in_xml(text: str, expected: float | None) -> None:
+    body = f"<Error><Code>C</Code><HoldClientMillis>{text}</HoldClientMillis></Error>".encode()
+    assert error_of(429, body).retry_after == expected
+
+
+# -- what is not as it should be --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "the server answered with HTTP status 502"),
+        (b"upstream  timed\nout", "upstream timed out"),
+        (
+            b"<html><head><title>502</title></head><body>Bad  Gateway</body></html>",
+            "502 Bad Gateway",
+        ),
+        (b"<!DOCTYPE html><p>Bad Gateway", "Bad Gateway"),
+        (b"{not json", "{not json"),
+        (b"[1]", "[1]"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b'{"Code": 3, "Message": 4}', '{"Code": 3, "Message": 4}'),
+        (b'{"Message": "only text"}', "only text"),
+        (b'{"code": "X", "message": "lower case"}', "lower case"),
+        (b"<Error><Message>no code</Message></Error>", "no code"),
+    ],
+)
+def test_unparsable_error_keeps_what_there_is(body: bytes, message: str) -> None:
+    error = error_of(502, body)
+    assert type(error) is ServerFaultError
+    assert error.message == message
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (301, ServiceError),
+        (400, InvalidRequestError),
+        (401, AccessDeniedError),
+        (404, NotFoundError),
+        (429, ThrottledError),
+        (500, ServerFaultError),
+        (599, ServerFaultError),
+    ],
+)
+def test_status_alone_gives_the_class(status: int, kind: type[ServiceError]) -> None:
+    error = error_of(status)
+    assert type(error) is kind
+    assert (error.code, error.hint is not None) == (None, True)
+
+
+def test_message_is_bounded() -> None:
+    assert len(error_of(500, b"x" * 10**7).message) == 4000
+    assert len(error_of(500, json_error("C", "y" * 10**5)).message) == 4000
+
+
+def test_headers_may_come_as_pairs() -> None:
+    error = decode_error(503, (("Retry-After", "2"), ("X-ODPS-Request-Id", "r")), b"")
+    assert (error.retry_after, error.request_id) == (2.0, "r")
+
+
+def test_error_survives_pickling() -> None:
+    error = error_of(429, json_error("FlowExceeded", "slow down"), Retry_After="3")
+    error.add_note("split 4")
+    back = pickle.loads(pickle.dumps(error))
+    assert (type(back), back.code, back.retry_after, back.notes) == (
+        ThrottledError,
+        "FlowExceeded",
+        3.0,
+        ("split 4",),
+    )
+
+
+@given(st.integers(100, 599), st.binary(max_size=80), st.dictionaries(st.text(), st.text()))
+def test_any_answer_becomes_a_service_error(
+    status: int, body: bytes, headers: dict[str, str]
+) -> None:
+    error = decode_error(status, headers, body)
+    assert isinstance(error, ServiceError)
+    assert error.status == status
+    assert error.message
+    assert error.hint
+
+
+KEYS = ["Code", "Message", "RequestId", "HoldClientMillis", "code"]
+
+
+@given(st.integers(400, 599), st.dictionaries(st.sampled_from(KEYS), json_values))
+def test_any_json_becomes_a_service_error(status: int, members: dict[str, Any]) -> None:
+    error = decode_error(status, {}, json.dumps(members).encode())
+    assert isinstance(error, ServiceError)
+    assert error.message
