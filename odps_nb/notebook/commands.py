@@ -147,11 +147,24 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
             limit=args.limit,
             where=reading.filter_of(context, args.where, cell),
             partitions=parse_partitions(args.partition),
+            progress=context.listener(),
         ),
     )
     if args.save is not None:
-        return _saved(column, Path(args.save))
-    output.show(gallery.mimebundle(column, view=args.view, render=args.render))
+        return reading.stoppable(f"save {args.table}", lambda: _saved(column, Path(args.save)))
+    if args.mime is None and len(column) > gallery.MAX_TILES:
+        return gallery.Gallery(column, view=args.view, render=args.render)
+    bundle = reading.stoppable(
+        f"blobs {args.table}",
+        lambda: gallery.mimebundle(
+            column,
+            view=args.view,
+            render=args.render,
+            mime=args.mime,
+            max_output_bytes=context.options().max_output_bytes,
+        ),
+    )
+    output.show(bundle)
     return None
 
 

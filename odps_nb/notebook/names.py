@@ -18,6 +18,7 @@ __all__ = ["MAX_NAMES", "TIME_TO_LIVE", "NameCache", "NameSource"]
 
 TIME_TO_LIVE = 60.0
 MAX_NAMES = 5000
+_PATIENCE = 0.2
 
 
 class NameSource(Protocol):
@@ -67,12 +68,13 @@ class NameCache:
         return self._look_up(("partitions", table))
 
     def close(self) -> None:
-        """Stop the thread without waiting for the network. Idempotent."""
+        """Stop the thread; one that waits for the network ends after its answer. Idempotent."""
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
         if thread is not None:
             self._wanted.put(None)
+            thread.join(_PATIENCE)
 
     def _look_up(self, key: _Key) -> tuple[str, ...]:
         with self._lock:

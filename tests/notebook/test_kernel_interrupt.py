@@ -1,0 +1,144 @@
+"""An interrupt (I, I in JupyterLab) reaches a running read: what is left in kernel and notebook."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+
+THREADS = """
+import threading
+print([t.name for t in threading.enumerate() if "odps" in t.name])
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel(service) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(
+        env={
+            **os.environ,
+            "ODPS_ENDPOINT": service.endpoint,
+            "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
+            "ODPS_PROJECT": service.project,
+            "ODPS_ACCESS_ID": service.access_id,
+            "ODPS_ACCESS_KEY": service.access_key,
+        }
+    )
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        run(client, "%load_ext odps_nb\n%odps connect")
+        yield manager, client
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
+
+
+def run(
+    client: BlockingKernelClient,
+    code: str,
+    *,
+    on_output: Callable[[dict], None] = lambda message: None,
+    on_any: Callable[[dict], None] = lambda message: None,
+) -> tuple[dict, list[dict]]:
+    """Execute a cell; return its reply and what it published.
+
+    ``on_output`` sees each message of this cell, ``on_any`` those of other cells, too.
+    """
+    message_id = client.execute(code)
+    published = []
+    while True:
+        message = client.get_iopub_msg(timeout=60)
+        on_any(message)
+        if message["parent_header"].get("msg_id") != message_id:
+            continue
+        if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+            break
+        published.append(message)
+        on_output(message)
+    while True:
+        reply = client.get_shell_msg(timeout=60)
+        if reply["parent_header"].get("msg_id") == message_id:
+            return reply["content"], published
+
+
+def printed(client: BlockingKernelClient, code: str) -> str:
+    _, published = run(client, code)
+    return "".join(m["content"]["text"] for m in published if m["msg_type"] == "stream")
+
+
+def test_an_interrupt_stops_a_read_and_the_card_says_where(kernel):
+    manager, client = kernel
+    times: list[float] = []
+
+    def interrupt_once_a_card_is_there(message: dict) -> None:
+        if message["msg_type"] == "display_data" and not times:
+            times.append(time.monotonic())
+            manager.interrupt_kernel()
+
+    reply, published = run(
+        client, "%odps read orders -o orders", on_output=interrupt_once_a_card_is_there
+    )
+    took = time.monotonic() - times[0]
+    assert reply["status"] == "error"
+    assert reply["ename"] == "CancelledError"
+    (error,) = [m for m in published if m["msg_type"] == "error"]
+    assert len(error["content"]["traceback"]) <= 3
+    assert "stopped by an interrupt" in error["content"]["traceback"][0]
+    cards = [m for m in published if m["msg_type"] in ("display_data", "update_display_data")]
+    last = cards[-1]["content"]["data"]
+    assert "cancelled a" in last["text/html"]
+    assert " 0 %" not in last["text/html"]
+    assert last["text/plain"].startswith("read local.orders: cancelled a")
+    # the promise is half a second on an idle machine; the margin is for a shared one
+    assert took < 3
+    assert printed(client, THREADS) in ("[]\n", "['odps-nb-names']\n")
+    assert printed(client, "print('orders' in globals())") == "False\n"
+
+
+def test_after_an_interrupt_the_same_read_works(kernel):
+    _, client = kernel
+    reply, _ = run(client, "%odps read orders -p ds=2024-01-01 -c id -q -o orders")
+    assert reply["status"] == "ok"
+    assert printed(client, "print(len(orders))") == "231072\n"
+
+
+WAIT_FOR_ROWS = """
+import time
+deadline = time.monotonic() + 30
+listing = %odps status
+while not listing.rows[-1][2].startswith("reading, ") and time.monotonic() < deadline:
+    time.sleep(0.01)
+    listing = %odps status
+print(listing.rows[-1][0])
+"""
+
+
+def test_a_background_read_is_cancelled_by_its_id_and_its_card_says_so(kernel):
+    _, client = kernel
+    _, started = run(client, "%odps read orders --bg -o handle")
+    placed = next(m["content"] for m in started if m["msg_type"] == "display_data")
+    assert placed["data"]["text/plain"] == "read orders: creating session"
+    seen: list[dict] = []
+    number = printed(client, WAIT_FOR_ROWS)
+    reply, _ = run(client, f"%odps cancel {number}", on_any=seen.append)
+    assert reply["status"] == "ok"
+    reply, _ = run(client, "handle.result(30)", on_any=seen.append)
+    assert reply["ename"] == "CancelledError"
+    run(client, "print(handle)", on_any=seen.append)
+    cards = [m["content"] for m in seen if m["msg_type"] == "update_display_data"]
+    assert {card["transient"]["display_id"] for card in cards} == {
+        placed["transient"]["display_id"]
+    }
+    assert "cancelled at" in cards[-1]["data"]["text/html"]
+    assert printed(client, "print(handle)") == "<read orders: cancelled>\n"
+    assert printed(client, THREADS) in ("[]\n", "['odps-nb-names']\n")
+    reply, _ = run(client, f"%odps cancel {number}")
+    assert (reply["ename"], reply["status"]) == ("UsageError", "error")
