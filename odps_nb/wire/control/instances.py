@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from odps_nb.errors import FramingError, QueryError
+from odps_nb.errors import FramingError, ProtocolError, QueryError
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest, find_header
 from odps_nb.wire.calls.errors import code_of_text, hint_of_code
 from odps_nb.wire.control.core import XML_TYPE, date_text, epoch, project_path, rest_request
@@ -198,7 +198,7 @@ class SubmitSql:
         """
         try:
             root = parse_xml(wire.body or b"", "job", max_bytes=MAX_SQL)
-        except FramingError as error:
+        except ProtocolError as error:
             raise in_request(error.message) from None
         task = root.find("Job/Tasks/SQL")
         if task is None:
