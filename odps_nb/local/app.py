@@ -28,6 +28,7 @@ from odps_nb.local.rest_routes import RestRoutes
 from odps_nb.local.service import Service
 from odps_nb.local.status_page import status_page
 from odps_nb.local.storage_routes import StorageRoutes
+from odps_nb.local.tunnel_routes import TunnelRoutes, is_tunnel
 from odps_nb.wire.calls import (
     REQUEST_ID,
     STATUS_OF_CODE,
@@ -47,10 +48,18 @@ Handler = Callable[[Request, WireRequest, str], Awaitable[Response]]
 
 def build_app(service: Service) -> Starlette:
     """Return the ASGI application of an open service."""
-    storage, rest = StorageRoutes(service), RestRoutes(service)
+    storage, rest, tunnel = StorageRoutes(service), RestRoutes(service), TunnelRoutes(service)
 
     async def page(request: Request) -> Response:
         return HTMLResponse(await edge.run(service.workers, status_page, service))
+
+    of_tunnel = _surface(service, tunnel.handle, xml=False)
+    of_rest = _surface(service, rest.handle, xml=True)
+
+    async def other(request: Request) -> Response:
+        """Without ``/api``: the tunnel, and the control plane for whoever leaves it out."""
+        tunnelled = is_tunnel(_wire(request))
+        return await (of_tunnel if tunnelled else of_rest)(request)
 
     return Starlette(
         routes=[
@@ -61,7 +70,7 @@ def build_app(service: Service) -> Starlette:
                 methods=METHODS,
             ),
             Route("/api/{path:path}", _surface(service, rest.handle, xml=True), methods=METHODS),
-            Route("/{path:path}", _surface(service, rest.handle, xml=True), methods=METHODS),
+            Route("/{path:path}", other, methods=METHODS),
         ]
     )
 

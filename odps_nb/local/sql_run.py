@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -347,23 +347,24 @@ def _dataset(folder: Folder, table: Table, segments: Sequence[Segment]) -> ds.Da
 
 
 def _sql(connection: Any, query: str) -> Any:
-    import duckdb
-
-    try:
+    with _duck_errors():
         return connection.sql(query)
-    except duckdb.InterruptException:
-        raise CancelledError("the query was cancelled") from None
-    except duckdb.Error as error:
-        raise _failed(error) from None
 
 
 def _batches(relation: Any) -> Iterator[pa.RecordBatch]:
-    import duckdb
-
-    try:
+    with _duck_errors():
         for batch in relation.to_arrow_reader(BATCH_ROWS):
             if batch.num_rows:
                 yield batch
+
+
+@contextmanager
+def _duck_errors() -> Iterator[None]:
+    """Turn what DuckDB (or Arrow, which carries its errors) raises into errors of ours."""
+    import duckdb
+
+    try:
+        yield
     except duckdb.InterruptException:
         raise CancelledError("the query was cancelled") from None
     except (duckdb.Error, pa.ArrowException, OSError) as error:
@@ -381,11 +382,12 @@ def _failed(error: Exception) -> Exception:
 
 def _typed_rows(connection: Any, query: TranslatedQuery, stored: dict[str, OdpsType]) -> Rows:
     relation = _sql(connection, query.sql)
-    reader_schema = _sql(connection, f"SELECT * FROM ({query.sql}) LIMIT 0").to_arrow_table().schema
+    with _duck_errors():
+        empty = connection.sql(f"SELECT * FROM ({query.sql}) LIMIT 0").to_arrow_table()
     columns = []
     names: set[str] = set()
     for index, (name, spelled) in enumerate(zip(relation.columns, relation.types, strict=True)):
-        arrow = reader_schema.field(index).type
+        arrow = empty.schema.field(index).type
         odps = result_type(str(spelled), arrow)
         source = name if query.plain_columns is None else query.plain_columns[index]
         kept = stored.get((source or "").casefold())

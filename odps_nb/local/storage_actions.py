@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from odps_nb.local import faults
 from odps_nb.local.clients import Client, blob_coding, row_codings
+from odps_nb.local.ingest import read_body
 from odps_nb.local.read_sessions import ReadSession
 from odps_nb.local.row_stream import coded, encode_stream, rebatch
 from odps_nb.local.service import Service
@@ -215,7 +216,7 @@ class StorageActions:
         landed = self._writes.write(
             session,
             stream,
-            body,
+            read_body(body),
             count=request.count,
             row_offset=request.row_offset,
             token=request.access_token,
@@ -255,7 +256,7 @@ class StorageActions:
         session = self._writes.get(request.table, request.session_id)
         name = f"block-{request.block_number}-attempt-{request.attempt_number}"
         stream = self._writes.open_stream(session, name, 1, exactly_once=False)
-        landed = self._writes.write(session, stream, body, count=None)
+        landed = self._writes.write(session, stream, read_body(body), count=None)
         self._writes.close_stream(session, name, 1)
         message = {
             "BlockNumber": request.block_number,

@@ -10,16 +10,17 @@ import hmac
 import json
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+
+import pyarrow as pa
 
 from odps_nb.local import faults
 from odps_nb.local.blobs import BlobStore
 from odps_nb.local.catalog import Catalog, Table
 from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder, new_id
-from odps_nb.local.ingest import Ingest, read_body
+from odps_nb.local.ingest import Ingest
 from odps_nb.local.row_files import RowFile
 from odps_nb.local.snapshots import Addition, Snapshots
 from odps_nb.terms import PartitionSpec, TableName, WriteMode
@@ -255,13 +256,13 @@ class WriteSessions:
         self,
         session: WriteSession,
         stream: Stream,
-        body: Path,
+        batches: Iterable[pa.RecordBatch],
         *,
         count: int | None,
         row_offset: int | None = None,
         token: str | None = None,
     ) -> Landed:
-        """Take one uploaded body into a stream.
+        """Take the rows of one upload into a stream.
 
         An exactly-once upload whose rows are in already changes nothing and says where the
         stream stands; one that leaves a gap is a `ConflictError`.
@@ -274,7 +275,7 @@ class WriteSessions:
             if row_offset != stream.next_row:
                 raise faults.offset_conflict(stream.next_row, row_offset)
         with Ingest(self._folder, session.table, session.spec, self._blobs) as ingest:
-            for batch in read_body(body):
+            for batch in batches:
                 ingest.write(batch)
             if count is not None and ingest.rows != count:
                 raise faults.invalid(f"Count says {count} rows, the body holds {ingest.rows}")

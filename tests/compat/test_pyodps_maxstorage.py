@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from odps import ODPS
 from odps.maxstorage import MaxStorageClient
-from odps.maxstorage.options import SplitOptions
 from odps.maxstorage.models.enums import SplitMode, WriteMode
+from odps.maxstorage.options import SplitOptions
+
 from odps_nb.local.launch import LocalService, start
 
 pytestmark = [
@@ -31,9 +32,7 @@ def local() -> Iterator[LocalService]:
 
 @pytest.fixture(scope="module")
 def entry(local: LocalService) -> ODPS:
-    return ODPS(
-        local.access_id, local.access_key, project=local.project, endpoint=local.endpoint
-    )
+    return ODPS(local.access_id, local.access_key, project=local.project, endpoint=local.endpoint)
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])
@@ -171,16 +170,16 @@ def test_row_ranges_read_what_they_name(
     write(session, ROWS)
     session.commit()
     read_session = storage.create_table_read_session(
-        name, split_options=SplitOptions(split_mode=SplitMode.ROW_OFFSET, split_number=300), columns=["id"]
+        name,
+        split_options=SplitOptions(split_mode=SplitMode.ROW_OFFSET, split_number=300),
+        columns=["id"],
     )
     assert read_session.record_count == 1000
     assert len(read_session.splits) == 4
     assert read_all(read_session).column("id").to_pylist() == list(range(1000))
 
 
-def test_a_filter_is_pushed_down(
-    storage: MaxStorageClient, new_table: Callable[..., str]
-) -> None:
+def test_a_filter_is_pushed_down(storage: MaxStorageClient, new_table: Callable[..., str]) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
     write(session, ROWS)
@@ -202,7 +201,8 @@ def test_preview_shows_the_first_rows(
 
 def test_records_go_both_ways(storage: MaxStorageClient, new_table: Callable[..., str]) -> None:
     name = new_table(
-        "id bigint, amount decimal(10,2), at timestamp, day date, tags array<string>, m map<string,bigint>"
+        "id bigint, amount decimal(10,2), at timestamp, day date,"
+        " tags array<string>, m map<string,bigint>"
     )
     session = storage.create_table_write_session(name)
     writer = session.open_arrow_writer(stream_id="0").get_as_record_writer()
@@ -234,7 +234,9 @@ def test_blobs_inline_are_uploaded_and_read(
     manager = storage.open_blob_manager(name)
     for algorithm in (None, "zstd", "lz4"):
         singles = [
-            manager.read_blob(r, compress_algo=algorithm).read() for r in references if r is not None
+            manager.read_blob(r, compress_algo=algorithm).read()
+            for r in references
+            if r is not None
         ]
         assert singles == contents[:-1]
         # the stock iterator leaves an empty blob out

@@ -1,0 +1,243 @@
+"""The stock client's control plane and tunnel drive the embedded service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from odps import ODPS, errors, options
+from odps.tunnel import TableTunnel
+from odps_nb.local.launch import LocalService, start
+
+pytestmark = [
+    pytest.mark.compat,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalService]:
+    with start(samples=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def entry(local: LocalService) -> ODPS:
+    options.local_timezone = False  # times as UTC, whatever this machine's zone
+    return ODPS(local.access_id, local.access_key, project=local.project, endpoint=local.endpoint)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"c{time.time_ns()}"
+
+
+def test_a_table_is_created_listed_described_and_dropped(entry: ODPS, name: str) -> None:
+    entry.create_table(name, ("id bigint, note string", "ds string"), comment="a comment")
+    assert entry.exist_table(name)
+    assert name in [table.name for table in entry.list_tables()]
+    assert [table.name for table in entry.list_tables(prefix=name)] == [name]
+    schema = entry.get_table(name).table_schema
+    assert [(c.name, str(c.type).lower()) for c in schema.simple_columns] == [
+        ("id", "bigint"),
+        ("note", "string"),
+    ]
+    assert [c.name for c in schema.partitions] == ["ds"]
+    entry.delete_table(name)
+    assert not entry.exist_table(name)
+
+
+def test_creating_a_table_twice_needs_if_not_exists(entry: ODPS, name: str) -> None:
+    entry.create_table(name, "id bigint")
+    with pytest.raises(errors.ODPSError, match="exist"):
+        entry.create_table(name, "id bigint")
+    entry.create_table(name, "id bigint", if_not_exists=True)
+
+
+def test_partitions_come_and_go(entry: ODPS, name: str) -> None:
+    table = entry.create_table(name, ("id bigint", "ds string, h bigint"))
+    table.create_partition("ds=a,h=1")
+    assert table.exist_partition("ds=a,h=1")
+    assert not table.exist_partition("ds=a,h=2")
+    assert [str(p) for p in table.partitions] == ["ds='a',h='1'"]
+    table.delete_partition("ds=a,h=1")
+    assert list(table.partitions) == []
+
+
+def test_the_rows_of_a_query_are_read_in_each_way(entry: ODPS) -> None:
+    instance = entry.execute_sql("select 1 as a, 'x, \"y\"' as b union all select 2, null")
+    with instance.open_reader(tunnel=True) as reader:
+        assert sorted((r["a"], r["b"]) for r in reader) == [(1, 'x, "y"'), (2, None)]
+    with instance.open_reader(tunnel=False) as reader:
+        assert sorted(r["a"] for r in reader) in ([1, 2], ["1", "2"])
+    with instance.open_reader(tunnel=True) as reader:
+        assert sorted(reader.to_pandas()["a"]) == [1, 2]
+
+
+def test_a_query_that_cannot_be_read_is_a_parse_error(entry: ODPS) -> None:
+    with pytest.raises(errors.ParseError):
+        entry.execute_sql("selec 1")
+
+
+def test_a_missing_table_in_a_query_is_named(entry: ODPS) -> None:
+    with pytest.raises(errors.NoSuchTable, match="missing_table"):
+        entry.execute_sql("select * from missing_table")
+
+
+def test_a_slow_query_is_waited_for(entry: ODPS) -> None:
+    instance = entry.run_sql(
+        "select count(*) as n from (select explode(sequence(1, 30000)) as a) x "
+        "cross join (select explode(sequence(1, 3000)) as b) y"
+    )
+    instance.wait_for_success(interval=0.05)
+    with instance.open_reader() as reader:
+        assert next(reader)["n"] == 90_000_000
+
+
+def test_a_query_is_stopped(entry: ODPS) -> None:
+    instance = entry.run_sql(
+        "select count(*) as n from (select explode(sequence(1, 1000000)) as a) x "
+        "cross join (select explode(sequence(1, 1000000)) as b) y"
+    )
+    instance.stop()
+    with pytest.raises(errors.ODPSError, match="(?i)cancel"):
+        instance.wait_for_success(interval=0.05)
+
+
+def test_records_of_each_type_travel_through_the_tunnel(entry: ODPS, name: str) -> None:
+    table = entry.create_table(
+        name,
+        "a tinyint, b smallint, c int, d bigint, e float, f double, g boolean, h string, i binary,"
+        " j decimal(20,4), k date, l datetime, m timestamp, n char(3), o varchar(5),"
+        " p array<bigint>, q map<string,double>, r struct<x:string,y:array<int>>",
+    )
+    moment = datetime(2024, 2, 29, 12, 30, 1, 5000)
+    stamp = pd.Timestamp("2024-02-29 12:30:01.000005006")
+    rows = [
+        [-128, 32767, -5, 2**62, 1.5, -2.25, True, "günther 漢", b"\x00\xff", Decimal("12.3400"),
+         date(1999, 12, 31), moment, stamp, "abc", "hello", [1, None, -3], {"k": 1.5}, ("s", [1])],
+        [None] * 18,
+    ]  # fmt: skip
+    with table.open_writer() as writer:
+        writer.write(rows)
+    with table.open_reader() as reader:
+        assert reader.count == 2
+        first, second = list(reader)
+    assert list(first.values)[:12] == rows[0][:12]
+    assert first["m"] == stamp
+    assert list(first.values)[13:17] == rows[0][13:17]
+    assert tuple(first["r"]) == ("s", [1])
+    assert list(second.values) == [None] * 18
+
+
+def test_arrow_travels_through_the_tunnel(entry: ODPS, name: str) -> None:
+    table = entry.create_table(name, "id bigint, note string, at datetime")
+    start_time = datetime(2024, 1, 1)
+    data = pa.table(
+        {
+            "id": pa.array(range(50_000)),
+            "note": pa.array([f"note {i}" for i in range(50_000)]),
+            "at": pa.array(
+                [start_time + timedelta(seconds=i) for i in range(50_000)], pa.timestamp("ms")
+            ),
+        }
+    )
+    with table.open_writer(arrow=True) as writer:
+        for batch in data.to_batches(max_chunksize=20_000):
+            writer.write(batch)
+    with table.open_reader(arrow=True) as reader:
+        assert reader.read_all().num_rows == 50_000
+    frame = table.to_pandas()
+    assert frame["id"].tolist() == list(range(50_000))
+    assert frame["note"].iloc[-1] == "note 49999"
+
+
+def test_a_partition_is_written_overwritten_and_read(entry: ODPS, name: str) -> None:
+    table = entry.create_table(name, ("id bigint", "ds string"))
+    for rows, overwrite in (([[1], [2]], False), ([[3]], False), ([[4]], True)):
+        with table.open_writer("ds=x", create_partition=True, overwrite=overwrite) as writer:
+            writer.write(rows)
+    with table.open_reader("ds=x") as reader:
+        assert [record["id"] for record in reader] == [4]
+
+
+def test_blocks_of_an_upload_are_committed_together(entry: ODPS, name: str) -> None:
+    entry.create_table(name, "id bigint")
+    tunnel = TableTunnel(entry)
+    session = tunnel.create_upload_session(name)
+    for block in (0, 1):
+        with session.open_record_writer(block) as writer:
+            for i in range(10):
+                record = session.new_record()
+                record["id"] = block * 10 + i
+                writer.write(record)
+    assert tunnel.create_download_session(name).count == 0
+    session.commit([0, 1])
+    download = tunnel.create_download_session(name)
+    with download.open_record_reader(5, 10) as reader:
+        assert [record["id"] for record in reader] == list(range(5, 15))
+
+
+@pytest.mark.parametrize("algorithm", ["zlib", "zstd", "lz4"])
+def test_compressed_uploads_are_understood(entry: ODPS, name: str, algorithm: str) -> None:
+    entry.create_table(name, "id bigint")
+    session = TableTunnel(entry).create_upload_session(name, compress_algo=algorithm)
+    with session.open_record_writer(0, compress=True) as writer:
+        writer.write(session.new_record([7]))
+    session.commit([0])
+    download = TableTunnel(entry).create_download_session(name, compress_algo=algorithm)
+    with download.open_record_reader(0, 1, compress=True) as reader:
+        assert [record["id"] for record in reader] == [7]
+
+
+def test_head_shows_the_first_rows(entry: ODPS, name: str) -> None:
+    table = entry.create_table(name, "id bigint, note string")
+    with table.open_writer() as writer:
+        writer.write([[1, "a"], [2, None], [3, "c"]])
+    assert [list(record.values) for record in table.head(2)] == [[1, "a"], [2, None]]
+
+
+def test_truncate_empties_a_table(entry: ODPS, name: str) -> None:
+    table = entry.create_table(name, "id bigint")
+    with table.open_writer() as writer:
+        writer.write([[1]])
+    table.truncate()
+    with table.open_reader() as reader:
+        assert reader.count == 0
+
+
+def test_projects_and_schemas_are_known(entry: ODPS, local: LocalService) -> None:
+    assert entry.exist_project(local.project)
+    assert not entry.exist_project("no_such_project")
+    assert entry.get_project().owner == local.access_id
+    assert [schema.name for schema in entry.list_schemas()] == ["default"]
+
+
+def test_a_wrong_key_is_told_from_a_wrong_name(local: LocalService) -> None:
+    wrong = ODPS(local.access_id, "wrong", project=local.project, endpoint=local.endpoint)
+    with pytest.raises(errors.SignatureNotMatch):
+        wrong.get_table("x").reload()
+    nobody = ODPS("nobody", "wrong", project=local.project, endpoint=local.endpoint)
+    with pytest.raises(errors.Unauthorized):
+        nobody.get_table("x").reload()
+
+
+def test_insert_and_select_move_rows(
+    entry: ODPS, name: str, request: pytest.FixtureRequest
+) -> None:
+    make: Callable[[str], object] = entry.execute_sql
+    make(f"create table {name} (id bigint, amount decimal(10,2)) partitioned by (ds string)")
+    make(f"insert into table {name} partition (ds='a') values (1, 1.5), (2, 2.5)")
+    make(f"insert overwrite table {name} partition (ds) select id + 10, amount, 'b' from {name}")
+    with entry.execute_sql(f"select ds, sum(amount) s from {name} group by ds").open_reader() as r:
+        assert sorted((x["ds"], x["s"]) for x in r) == [
+            ("a", Decimal("4.00")),
+            ("b", Decimal("4.00")),
+        ]
