@@ -11,6 +11,7 @@ import random
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from odps_nb.client.cancel import SHORT_WAIT, CancelToken
 from odps_nb.client.progress import ProgressTracker
@@ -44,6 +45,7 @@ class Attempts:
     clock: Clock
     tracker: ProgressTracker | None = None
     cancel: CancelToken | None = None
+    read_timeout: float | None = None
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     index: int = 0
     """Number of the running try, from 0, over the whole call."""
@@ -87,9 +89,9 @@ class Attempts:
         _log.info("%s", line)
         if self.tracker is not None:
             (self.tracker.resumed if resume else self.tracker.retried)(line)
-        self.pause(delay or 0.0)
+        self.pause(delay)
 
-    def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> None:
+    def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> NoReturn:
         """Raise ``error`` with a note of the call, and of the tries if there were several."""
         tries = "" if self._failed < 2 else f", {self._failed} tries"
         spent = "" if elapsed is None or not tries else f" in {elapsed:.1f} s"

@@ -79,7 +79,7 @@ class StorageClient:
         self._transport = RequestsTransport() if transport is None else transport
         self._retry, self._now = retry, clock
         self._clock = Clock(monotonic=monotonic, sleep=sleep)
-        self._timeouts = {"connect_timeout": connect_timeout, "read_timeout": read_timeout}
+        self._timeouts = (connect_timeout, read_timeout)
         self._scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
         self._lock = threading.Lock()
         self._tunnel = profile.tunnel_endpoint
@@ -94,8 +94,15 @@ class StorageClient:
         *,
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
+        retry: RetryPolicy | None = None,
+        read_timeout: float | None = None,
     ) -> T:
         """Send a request value and return its answer, after as many tries as the policy allows.
+
+        Parameters
+        ----------
+        retry, read_timeout
+            For this call only, instead of the client's own.
 
         Raises
         ------
@@ -108,6 +115,7 @@ class StorageClient:
         """
         wire = self._encode(request)
         attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
+        attempts.policy, attempts.read_timeout = retry or self._retry, read_timeout
         while True:
             try:
                 with self._send(wire, self.tunnel_endpoint, attempts) as response:
@@ -268,8 +276,15 @@ class StorageClient:
         abort = Abort()
         if attempts.cancel is not None:
             attempts.cancel.watch(abort)
+        connect_timeout, read_timeout = self._timeouts
         return HttpRequest(
-            method=wire.method, url=url, headers=headers, body=body, abort=abort, **self._timeouts
+            method=wire.method,
+            url=url,
+            headers=headers,
+            body=body,
+            connect_timeout=connect_timeout,
+            read_timeout=attempts.read_timeout or read_timeout,
+            abort=abort,
         )
 
     def _send(self, wire: WireRequest, endpoint: str, attempts: Attempts) -> HttpResponse:
