@@ -90,6 +90,11 @@ class _Facts(Exception):
         """What each floor added, innermost first."""
         return tuple(getattr(self, "__notes__", ()))
 
+    def __repr__(self) -> str:
+        facts = ((name, getattr(self, name)) for name in self.fact_names)
+        told = [f"{name}={_shorten(value)}" for name, value in facts if value is not None]
+        return f"{type(self).__name__}({', '.join([_shorten(self.message), *told])})"
+
     if sys.version_info < (3, 11):
 
         def add_note(self, note: str, /) -> None:
@@ -99,6 +104,12 @@ class _Facts(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         facts = {name: getattr(self, name) for name in self.fact_names}
         return _revive, (type(self), self.message, facts, self.notes)
+
+
+def _shorten(value: object) -> str:
+    # A peer chooses messages and some facts; a repr lands in logs.
+    text = repr(value[:300] if isinstance(value, str) else value)
+    return text if len(text) <= 240 else text[:239] + "…"
 
 
 def _revive(

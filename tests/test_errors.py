@@ -1,0 +1,211 @@
+"""The error tree: its shape, its facts, pickling, reprs, and the lines that people see."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odps_nb import errors
+from odps_nb.errors import (
+    ChecksumError,
+    ConversionError,
+    FramingError,
+    MissingDependencyError,
+    NotFoundError,
+    OdpsNbError,
+    QueryError,
+    ServiceError,
+    StateError,
+    ThrottledError,
+    explain,
+)
+
+KINDS = [
+    kind
+    for name, kind in vars(errors).items()
+    if inspect.isclass(kind) and issubclass(kind, Exception) and not name.startswith("_")
+]
+TREE = {
+    "OdpsNbError": "_Facts",
+    "ProtocolError": "OdpsNbError",
+    "ChecksumError": "ProtocolError",
+    "TruncatedError": "ProtocolError",
+    "FramingError": "ProtocolError",
+    "LimitExceededError": "ProtocolError",
+    "TransportError": "OdpsNbError",
+    "ConnectError": "TransportError",
+    "RequestTimeoutError": "TransportError",
+    "BrokenStreamError": "TransportError",
+    "ServiceError": "OdpsNbError",
+    "InvalidRequestError": "ServiceError",
+    "AccessDeniedError": "ServiceError",
+    "NotFoundError": "ServiceError",
+    "ConflictError": "ServiceError",
+    "SessionExpiredError": "ServiceError",
+    "ThrottledError": "ServiceError",
+    "ServerFaultError": "ServiceError",
+    "QueryError": "ServiceError",
+    "ConversionError": "OdpsNbError",
+    "ConfigError": "OdpsNbError",
+    "MissingDependencyError": "ConfigError",
+    "CancelledError": "OdpsNbError",
+    "StateError": "_Facts",
+}
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+
+
+def full(kind: type[Any]) -> Any:
+    """One error with a value in every fact."""
+    return kind("what failed", **{name: f"<{name}>" for name in kind.fact_names})
+
+
+def test_tree_is_the_documented_one() -> None:
+    assert {kind.__name__: kind.__mro__[1].__name__ for kind in KINDS} == TREE
+    assert {*TREE, "explain"} == set(errors.__all__)
+    for name in TREE:
+        assert name in (errors.__doc__ or "")
+
+
+@every_kind
+def test_every_error_says_in_one_line_what_it_is(kind: type[Any]) -> None:
+    assert (kind.__doc__ or "").strip().endswith(".")
+
+
+@every_kind
+def test_error_survives_pickling_with_message_facts_and_notes(kind: type[Any]) -> None:
+    error = full(kind)
+    error.add_note("split 4")
+    error.add_note("table p.t")
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        back = pickle.loads(pickle.dumps(error, protocol))
+        assert type(back) is kind
+        assert back.message == str(back) == "what failed"
+        assert back.notes == ("split 4", "table p.t")
+        for name in kind.fact_names:
+            assert getattr(back, name) == f"<{name}>"
+
+
+@every_kind
+def test_copies_are_errors_of_their_own(kind: type[Any]) -> None:
+    error = full(kind)
+    error.add_note("one")
+    for other in (copy.copy(error), copy.deepcopy(error)):
+        other.add_note("two")
+        assert (type(other), other.notes, error.notes) == (kind, ("one", "two"), ("one",))
+
+
+@every_kind
+def test_facts_are_none_until_told(kind: type[Any]) -> None:
+    error = kind("x")
+    assert "hint" in kind.fact_names
+    assert [getattr(error, name) for name in kind.fact_names] == [None] * len(kind.fact_names)
+    assert error.notes == ()
+
+
+@every_kind
+def test_fact_with_a_wrong_name_is_misuse(kind: type[Any]) -> None:
+    with pytest.raises(TypeError, match=f"{kind.__name__} has no facts named \\['colour'\\]"):
+        kind("x", colour="red")
+
+
+@every_kind
+def test_repr_is_bounded_and_names_kind_message_and_facts(kind: type[Any]) -> None:
+    assert repr(full(kind)).startswith(f"{kind.__name__}('what failed'")
+    assert "hint='<hint>'" in repr(full(kind))
+    assert repr(kind("x")) == f"{kind.__name__}('x')"
+    huge = kind("m" * 10**7, **dict.fromkeys(kind.fact_names, "f" * 10**7))
+    assert len(repr(huge)) < 2500
+
+
+def test_misuse_is_a_runtime_error_and_no_error_of_the_outside() -> None:
+    assert issubclass(StateError, RuntimeError)
+    assert not issubclass(StateError, OdpsNbError)
+
+
+def test_notes_are_shown_with_the_traceback() -> None:
+    with pytest.raises(FramingError) as caught:
+        raise_with_note()
+    assert caught.value.__notes__ == ["frame 3"]
+
+
+def raise_with_note() -> None:
+    error = FramingError("bad length")
+    error.add_note("frame 3")
+    raise error
+
+
+@given(st.text(), st.lists(st.text(), max_size=3), st.none() | st.text())
+def test_any_text_survives_pickling(message: str, notes: list[str], hint: str | None) -> None:
+    error = ChecksumError(message, hint=hint, expected=message, actual=2**70, block=0)
+    for note in notes:
+        error.add_note(note)
+    back = pickle.loads(pickle.dumps(error))
+    assert (back.message, back.notes, back.hint, back.expected, back.actual, back.block) == (
+        message,
+        tuple(notes),
+        hint,
+        message,
+        2**70,
+        0,
+    )
+
+
+# -- the lines that people see ----------------------------------------------------------------
+
+
+def test_explanation_has_what_where_and_what_to_do() -> None:
+    error = NotFoundError(
+        "table p.t is not there",
+        status=404,
+        code="NoSuchTable",
+        request_id="r-1",
+        hint="odps.tables() lists the tables",
+    )
+    error.add_note("while opening a read session")
+    assert explain(error) == [
+        "NotFoundError: table p.t is not there",
+        "where: while opening a read session · code NoSuchTable · HTTP 404 · request id r-1",
+        "to do: odps.tables() lists the tables",
+    ]
+
+
+def test_explanation_leaves_out_what_is_not_known() -> None:
+    assert explain(ConversionError("does not fit")) == ["ConversionError: does not fit"]
+    assert explain(StateError("closed", hint="open it again")) == [
+        "StateError: closed",
+        "to do: open it again",
+    ]
+    empty_note = ThrottledError("slow down")
+    empty_note.add_note("")
+    assert explain(empty_note) == ["ThrottledError: slow down"]
+
+
+def test_foreign_error_is_explained_in_one_line() -> None:
+    assert explain(ValueError("x")) == ["ValueError: x"]
+
+
+@every_kind
+def test_explanation_has_at_most_three_lines(kind: type[Any]) -> None:
+    lines = explain(full(kind))
+    assert 2 <= len(lines) <= 3
+    assert lines[-1] == "to do: <hint>"
+
+
+def test_missing_library_names_what_to_install() -> None:
+    error = MissingDependencyError(
+        "pyspark is not installed", extra="spark", hint="pip install 'odps-nb[spark]'"
+    )
+    assert (error.extra, error.option) == ("spark", None)
+
+
+def test_service_errors_carry_what_support_asks_for() -> None:
+    wanted = {"status", "code", "request_id", "retry_after"}
+    assert all(wanted <= set(kind.fact_names) for kind in KINDS if issubclass(kind, ServiceError))
+    assert issubclass(QueryError, ServiceError)
