@@ -128,7 +128,8 @@ class TableName:
         if len(parts) == 3:
             return cls(project=parts[0], schema=parts[1], table=parts[2])
         raise InvalidRequestError(
-            f"{text!r} is not a table name", hint="write table, project.table or project.schema.table"
+            f"{text!r} is not a table name",
+            hint="write table, project.table or project.schema.table",
         )
 
     def __str__(self) -> str:
@@ -147,7 +148,7 @@ class PartitionSpec:
         if value is None or isinstance(value, PartitionSpec):
             return value or cls()
         if isinstance(value, Mapping):
-            return cls(tuple((str(k), str(v)) for k, v in value.items()))
+            return cls(tuple(_checked(str(k), str(v), f"{k}={v}") for k, v in value.items()))
         return cls(tuple(_level(level) for level in re.split(r"[,/]", value) if level.strip()))
 
     def __str__(self) -> str:
@@ -170,7 +171,11 @@ def _level(text: str) -> tuple[str, str]:
     key, value = key.strip(), value.strip()
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         value = value[1:-1]
-    if not sign or not _NAME.fullmatch(key) or not value:
+    return _checked(key, value if sign else "", text)
+
+
+def _checked(key: str, value: str, text: str) -> tuple[str, str]:
+    if not _NAME.fullmatch(key) or not value:
         raise InvalidRequestError(
             f"{text!r} is not a partition level", hint="write key=value, e.g. ds=2024-01-01"
         )

@@ -1,0 +1,276 @@
+"""The words of the house: names that cannot become URLs or SQL, specs, references, sizes."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odps_nb.errors import ConfigError, InvalidRequestError
+from odps_nb.terms import (
+    BlobReference,
+    Compression,
+    IndexSplit,
+    PartitionSpec,
+    RowRangeSplit,
+    SessionStatus,
+    SplitMode,
+    TableName,
+    TimeUnit,
+    WriteMode,
+    format_bytes,
+)
+
+LONG = "x" * 10**6 + "!"
+INJECTIONS = [
+    "",
+    " ",
+    "t;drop table x",
+    "t; --",
+    "t' or '1'='1",
+    't"',
+    "t`",
+    "t)",
+    "t/../x",
+    "../x",
+    "t?a=b",
+    "t&Action=TableAbortWriteSession",
+    "t#x",
+    "t%2e",
+    "t\n",
+    "t\r\nHost: x",
+    "t\x00",
+    "a b",
+    "1t",
+    "t-1",
+    "t$",
+    "a.b",
+    "t\u202e",
+    "t\u200b",
+    "x" * 129,
+]
+
+
+# -- table names ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", INJECTIONS)
+@pytest.mark.parametrize("part", ["project", "schema", "table"])
+def test_name_with_injection_in_it_is_refused(part: str, name: str) -> None:
+    parts = {"project": "p", "schema": "s", "table": "t", part: name}
+    with pytest.raises(InvalidRequestError, match=f"is not a valid {part} name") as caught:
+        TableName(**parts)
+    assert "letters, digits and underscores" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in INJECTIONS if n.strip().strip("`") == n and "." not in n]
+)
+def test_parsed_name_with_injection_in_it_is_refused(name: str) -> None:
+    for text in (name, f"p.{name}", f"p.s.{name}", f"p.{name}.t"):
+        with pytest.raises(InvalidRequestError):
+            TableName.parse(text, project="p")
+
+
+@given(st.text())
+def test_any_text_is_a_name_of_word_characters_or_refused(text: str) -> None:
+    try:
+        name = TableName.parse(text, project="p")
+    except InvalidRequestError:
+        return
+    assert all(
+        part.isidentifier() or part.replace("_", "a").isalnum() for part in str(name).split(".")
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("t", "home.dev.t"),
+        (" t ", "home.dev.t"),
+        ("`t`", "home.dev.t"),
+        ("p.t", "p.t"),
+        ("p . `t`", "p.t"),
+        ("p.s.t", "p.s.t"),
+        ("_t1", "home.dev._t1"),
+        ("表", "home.dev.表"),
+    ],
+)
+def test_name_is_read_with_the_defaults_of_the_connection(text: str, expected: str) -> None:
+    assert str(TableName.parse(text, project="home", schema="dev")) == expected
+
+
+def test_name_with_four_parts_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="is not a table name"):
+        TableName.parse("a.b.c.d", project="p")
+
+
+def test_name_without_a_schema_has_none() -> None:
+    name = TableName(project="p", table="t")
+    assert (name.schema, str(name)) == (None, "p.t")
+    assert pickle.loads(pickle.dumps(name)) == name
+    assert repr(name) == "TableName(project='p', table='t', schema=None)"
+
+
+# -- partitions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, ""),
+        ("", ""),
+        ("ds=2024-01-01", "ds=2024-01-01"),
+        (" ds = 2024-01-01 , hour = 3 ", "ds=2024-01-01,hour=3"),
+        ("ds='2024-01-01'/hour=\"3\"", "ds=2024-01-01,hour=3"),
+        ("ds=a=b", "ds=a=b"),
+        ({"ds": "2024-01-01", "hour": 3}, "ds=2024-01-01,hour=3"),
+        ({}, ""),
+    ],
+)
+def test_partition_is_read_from(value: object, expected: str) -> None:
+    spec = PartitionSpec.of(value)  # type: ignore[arg-type]
+    assert str(spec) == expected
+    assert PartitionSpec.of(spec) == spec
+    assert PartitionSpec.of(str(spec)) == spec
+    assert len(spec) == len(list(spec))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("x", "=x", "ds=", "ds=''", "1=x", "d s=x", "ds=a,b", "ds;=x", "ds' or '1=1"),
+        *({"d s": "x"}, {"ds": ""}, {"ds' or '1": "1"}, {"": "x"}),
+    ],
+)
+def test_bad_partition_is_refused_with_an_example(value: object) -> None:
+    with pytest.raises(InvalidRequestError, match="is not a partition level") as caught:
+        PartitionSpec.of(value)  # type: ignore[arg-type]
+    assert "ds=2024-01-01" in (caught.value.hint or "")
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[a-z_]\w{0,5}", fullmatch=True),
+        st.text(min_size=1).filter(lambda v: v == v.strip() and not {",", "/", "'", '"'} & set(v)),
+        max_size=3,
+    )
+)
+def test_partition_round_trips(values: dict[str, str]) -> None:
+    spec = PartitionSpec.of(values)
+    assert PartitionSpec.of(str(spec)) == spec
+    assert dict(spec) == values
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_partial_spec_covers_its_partitions() -> None:
+    day = PartitionSpec.of("ds=1")
+    hour = PartitionSpec.of("ds=1,h=2")
+    assert day.covers(hour)
+    assert PartitionSpec().covers(hour)
+    assert hour.covers(PartitionSpec.of("h=2,ds=1"))
+    assert not hour.covers(day)
+    assert not PartitionSpec.of("ds=2").covers(hour)
+
+
+# -- compression and the other words ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, Compression.NONE),
+        ("none", Compression.NONE),
+        ("ZSTD", Compression.ZSTD),
+        ("lz4", Compression.LZ4),
+        (Compression.LZ4, Compression.LZ4),
+    ],
+)
+def test_compression_is_read_from(value: str | None, expected: Compression) -> None:
+    assert Compression.of(value) is expected
+
+
+def test_unknown_compression_names_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="unknown compression 'gzip'") as caught:
+        Compression.of("gzip")
+    assert (caught.value.option, caught.value.hint) == (
+        "compression",
+        "use 'none', 'zstd' or 'lz4'",
+    )
+
+
+def test_words_are_spelled_as_the_wire_spells_them() -> None:
+    assert [mode.value for mode in SplitMode] == ["Size", "RowOffset", "Parallelism", "Bucket"]
+    assert [mode.value for mode in WriteMode] == [
+        "Batch",
+        "BatchCompatible",
+        "Streaming",
+        "StreamingRealtime",
+    ]
+    assert [unit.value for unit in TimeUnit] == ["second", "milli", "micro", "nano"]
+    assert all(status.value == status.name for status in SessionStatus)
+
+
+def test_splits_are_values_with_a_name_for_people() -> None:
+    assert str(IndexSplit(3)) == "split 3"
+    assert str(RowRangeSplit(10, 5)) == "rows 10…15"
+    assert pickle.loads(pickle.dumps(RowRangeSplit(10, 5))) == RowRangeSplit(10, 5)
+    assert len({IndexSplit(1), IndexSplit(1), RowRangeSplit(0, 1)}) == 2
+
+
+# -- blob references --------------------------------------------------------------------------
+
+
+@given(st.binary())
+def test_reference_has_one_value_in_all_spellings(raw: bytes) -> None:
+    reference = BlobReference.from_raw(raw)
+    assert reference.raw == raw
+    assert reference.token == base64.b64encode(raw).decode()
+    assert BlobReference.from_text(reference.token) == reference
+    assert BlobReference.from_text(reference.token.encode()) == reference
+    assert pickle.loads(pickle.dumps(reference)) == reference
+
+
+def test_reference_of_the_protocol() -> None:
+    assert BlobReference.from_text("/wByZWYw").raw == bytes.fromhex("ff0072656630")
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["abc", "a-_=", "YQ", "YQ=", " YQ==", "YQ==\n", "é", b"\xff\x00ref0", LONG],
+    ids=lambda token: repr(token[:8]),
+)
+def test_what_is_no_padded_base64_is_refused(token: str | bytes) -> None:
+    with pytest.raises(InvalidRequestError, match="is not a blob reference") as caught:
+        BlobReference.from_text(token)
+    assert len(str(caught.value)) < 120
+
+
+def test_repr_of_a_reference_is_bounded() -> None:
+    assert repr(BlobReference("AAAA")) == "BlobReference('AAAA')"
+    assert len(repr(BlobReference("A" * 10**6))) < 60
+
+
+# -- sizes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (12_345_678, "12.3 MB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (5e9, "5.0 GB"),
+        (2.5e12, "2.5 TB"),
+        (7e15, "7.0 PB"),
+        (7e19, "70000.0 PB"),
+    ],
+)
+def test_bytes_are_written_for_people(count: float, text: str) -> None:
+    assert format_bytes(count) == text
