@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_TILES", "OUTPUT_BUDGET", "BlobColumnLike", "Gallery", "View", "mimebundle"]
 
 _ALL: Final = "all kinds"
+_NO_BUTTONS: Final = "run the cell again to turn pages, filter or save"
 
 
 def mimebundle(
@@ -190,7 +191,9 @@ class Gallery:
 
         show: Any = display  # IPython ships no types
         self._handle = show(self.bundle(), raw=True, display_id=True)
-        show(self.controls())
+        # the text is what an untrusted or exported notebook shows in place of the buttons
+        buttons = self.controls()._repr_mimebundle_()
+        show({**buttons, "text/plain": _NO_BUTTONS}, raw=True)
 
     def _redraw(self) -> None:
         if self._handle is not None:

@@ -246,6 +246,7 @@ def test_it_displays_static_html_and_then_buttons(shell, shown, samples):
     assert set(pictures_message["data"]) == {"text/html", "text/plain"}
     assert pictures_message["transient"]["display_id"]
     assert "application/vnd.jupyter.widget-view+json" in buttons_message["data"]
+    assert buttons_message["data"]["text/plain"].startswith("run the cell again")
 
 
 def test_buttons_replace_the_static_html_in_place(shell, shown, samples):

@@ -65,7 +65,7 @@ class Size:
         return f"{'max-height' if self.layout == 'single' else 'height'}:{self.height}px"
 
 
-GRID = Size(layout="tile", width=240, height=168, rows=6, columns=6, lines=14)
+GRID = Size(layout="tile", width=256, height=176, rows=7, columns=6, lines=14)
 LIST = Size(layout="row", width=240, height=120, rows=4, columns=6, lines=8)
 SINGLE = Size(layout="single", width=720, height=480, rows=20, columns=20, lines=60)
 
