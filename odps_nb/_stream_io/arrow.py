@@ -74,16 +74,15 @@ class _IpcSource:
 
     def _next_piece(self) -> bytes:
         assert self._decoder is not None
-        while not self._ended:
+        while True:
             for piece in self._pieces:
                 if piece:
                     return piece
+            if self._ended:
+                return b""
             chunk = self._stream.read(_CHUNK)
-            self._pieces = self._decoder.pieces(chunk)
-            if not chunk:
-                self._ended = True
-                self._decoder.feed_eof()
-        return b""
+            self._ended = not chunk
+            self._pieces = self._decoder.pieces(chunk) if chunk else self._decoder.pieces_eof()
 
     def tell(self) -> int:
         return self.check.total

@@ -258,17 +258,15 @@ class DecodedStream(PayloadStream):
         self._ended = False
 
     def _next(self) -> bytes:
-        while not self._ended:
+        while True:
             for piece in self._pieces:
                 if piece:
                     return piece
+            if self._ended:
+                return b""
             chunk = read_some(self._source, _CHUNK)
-            if chunk:
-                self._pieces = self._decoder.pieces(chunk)
-            else:
-                self._ended = True
-                return self._decoder.feed_eof()
-        return b""
+            self._ended = not chunk
+            self._pieces = self._decoder.pieces(chunk) if chunk else self._decoder.pieces_eof()
 
 
 def open_payload(

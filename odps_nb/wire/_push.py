@@ -86,9 +86,25 @@ class PieceDecoder(PushDecoder[bytes]):
         yield from self._pieces(memoryview(chunk).cast("B"))
         self._alive = True
 
+    def pieces_eof(self) -> Iterator[bytes]:
+        """Give what ``feed_eof`` would give, piece by piece."""
+        self._enter()
+        yield from self._pieces_eof()
+        self._ended = True
+
     def _feed(self, chunk: BytesLike) -> bytes:
-        parts = [*self._pieces(memoryview(chunk).cast("B"))]
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return _joined(self._pieces(memoryview(chunk).cast("B")))
+
+    def _feed_eof(self) -> bytes:
+        return _joined(self._pieces_eof())
 
     @abstractmethod
     def _pieces(self, chunk: memoryview) -> Iterator[bytes]: ...
+
+    @abstractmethod
+    def _pieces_eof(self) -> Iterator[bytes]: ...
+
+
+def _joined(pieces: Iterator[bytes]) -> bytes:
+    parts = [*pieces]
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -100,15 +100,16 @@ def verify_blocks(stored: BytesLike, count: int, *, first_block: int = 0) -> Non
         Names the first bad block by index and the stream offset at which it starts,
         both counted from ``first_block``.
     """
+    if len(stored) != count * STORED_SIZE:
+        raise ValueError(f"{len(stored)} bytes are not {count} whole blocks")
     if crc32c(stored) == residue(count):
         return
     view = memoryview(stored)
-    for index in range(count):
-        block = view[index * STORED_SIZE : (index + 1) * STORED_SIZE]
-        expected = int.from_bytes(block[BLOCK_SIZE:], "little")
-        actual = crc32c(block[:BLOCK_SIZE])
-        if actual != expected:
-            raise _mismatch(ChecksumError, first_block + index, BLOCK_SIZE, expected, actual)
+    blocks = [view[at : at + STORED_SIZE] for at in range(0, len(view), STORED_SIZE)]
+    bad = [crc32c(block) == residue(1) for block in blocks].index(False)
+    expected = int.from_bytes(blocks[bad][BLOCK_SIZE:], "little")
+    actual = crc32c(blocks[bad][:BLOCK_SIZE])
+    raise _mismatch(ChecksumError, first_block + bad, BLOCK_SIZE, expected, actual)
 
 
 def verify_tail(stored: BytesLike, *, block: int = 0) -> bytes:

@@ -98,14 +98,14 @@ class Decoder(PieceDecoder):
         self._taken = 0
         self._total = 0
 
-    def _feed_eof(self) -> bytes:
+    def _pieces_eof(self) -> Iterator[bytes]:
         if self._inside_frame():
             raise TruncatedError(
                 f"the {self.name.value} stream ends inside a frame, after {self._taken} bytes",
                 offset=self._taken,
                 actual=self._taken,
             )
-        return b""
+        return iter(())
 
     def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
         for piece in self._decode(chunk):
@@ -328,5 +328,5 @@ def encoder(
             return _ZstdEncoder(level, size)
         case Compression.LZ4:
             return _Lz4Encoder(level, size)
-        case Compression.NONE:
+        case _:
             return _EncoderBase()

@@ -45,8 +45,8 @@ class _BlocksOnly(PieceDecoder):
     def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
         yield self._blocks.feed(chunk)
 
-    def _feed_eof(self) -> bytes:
-        return self._blocks.feed_eof()
+    def _pieces_eof(self) -> Iterator[bytes]:
+        yield self._blocks.feed_eof()
 
 
 class _CodingInside(PieceDecoder):
@@ -64,11 +64,12 @@ class _CodingInside(PieceDecoder):
     def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
         yield from self._decode(self._blocks.feed(chunk))
 
-    def _feed_eof(self) -> bytes:
-        last = b"".join(self._decode(self._blocks.feed_eof()))
+    def _pieces_eof(self) -> Iterator[bytes]:
+        yield from self._decode(self._blocks.feed_eof())
         if self._decoder is None:
-            return self._head  # too short for a magic number, so there is no coding
-        return last + self._decoder.feed_eof()
+            yield self._head  # too short for a magic number, so there is no coding
+        else:
+            yield from self._decoder.pieces_eof()
 
     def _decode(self, payload: bytes) -> Iterator[bytes]:
         if self._decoder is None:
@@ -99,10 +100,10 @@ class _CodingOutside(PieceDecoder):
             error.add_note(_UNDONE_FIRST)
             raise
 
-    def _feed_eof(self) -> bytes:
+    def _pieces_eof(self) -> Iterator[bytes]:
         try:
             self._decoder.feed_eof()
-            return self._blocks.feed_eof()
+            yield self._blocks.feed_eof()
         except ProtocolError as error:
             error.add_note(_UNDONE_FIRST)
             raise
@@ -148,11 +149,12 @@ class PayloadDecoder(PieceDecoder):
             yield from self._choose().pieces(self._held)
             self._held = bytearray()
 
-    def _feed_eof(self) -> bytes:
-        if self._inner is not None:
-            return self._inner.feed_eof()
-        inner = self._choose()
-        return inner.feed(self._held) + inner.feed_eof()
+    def _pieces_eof(self) -> Iterator[bytes]:
+        inner = self._inner
+        if inner is None:
+            inner = self._choose()
+            yield from inner.pieces(self._held)
+        yield from inner.pieces_eof()
 
     def _choose(self) -> PieceDecoder:
         first = memoryview(self._held)[:STORED_SIZE]

@@ -1,8 +1,26 @@
-"""Reference bytes of protocol.md 6.4: every order of layers gives the same payload."""
+"""The order of layers by checksums (protocol.md 6.4), framed or raw by count, budgets."""
+
+from contextlib import suppress
+from typing import Any
 
 import pytest
+from cutting import CUTS, cut, every, pattern
+from hypothesis import given
+from hypothesis import strategies as st
 
-from odps_nb.wire.layers import PayloadDecoder
+from odps_nb.errors import (
+    ChecksumError,
+    FramingError,
+    LimitExceededError,
+    ProtocolError,
+    StateError,
+    TruncatedError,
+)
+from odps_nb.terms import Compression
+from odps_nb.wire.blocks import BLOCK_SIZE, encode_blocks
+from odps_nb.wire.codings import HTTP_NAMES, LZ4_MAGIC, ZSTD_MAGIC, encoder
+from odps_nb.wire.frames import BlobData, BlobStart, FrameHeader, encode_frame
+from odps_nb.wire.layers import BlobBodyDecoder, PayloadDecoder
 
 REFERENCES = {
     "no coding": (None, "68 65 6c 6c 6f 4c bb 71 9a"),
@@ -14,10 +32,236 @@ REFERENCES = {
         " 80 95 8c 9a",
     ),
 }
+CODED = [Compression.ZSTD, Compression.LZ4]
+
+
+def code(name: Compression, data: bytes) -> bytes:
+    coder = encoder(name)
+    return coder.feed(data) + coder.finish()
+
+
+def outermost(name: Compression, payload: bytes) -> bytes:
+    return encode_blocks(code(name, payload))
+
+
+def innermost(name: Compression, payload: bytes) -> bytes:
+    return code(name, encode_blocks(payload))
+
+
+ORDERS = pytest.mark.parametrize("order", [outermost, innermost])
+
+
+def decode(encoding: Any, *chunks: bytes, max_output: int | None = None) -> bytes:
+    decoder = PayloadDecoder(encoding, max_output=max_output)
+    return b"".join([decoder.feed(chunk) for chunk in chunks]) + decoder.feed_eof()
 
 
 @pytest.mark.parametrize("name", REFERENCES)
 def test_reference_bytes_give_hello(name: str) -> None:
-    encoding, body = REFERENCES[name]
-    decoder = PayloadDecoder(encoding)
-    assert decoder.feed(bytes.fromhex(body)) + decoder.feed_eof() == b"hello"
+    encoding, text = REFERENCES[name]
+    body = bytes.fromhex(text)
+    assert decode(encoding, body) == b"hello"
+    assert decode(encoding, *every(body, 1)) == b"hello"
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_every_flipped_bit_of_the_reference_bytes_is_found_or_changes_nothing(name: str) -> None:
+    encoding, text = REFERENCES[name]
+    body = bytearray.fromhex(text)
+    harmless = []
+    for at in range(len(body)):
+        for bit in range(8):
+            body[at] ^= 1 << bit
+            with suppress(ProtocolError):
+                assert decode(encoding, bytes(body)) == b"hello"
+                harmless.append((at, bit))
+            body[at] ^= 1 << bit
+    # Only where the blocks are inside: two bits of the zstd header that the content outlives.
+    assert harmless == ([(4, 4), (4, 5)] if name == "zstd, CRC innermost" else [])
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_a_cut_at_every_byte_of_the_reference_bytes_is_found_but_the_first(name: str) -> None:
+    encoding, text = REFERENCES[name]
+    body = bytes.fromhex(text)
+    assert decode(encoding, b"") == b""
+    for size in range(1, len(body)):
+        with pytest.raises(ProtocolError):
+            decode(encoding, body[:size])
+
+
+@ORDERS
+@pytest.mark.parametrize("name", CODED)
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 4095, 4096, 4097, 20_000])
+def test_both_orders_of_both_codings_round_trip(order: Any, name: Compression, size: int) -> None:
+    body = order(name, pattern(size))
+    assert decode(HTTP_NAMES[name], body) == pattern(size)
+    assert decode(name, *every(body, 1000)) == pattern(size)
+
+
+@ORDERS
+@given(payload=st.binary(max_size=5000), cuts=CUTS, name=st.sampled_from(CODED))
+def test_any_cutting_gives_the_same(
+    order: Any, payload: bytes, cuts: list[int], name: Compression
+) -> None:
+    assert decode(name, *cut(order(name, payload), cuts)) == payload
+
+
+@pytest.mark.parametrize("magic", [ZSTD_MAGIC, LZ4_MAGIC])
+def test_without_a_header_nothing_is_decoded_even_behind_a_magic_number(magic: bytes) -> None:
+    blob = magic + b"is how this blob begins"
+    assert decode(None, encode_blocks(blob)) == blob
+    assert decode("identity", encode_blocks(blob)) == blob
+
+
+@pytest.mark.parametrize("name", CODED)
+@pytest.mark.parametrize("blob", [b"", b"abc", b"plain text", pattern(5000)])
+def test_a_header_without_its_magic_number_decodes_nothing(name: Compression, blob: bytes) -> None:
+    body = encode_blocks(blob)
+    assert decode(name, body) == blob
+    assert decode(name, *every(body, 1)) == blob
+
+
+def test_the_other_codings_magic_number_is_content() -> None:
+    blob = code(Compression.LZ4, b"hello")
+    assert decode("zstd", encode_blocks(blob)) == blob
+
+
+def test_a_body_with_neither_order_right_is_an_error_that_says_what_was_tried() -> None:
+    with pytest.raises(ProtocolError) as caught:
+        decode("zstd", b"no blocks and no zstd either, whatever the header says")
+    assert any("first block fails its checksum" in note for note in caught.value.notes)
+
+
+def test_a_damaged_inner_block_is_named_in_the_inner_order_too() -> None:
+    stored = bytearray(encode_blocks(pattern(3 * BLOCK_SIZE)))
+    stored[4100 + 7] ^= 1
+    with pytest.raises(ChecksumError) as caught:
+        decode("zstd", code(Compression.ZSTD, bytes(stored)))
+    assert caught.value.block == 1
+    assert caught.value.notes
+
+
+def test_an_inner_tail_that_is_cut_is_truncation() -> None:
+    stored = encode_blocks(pattern(5000))
+    with pytest.raises(TruncatedError) as caught:
+        decode("zstd", code(Compression.ZSTD, stored[:-2]))
+    assert caught.value.notes
+
+
+def test_an_unprotected_body_is_refused() -> None:
+    with pytest.raises(ChecksumError):
+        decode(None, b"hello world, with no checksum")
+
+
+def test_an_unknown_coding_is_refused_at_once() -> None:
+    with pytest.raises(FramingError):
+        PayloadDecoder("br")
+
+
+@ORDERS
+@pytest.mark.parametrize("name", CODED)
+def test_the_budget_counts_what_the_coding_gives(order: Any, name: Compression) -> None:
+    body = order(name, bytes(100_000))
+    with pytest.raises(LimitExceededError):
+        decode(name, body, max_output=99_999)
+    assert len(decode(name, body, max_output=101_000)) == 100_000
+
+
+@ORDERS
+def test_pieces_are_bounded_and_are_the_same_bytes(order: Any) -> None:
+    body = order(Compression.ZSTD, bytes(40 << 20))
+    decoder = PayloadDecoder("zstd")
+    sizes = [len(piece) for piece in decoder.pieces(body)]
+    sizes += [len(piece) for piece in decoder.pieces_eof()]
+    assert sum(sizes) == 40 << 20
+    assert max(sizes) <= 9 << 20
+    with pytest.raises(StateError):
+        decoder.feed(b"")
+
+
+def test_without_a_coding_pieces_are_the_payload() -> None:
+    decoder = PayloadDecoder()
+    assert b"".join(decoder.pieces(encode_blocks(pattern(5000)))) + decoder.feed_eof() == pattern(
+        5000
+    )
+
+
+def test_after_an_error_the_decoder_stays_dead() -> None:
+    decoder = PayloadDecoder()
+    with pytest.raises(ChecksumError):
+        decoder.feed(bytes(4100))
+    with pytest.raises(StateError):
+        decoder.feed_eof()
+
+
+@given(st.binary(max_size=300), st.sampled_from([None, "zstd", "x-lz4-frame"]), st.integers(0, 3))
+def test_any_bytes_end_in_events_or_in_one_of_our_errors(
+    junk: bytes, encoding: str | None, count: int
+) -> None:
+    for body in (junk, encode_blocks(junk), encode_blocks(ZSTD_MAGIC + junk)):
+        with suppress(ProtocolError):
+            decoder = BlobBodyDecoder(encoding, count)
+            decoder.feed(body)
+            decoder.feed_eof()
+
+
+# -- whole bodies ------------------------------------------------------------------------------
+
+
+def bodies(payload: bytes) -> list[tuple[str | None, bytes]]:
+    """Return a payload in every order of layers."""
+    coded = [
+        (HTTP_NAMES[name], order(name, payload))
+        for name in CODED
+        for order in (outermost, innermost)
+    ]
+    return [(None, encode_blocks(payload)), *coded]
+
+
+def blobs(encoding: str | None, count: int, *chunks: bytes) -> list[bytes]:
+    decoder = BlobBodyDecoder(encoding, count)
+    events = [event for chunk in chunks for event in decoder.feed(chunk)] + decoder.feed_eof()
+    out: list[bytes] = []
+    for event in events:
+        if isinstance(event, BlobStart):
+            out.append(b"")
+        elif isinstance(event, BlobData):
+            out[-1] += event.data
+    return out
+
+
+@pytest.mark.parametrize("count", [0, 2, 3, 50])
+def test_none_or_several_references_are_that_many_frames(count: int) -> None:
+    contents = [pattern(index % 7 * 700) for index in range(count)]
+    payload = b"".join(encode_frame(data, FrameHeader(content_type="a/b")) for data in contents)
+    for encoding, body in bodies(payload):
+        assert blobs(encoding, count, body) == contents
+        assert blobs(encoding, count, *every(body, 333)) == contents
+
+
+@pytest.mark.parametrize("payload", [b"", b"x", encode_frame(b"a frame, but one reference")])
+def test_one_reference_is_raw_whatever_it_looks_like(payload: bytes) -> None:
+    for encoding, body in bodies(payload):
+        assert blobs(encoding, 1, body) == [payload]
+
+
+def test_fewer_or_more_frames_than_references_are_errors() -> None:
+    payload = encode_frame(b"one") + encode_frame(b"two")
+    for encoding, body in bodies(payload):
+        with pytest.raises(TruncatedError, match="after 2 of 3 frames"):
+            blobs(encoding, 3, body)
+        with pytest.raises(FramingError):
+            blobs(encoding, 0, body)
+
+
+def test_a_blob_larger_than_accepted_is_refused() -> None:
+    with pytest.raises(LimitExceededError):
+        BlobBodyDecoder(None, 1, max_blob=10).feed(encode_blocks(bytes(5000)))
+    body = encode_blocks(encode_frame(bytes(5000)) * 2)
+    with pytest.raises(LimitExceededError):
+        BlobBodyDecoder(None, 2, max_blob=10).feed(body)
+    decoder = BlobBodyDecoder("zstd", 1, 10)
+    decoder.feed(outermost(Compression.ZSTD, bytes(5000)))
+    with pytest.raises(LimitExceededError):
+        decoder.feed_eof()

@@ -1,0 +1,224 @@
+"""Where an Arrow stream begins and ends, and what proves that it is whole."""
+
+from contextlib import suppress
+from struct import pack
+
+import pyarrow as pa
+import pytest
+from cutting import CUTS, cut, every
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odps_nb.errors import (
+    FramingError,
+    LimitExceededError,
+    ProtocolError,
+    StateError,
+    TruncatedError,
+)
+from odps_nb.terms import Compression
+from odps_nb.wire._ipc_message import parse_message
+from odps_nb.wire.arrow_stream import CONTINUATION, END_MARKER, EndMarkerCheck, sniff_body
+
+
+def ipc(*batches: pa.RecordBatch, compression: str | None = None) -> bytes:
+    schema = batches[0].schema if batches else pa.schema({"id": pa.int64()})
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def numbers(rows: int) -> pa.RecordBatch:
+    names = pa.array([f"n{i % 7}" for i in range(rows)], pa.string())
+    return pa.record_batch({"id": pa.array(range(rows), pa.int64()), "name": names})
+
+
+def watch(*chunks: bytes, max_metadata: int = 1 << 20, max_body: int = 1 << 20) -> EndMarkerCheck:
+    check = EndMarkerCheck(max_metadata=max_metadata, max_body=max_body)
+    for chunk in chunks:
+        check.feed(chunk)
+    return check
+
+
+SAMPLE = ipc(numbers(10), numbers(0), numbers(3))
+
+
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+def test_a_whole_stream_is_complete_and_its_rows_are_counted(compression: str | None) -> None:
+    stream = ipc(numbers(1000), numbers(0), numbers(3), compression=compression)
+    for chunks in ([stream], every(stream, 1), every(stream, 100)):
+        check = watch(*chunks)
+        assert check.complete
+        assert (check.batches, check.rows, check.total) == (3, 1003, len(stream))
+        check.require(rows=1003)
+        check.require()
+
+
+def test_dictionaries_are_messages_but_not_batches() -> None:
+    column = pa.array(["a", "b", "a"]).dictionary_encode()
+    check = watch(ipc(pa.record_batch({"d": column})))
+    assert check.complete
+    assert (check.batches, check.rows) == (1, 3)
+
+
+def test_an_empty_stream_is_whole() -> None:
+    check = watch(ipc())
+    check.require(rows=0)
+    assert check.batches == 0
+
+
+def test_a_cut_at_every_byte_is_found() -> None:
+    for size in range(len(SAMPLE)):
+        check = watch(SAMPLE[:size])
+        assert not check.complete
+        with pytest.raises(TruncatedError, match="without its end marker") as caught:
+            check.require()
+        assert caught.value.offset == size
+
+
+@given(CUTS)
+def test_any_cutting_gives_the_same(cuts: list[int]) -> None:
+    check = watch(*cut(SAMPLE, cuts))
+    assert (check.complete, check.batches, check.rows) == (True, 3, 13)
+
+
+def test_eight_bytes_of_data_that_look_like_the_end_are_not_the_end() -> None:
+    column = pa.array([int.from_bytes(END_MARKER, "little", signed=True)] * 8)
+    stream = ipc(pa.record_batch({"id": column}))
+    at = stream.index(END_MARKER)
+    assert at < len(stream) - 8
+    assert not watch(stream[: at + 8]).complete
+    assert watch(stream).complete
+
+
+def test_bytes_behind_the_end_are_an_error() -> None:
+    with pytest.raises(FramingError, match="follow the end marker") as caught:
+        watch(SAMPLE + b"x")
+    assert caught.value.offset == len(SAMPLE)
+    with pytest.raises(FramingError):
+        watch(SAMPLE, b"x")
+
+
+def test_missing_and_surplus_rows_are_errors() -> None:
+    check = watch(SAMPLE)
+    with pytest.raises(TruncatedError, match="13 rows where 14") as caught:
+        check.require(rows=14)
+    assert (caught.value.expected, caught.value.actual) == (14, 13)
+    with pytest.raises(FramingError, match="13 rows where 12"):
+        check.require(rows=12)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"junkjunk",
+        pack("<i", 100) + bytes(4),  # how streams began before Arrow 0.15
+        CONTINUATION + pack("<i", -5),
+    ],
+)
+def test_what_begins_no_message_is_an_error(junk: bytes) -> None:
+    with pytest.raises(FramingError, match="begins no Arrow message") as caught:
+        watch(junk)
+    assert caught.value.offset == 0
+
+
+def test_messages_larger_than_accepted_are_refused_before_they_arrive() -> None:
+    with pytest.raises(LimitExceededError, match="metadata") as caught:
+        watch(CONTINUATION + pack("<i", 2**31 - 1))
+    assert caught.value.actual == 2**31 - 1
+    body = ipc(numbers(1000))
+    with pytest.raises(LimitExceededError, match="body") as caught:
+        watch(body, max_body=1000)
+    assert "max_body" in (caught.value.hint or "")
+
+
+def test_after_an_error_nothing_more_is_taken() -> None:
+    check = EndMarkerCheck()
+    with pytest.raises(FramingError):
+        check.feed(b"junkjunk")
+    with pytest.raises(StateError):
+        check.feed(SAMPLE)
+    assert not check.complete
+
+
+def test_a_flipped_bit_never_ends_in_another_kind_of_error() -> None:
+    stream = bytearray(SAMPLE)
+    for at in range(len(stream)):
+        stream[at] ^= 1 << at % 8
+        with suppress(ProtocolError):
+            watch(bytes(stream)).require(rows=13)
+        stream[at] ^= 1 << at % 8
+
+
+@given(st.binary(max_size=200))
+def test_any_metadata_is_read_or_is_one_of_our_errors(metadata: bytes) -> None:
+    with suppress(ProtocolError):
+        parse_message(metadata)
+    size = pack("<i", len(metadata) + 8)
+    with suppress(ProtocolError):
+        watch(CONTINUATION + size + pack("<I", 8) + metadata + bytes(4))
+
+
+def test_a_message_of_defaults_has_no_kind_no_body_and_no_rows() -> None:
+    table = pack("<I", 12) + pack("<HHHH", 4, 4, 0, 0) + pack("<i", 8)
+    message = parse_message(table)
+    assert (message.kind, message.body_length, message.rows) == (0, 0, 0)
+
+
+def build_message(*, header: bool, body_length: int) -> bytes:
+    """Return a flatbuffer Message of kind RecordBatch, with an empty header or none."""
+    vtable = pack("<HHHHHH", 12, 24, 0, 4, 8 if header else 0, 16)
+    table = pack("<iBxxxIxxxxq", 12, 3, 12, body_length)
+    batch = pack("<HH", 4, 4) + pack("<i", 4)
+    return pack("<I", 16) + vtable + table + batch
+
+
+def test_a_batch_that_leaves_its_rows_at_the_default_has_none() -> None:
+    assert parse_message(build_message(header=False, body_length=8)).rows == 0
+    assert parse_message(build_message(header=True, body_length=8)).rows == 0
+
+
+def test_a_negative_body_is_refused() -> None:
+    with pytest.raises(FramingError, match="-8 bytes"):
+        parse_message(build_message(header=False, body_length=-8))
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\x04\x00\x00\x00", b"\xff" * 16])
+def test_a_message_that_points_outside_of_itself_is_refused(metadata: bytes) -> None:
+    with pytest.raises(FramingError, match="outside"):
+        parse_message(metadata)
+
+
+# -- the first bytes ---------------------------------------------------------------------------
+
+
+def test_the_first_bytes_tell_what_a_body_is() -> None:
+    assert sniff_body(SAMPLE, None) == "ipc"
+    assert sniff_body(bytes.fromhex("28b52ffd"), None) is Compression.ZSTD
+    assert sniff_body(bytes.fromhex("04224d18"), "") is Compression.LZ4
+    assert sniff_body(bytes.fromhex("28b52ffd"), "zstd") is Compression.ZSTD
+    assert sniff_body(bytes.fromhex("04224d18"), Compression.LZ4) is Compression.LZ4
+
+
+def test_a_header_that_the_bytes_contradict_is_an_error() -> None:
+    with pytest.raises(FramingError, match="says zstd"):
+        sniff_body(SAMPLE, "zstd")
+    with pytest.raises(FramingError, match="says x-lz4-frame"):
+        sniff_body(bytes.fromhex("28b52ffd"), "x-lz4-frame")
+    with pytest.raises(FramingError, match="'gzip'"):
+        sniff_body(SAMPLE, "gzip")
+
+
+def test_other_first_bytes_are_an_error() -> None:
+    with pytest.raises(FramingError, match="7b 22 43 6f: neither"):
+        sniff_body(b'{"Code": ', None)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3])
+def test_a_body_of_fewer_than_four_bytes_is_truncated(size: int) -> None:
+    with pytest.raises(TruncatedError) as caught:
+        sniff_body(CONTINUATION[:size], None)
+    assert caught.value.actual == size

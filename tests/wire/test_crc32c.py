@@ -1,0 +1,90 @@
+"""CRC32C and CRC-32: known values, and the same numbers from every implementation."""
+
+import sys
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odps_nb.wire import crc32, crc32c
+
+CHECK = b"123456789"
+
+
+def test_check_values_of_both_polynomials() -> None:
+    assert crc32c.crc32c(CHECK) == 0xE3069283
+    assert crc32.crc32(CHECK) == 0xCBF43926
+
+
+def test_rfc_3720_examples() -> None:
+    assert crc32c.crc32c(bytes(32)) == 0x8A9136AA
+    assert crc32c.crc32c(b"\xff" * 32) == 0x62A8AB43
+    assert crc32c.crc32c(bytes(range(32))) == 0x46DD794E
+
+
+@given(st.binary(max_size=300), st.integers(0, 300))
+def test_pure_python_gives_the_same_and_continues_the_same(data: bytes, cut: int) -> None:
+    first = crc32c.crc32c_slow(data[:cut])
+    assert first == crc32c.crc32c(data[:cut])
+    assert crc32c.crc32c_slow(data[cut:], first) == crc32c.crc32c(data)
+    assert crc32c.crc32c(data[cut:], first) == crc32c.crc32c(data)
+
+
+@given(st.binary(max_size=300), st.integers(0, 300))
+def test_crc32_is_zlibs(data: bytes, cut: int) -> None:
+    assert crc32.crc32(data[cut:], crc32.crc32(data[:cut])) == zlib.crc32(data)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_buffer_will_do(kind: type) -> None:
+    assert crc32c.crc32c(kind(CHECK)) == 0xE3069283
+    assert crc32c.crc32c_slow(kind(CHECK)) == 0xE3069283
+    assert crc32.crc32(kind(CHECK)) == 0xCBF43926
+
+
+def test_the_implementation_is_named_and_the_fast_one_is_used_here() -> None:
+    assert crc32c.IMPLEMENTATION.startswith("crc32c ")
+    assert "hardware" in crc32c.IMPLEMENTATION
+    assert crc32c.IS_FAST
+    assert crc32.IMPLEMENTATION.startswith("zlib")
+
+
+def test_without_the_package_the_slow_one_says_that_it_is_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    function, name, is_fast = crc32c._choose()
+    assert function(CHECK) == 0xE3069283
+    assert "slow" in name
+    assert not is_fast
+
+
+@pytest.mark.parametrize("hardware", [True, False])
+def test_the_name_says_whether_the_processor_computes(
+    monkeypatch: pytest.MonkeyPatch, hardware: bool
+) -> None:
+    import crc32c as package
+
+    monkeypatch.setattr(package, "hardware_based", hardware)
+    _, name, is_fast = crc32c._choose()
+    assert is_fast is hardware
+    assert ("hardware" if hardware else "software") in name
+
+
+def test_without_zlib_ng_the_interpreters_own_zlib_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "zlib_ng", None)
+    function, name = crc32._choose()
+    assert function is zlib.crc32
+    assert name.startswith("zlib ")
+
+
+def test_with_zlib_ng_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import ModuleType, SimpleNamespace
+
+    package = ModuleType("zlib_ng")
+    package.zlib_ng = SimpleNamespace(crc32=zlib.crc32, ZLIBNG_VERSION="2.2")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "zlib_ng", package)
+    assert crc32._choose() == (zlib.crc32, "zlib-ng 2.2")

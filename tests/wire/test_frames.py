@@ -1,0 +1,582 @@
+"""Blob frames: reference bytes of protocol.md 6.2 and 6.3, cuttings, cuts, flips, limits."""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from struct import pack
+from typing import Any
+
+import pytest
+from cutting import CUTS, cut, every, pattern
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odps_nb.errors import (
+    ChecksumError,
+    FramingError,
+    LimitExceededError,
+    ProtocolError,
+    StateError,
+    TruncatedError,
+)
+from odps_nb.wire import _frame_parts
+from odps_nb.wire.frames import (
+    DEFAULT_MAX_BLOB,
+    BlobData,
+    BlobEnd,
+    BlobEvent,
+    BlobRecord,
+    BlobStart,
+    ChecksumKind,
+    Footer,
+    FrameDecoder,
+    FrameEncoder,
+    FrameHeader,
+    FrameScanner,
+    RawDecoder,
+    encode_frame,
+)
+
+UPLOAD = (
+    bytes.fromhex("5300000000000000")
+    + b'{"PartitionValues": ["ds=x", "h=1"], "ColumnIndex": 1, "ContentType": "text/plain"}'
+    + bytes.fromhex("0b00000000000000")
+    + b"hello world"
+    + bytes.fromhex("2d00000000000000")
+    + b'{"Checksum": {"Type": 1, "Crc32": 222957957}}'
+)
+DOWNLOAD = bytes.fromhex(
+    "1c00000000000000 7b22436f6e74656e7454797065223a22746578742f706c61696e227d"
+    "0200000000000000 6869"
+    "2a00000000000000 7b22436865636b73756d223a7b2254797065223a312c"
+    "224372633332223a333633333532333337327d7d"
+    "1200000000000000 7b22436f6e74656e7454797065223a22227d"
+    "0000000000000000"
+    "1700000000000000 7b22436865636b73756d223a7b2254797065223a307d7d"
+)
+
+HEADERS = st.builds(
+    FrameHeader,
+    partition_values=st.none() | st.just(("ds=x", "h=é")),
+    column_index=st.none() | st.integers(-5, 1000),
+    distribution_key=st.none() | st.binary(min_size=1, max_size=20),
+    content_type=st.none() | st.text(min_size=1, max_size=20),
+    custom_file_name=st.none() | st.text(min_size=1, max_size=20),
+)
+BLOBS = st.lists(
+    st.tuples(st.binary(max_size=60), HEADERS, st.sampled_from(ChecksumKind)), max_size=4
+)
+
+
+def merged(events: Iterable[BlobEvent]) -> list[Any]:
+    """Return the events with neighbouring data joined: how it was cut means nothing."""
+    out: list[Any] = []
+    for event in events:
+        if isinstance(event, BlobData) and out and isinstance(out[-1], BlobData):
+            out[-1] = BlobData(data=out[-1].data + event.data)
+        else:
+            out.append(event)
+    return out
+
+
+def decode(count: int | None, *chunks: bytes, **limits: Any) -> list[Any]:
+    decoder = FrameDecoder(count, **limits)
+    events = [event for chunk in chunks for event in decoder.feed(chunk)]
+    return merged(events + decoder.feed_eof())
+
+
+def frame(header: bytes, data: bytes, footer: bytes) -> bytes:
+    """Return a frame of any three parts, right or wrong."""
+    return b"".join(pack("<q", len(part)) + part for part in (header, data, footer))
+
+
+def encode_all(blobs: list[tuple[bytes, FrameHeader, ChecksumKind]]) -> bytes:
+    return b"".join(encode_frame(data, header, checksum=kind) for data, header, kind in blobs)
+
+
+def test_the_upload_frame_is_the_reference_bytes() -> None:
+    header = FrameHeader(
+        partition_values=("ds=x", "h=1"), column_index=1, content_type="text/plain"
+    )
+    assert encode_frame(b"hello world", header) == UPLOAD
+    start, data, end = decode(1, UPLOAD)
+    assert start == BlobStart(
+        index=0,
+        content_type="text/plain",
+        custom_file_name=None,
+        length=11,
+        header={
+            "PartitionValues": ["ds=x", "h=1"],
+            "ColumnIndex": 1,
+            "ContentType": "text/plain",
+        },
+    )
+    assert data == BlobData(data=b"hello world")
+    assert end == BlobEnd(index=0, length=11, checksum_kind=ChecksumKind.CRC32, verified=True)
+    assert FrameHeader.of(start.header) == header
+
+
+def test_a_file_name_makes_the_header_110_bytes_long() -> None:
+    header = FrameHeader(
+        partition_values=("ds=x", "h=1"),
+        column_index=1,
+        content_type="text/plain",
+        custom_file_name="a.txt",
+    )
+    assert len(header.encode()) == 110
+
+
+def test_the_download_of_two_blobs_is_the_reference_bytes() -> None:
+    assert len(DOWNLOAD) == 161
+    first, data, first_end, second, second_end = decode(2, DOWNLOAD)
+    assert (first.content_type, first.length, data.data) == ("text/plain", 2, b"hi")
+    assert first_end.verified
+    assert (second.index, second.content_type, second.length) == (1, None, 0)
+    assert (second_end.checksum_kind, second_end.verified) == (ChecksumKind.NONE, False)
+
+
+@given(BLOBS, CUTS)
+def test_any_frames_round_trip_however_they_are_cut(
+    blobs: list[tuple[bytes, FrameHeader, ChecksumKind]], cuts: list[int]
+) -> None:
+    events = decode(len(blobs), *cut(encode_all(blobs), cuts))
+    starts = [event for event in events if isinstance(event, BlobStart)]
+    ends = [event for event in events if isinstance(event, BlobEnd)]
+    assert [FrameHeader.of(start.header) for start in starts] == [blob[1] for blob in blobs]
+    assert [start.length for start in starts] == [len(blob[0]) for blob in blobs]
+    datas = [event.data for event in events if isinstance(event, BlobData)]
+    assert datas == [blob[0] for blob in blobs if blob[0]]
+    assert [end.checksum_kind for end in ends] == [blob[2] for blob in blobs]
+    assert [end.verified for end in ends] == [blob[2] is not ChecksumKind.NONE for blob in blobs]
+
+
+def test_byte_by_byte_gives_the_same() -> None:
+    stream = UPLOAD + DOWNLOAD + UPLOAD
+    assert decode(4, *every(stream, 1)) == decode(4, stream)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_buffer_will_do_and_may_be_used_again(kind: type) -> None:
+    decoder = FrameDecoder(1)
+    events = []
+    for byte in every(UPLOAD, 3):
+        buffer = bytearray(byte)
+        events += decoder.feed(kind(buffer) if kind is not bytearray else buffer)
+        buffer[:] = bytes(len(buffer))
+    assert merged(events + decoder.feed_eof()) == decode(1, UPLOAD)
+
+
+def test_a_cut_at_every_byte_is_found() -> None:
+    stream = UPLOAD + DOWNLOAD
+    for size in range(len(stream)):
+        with pytest.raises(TruncatedError) as caught:
+            decode(3, stream[:size])
+        assert caught.value.offset == size
+
+
+def test_a_cut_on_a_frame_boundary_is_visible_only_against_the_count() -> None:
+    assert len(decode(None, UPLOAD)) == 3
+    with pytest.raises(TruncatedError, match="after 1 of 2 frames") as caught:
+        decode(2, UPLOAD)
+    assert (caught.value.expected, caught.value.actual) == (2, 1)
+
+
+def test_every_flipped_bit_of_data_footer_or_length_is_found() -> None:
+    stream = bytearray(UPLOAD + UPLOAD)
+    header = range(8, 8 + 83)
+    for at in range(len(stream)):
+        for bit in range(8):
+            stream[at] ^= 1 << bit
+            if at % len(UPLOAD) in header:
+                # A header has no checksum of its own: blocks and transport guard it.
+                with suppress(ProtocolError):
+                    decode(2, bytes(stream))
+            else:
+                changed = bytes(stream)
+                try:
+                    events = decode(2, changed)
+                except ProtocolError:
+                    pass
+                else:  # the footer without the word that names its checksum
+                    assert not all(e.verified for e in events if isinstance(e, BlobEnd)), at
+            stream[at] ^= 1 << bit
+
+
+def test_bytes_behind_the_last_frame_are_an_error() -> None:
+    with pytest.raises(FramingError, match="bytes follow the last of 1 frames") as caught:
+        decode(1, UPLOAD + b"x")
+    assert caught.value.offset == len(UPLOAD)
+    with pytest.raises(FramingError):
+        decode(0, b"x")
+    assert decode(0) == []
+
+
+def test_empty_parts_stand_for_empty_objects() -> None:
+    start, end = decode(1, bytes(24))
+    assert (start.header, start.content_type, start.length) == ({}, None, 0)
+    assert (end.checksum_kind, end.verified) == (ChecksumKind.NONE, False)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("length", [-1, -(2**63)])
+def test_a_negative_length_is_refused(at: int, length: int) -> None:
+    parts = [pack("<q", 2) + b"{}", pack("<q", 0), pack("<q", 2) + b"{}"]
+    parts[at] = pack("<q", length)
+    with pytest.raises(FramingError, match=f"the length {length}"):
+        decode(1, b"".join(parts))
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_an_absurd_length_is_refused_before_anything_is_kept(at: int) -> None:
+    parts = [pack("<q", 2) + b"{}", pack("<q", 0), pack("<q", 2) + b"{}"]
+    parts[at] = pack("<q", 2**62)
+    with pytest.raises(LimitExceededError) as caught:
+        decode(1, b"".join(parts))
+    assert caught.value.actual == 2**62
+    assert caught.value.limit in (1 << 20, DEFAULT_MAX_BLOB)
+
+
+def test_limits_are_arguments() -> None:
+    with pytest.raises(LimitExceededError) as caught:
+        decode(1, UPLOAD, max_header=82)
+    assert (caught.value.limit, caught.value.actual) == (82, 83)
+    with pytest.raises(LimitExceededError) as caught:
+        decode(1, UPLOAD, max_blob=10)
+    assert (caught.value.limit, caught.value.actual) == (10, 11)
+    assert len(decode(1, UPLOAD, max_header=83, max_blob=11)) == 3
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[]",
+        b"nonsense",
+        b'"text"',
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"1" * 5000,
+        b'{"ContentType": 5}',
+        b'{"CustomFileName": ["a"]}',
+    ],
+)
+def test_a_header_that_makes_no_sense_is_a_framing_error(header: bytes) -> None:
+    with pytest.raises(FramingError) as caught:
+        decode(1, frame(header, b"", b""))
+    assert caught.value.offset is not None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"PartitionValues": "ds=x"},
+        {"PartitionValues": [1]},
+        {"ColumnIndex": "1"},
+        {"ColumnIndex": True},
+        {"DistributionKey": "not base64!"},
+        {"DistributionKey": 7},
+    ],
+)
+def test_upload_keys_of_another_type_are_framing_errors(fields: dict[str, Any]) -> None:
+    with pytest.raises(FramingError):
+        FrameHeader.of(fields)
+
+
+def test_unknown_keys_are_left_alone() -> None:
+    start, _ = decode(1, frame(b'{"New": {"deep": [1]}, "ContentType": null}', b"", b'{"x": 1}'))
+    assert start.header == {"New": {"deep": [1]}, "ContentType": None}
+    assert start.content_type is None
+
+
+@pytest.mark.parametrize(
+    "checksum",
+    [
+        [],
+        {"Type": 3},
+        {"Type": -1},
+        {"Type": "1"},
+        {"Type": True, "Crc32": 0},
+        {"Type": 1},
+        {"Type": 1, "Crc32": "0"},
+        {"Type": 1, "Crc32": -1},
+        {"Type": 1, "Crc32": 2**32},
+        {"Type": 1, "Crc32": 0.0},
+        {"Type": 2},
+        {"Type": 2, "MD5": 5},
+        {"Type": 2, "MD5": "d41d8cd9"},
+    ],
+)
+def test_a_footer_that_makes_no_sense_is_a_framing_error(checksum: Any) -> None:
+    with pytest.raises(FramingError):
+        decode(1, frame(b"{}", b"", json.dumps({"Checksum": checksum}).encode()))
+
+
+def test_a_wrong_footer_is_a_checksum_error_that_names_both_values() -> None:
+    footer = b'{"Checksum": {"Type": 1, "Crc32": 5}}'
+    with pytest.raises(ChecksumError, match="crc32 of blob 0") as caught:
+        decode(1, frame(b"{}", b"data", footer))
+    assert (caught.value.expected, caught.value.actual) == (5, zlib.crc32(b"data"))
+    footer = b'{"Checksum": {"Type": 2, "MD5": "00000000000000000000000000000000"}}'
+    with pytest.raises(ChecksumError) as caught:
+        decode(1, frame(b"{}", b"data", footer))
+    assert caught.value.actual == hashlib.md5(b"data").hexdigest()
+
+
+def test_an_upper_case_md5_is_the_same_md5() -> None:
+    digest = hashlib.md5(b"data").hexdigest().upper()
+    footer = json.dumps({"Checksum": {"Type": 2, "MD5": digest}}).encode()
+    *_, end = decode(1, frame(b"{}", b"data", footer))
+    assert end.verified
+
+
+def test_a_footer_without_a_checksum_verifies_nothing_and_says_so() -> None:
+    for footer in (b"", b"{}", b'{"Checksum": null}', b'{"Checksum": {}}'):
+        *_, end = decode(1, frame(b"{}", b"data", footer))
+        assert (end.checksum_kind, end.verified) == (ChecksumKind.NONE, False)
+
+
+@pytest.fixture
+def little_retained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let blobs be large at 1000 bytes already."""
+    monkeypatch.setattr(_frame_parts, "RETAINED_BYTES", 1000)
+
+
+@pytest.mark.usefixtures("little_retained")
+@pytest.mark.parametrize("size", [999, 1000, 1001, 5000])
+def test_crc32_of_large_blobs_runs_along(size: int) -> None:
+    good = encode_frame(pattern(size))
+    *_, end = decode(1, *every(good, 300))
+    assert end.verified
+    bad = good.replace(b"Crc32", b"Crc32", 1)[:-3] + b"1}}"
+    if bad != good:
+        with pytest.raises(ProtocolError):
+            decode(1, *every(bad, 300))
+
+
+@pytest.mark.usefixtures("little_retained")
+def test_md5_of_large_blobs_is_checked_once_the_stream_is_known_to_have_it() -> None:
+    one = encode_frame(pattern(5000), checksum=ChecksumKind.MD5)
+    events = decode(2, *every(one + one, 300))
+    assert [e.verified for e in events if isinstance(e, BlobEnd)] == [False, True]
+    bad = one[:-20] + (b"00" if one[-20:-18] != b"00" else b"11") + one[-18:]
+    with pytest.raises(ChecksumError, match="md5 of blob 1"):
+        decode(2, *every(one + bad, 300))
+
+
+@pytest.mark.usefixtures("little_retained")
+def test_md5_of_large_blobs_is_always_checked_when_asked_for() -> None:
+    one = encode_frame(pattern(5000), checksum=ChecksumKind.MD5)
+    *_, end = decode(1, *every(one, 300), always_md5=True)
+    assert end.verified
+    with pytest.raises(ChecksumError):
+        decode(1, *every(one.replace(pattern(5000)[:9], b"something"), 300), always_md5=True)
+
+
+@pytest.mark.parametrize("kind", ChecksumKind)
+def test_an_empty_blob_is_a_blob_with_a_checksum(kind: ChecksumKind) -> None:
+    start, end = decode(1, encode_frame(b"", checksum=kind))
+    assert (start.length, end.length) == (0, 0)
+    assert end.verified is (kind is not ChecksumKind.NONE)
+
+
+def test_after_an_error_the_decoder_stays_dead() -> None:
+    decoder = FrameDecoder(1)
+    with pytest.raises(FramingError):
+        decoder.feed(b"\xff" * 8)
+    with pytest.raises(StateError):
+        decoder.feed(UPLOAD)
+
+
+def test_a_negative_count_is_the_callers_mistake() -> None:
+    with pytest.raises(ValueError, match="-1"):
+        FrameDecoder(-1)
+
+
+@given(st.binary(max_size=300), st.integers(0, 3) | st.none())
+def test_any_bytes_end_in_events_or_in_one_of_our_errors(junk: bytes, count: int | None) -> None:
+    for stream in (junk, bytes(8) + junk, bytes(16) + junk, UPLOAD + junk):
+        with suppress(ProtocolError):
+            decode(count, stream)
+
+
+# -- raw ---------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=500), CUTS)
+def test_a_raw_body_is_one_blob_even_when_it_looks_like_frames(
+    payload: bytes, cuts: list[int]
+) -> None:
+    for body in (payload, bytes.fromhex("0500000000000000") + payload):
+        decoder = RawDecoder()
+        events = [event for chunk in cut(body, cuts) for event in decoder.feed(chunk)]
+        start, *data, end = merged(events + decoder.feed_eof())
+        assert (start.index, start.length, start.content_type) == (0, None, None)
+        assert b"".join(event.data for event in data) == body
+        assert end == BlobEnd(
+            index=0, length=len(body), checksum_kind=ChecksumKind.NONE, verified=False
+        )
+
+
+def test_an_empty_raw_body_is_an_empty_blob() -> None:
+    start, end = RawDecoder().feed_eof()
+    assert isinstance(start, BlobStart)
+    assert isinstance(end, BlobEnd)
+    assert end.length == 0
+
+
+def test_a_raw_blob_has_a_limit_too() -> None:
+    decoder = RawDecoder(max_blob=10)
+    decoder.feed(bytes(10))
+    with pytest.raises(LimitExceededError):
+        decoder.feed(b"x")
+
+
+# -- encoder -----------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=500), CUTS, st.sampled_from(ChecksumKind))
+def test_a_frame_encodes_the_same_in_any_pieces(
+    payload: bytes, cuts: list[int], kind: ChecksumKind
+) -> None:
+    header = FrameHeader(content_type="a/b")
+    encoder = FrameEncoder(header, length=len(payload), checksum=kind)
+    parts = [encoder.begin(), *(encoder.feed(part) for part in cut(payload, cuts))]
+    assert b"".join([*parts, encoder.finish()]) == encode_frame(payload, header, checksum=kind)
+
+
+@pytest.mark.usefixtures("little_retained")
+@pytest.mark.parametrize("kind", ChecksumKind)
+def test_large_sources_get_their_checksum_on_the_way(kind: ChecksumKind) -> None:
+    encoder = FrameEncoder(FrameHeader(), length=5000, checksum=kind)
+    parts = [encoder.begin(), *(encoder.feed(part) for part in every(pattern(5000), 300))]
+    stream = b"".join([*parts, encoder.finish()])
+    *_, end = decode(1, *every(stream, 300), always_md5=True)
+    assert end.verified is (kind is not ChecksumKind.NONE)
+
+
+def test_a_source_longer_or_shorter_than_announced_is_an_error() -> None:
+    encoder = FrameEncoder(FrameHeader(), length=5)
+    encoder.begin()
+    encoder.feed(b"1234")
+    with pytest.raises(FramingError, match="4 of 5 bytes"):
+        encoder.finish()
+    encoder = FrameEncoder(FrameHeader(), length=5)
+    encoder.begin()
+    with pytest.raises(FramingError, match="more than the 5 bytes"):
+        encoder.feed(b"123456")
+    with pytest.raises(StateError):
+        encoder.finish()
+    with pytest.raises(ValueError, match="-1"):
+        FrameEncoder(FrameHeader(), length=-1)
+
+
+def test_parts_of_a_frame_come_in_order() -> None:
+    encoder = FrameEncoder(FrameHeader(), length=0)
+    with pytest.raises(StateError):
+        encoder.feed(b"")
+    with pytest.raises(StateError):
+        encoder.finish()
+    encoder.begin()
+    with pytest.raises(StateError):
+        encoder.begin()
+    encoder.finish()
+    with pytest.raises(StateError):
+        encoder.finish()
+
+
+def test_footers_round_trip() -> None:
+    for footer in (
+        Footer(),
+        Footer(kind=ChecksumKind.CRC32, value=7),
+        Footer(kind=ChecksumKind.MD5, value="0" * 32),
+    ):
+        assert Footer.decode(footer.encode()) == footer
+    assert Footer.decode(b"") == Footer()
+
+
+# -- scanner -----------------------------------------------------------------------------------
+
+
+def records_of(events: list[Any]) -> list[BlobRecord]:
+    """Return what `FrameDecoder` says, as records."""
+    records = []
+    for event in events:
+        if isinstance(event, BlobStart):
+            start, data = event, b""
+        elif isinstance(event, BlobData):
+            data = event.data
+        else:
+            records.append(BlobRecord(data, start.content_type, start.custom_file_name))
+    return records
+
+
+@given(BLOBS, st.integers(0, 6))
+def test_the_scanner_takes_what_the_decoder_would_give_except_md5(
+    blobs: list[tuple[bytes, FrameHeader, ChecksumKind]], limit: int
+) -> None:
+    stream = b"junk" + encode_all(blobs)
+    records, at = FrameScanner().scan(stream, 4, limit)
+    kinds = [blob[2] for blob in blobs]
+    plain = kinds.index(ChecksumKind.MD5) if ChecksumKind.MD5 in kinds else len(kinds)
+    assert len(records) == min(limit, plain)
+    assert records == records_of(decode(None, stream[4:at]))
+
+
+def test_the_scanner_stops_in_front_of_a_cut_frame() -> None:
+    for size in range(len(UPLOAD)):
+        records, at = FrameScanner().scan(UPLOAD + UPLOAD[:size], 0, 9)
+        assert (len(records), at) == (1, len(UPLOAD))
+
+
+def test_the_scanner_stops_in_front_of_a_wrong_frame() -> None:
+    good = encode_frame(b"good")
+    wrong = [
+        frame(b"[]", b"x", b"{}"),
+        frame(b"{}", b"x", b'{"Checksum":{"Type":1,"Crc32":1}}'),
+        frame(b"{}", b"x", b'{"Checksum":{"Type":9}}'),
+        pack("<q", -1) + bytes(40),
+        pack("<q", 0) + pack("<q", -1) + bytes(40),
+        pack("<q", 0) + pack("<q", 0) + pack("<q", -1) + bytes(40),
+        pack("<q", 2**40) + bytes(40),
+        UPLOAD.replace(b"hello", b"hallo"),
+    ]
+    for bad in wrong:
+        records, at = FrameScanner().scan(good + bad, 0, 9)
+        assert (records, at) == ([BlobRecord(b"good")], len(good))
+
+
+def test_the_scanner_has_the_same_limits() -> None:
+    assert FrameScanner(max_header=82).scan(UPLOAD, 0, 1) == ([], 0)
+    assert FrameScanner(max_blob=10).scan(UPLOAD, 0, 1) == ([], 0)
+    assert FrameScanner(max_header=83, max_blob=11).scan(UPLOAD, 0, 1)[1] == len(UPLOAD)
+
+
+def test_the_scanner_knows_both_spellings_of_a_footer_and_many_headers() -> None:
+    compact = b'{"Checksum":{"Type":1,"Crc32":%d}}' % zlib.crc32(b"x")
+    stream = b"".join(
+        frame(b'{"CustomFileName": "%d"}' % number, b"x", compact) + encode_frame(b"y")
+        for number in range(400)
+    )
+    records, at = FrameScanner().scan(stream, 0, 1000)
+    assert at == len(stream)
+    assert [record.custom_file_name for record in records[::2]] == [str(n) for n in range(400)]
+
+
+@given(st.binary(max_size=200))
+def test_the_scanner_never_takes_what_the_decoder_refuses(junk: bytes) -> None:
+    stream = UPLOAD + junk
+    records, at = FrameScanner().scan(stream, 0, 9)
+    assert records == records_of(decode(None, stream[:at]))
+
+
+# -- values ------------------------------------------------------------------------------------
+
+
+def test_reprs_never_show_the_bytes() -> None:
+    record = BlobRecord(bytes(12_300_000), "image/png", "a.png")
+    assert repr(record) == (
+        "BlobRecord(data=<12.3 MB>, mime_type='image/png', custom_file_name='a.png')"
+    )
+    assert repr(BlobData(data=bytes(1500))) == "BlobData(data=<1.5 kB>)"
+    assert record == BlobRecord(bytes(12_300_000), "image/png", "a.png")
