@@ -133,7 +133,7 @@ class Blob:
     def _load_head(self) -> None:
         if self._has_head:
             return
-        from odps_nb.client.blob import fetch_blob_head
+        from odps_nb.client.blob_head import fetch_blob_head
 
         head = fetch_blob_head(self._storage, self._reference)
         self._size, self._mime_type = head.size, head.mime_type

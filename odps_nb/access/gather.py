@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ def gather_blobs(
     return BlobColumn(blobs, title=f"{table.name}.{'.'.join(path)}", faces=faces)
 
 
-def _references(scan: Scan, path: BlobPath) -> Iterator[str]:
+def _references(scan: Scan, path: BlobPath) -> Generator[str, None, None]:
     # One split at a time: the first few rows are usually enough.
     with closing(scan.batches(side_by_side=1)) as batches:
         for batch in batches:

@@ -198,7 +198,7 @@ class Scan:
         batches = iter_batches(
             self._connection.storage, session, workers=workers, tracker=tracker, cancel=token
         )
-        with closing(batches):
+        with closing(batches):  # type: ignore[type-var]  # an iterator that is a generator
             for batch in batches:
                 yield present_batch(batch, session.schema)
 

@@ -1,0 +1,214 @@
+"""Cells of BLOB columns in data to be written: what is allowed, and what it means (floor 4).
+
+Everything that can be known without sending anything is checked here: kinds, files that are not
+there, text where content was meant.
+"""
+
+from __future__ import annotations
+
+import io
+import mimetypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.access.blob import Blob, NewBlob
+from odps_nb.access.blob_paths import BlobPath, map_blobs
+from odps_nb.convert.arrow_schema import fit_batch, shorten
+from odps_nb.convert.arrow_types import is_bytes, is_list
+from odps_nb.convert.python_values import array_of
+from odps_nb.errors import ConversionError
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    MapType,
+    OdpsType,
+    StructType,
+    TableSchema,
+    TypeCode,
+)
+from odps_nb.terms import BlobReference
+from odps_nb.wire.type_text import format_type
+
+__all__ = ["Content", "cells_as_array", "check_cells", "check_leaf_types", "content_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One blob to upload; ``size`` in bytes where it is known before reading."""
+
+    data: Any  # bytes, a Path, or a binary file object
+    mime_type: str | None
+    file_name: str | None
+    size: int | None
+    close: Callable[[], None] | None = None
+
+
+def check_cells(values: Sequence[Any], column: Column, *, first_row: int = 0) -> list[Any]:
+    """Return the cells with pandas' missing marks as ``None``.
+
+    Raises
+    ------
+    ConversionError
+        A cell is no content of a blob, a file is not there, or a required cell is missing.
+    """
+    checked = []
+    for place, value in enumerate(values):
+        cell = None if _is_missing(value) else value
+        row = first_row + place
+        if cell is None and not column.nullable:
+            raise _misfit("a required cell is missing", column.name, row, value)
+        try:
+            checked.append(map_blobs(cell, column.type, _checker(column, row)))
+        except (TypeError, ValueError, AttributeError):
+            wanted = format_type(column.type)
+            raise _misfit(f"it is no {wanted}", column.name, row, value) from None
+    return checked
+
+
+def _checker(column: Column, row: int) -> Callable[[Any, BlobPath], Any]:
+    def check(leaf: Any, path: BlobPath) -> Any:
+        if _is_missing(leaf):
+            return None
+        _check_leaf(leaf, ".".join((column.name, *path)), row)
+        return leaf
+
+    return check
+
+
+def _check_leaf(leaf: Any, path: str, row: int) -> None:
+    data = leaf.data if isinstance(leaf, NewBlob) else leaf
+    if isinstance(data, str):
+        raise _misfit("text is no content of a blob", path, row, data, hint=_text_hint(data))
+    if isinstance(data, Path):
+        if not data.is_file():
+            raise _misfit("there is no such file", path, row, data, hint="check the path")
+        return
+    if isinstance(data, (bytes, bytearray, memoryview, Blob, BlobReference)):
+        return
+    if not callable(getattr(data, "read", None)):
+        raise _misfit(f"a {type(data).__name__} is no content of a blob", path, row, data)
+    if isinstance(data, io.TextIOBase):
+        raise _misfit("the file is open as text", path, row, data, hint="open it with mode 'rb'")
+
+
+def _text_hint(text: str) -> str:
+    if len(text) < 1000 and ("/" in text or "." in text) and _exists(text):
+        return "pass pathlib.Path(…) for a file"
+    return (
+        "pass bytes, pathlib.Path(…) for a file, text.encode() for the text itself, or "
+        "odps.blob(reference) to copy a blob"
+    )
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _misfit(
+    reason: str, path: str, row: int, value: Any, *, hint: str | None = None
+) -> ConversionError:
+    return ConversionError(
+        f"{path}[{row}] = {shorten(value)}: {reason}",
+        column=path,
+        source_type=type(value).__name__,
+        target_type="blob",
+        row=row,
+        hint=hint or "pass bytes, a pathlib.Path, a binary file object or odps_nb.NewBlob",
+    )
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether this is a null, also as pandas spells it (NaN, NA, NaT)."""
+    if value is None:
+        return True
+    if isinstance(value, float):
+        return value != value
+    return type(value).__name__ in ("NAType", "NaTType")
+
+
+def check_leaf_types(arrow: pa.DataType, column: Column) -> None:
+    """Raise unless every BLOB leaf of an Arrow column holds bytes.
+
+    Raises
+    ------
+    ConversionError
+        Text or something else stands where the content of a blob is wanted.
+    """
+    _check_type(arrow, column.type, column.name)
+
+
+def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
+    if pt.is_dictionary(arrow):
+        arrow = arrow.value_type
+    if pt.is_null(arrow):
+        return
+    if isinstance(odps, ArrayType) and is_list(arrow):
+        _check_type(arrow.value_type, odps.element, f"{path}.element")
+    elif isinstance(odps, MapType) and pt.is_map(arrow):
+        _check_type(arrow.key_type, odps.key, f"{path}.key")
+        _check_type(arrow.item_type, odps.value, f"{path}.value")
+    elif isinstance(odps, StructType) and pt.is_struct(arrow):
+        types = {member.name: member.type for member in odps.fields}
+        for index in range(arrow.num_fields):
+            inner = arrow.field(index)
+            if inner.name in types:
+                _check_type(inner.type, types[inner.name], f"{path}.{inner.name}")
+    elif isinstance(odps, (ArrayType, MapType, StructType)) or (
+        odps.code is TypeCode.BLOB and not is_bytes(arrow)
+    ):
+        raise ConversionError(
+            f"{path}: Arrow {arrow} is no {format_type(odps)}",
+            column=path,
+            source_type=str(arrow),
+            target_type=format_type(odps),
+            hint="the content of a blob is binary; to copy blobs use a pandas column of "
+            "odps.blob(reference)",
+        )
+
+
+def cells_as_array(cells: Sequence[Any], column: Column, *, first_row: int = 0) -> pa.Array:
+    """Return cells whose BLOB leaves are raw references as the array that a write sends.
+
+    Raises
+    ------
+    ConversionError
+        Something beside the blobs does not fit, e.g. a member of a STRUCT.
+    """
+    array = array_of(cells, column.name, column.type, first_row=first_row)
+    alone = TableSchema(columns=(column,))
+    batch = pa.record_batch([array], names=[column.name])
+    return fit_batch(batch, alone, first_row=first_row).column(0)
+
+
+def content_of(leaf: Any, copy: Callable[[BlobReference], Blob]) -> Content:
+    """Return what to upload for a checked leaf; a file that this opens comes with ``close``.
+
+    Parameters
+    ----------
+    copy
+        Makes the handle of a reference, to read the blob that is to be copied.
+    """
+    if isinstance(leaf, BlobReference):
+        leaf = copy(leaf)
+    if isinstance(leaf, Blob):
+        stream = leaf.open()
+        return Content(stream, leaf.mime_type, leaf.file_name, leaf.size, stream.close)
+    given = leaf if isinstance(leaf, NewBlob) else NewBlob(leaf)
+    data, name = given.data, given.file_name
+    size: int | None = None
+    if isinstance(data, Path):
+        name = name or data.name
+        size = data.stat().st_size
+    elif isinstance(data, (bytes, bytearray, memoryview)):
+        data = bytes(data)
+        size = len(data)
+    guessed = mimetypes.guess_type(name)[0] if name else None
+    return Content(data, given.mime_type or guessed, name, size)

@@ -1,0 +1,240 @@
+"""`examine`: what odps_nb needs here, what it found, and what to mend (floor 4).
+
+Each check is a value; printing or drawing them is the business of whoever asks. A check never
+raises, and shows no secret.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from odps_nb.errors import ConfigError, OdpsNbError, StateError, explain
+
+if TYPE_CHECKING:
+    from odps_nb.client.profile import Profile
+
+__all__ = ["Check", "examine"]
+
+Verdict = Literal["ok", "optional", "bad"]
+MIN_JAVA = 17
+MAX_SKEW = 300.0
+"""Seconds of clock skew that are worth a word; the service refuses 900."""
+_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at.
+
+    ``verdict`` is ``optional`` for what only some features need; ``to_do`` is empty when there
+    is nothing to mend.
+    """
+
+    name: str
+    verdict: Verdict
+    found: str
+    to_do: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing has to be mended."""
+        return self.verdict == "ok"
+
+
+def examine(profile: Profile | str | None = None, *, online: bool = True) -> Iterator[Check]:
+    """Look at versions, checksums, Java, Spark, widgets, the profile, the endpoint and the clock.
+
+    Checks come one by one, since some take seconds.
+
+    Parameters
+    ----------
+    profile
+        What to connect with: a profile, its name, or ``None`` for what `connect` would take.
+    online
+        Whether to ask the service.
+    """
+    yield _python()
+    yield from _libraries()
+    yield _checksums()
+    yield _java()
+    yield _spark()
+    yield _widgets()
+    yield _embedded()
+    chosen, check = _profile(profile)
+    yield check
+    if chosen is not None and online:
+        yield from _service(chosen)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _python() -> Check:
+    found = f"{platform.python_implementation()} {platform.python_version()} on {platform.system()}"
+    return Check(name="Python", verdict="ok", found=found)
+
+
+def _libraries() -> Iterator[Check]:
+    wanted = ("odps-nb", "pyarrow", "pandas", "numpy", "requests", "zstandard", "lz4")
+    versions = {package: _version(package) for package in wanted}
+    lost = [package for package, version in versions.items() if version is None]
+    found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
+    if lost:
+        to_do = f"pip install {' '.join(lost)}"
+        yield Check(name="Libraries", verdict="bad", found=found, to_do=to_do)
+    else:
+        yield Check(name="Libraries", verdict="ok", found=found)
+
+
+def _checksums() -> Check:
+    from odps_nb.wire import crc32c
+
+    found = f"CRC32C by {crc32c.IMPLEMENTATION}"
+    if crc32c.crc32c(b"123456789") != 0xE3069283:
+        to_do = "pip install --force-reinstall crc32c"
+        return Check(name="Checksums", verdict="bad", found=f"{found}: wrong", to_do=to_do)
+    if not crc32c.IS_FAST:
+        to_do = "pip install crc32c; blobs are slow without it"
+        return Check(name="Checksums", verdict="optional", found=found, to_do=to_do)
+    return Check(name="Checksums", verdict="ok", found=found)
+
+
+def _java() -> Check:
+    to_do = f"only Spark needs it: install Java {MIN_JAVA} or newer, or set JAVA_HOME"
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if program is None or not Path(program).exists():
+        found = f"JAVA_HOME={home} has no bin/java" if home else "not found"
+        return Check(name="Java", verdict="optional", found=found, to_do=to_do)
+    try:
+        answer = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check(name="Java", verdict="optional", found=str(error), to_do=to_do)
+    match = re.search(r'version "(?:1\.)?(\d+)[^"]*"', answer.stderr + answer.stdout)
+    found = f"{match.group(0)} at {program}" if match else f"no version told by {program}"
+    if match is None or int(match.group(1)) < MIN_JAVA:
+        return Check(name="Java", verdict="optional", found=found, to_do=to_do)
+    return Check(name="Java", verdict="ok", found=found)
+
+
+def _optional(name: str, packages: tuple[str, ...], extra: str, why: str) -> Check:
+    versions = {package: _version(package) for package in packages}
+    found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
+    lost = [package for package, version in versions.items() if version is None]
+    if lost:
+        return Check(
+            name=name,
+            verdict="optional",
+            found=f"{', '.join(lost)} not installed" + (f"; {found}" if found else ""),
+            to_do=f"{why}: pip install 'odps-nb[{extra}]'",
+        )
+    return Check(name=name, verdict="ok", found=found)
+
+
+def _spark() -> Check:
+    return _optional("Spark", ("pyspark",), "spark", "for DataFrames in Spark")
+
+
+def _widgets() -> Check:
+    check = _optional(
+        "Notebook",
+        ("ipython", "ipywidgets", "pillow", "tqdm"),
+        "notebook",
+        "for magics and pictures",
+    )
+    if _version("ipykernel") == "7.4.0":
+        return Check(
+            name="Notebook",
+            verdict="bad",
+            found=f"{check.found}, ipykernel 7.4.0",
+            to_do="this release of ipykernel has defects: pip install 'ipykernel!=7.4.0'",
+        )
+    return check
+
+
+def _embedded() -> Check:
+    packages = ("duckdb", "sqlglot", "starlette", "uvicorn")
+    return _optional("Embedded service", packages, "local", "for connect('local')")
+
+
+def _profile(wanted: Profile | str | None) -> tuple[Profile | None, Check]:
+    from odps_nb.client.profile import Profile
+
+    if isinstance(wanted, Profile):
+        return wanted, Check(name="Profile", verdict="ok", found=repr(wanted))
+    try:
+        profile = Profile.resolve(wanted)
+    except OdpsNbError as error:
+        # Nobody needs a profile for the embedded service, unless they asked for one by name.
+        missing = wanted is None and isinstance(error, ConfigError)
+        verdict: Verdict = "optional" if missing else "bad"
+        return None, Check(
+            name="Profile", verdict=verdict, found=error.message, to_do=error.hint or ""
+        )
+    return profile, Check(name="Profile", verdict="ok", found=repr(profile))
+
+
+def _service(profile: Profile) -> Iterator[Check]:
+    from odps_nb.client.catalog import list_tables
+    from odps_nb.client.storage import StorageClient
+    from odps_nb.http.retry import RetryPolicy
+    from odps_nb.wire.calls import Scope
+    from odps_nb.wire.control import GetProject
+
+    once = RetryPolicy(max_attempts=1)
+    with StorageClient(
+        profile, retry=once, connect_timeout=_TIMEOUT, read_timeout=_TIMEOUT
+    ) as storage:
+        request = GetProject(project=profile.project)
+
+        def ask() -> str:
+            scope = Scope(curr_project=profile.project)
+            headers, _ = storage.rest(request.encode(scope=scope))
+            dates.append((headers.get("Date") or "", storage.now()))
+            return f"{profile.endpoint} answers"
+
+        dates: list[tuple[str, float]] = []
+        reached = _try("Endpoint", ask)
+        yield reached
+        if not reached.ok:
+            return
+        yield _clock(*dates[0])
+        yield _try("Tables", lambda: f"{len(list_tables(storage))} in project {profile.project}")
+        yield _try("Storage API", lambda: f"at {storage.tunnel_endpoint}")
+
+
+def _try(name: str, ask: Callable[[], str]) -> Check:
+    try:
+        return Check(name=name, verdict="ok", found=ask())
+    except (OdpsNbError, StateError) as error:
+        lines = explain(error)
+        found = "; ".join(line for line in lines if not line.startswith("to do: "))
+        return Check(name=name, verdict="bad", found=found, to_do=error.hint or "")
+
+
+def _clock(date: str, now: float) -> Check:
+    try:
+        skew = now - parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError):
+        return Check(name="Clock", verdict="optional", found="the service tells no time")
+    found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the service"
+    if abs(skew) > MAX_SKEW:
+        to_do = "set the clock of this machine: requests are refused beyond 15 minutes"
+        return Check(name="Clock", verdict="bad", found=found, to_do=to_do)
+    return Check(name="Clock", verdict="ok", found=found)

@@ -1,0 +1,301 @@
+"""Data of any kind as Arrow batches that fit a table (floor 4; sends nothing).
+
+What is in memory is fitted as a whole before anything is sent, so that one error can list all
+that does not fit; a stream is fitted batch by batch as it comes. BLOB columns are kept apart as
+Python objects: they have to be uploaded before they are Arrow.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.access.blob_cells import cells_as_array, check_cells, check_leaf_types
+from odps_nb.access.blob_paths import map_blobs
+from odps_nb.convert.arrow_schema import FIT_ROWS, fit_batch, fit_table, match_columns
+from odps_nb.convert.arrow_types import has_blob
+from odps_nb.errors import ConversionError, InvalidRequestError
+from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.terms import PartitionSpec, TableName
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Chunk", "Source", "Target", "is_pandas", "is_spark", "open_source"]
+
+BLOB_ROWS = 256
+"""Rows of a chunk with BLOB columns: their blobs are uploaded before the chunk is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a write sends: the columns that are not fixed by the partition, BLOBs apart."""
+
+    table: TableName
+    columns: TableSchema
+    fixed: PartitionSpec = field(default_factory=PartitionSpec)
+
+    @classmethod
+    def of(cls, schema: TableSchema, table: TableName, fixed: PartitionSpec) -> Target:
+        """Leave out the fixed partition columns; the others must be in the data, without nulls."""
+        keys = {key for key, _ in fixed}
+        dynamic = [_required(c) for c in schema.partition_columns if c.name not in keys]
+        columns = TableSchema(columns=schema.columns, partition_columns=tuple(dynamic))
+        return cls(table=table, columns=columns, fixed=fixed)
+
+    @property
+    def plain(self) -> TableSchema:
+        """The columns without BLOBs."""
+        return TableSchema(
+            columns=tuple(c for c in self.columns.columns if not has_blob(c.type)),
+            partition_columns=self.columns.partition_columns,
+        )
+
+    @property
+    def blobs(self) -> tuple[Column, ...]:
+        """The columns that are or hold BLOBs."""
+        return tuple(c for c in self.columns.columns if has_blob(c.type))
+
+
+def _required(column: Column) -> Column:
+    return replace(column, nullable=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Some rows: fitted plain columns as a batch, BLOB columns as lists of Python objects."""
+
+    rows: int
+    plain: pa.RecordBatch
+    cells: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    first_row: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Rows on their way in, as lanes that may be written side by side.
+
+    ``rows`` and ``nbytes`` are ``None`` for a stream, which has one lane.
+    """
+
+    lanes: tuple[Iterable[Chunk], ...]
+    rows: int | None = None
+    nbytes: int | None = None
+
+
+def is_spark(data: Any) -> bool:
+    """Whether this is a Spark DataFrame; Spark is not imported for it."""
+    return _is_from(data, "pyspark") and hasattr(data, "sparkSession")
+
+
+def is_pandas(data: Any) -> bool:
+    """Whether this is a pandas DataFrame or a kind of it; pandas is not imported for it."""
+    return _is_from(data, "pandas") and hasattr(data, "columns")
+
+
+def _is_from(data: Any, package: str) -> bool:
+    return any(one.__module__.split(".")[0] == package for one in type(data).__mro__)
+
+
+def open_source(data: Any, target: Target, *, streams: int | None = None) -> Source:
+    """Return the rows of ``data``, fitted to the target.
+
+    Raises
+    ------
+    ConversionError
+        Columns, types or values that do not fit, or data of a kind that has no rows.
+    InvalidRequestError
+        A partition column is neither fixed nor in the data.
+    """
+    if is_pandas(data):
+        return _of_frame(data, target, streams)
+    arrow = _as_arrow(data)
+    _require_partitions(arrow.schema.names, target)
+    if isinstance(arrow, pa.RecordBatchReader):
+        return Source(lanes=(_stream_chunks(arrow, target),))
+    return _of_table(_without_fixed(arrow, target), target, streams)
+
+
+def _as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
+    if isinstance(data, (pa.Table, pa.RecordBatchReader)):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        return pa.Table.from_batches([pa.record_batch(data)])
+    raise ConversionError(
+        f"a {type(data).__name__} cannot be written",
+        source_type=type(data).__name__,
+        hint="pass a pandas DataFrame, an Arrow table, batch or reader, or a Spark DataFrame",
+    )
+
+
+def _require_partitions(names: Iterable[str], target: Target) -> None:
+    present = {str(name).casefold() for name in names}
+    for column in target.columns.partition_columns:
+        if column.name.casefold() not in present:
+            raise InvalidRequestError(
+                f"{target.table} is partitioned by {column.name!r}, which is not in the data",
+                code="InvalidPartitionSpec",
+                hint=f"pass partition='{column.name}=…', or add the column to the data",
+            )
+
+
+# -- columns that the partition fixes -----------------------------------------------------------
+
+
+def _without_fixed(table: Any, target: Target) -> Any:
+    """Drop columns that repeat the fixed partition; refuse them where they contradict it."""
+    for key, value in target.fixed:
+        place = next((n for n in table.schema.names if n.casefold() == key.casefold()), None)
+        if place is None:
+            continue
+        column = table.column(place)
+        same = pc.equal(column.cast(pa.string()), pa.scalar(value))
+        if column.null_count or not pc.all(same).as_py():
+            raise ConversionError(
+                f"the column {place!r} has other values than the partition {target.fixed}",
+                column=place,
+                hint=f"drop the column, or leave {key!r} out of partition=",
+            )
+        table = table.drop_columns([place])
+    return table
+
+
+def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
+    from odps_nb.convert.pandas_frame import from_pandas
+
+    keys = {key.casefold() for key, _ in target.fixed}
+    repeated = [n for n in frame.columns if isinstance(n, str) and n.casefold() in keys]
+    if repeated:
+        _without_fixed(from_pandas(frame[repeated]), target)
+        frame = frame.drop(columns=repeated)
+    return frame
+
+
+# -- in memory ----------------------------------------------------------------------------------
+
+
+def _of_frame(frame: pd.DataFrame, target: Target, streams: int | None) -> Source:
+    from odps_nb.convert.pandas_frame import from_pandas
+
+    frame = _frame_without_fixed(frame, target)
+    _require_partitions(frame.columns, target)
+    named = {str(name).casefold(): name for name in frame.columns}
+    cells: dict[str, list[Any]] = {}
+    for column in target.blobs:
+        name = named.get(column.name.casefold())
+        given = [None] * len(frame) if name is None else list(frame[name])
+        cells[column.name] = _probed(check_cells(given, column), column)
+        frame = frame if name is None else frame.drop(columns=[name])
+    plain = from_pandas(frame, target.plain)
+    return _in_memory(plain, len(frame), cells, target, streams)
+
+
+def _of_table(table: pa.Table, target: Target, streams: int | None) -> Source:
+    named = {name.casefold(): name for name in table.schema.names}
+    cells: dict[str, list[Any]] = {}
+    rows = table.num_rows
+    for column in target.blobs:
+        name = named.get(column.name.casefold())
+        if name is not None:
+            check_leaf_types(table.schema.field(name).type, column)
+        given = [None] * rows if name is None else table.column(name).to_pylist()
+        cells[column.name] = _probed(check_cells(given, column), column)
+        table = table if name is None else table.drop_columns([name])
+    return _in_memory(fit_table(table, target.plain), rows, cells, target, streams)
+
+
+def _probed(cells: list[Any], column: Column) -> list[Any]:
+    """Try what is beside the blobs in nested cells, with empty references for the blobs."""
+    if column.type.code is not TypeCode.BLOB:
+        empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]
+        cells_as_array(empty, column)
+    return cells
+
+
+LANE_BYTES = 64 * 2**20
+MAX_LANES = 4
+
+
+def _in_memory(
+    plain: pa.Table,
+    rows: int,
+    cells: Mapping[str, list[Any]],
+    target: Target,
+    streams: int | None,
+) -> Source:
+    if streams is None:
+        streams = 1 if target.blobs else min(MAX_LANES, 1 + plain.nbytes // LANE_BYTES)
+    streams = max(1, min(streams, rows))
+    step = BLOB_ROWS if target.blobs else FIT_ROWS
+    bounds = [rows * n // streams for n in range(streams + 1)]
+    lanes = tuple(
+        _slices(plain, cells, low, high, step) for low, high in itertools.pairwise(bounds)
+    )
+    return Source(lanes=lanes, rows=rows, nbytes=plain.nbytes)
+
+
+def _slices(
+    plain: pa.Table, cells: Mapping[str, list[Any]], low: int, high: int, step: int
+) -> Iterator[Chunk]:
+    for start in range(low, high, step):
+        count = min(step, high - start)
+        part = plain.slice(start, count).combine_chunks().to_batches()
+        yield Chunk(
+            rows=count,
+            plain=part[0] if part else pa.record_batch([], schema=plain.schema),
+            cells={name: column[start : start + count] for name, column in cells.items()},
+            first_row=start,
+        )
+
+
+# -- streams ------------------------------------------------------------------------------------
+
+
+def _stream_chunks(reader: pa.RecordBatchReader, target: Target) -> Iterator[Chunk]:
+    names = {column.name.casefold() for column in target.blobs}
+    fixed = {key.casefold() for key, _ in target.fixed}
+    aside = names | fixed
+    plain_schema = pa.schema([f for f in reader.schema if f.name.casefold() not in aside])
+    places = match_columns(plain_schema, target.plain)
+    blob_fields = {f.name.casefold(): f for f in reader.schema if f.name.casefold() in names}
+    for column in target.blobs:
+        if (found := blob_fields.get(column.name.casefold())) is not None:
+            check_leaf_types(found.type, column)
+    return _read_chunks(reader, target, places)
+
+
+def _read_chunks(
+    reader: pa.RecordBatchReader, target: Target, places: Sequence[int | None]
+) -> Iterator[Chunk]:
+    row = 0
+    with reader:
+        for batch in reader:
+            step = BLOB_ROWS if target.blobs else max(1, batch.num_rows)
+            for start in range(0, batch.num_rows, step):
+                part = _without_fixed(batch.slice(start, step), target)
+                yield _stream_chunk(part, target, places, row)
+                row += part.num_rows if part.num_columns else min(step, batch.num_rows - start)
+
+
+def _stream_chunk(
+    batch: pa.RecordBatch, target: Target, places: Sequence[int | None], first_row: int
+) -> Chunk:
+    named = {name.casefold(): name for name in batch.schema.names}
+    rows = batch.num_rows
+    cells: dict[str, list[Any]] = {}
+    for column in target.blobs:
+        name = named.get(column.name.casefold())
+        given = [None] * rows if name is None else batch.column(name).to_pylist()
+        cells[column.name] = check_cells(given, column, first_row=first_row)
+        batch = batch if name is None else batch.drop_columns([name])
+    plain = fit_batch(batch, target.plain, places=places, first_row=first_row)
+    return Chunk(rows=rows, plain=plain, cells=cells, first_row=first_row)

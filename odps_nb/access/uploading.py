@@ -1,0 +1,156 @@
+"""Chunks with BLOB columns on their way: blobs are uploaded, then the rows name them (floor 4).
+
+References hold only in the session and stream that got them (``protocol.md`` section 6.5), so
+that a blob which exists already is read and uploaded anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from odps_nb.access.blob import Blob
+from odps_nb.access.blob_cells import cells_as_array, content_of
+from odps_nb.access.blob_paths import BlobPath, map_blobs
+from odps_nb.access.sources import Chunk, Target
+from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.errors import InvalidRequestError, OdpsNbError, TruncatedError
+from odps_nb.schema import Column
+from odps_nb.terms import BlobReference, PartitionSpec
+
+if TYPE_CHECKING:
+    from odps_nb.client.write import BlobItem, WriteStream
+
+__all__ = ["BlobUploader", "assemble"]
+
+
+def assemble(chunk: Chunk, blobs: Mapping[str, pa.Array], target: Target) -> pa.RecordBatch:
+    """Join plain columns and BLOB columns in the order of the target."""
+    schema = arrow_schema(target.columns, for_write=True)
+    arrays = [blobs[name] if name in blobs else chunk.plain.column(name) for name in schema.names]
+    return pa.record_batch(arrays, schema=schema)
+
+
+@dataclass(slots=True)
+class _Leaf:
+    """One blob of a chunk: where it is, and the reference once it has one."""
+
+    value: Any
+    column_id: int
+    partition: PartitionSpec
+    where: str
+    reference: BlobReference | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class BlobUploader:
+    """Uploads the blobs of chunks into one stream, and counts them."""
+
+    stream: WriteStream
+    target: Target
+    column_ids: Mapping[str, int]
+    copy: Callable[[BlobReference], Blob]
+    count: int = 0
+    size: int = 0
+
+    def finish(self, chunk: Chunk) -> pa.RecordBatch:
+        """Upload all blobs of a chunk and return the batch that names them."""
+        leaves: list[_Leaf] = []
+        for column in self.target.blobs:
+            leaves += self._leaves(chunk, column)
+        groups: dict[tuple[int, PartitionSpec], list[_Leaf]] = {}
+        for leaf in leaves:
+            groups.setdefault((leaf.column_id, leaf.partition), []).append(leaf)
+        for group in groups.values():
+            self._upload(group)
+        found = iter(leaves)
+        arrays = {}
+        for column in self.target.blobs:
+            cells = [
+                map_blobs(cell, column.type, lambda _leaf, _path: _raw(next(found)))
+                for cell in chunk.cells[column.name]
+            ]
+            arrays[column.name] = cells_as_array(cells, column, first_row=chunk.first_row)
+        return assemble(chunk, arrays, self.target)
+
+    def _leaves(self, chunk: Chunk, column: Column) -> list[_Leaf]:
+        partitions = _partitions(chunk, self.target)
+        leaves: list[_Leaf] = []
+        for row, cell in enumerate(chunk.cells[column.name]):
+
+            def keep(value: Any, path: BlobPath, row: int = row) -> None:
+                name = ".".join((column.name, *path))
+                where = f"{name}[{chunk.first_row + row}]"
+                leaves.append(_Leaf(value, self._column_id(name), partitions[row], where))
+
+            map_blobs(cell, column.type, keep)
+        return leaves
+
+    def _column_id(self, path: str) -> int:
+        for name, number in self.column_ids.items():
+            if name.casefold() == path.casefold():
+                return number
+        raise InvalidRequestError(
+            f"the service names no BLOB {path!r} in its write schema", hint="reload the table"
+        )
+
+    def _upload(self, leaves: Sequence[_Leaf]) -> None:
+        first = leaves[0]
+        reached = _Reached(first.where)
+        try:
+            references = self.stream.upload_blobs(
+                self._items(leaves, reached), first.column_id, first.partition
+            )
+        except OdpsNbError as error:
+            error.add_note(f"blobs up to {reached.where}")
+            raise
+        if len(references) != len(leaves):
+            raise TruncatedError(
+                "the service did not answer with a reference for every blob",
+                expected=len(leaves),
+                actual=len(references),
+            )
+        for leaf, reference in zip(leaves, references, strict=True):
+            leaf.reference = reference
+        self.count += len(leaves)
+
+    def _items(self, leaves: Sequence[_Leaf], reached: _Reached) -> Iterator[BlobItem]:
+        """Open blobs one by one, as the upload asks for them."""
+        for leaf in leaves:
+            reached.where = leaf.where
+            content = content_of(leaf.value, self.copy)
+            try:
+                yield content.data, content.mime_type, content.file_name
+            finally:
+                if content.close is not None:
+                    content.close()
+            self.size += content.size or 0
+
+
+@dataclass(slots=True)
+class _Reached:
+    """How far an upload has come, for the note of its error."""
+
+    where: str
+
+
+def _raw(leaf: _Leaf) -> bytes:
+    assert leaf.reference is not None  # every leaf was uploaded
+    return leaf.reference.raw
+
+
+def _partitions(chunk: Chunk, target: Target) -> list[PartitionSpec]:
+    """Return the whole partition of each row; dynamic values come from the row itself."""
+    dynamic = [column.name for column in target.columns.partition_columns]
+    if not dynamic:
+        return [target.fixed] * chunk.rows
+    values = [chunk.plain.column(name).to_pylist() for name in dynamic]
+    return [
+        PartitionSpec(
+            (*target.fixed, *((key, str(v)) for key, v in zip(dynamic, row, strict=True)))
+        )
+        for row in zip(*values, strict=True)
+    ]

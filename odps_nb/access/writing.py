@@ -1,0 +1,139 @@
+"""One write: fitted rows into lanes, one commit at the end or none (floor 4)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.receipt import Receipt
+from odps_nb.access.sources import Chunk, Source, Target, is_spark, open_source
+from odps_nb.access.uploading import BlobUploader
+from odps_nb.client.cancel import CancelToken
+from odps_nb.client.parallel import fan_out
+from odps_nb.client.progress import ProgressListener, ProgressTracker
+from odps_nb.errors import InvalidRequestError
+from odps_nb.terms import Compression, PartitionSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odps_nb.access.table import Table
+    from odps_nb.client.write import StreamReceipt, WriteSessionRef
+
+__all__ = ["WriteOptions", "write_data"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """How to write; the arguments of ``Table.write``, checked."""
+
+    partition: PartitionSpec = field(default_factory=PartitionSpec)
+    overwrite: bool = False
+    streams: int | None = None
+    compression: Compression = Compression.NONE
+    progress: ProgressListener | None = None
+
+    def __post_init__(self) -> None:
+        if self.streams is not None and self.streams < 1:
+            raise InvalidRequestError(f"streams is {self.streams}; it must be at least 1")
+
+
+def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
+    """Write data of any kind and commit it once.
+
+    Whatever goes wrong before the commit, an interrupt included, aborts the session: nothing of
+    it can be seen then.
+    """
+    faces = table.connection.faces
+    if is_spark(data):
+        mode = "overwrite" if options.overwrite else "append"
+        return faces.spark_write(table, data, {"partition": options.partition, "mode": mode})
+    target = Target.of(table.schema, table.name, options.partition)
+    source = open_source(data, target, streams=options.streams)
+    listener = options.progress or faces.listener()
+    with ProgressTracker("write", str(table.name), listener=listener) as tracker:
+        return _Write(table=table, target=target, options=options, tracker=tracker).run(source)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What one lane has done."""
+
+    stream: StreamReceipt
+    blobs: int = 0
+    blob_size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Write:
+    """One write while it runs."""
+
+    table: Table
+    target: Target
+    options: WriteOptions
+    tracker: ProgressTracker
+
+    def run(self, source: Source) -> Receipt:
+        from odps_nb.client.write import open_write_session
+
+        began = time.monotonic()
+        self.tracker.plan(rows_total=source.rows)
+        with open_write_session(
+            self.table.connection.storage,
+            self.table.name,
+            partition=self.options.partition,
+            overwrite=self.options.overwrite,
+            tracker=self.tracker,
+        ) as session:
+            done = list(self._lanes(session.ref, source))
+            session.commit([one.stream for one in done])
+        return Receipt(
+            table=self.table.name,
+            partition=self.options.partition,
+            overwrite=self.options.overwrite,
+            rows=sum(one.stream.rows for one in done),
+            bytes=sum(one.stream.size for one in done),
+            blobs=sum(one.blobs for one in done),
+            blob_bytes=sum(one.blob_size for one in done),
+            session_id=session.session_id,
+            streams=len(done),
+            seconds=time.monotonic() - began,
+        )
+
+    def _lanes(self, session: WriteSessionRef, source: Source) -> Iterator[_Written]:
+        """Write all lanes side by side; the first failure stops the others."""
+        jobs = [
+            partial(self._lane, session, str(number), chunks)
+            for number, chunks in enumerate(source.lanes)
+        ]
+        return fan_out(jobs, size=lambda _: 0, workers=len(jobs), ordered=False)
+
+    def _lane(
+        self, session: WriteSessionRef, name: str, chunks: Iterable[Chunk], token: CancelToken
+    ) -> Iterator[_Written]:
+        from odps_nb.client.write import open_write_stream
+
+        connection = self.table.connection
+        with open_write_stream(
+            connection.storage, session, name, tracker=self.tracker, cancel=token
+        ) as stream:
+            uploader = BlobUploader(
+                stream=stream,
+                target=self.target,
+                column_ids=stream.schema.column_ids,
+                copy=connection.blob,
+            )
+            stream.write(_batches(chunks, uploader, token), self.options.compression)
+            yield _Written(stream.close(), uploader.count, uploader.size)
+
+
+def _batches(
+    chunks: Iterable[Chunk], uploader: BlobUploader, token: CancelToken
+) -> Iterator[pa.RecordBatch]:
+    # The stream takes batches between two uploads of rows: there is room for blobs then.
+    for chunk in chunks:
+        token.check()
+        yield uploader.finish(chunk) if chunk.cells else chunk.plain

@@ -1,0 +1,71 @@
+"""The command line: ``odps-nb serve`` and ``odps-nb doctor`` (a face; prints)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+_MARKS = {"ok": "ok ", "optional": "-  ", "bad": "!! "}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status: 0 well, 1 something is wrong, 2 misuse."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["serve"]:  # it has options of its own
+        return _serve(words[1:])
+    parser = argparse.ArgumentParser(
+        prog="odps-nb", description="A data access kit for the MaxCompute Storage API."
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands.add_parser("serve", help="serve a folder as a small project on this machine")
+    doctor = commands.add_parser("doctor", help="check what is needed here and say what to mend")
+    doctor.add_argument("profile", nargs="?", help="a profile; by default what connect() takes")
+    doctor.add_argument("--offline", action="store_true", help="do not ask the service")
+    options = parser.parse_args(words)
+    return _doctor(options.profile, online=not options.offline)
+
+
+def _serve(words: list[str]) -> int:
+    from odps_nb.errors import MissingDependencyError, explain
+
+    try:
+        from odps_nb.local.serve import main as serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("odps_nb"):
+            raise
+        missing = MissingDependencyError(
+            f"the embedded service needs {error.name}",
+            extra="local",
+            hint="pip install 'odps-nb[local]'",
+        )
+        print("\n".join(explain(missing)), file=sys.stderr)
+        return 1
+    return serve(words)
+
+
+def _doctor(profile: str | None, *, online: bool) -> int:
+    from odps_nb.access.doctor import examine
+
+    bad = 0
+    for check in examine(profile, online=online):
+        print(f"{_MARKS[check.verdict]}{check.name}: {check.found}")
+        if check.to_do:
+            print(f"     {check.to_do}")
+        bad += check.verdict == "bad"
+    if bad:
+        print(f"{bad} of these must be mended first")
+    return 1 if bad else 0
+
+
+def _version() -> str:
+    from odps_nb import __version__
+
+    return f"odps-nb {__version__}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

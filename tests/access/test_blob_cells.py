@@ -1,0 +1,185 @@
+"""BLOB cells: where they are in a row, what they may hold, and what is said about the rest."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from odps_nb.access.blob import Blob, NewBlob
+from odps_nb.access.blob_cells import check_cells, check_leaf_types, content_of
+from odps_nb.access.blob_paths import blob_paths, find_blob_path, map_blobs, walk_blobs
+from odps_nb.errors import ConversionError, NotFoundError
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import BlobReference, TableName
+from odps_nb.wire.type_text import parse_columns, parse_type
+
+NAME = TableName(project="p", table="t")
+DEEP = "array<struct<n:int,b:blob,m:map<string,blob>>>"
+DOCUMENTS = TableSchema(
+    columns=parse_columns(f"id bigint, photo blob, pages {DEEP}, one array<blob>")
+)
+
+
+def column(text: str, *, nullable: bool = True) -> Column:
+    return Column(name="c", type=parse_type(text), nullable=nullable)
+
+
+def test_paths_name_every_leaf():
+    assert [".".join(path) for c in DOCUMENTS for path in blob_paths(c)] == [
+        "photo",
+        "pages.element.b",
+        "pages.element.m.value",
+        "one.element",
+    ]
+
+
+def test_a_path_may_be_short_where_it_is_clear():
+    assert find_blob_path("PHOTO", DOCUMENTS, NAME) == ("photo",)
+    assert find_blob_path("one", DOCUMENTS, NAME) == ("one", "element")
+    assert find_blob_path("pages.element.m", DOCUMENTS, NAME) == ("pages", "element", "m", "value")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("pages", "is not one BLOB"), ("id", "is no BLOB"), ("phot", "is no BLOB")],
+)
+def test_a_path_that_names_no_blob_lists_those_that_are_there(text, said):
+    with pytest.raises(NotFoundError, match=said) as caught:
+        find_blob_path(text, DOCUMENTS, NAME)
+    assert "pages.element.m.value" in caught.value.hint
+
+
+def test_a_table_without_blobs_says_so():
+    with pytest.raises(NotFoundError, match="no BLOB column"):
+        find_blob_path("x", TableSchema(columns=parse_columns("x bigint")), NAME)
+
+
+CELL = [
+    {"n": 1, "b": b"1", "m": [("x", b"2"), ("y", None)]},
+    None,
+    {"n": 2, "b": None, "m": None},
+    {"n": 3, "b": b"3", "m": {"z": b"4"}},
+]
+
+
+def test_leaves_are_walked_in_row_order():
+    assert list(walk_blobs(CELL, ("element", "b"))) == [b"1", b"3"]
+    assert list(walk_blobs(CELL[:1], ("element", "m", "value"))) == [b"2"]
+    assert list(walk_blobs(None, ("element",))) == []
+    assert list(walk_blobs(b"x", ())) == [b"x"]
+
+
+def test_leaves_are_changed_and_the_cell_is_not():
+    made = map_blobs(CELL, parse_type(DEEP), lambda leaf, path: (".".join(path), leaf))
+    assert made[0]["b"] == ("element.b", b"1")
+    assert made[0]["m"] == [("x", ("element.m.value", b"2")), ("y", None)]
+    assert made[1] is None
+    assert made[3]["m"] == [("z", ("element.m.value", b"4"))]
+    assert CELL[0]["b"] == b"1"
+
+
+# -- what is allowed ----------------------------------------------------------------------------
+
+
+def test_every_form_of_content_is_allowed(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(b"x")
+    given = [b"", bytearray(b"x"), memoryview(b"x"), path, io.BytesIO(b"x"), NewBlob(b"x")]
+    assert check_cells(given, column("blob")) == given
+
+
+def test_missing_cells_are_nulls_however_pandas_spells_them():
+    given = [None, np.nan, pd.NA, pd.NaT]
+    assert check_cells(given, column("blob")) == [None] * 4
+    assert check_cells([[None, np.nan]], column("array<blob>")) == [[None, None]]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "said"),
+    [
+        ("blob", "a.png", "text is no content"),
+        ("blob", 5, "a int is no content"),
+        ("blob", Path("/no/such/file"), "no such file"),
+        ("blob", io.StringIO("x"), "open as text"),
+        ("array<blob>", [b"x", "y"], "text is no content"),
+        ("array<blob>", 5, "is no array<blob>"),
+        ("struct<b:blob>", [1], "is no struct<b:blob>"),
+        ("blob", NewBlob(Path("/no/such/file")), "no such file"),
+    ],
+)
+def test_what_is_no_content_is_named_with_its_row(text, value, said):
+    with pytest.raises(ConversionError, match=said) as caught:
+        check_cells([None, value], column(text), first_row=10)
+    assert caught.value.row == 11
+    assert caught.value.column.startswith("c")
+
+
+def test_the_hint_guesses_what_was_meant(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(b"x")
+    with pytest.raises(ConversionError) as caught:
+        check_cells([str(path)], column("blob"))
+    assert caught.value.hint == "pass pathlib.Path(…) for a file"
+    with pytest.raises(ConversionError) as caught:
+        check_cells(["/wByZWYw"], column("blob"))
+    assert "odps.blob(reference)" in caught.value.hint
+
+
+def test_a_required_cell_may_not_be_missing():
+    with pytest.raises(ConversionError, match="required cell is missing"):
+        check_cells([b"x", None], column("blob", nullable=False))
+
+
+def test_long_content_is_not_in_the_error():
+    with pytest.raises(ConversionError) as caught:
+        check_cells(["x" * 100_000], column("blob"))
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("arrow", "text"),
+    [
+        (pa.string(), "blob"),
+        (pa.int64(), "blob"),
+        (pa.list_(pa.string()), "array<blob>"),
+        (pa.binary(), "array<blob>"),
+        (pa.struct([("b", pa.string())]), "struct<b:blob>"),
+        (pa.map_(pa.string(), pa.string()), "map<string,blob>"),
+    ],
+)
+def test_arrow_columns_of_another_type_are_refused_before_their_values(arrow, text):
+    with pytest.raises(ConversionError, match="is no"):
+        check_leaf_types(arrow, column(text))
+
+
+def test_arrow_columns_of_bytes_are_taken():
+    for arrow in (pa.binary(), pa.large_binary(), pa.null(), pa.dictionary(pa.int8(), pa.binary())):
+        check_leaf_types(arrow, column("blob"))
+    check_leaf_types(pa.list_(pa.struct([("n", pa.int32()), ("b", pa.binary())])), column(DEEP))
+
+
+# -- what it becomes ----------------------------------------------------------------------------
+
+
+def no_copy(reference: BlobReference) -> Blob:
+    raise AssertionError("nothing is to be copied")
+
+
+def test_content_gets_name_type_and_size_from_where_they_are(tmp_path):
+    path = tmp_path / "cat.png"
+    path.write_bytes(b"12345")
+    one = content_of(path, no_copy)
+    assert (one.mime_type, one.file_name, one.size) == ("image/png", "cat.png", 5)
+    one = content_of(NewBlob(path, mime_type="image/x", file_name="dog.gif"), no_copy)
+    assert (one.mime_type, one.file_name) == ("image/x", "dog.gif")
+    one = content_of(bytearray(b"abc"), no_copy)
+    assert (one.data, one.mime_type, one.file_name, one.size) == (b"abc", None, None, 3)
+    assert content_of(io.BytesIO(b"abc"), no_copy).size is None
+
+
+def test_text_is_no_new_blob():
+    with pytest.raises(ConversionError, match="text is no content"):
+        NewBlob("a.png")

@@ -1,0 +1,107 @@
+"""What a person typed against what a table has; and columns of new tables."""
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.access.checks import check_columns, check_partition, check_partitions, partition_list
+from odps_nb.access.columns import schema_of
+from odps_nb.errors import ConversionError, InvalidRequestError, NotFoundError
+from odps_nb.schema import TableSchema
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.type_text import format_columns, parse_columns
+
+NAME = TableName(project="p", table="orders")
+SCHEMA = TableSchema(
+    columns=parse_columns("id bigint, amount double"),
+    partition_columns=parse_columns("ds string, hour string"),
+)
+
+
+def test_names_take_the_spelling_of_the_table():
+    assert check_columns(["AMOUNT", "ds"], SCHEMA, NAME) == ("amount", "ds")
+
+
+def test_an_unknown_column_comes_with_the_one_that_was_meant():
+    with pytest.raises(NotFoundError, match=r"p\.orders has no column 'amuont'") as caught:
+        check_columns(["id", "amuont"], SCHEMA, NAME)
+    assert "did you mean 'amount'?" in caught.value.hint
+    assert "id, amount, ds, hour" in caught.value.hint
+
+
+def test_a_column_is_asked_for_once_and_in_a_list():
+    with pytest.raises(InvalidRequestError, match="twice"):
+        check_columns(["id", "ID"], SCHEMA, NAME)
+    with pytest.raises(InvalidRequestError, match="is the text 'id'") as caught:
+        check_columns("id", SCHEMA, NAME)
+    assert "columns=['id']" in caught.value.hint
+
+
+def test_partitions_come_one_or_many_in_any_form():
+    one = PartitionSpec((("ds", "x"),))
+    for given in ("ds=x", ["ds='x'"], {"ds": "x"}, one, [one], ("ds=x",)):
+        assert partition_list(given) == (one,)
+    assert partition_list(None) == partition_list([]) == ()
+    assert check_partitions(["hour=3,DS=x"], SCHEMA, NAME) == (
+        PartitionSpec((("ds", "x"), ("hour", "3"))),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("dt=x", "no partition column"), ("ds=x,ds=y", "twice"), ("ds", "not a partition level")],
+)
+def test_a_wrong_partition_is_refused(text, said):
+    with pytest.raises(InvalidRequestError, match=said):
+        check_partitions(text, SCHEMA, NAME)
+
+
+def test_a_table_without_partitions_says_so():
+    with pytest.raises(InvalidRequestError, match="has no partitions"):
+        check_partition(PartitionSpec.of("ds=x"), TableSchema(columns=SCHEMA.columns), NAME)
+    assert check_partition(PartitionSpec(), TableSchema(), NAME) == PartitionSpec()
+
+
+# -- new tables ---------------------------------------------------------------------------------
+
+
+def text_of(schema: TableSchema) -> tuple[str, str]:
+    return format_columns(schema.columns), format_columns(schema.partition_columns)
+
+
+@pytest.mark.parametrize(
+    ("columns", "partitioned_by"),
+    [
+        ("id bigint, note string", "ds string"),
+        ({"id": "bigint", "note": "string"}, "ds string"),
+        (pa.schema([("id", pa.int64()), ("note", pa.string()), ("ds", pa.string())]), "ds"),
+        (pa.schema([("id", pa.int64()), ("note", pa.string()), ("ds", pa.string())]), ["DS"]),
+        (TableSchema(columns=parse_columns("id bigint, note string, ds string")), ["ds"]),
+    ],
+)
+def test_columns_come_in_many_forms(columns, partitioned_by):
+    assert text_of(schema_of(columns, partitioned_by)) == (
+        "`id` bigint, `note` string",
+        "`ds` string",
+    )
+
+
+def test_a_ready_schema_is_taken_as_it_is():
+    assert schema_of(SCHEMA) is SCHEMA
+    with pytest.raises(InvalidRequestError, match="already"):
+        schema_of(SCHEMA, "x string")
+
+
+def test_a_partition_column_that_is_not_there_is_named():
+    with pytest.raises(InvalidRequestError, match="no column 'dss'") as caught:
+        schema_of("id bigint, ds string", "dss")
+    assert "did you mean 'ds'?" in caught.value.hint
+    assert "'dss string'" in caught.value.hint
+
+
+def test_what_is_no_list_of_columns_is_refused():
+    with pytest.raises(InvalidRequestError, match="columns is a int"):
+        schema_of(5)
+    with pytest.raises(InvalidRequestError, match="cannot read type text"):
+        schema_of("id bigimt")
+    with pytest.raises(ConversionError, match="no MaxCompute type"):
+        schema_of(pa.schema([("t", pa.time64("ns"))]))

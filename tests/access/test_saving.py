@@ -1,0 +1,100 @@
+"""Files: whole or not at all, never over another one unasked, no surprises in names."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odps_nb.access.saving import file_name_for, safe_name, save_stream
+from odps_nb.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("stated", "safe"),
+    [
+        ("cat.png", "cat.png"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\Windows\\evil.exe", "evil.exe"),
+        (".bashrc", "bashrc"),
+        ("...", ""),
+        ("", ""),
+        ("a\x00b\nc.txt", "a_b_c.txt"),
+        ("gpj\u202egnp.exe", "gpj_gnp.exe"),
+        ("CON", "_CON"),
+        ("nul.txt", "_nul.txt"),
+        ('a<b>:"|?*.txt', "a_b______.txt"),
+        ("Überblick 漢字.pdf", "Überblick 漢字.pdf"),
+    ],
+)
+def test_names_are_made_safe(stated, safe):
+    assert safe_name(stated) == safe
+
+
+@given(st.text(max_size=300))
+def test_no_name_leaves_its_folder_or_grows_too_long(stated):
+    name = safe_name(stated)
+    assert "/" not in name
+    assert "\\" not in name
+    assert not name.startswith(".")
+    assert len(name.encode()) <= 150
+    assert name == safe_name(name)
+
+
+def test_a_nameless_blob_gets_a_name_from_its_reference_and_type():
+    name = file_name_for("", "image/png; charset=x", "/wByZWYw")
+    assert name.startswith("blob-")
+    assert name.endswith(".png")
+    assert name == file_name_for("", "image/png", "/wByZWYw")
+    assert file_name_for("", "nonsense", "x").endswith(".bin")
+
+
+def test_a_file_appears_whole(tmp_path):
+    target = tmp_path / "a.bin"
+    assert save_stream([b"ab", b"", b"c"], target, overwrite=False) == (target, 3)
+    assert target.read_bytes() == b"abc"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.bin"]
+
+
+def test_nothing_is_left_when_the_bytes_break_off(tmp_path):
+    def broken():
+        yield b"half"
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        save_stream(broken(), tmp_path / "a.bin", overwrite=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_file_is_never_overwritten_unasked(tmp_path):
+    target = tmp_path / "a.bin"
+    target.write_bytes(b"old")
+    with pytest.raises(ConfigError, match="exists already"):
+        save_stream([b"new"], target, overwrite=False)
+    assert target.read_bytes() == b"old"
+    save_stream([b"new"], target, overwrite=True)
+    assert target.read_bytes() == b"new"
+
+
+def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path):
+    target = tmp_path / "a.bin"
+
+    def chunks():
+        target.write_bytes(b"theirs")
+        yield b"ours"
+
+    with pytest.raises(ConfigError, match="exists already"):
+        save_stream(chunks(), target, overwrite=False)
+    assert target.read_bytes() == b"theirs"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.bin"]
+
+
+def test_taken_names_get_numbers(tmp_path):
+    names = [
+        save_stream([b"x"], tmp_path / "a.png", overwrite=False, number_if_taken=True)[0].name
+        for _ in range(3)
+    ]
+    assert names == ["a.png", "a-2.png", "a-3.png"]
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="does not exist"):
+        save_stream([b"x"], tmp_path / "no" / "a.bin", overwrite=False)

@@ -1,0 +1,106 @@
+"""The face: what `import odps_nb` costs, what it offers, and the command line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import odps_nb
+
+HEAVY = (
+    "pandas",
+    "numpy",
+    "pyarrow",
+    "requests",
+    "IPython",
+    "pyspark",
+    "odps",
+    "duckdb",
+    "keyring",
+)
+
+
+def run(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_import_loads_nothing_heavy():
+    loaded = json.loads(run("import odps_nb, sys, json; print(json.dumps(sorted(sys.modules)))"))
+    assert "odps_nb" in loaded
+    assert not [name for name in HEAVY if name in loaded]
+    assert not [name for name in loaded if name.startswith("odps_nb.") and name != "odps_nb.errors"]
+
+
+def test_the_import_takes_no_longer_than_a_part_of_the_standard_library():
+    """Relative, since machines differ: less than twice what a common standard module takes."""
+
+    def best(module: str) -> float:
+        code = (
+            "import time; began = time.perf_counter(); "
+            f"import {module}; print(time.perf_counter() - began)"
+        )
+        return min(float(run(code)) for _ in range(5))
+
+    assert best("odps_nb") < 2 * best("asyncio")
+
+
+def test_connecting_loads_no_notebook_and_no_spark():
+    loaded = run(
+        "import odps_nb, sys\n"
+        "odps_nb.connect(endpoint='http://127.0.0.1:9/api', project='p', access_id='i', "
+        "access_key='k').table('t')\n"
+        "print(*sorted(sys.modules))"
+    ).split()
+    assert not [
+        name for name in ("pandas", "IPython", "pyspark", "odps", "duckdb") if name in loaded
+    ]
+    assert not [name for name in loaded if name.startswith(("odps_nb.notebook", "odps_nb.spark"))]
+
+
+def test_every_promised_name_is_there():
+    for name in odps_nb.__all__:
+        assert getattr(odps_nb, name) is not None
+    assert set(odps_nb.__all__) <= set(dir(odps_nb))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = odps_nb.nothing
+
+
+def test_the_version_is_that_of_the_package():
+    from importlib.metadata import version
+
+    assert odps_nb.__version__ == version("odps-nb")
+
+
+def test_the_parts_are_reached_as_attributes():
+    assert odps_nb.stream_io.__name__ == "odps_nb.stream_io"
+    assert odps_nb.spark.__name__ == "odps_nb.spark"
+
+
+def cli(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "odps_nb.cli", *words], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_command_line_says_how_it_is_used():
+    assert cli().returncode == 2
+    assert "serve" in cli("--help").stdout
+    assert cli("--version").stdout.strip() == f"odps-nb {odps_nb.__version__}"
+
+
+def test_serve_has_options_of_its_own():
+    helped = cli("serve", "--help")
+    assert helped.returncode == 0
+    assert "--root" in helped.stdout
+
+
+def test_doctor_tells_what_to_do_and_says_so_by_its_status(tmp_path: Path):
+    told = cli("doctor", "no_such_profile", "--offline")
+    assert told.returncode == 1
+    assert "!! Profile: there is no profile 'no_such_profile'" in told.stdout
+    assert "ok Checksums" in told.stdout
+    assert cli("doctor", "--offline").returncode == 0
