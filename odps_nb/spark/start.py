@@ -124,6 +124,8 @@ def defaults(master: str) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
         }
+        if sys.platform == "linux":  # reads 17-20 % faster; other systems' paths may be too long
+            settings["spark.python.unix.domain.socket.enabled"] = "true"
     if master.startswith("local["):
         settings["spark.driver.memory"] = _heap(machine_memory())
         # Shuffles of a notebook are small; 200 of Spark's tasks would be mostly starting up.

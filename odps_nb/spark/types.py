@@ -25,7 +25,7 @@ BLOB                      string                          the reference, as base
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as spark
@@ -136,13 +136,13 @@ def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
         raise _no_spark_type(kind, column, "leave the column out with columns=") from None
 
 
-def spark_schema(schema: TableSchema) -> spark.StructType:
-    """Return the Spark schema of all columns, data columns first.
+def spark_schema(columns: Iterable[Column]) -> spark.StructType:
+    """Return the Spark schema of columns, e.g. of a whole `TableSchema`.
 
     Comments become Spark's ``comment`` metadata; types that Spark knows less exactly are kept
     under `TYPE_KEY`.
     """
-    return spark.StructType([_spark_field(column) for column in schema.all_columns])
+    return spark.StructType([_spark_field(column) for column in columns])
 
 
 def _spark_field(column: Column) -> spark.StructField:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -53,3 +54,29 @@ def spark(spark_session: SparkSession) -> Iterator[SparkSession]:
     spark_session.conf.set("spark.sql.session.timeZone", "UTC")
     yield spark_session
     spark_session.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+_watched: list[Any] | None = None
+
+
+def _note_connection(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "socket.connect" and _watched is not None:
+        _watched.append(arguments[1])
+
+
+sys.addaudithook(_note_connection)
+
+
+@pytest.fixture
+def connections() -> Iterator[Callable[[], list[Any]]]:
+    """Give the addresses that this process, the driver, has connected to since the last call."""
+    global _watched
+    _watched = []
+
+    def take() -> list[Any]:
+        global _watched
+        seen, _watched = _watched or [], []
+        return seen
+
+    yield take
+    _watched = None

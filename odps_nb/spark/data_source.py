@@ -1,0 +1,146 @@
+"""``format("odps")``: the road for SQL, views and ``df.write`` (floor 5).
+
+Slower than `odps_nb.spark.read`, since Spark copies every row twice more. It has no filter
+pushdown on purpose: with it, pyspark 4.1 and 4.3 answer later queries of the same DataFrame with
+the rows of an earlier filter. What to read is said in options.
+
+Spark makes these objects in Python processes of its own and pickles them from one to the next:
+nothing here may hold a connection, and what is set after ``__init__`` is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from odps_nb.errors import ConversionError
+from odps_nb.spark.credentials import TaskProfile, profile_of
+from odps_nb.spark.faults import task_errors
+from odps_nb.spark.reader import ReadTask, read_split
+from odps_nb.spark.settings import ReadSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.profile import Profile
+
+__all__ = ["OdpsDataSource", "OdpsReader", "Options", "options", "register"]
+
+
+class Options(dict[str, str]):
+    """Options of a reader or writer: a dict whose repr shows no values."""
+
+    def __repr__(self) -> str:
+        return f"Options({', '.join(self)})"
+
+
+def options(odps: Connection | Profile | str | None = None) -> Options:
+    """Return what ``spark.read.format("odps").options(**…)`` needs to connect, keys included.
+
+    Options of a DataFrame reader or writer are in no plan, event log or UI. Never put them into
+    ``spark.conf`` or into ``OPTIONS (…)`` of SQL text, which are; name a profile there.
+    """
+    return Options(profile_of(odps).as_options())
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("odps")`` known to a session.
+
+    Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (specs
+    separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes`` and ``compression``;
+    those of a writer ``table``, ``partition``, ``overwrite_scope`` and ``compression``; and those
+    of `options`, or ``profile`` with a profile's name.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> odps_nb.spark.register(spark)  # doctest: +SKIP
+    >>> reader = spark.read.format("odps").options(**odps_nb.spark.options(odps))  # doctest: +SKIP
+    >>> reader.option("table", "orders").load().createTempView("orders")  # doctest: +SKIP
+    """
+    spark.dataSource.register(OdpsDataSource)
+
+
+class OdpsDataSource(DataSource):
+    """What Spark asks when it sees ``format("odps")``."""
+
+    options: Mapping[str, str]
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name after ``format``."""
+        return "odps"
+
+    def schema(self) -> StructType:
+        """Return the columns of the table, or those of the option ``columns``."""
+        from odps_nb.client.catalog import fetch_table
+        from odps_nb.client.storage import StorageClient
+        from odps_nb.spark.types import spark_schema
+
+        with task_errors(self.name()):
+            settings = ReadSettings.of(self.options)
+            with StorageClient(settings.profile) as storage:
+                schema = fetch_table(storage, settings.table).schema
+            return spark_schema(settings.chosen(schema))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Open a read session for the columns of `schema`; Spark keeps it with the DataFrame."""
+        with task_errors(self.name()):
+            return OdpsReader(ReadSettings.of(self.options), schema)
+
+
+class _Split(InputPartition):
+    """The number of a split."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class OdpsReader(DataSourceReader):
+    """One read session for the life of a DataFrame."""
+
+    def __init__(self, settings: ReadSettings, schema: StructType) -> None:
+        from odps_nb.client.read import open_read_session
+        from odps_nb.client.storage import StorageClient
+        from odps_nb.spark.types import arrow_schema, spark_schema
+
+        with StorageClient(settings.profile) as storage:
+            session = open_read_session(storage, settings.plan(tuple(schema.names)))
+            self._task = ReadTask.of(TaskProfile.of(storage), session)
+        _require_types(schema, spark_schema(session.schema))
+        self._schema = arrow_schema(schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """Return one partition for each split."""
+        return [_Split(number) for number in range(len(self._task.splits))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a split; Spark asks with a plain partition where a table has none."""
+        if isinstance(partition, _Split):
+            yield from read_split(self._task, partition.number, self._schema)
+
+
+def _require_types(asked: StructType, known: StructType) -> None:
+    """Refuse a schema whose types are not the table's: Spark would believe it."""
+    types = {field.name.casefold(): field.dataType for field in known.fields}
+    wrong = [
+        f"{field.name} is {types[field.name.casefold()].simpleString()}, "
+        f"not {field.dataType.simpleString()}"
+        for field in asked.fields
+        if types[field.name.casefold()].simpleString().casefold()
+        != field.dataType.simpleString().casefold()
+    ]
+    if wrong:
+        raise ConversionError(
+            f"the schema does not fit the table: {'; '.join(wrong)}",
+            hint="name the types as the table has them, and cast afterwards",
+        )

@@ -1,0 +1,123 @@
+"""`read` and `read_scan`: a table as a Spark DataFrame, every task on its own split (floor 5).
+
+The session is opened here, in the driver: its rows and splits are known at once, and all tasks
+read one snapshot. The rows go from the service to the tasks and never through the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from odps_nb.spark._quiet import without_pandas_notice
+from odps_nb.spark.credentials import TaskProfile, profile_of
+from odps_nb.spark.reader import ReadTask, read_split
+from odps_nb.terms import Compression, PartitionSpec, TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.scan import Scan
+    from odps_nb.client.profile import Profile
+    from odps_nb.client.read import ReadSession
+    from odps_nb.client.storage import StorageClient
+
+__all__ = ["frame_of", "read", "read_scan"]
+
+
+def read(
+    spark: SparkSession,
+    odps: Connection | Profile | str | None,
+    table: str | TableName,
+    *,
+    columns: Sequence[str] | None = None,
+    partitions: Sequence[str | PartitionSpec] | str | PartitionSpec | None = None,
+    where: str | None = None,
+    limit: int | None = None,
+    splits: int | None = None,
+    split_bytes: int | None = None,
+    compression: str | Compression | None = None,
+) -> DataFrame:
+    """Return a table as a DataFrame; one request now, the rows when an action asks for them.
+
+    The read session is opened here and pinned to the DataFrame: every action sees the same rows,
+    until the session expires (then the action raises `SessionExpiredError`: read again).
+
+    Parameters
+    ----------
+    spark
+        The session, e.g. of `odps_nb.spark.session`.
+    odps
+        A connection, a `Profile`, a profile's name, or ``None`` for the environment's. Keys reach
+        the tasks inside the pickled task and are in no plan, setting or event log.
+    columns, partitions, where
+        What to read; sent to the service. Spark's own ``select`` and ``filter`` work as well, but
+        after the rows have been sent.
+    limit
+        The first rows only, exactly that many if there are as many.
+    splits, split_bytes
+        About how many tasks, or how much each reads.
+
+    Raises
+    ------
+    NotFoundError
+        No such table, partition or column.
+    ConversionError
+        Spark has no type for a column.
+    """
+    from odps_nb.client.read import ReadPlan, open_read_session
+    from odps_nb.client.storage import StorageClient
+
+    profile = profile_of(odps)
+    if isinstance(partitions, (str, PartitionSpec)):
+        partitions = [partitions]
+    plan = ReadPlan(
+        table=profile.table(table),
+        columns=tuple(columns or ()),
+        partitions=tuple(PartitionSpec.of(one) for one in partitions or ()),
+        where=where,
+        limit=limit,
+        splits=splits,
+        split_bytes=split_bytes,
+        compression=Compression.of(compression),
+    )
+    with StorageClient(profile) as storage:
+        return frame_of(spark, storage, open_read_session(storage, plan), columns=plan.columns)
+
+
+def read_scan(spark: SparkSession, scan: Scan) -> DataFrame:
+    """Return the DataFrame of a `Scan` (``scan.to_spark(spark)``): of the same snapshot."""
+    from odps_nb.client.storage import StorageClient
+
+    with StorageClient(scan.profile) as storage:
+        return frame_of(spark, storage, scan.session, columns=scan.plan.columns)
+
+
+def frame_of(
+    spark: SparkSession,
+    storage: StorageClient,
+    session: ReadSession,
+    *,
+    columns: Sequence[str] = (),
+) -> DataFrame:
+    """Make the DataFrame whose tasks read the splits of a session, its columns in that order."""
+    from odps_nb.spark.types import arrow_schema, spark_schema
+
+    task = ReadTask.of(TaskProfile.of(storage), session)
+    found = (session.schema.find(name) for name in columns or session.schema.names)
+    schema = spark_schema(column for column in found if column is not None)
+    wanted = arrow_schema(schema)
+
+    def read_splits(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from read_split(task, number, wanted)
+
+    count = len(task.splits)
+    with without_pandas_notice():
+        frame = spark.range(0, count, 1, max(1, count)).mapInArrow(read_splits, schema)
+    if session.limit is not None and session.row_count is None:
+        frame = frame.limit(session.limit)  # the splits hold more rows than that
+    return frame

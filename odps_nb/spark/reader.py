@@ -1,0 +1,107 @@
+"""`read_split`: one split as batches that Spark takes (floor 5).
+
+The one function behind both front ends, `odps_nb.spark.read` and ``format("odps")``. What a task
+needs is a `ReadTask`: frozen, picklable, of constant size however many splits there are. Runs on
+executors: sees no session of Spark's, no pandas and no notebook.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odps_nb.spark.casting import select
+from odps_nb.spark.credentials import TaskProfile
+from odps_nb.spark.faults import task_errors
+from odps_nb.terms import IndexSplit, RowRangeSplit, Split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odps_nb.client.read import ReadSession
+
+__all__ = ["ReadTask", "SplitList", "read_split"]
+
+_EXPIRED = (
+    "read the table again (odps_nb.spark.read, or load() of a new reader); a task never opens "
+    "another session, since it would see other rows than its neighbours"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitList:
+    """All splits of a session, by number; even cuts are kept as a rule and not one by one.
+
+    A hundred thousand splits would otherwise travel with every task.
+    """
+
+    count: int
+    rows: int | None = None  # cut evenly into `count` ranges; None: the server's splits, by index
+    others: tuple[Split, ...] = ()
+
+    @classmethod
+    def of(cls, splits: Sequence[Split]) -> SplitList:
+        """Find the rule of the splits, or keep them as they are."""
+        last = splits[-1] if splits else None
+        rows = last.offset + last.count if isinstance(last, RowRangeSplit) else None
+        even = cls(len(splits), rows)
+        if all(even[number] == split for number, split in enumerate(splits)):
+            return even
+        return cls(len(splits), others=tuple(splits))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, number: int) -> Split:
+        if not 0 <= number < self.count:
+            raise IndexError(number)
+        if self.others:
+            return self.others[number]
+        if self.rows is None:
+            return IndexSplit(number)
+        offset, end = (self.rows * n // self.count for n in (number, number + 1))
+        return RowRangeSplit(offset, end - offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTask:
+    """What a task needs to read any split of one session; ``session`` carries no splits."""
+
+    profile: TaskProfile
+    session: ReadSession
+    splits: SplitList
+
+    @classmethod
+    def of(cls, profile: TaskProfile, session: ReadSession) -> ReadTask:
+        """Make the task of a session that is open."""
+        return cls(
+            profile=profile,
+            session=dataclasses.replace(session, splits=()),
+            splits=SplitList.of(session.splits),
+        )
+
+
+def read_split(task: ReadTask, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Read one split over HTTP as batches of exactly that Arrow schema.
+
+    Columns are selected by name. Leaving the iterator early closes the connection.
+
+    Raises
+    ------
+    SessionExpiredError
+        The session is over; nothing is reopened.
+    ConversionError
+        A value does not fit Spark's type.
+    """
+    from odps_nb.client.read import iter_split
+    from odps_nb.convert.references import present_batch
+
+    split = task.splits[number]
+    with (
+        task_errors(f"{split} of {task.session.table}", expired=_EXPIRED),
+        task.profile.open() as storage,
+    ):
+        for batch in iter_split(storage, task.session, split):
+            yield select(present_batch(batch, task.session.schema), schema)
