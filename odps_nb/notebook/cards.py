@@ -30,8 +30,8 @@ _BOX = (
     "padding:6px 12px;max-width:60em;line-height:1.5"
 )
 _GRID = (
-    "display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:2px 14px;"
-    "margin:4px 0;font-size:90%"
+    "display:grid;grid-template-columns:repeat(auto-fill,minmax(160px,1fr));gap:2px 14px;"
+    "margin:4px 0;font-size:85%;white-space:nowrap"
 )
 _SMALL = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
 

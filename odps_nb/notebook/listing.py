@@ -17,6 +17,8 @@ MAX_ROWS = 1000
 MAX_CELL = 300
 
 _CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;overflow-wrap:break-word"
+_SHORT = ";white-space:nowrap"
+_SHORT_CHARACTERS = 28
 _RULE = "border-bottom:1px solid rgba(127,127,127,.35)"
 
 
@@ -65,8 +67,7 @@ class Listing:
             f'<th scope="col" style="{_CELL};{_RULE}">{escape(h)}</th>' for h in self.headers
         )
         body = "".join(
-            "<tr>" + "".join(f'<td style="{_CELL}">{escape(_cell(v))}</td>' for v in row) + "</tr>"
-            for row in self.rows[:MAX_ROWS]
+            "<tr>" + "".join(map(_table_cell, row)) + "</tr>" for row in self.rows[:MAX_ROWS]
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         rest = f"<div>{escape(self._rest())}</div>" if self._rest() else ""
@@ -85,3 +86,9 @@ def _cell(value: object) -> str:
     text = "" if value is None else str(value)
     text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= MAX_CELL else text[: MAX_CELL - 1] + "…"
+
+
+def _table_cell(value: object) -> str:
+    text = _cell(value)
+    style = _CELL + (_SHORT if len(text) <= _SHORT_CHARACTERS else "")
+    return f'<td style="{style}">{escape(text)}</td>'

@@ -67,7 +67,7 @@ class Operations:
                     f"{snapshot.operation} {snapshot.title}",
                     words.ending(snapshot),
                     " · ".join(words.amounts(snapshot)),
-                    " · ".join(words.ids(snapshot)),
+                    " · ".join(words.ids(snapshot, last=1)),
                 )
             )
         return Listing(

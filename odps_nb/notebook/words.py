@@ -62,6 +62,8 @@ def ending(snapshot: ProgressSnapshot) -> str:
     if not snapshot.phase.is_final:
         return f"{snapshot.phase.value}, {format_percent(share)}" if share else snapshot.phase.value
     how = snapshot.phase.value
+    if share == 1.0:  # all rows were there: what came after them (or nothing) was not wanted
+        return f"{how} after {_progress_so_far(snapshot)}"
     if share:
         return f"{how} at {format_percent(share)}"
     if snapshot.rows or snapshot.items:
@@ -91,12 +93,13 @@ def amounts(snapshot: ProgressSnapshot) -> list[str]:
     return found
 
 
-def ids(snapshot: ProgressSnapshot) -> list[str]:
-    """Return the ids to quote to a service desk: of the session and of the last answers."""
+def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
+    """Return the ids to quote to a service desk: of the session and of the ``last`` answers."""
     found = [f"session {snapshot.session_id}"] if snapshot.session_id else []
-    if snapshot.request_ids:
-        label = "request" if len(snapshot.request_ids) == 1 else "requests"
-        found.append(f"{label} {', '.join(snapshot.request_ids)}")
+    requests = snapshot.request_ids[-last:] if last else snapshot.request_ids
+    if requests:
+        label = "request" if len(requests) == 1 else "requests"
+        found.append(f"{label} {', '.join(requests)}")
     return found
 
 
@@ -131,4 +134,6 @@ def _of(count: int, total: int | None, noun: str) -> str:
 
 
 def _progress_so_far(snapshot: ProgressSnapshot) -> str:
-    return counted(snapshot.rows, "row") if snapshot.rows else counted(snapshot.items, "blob")
+    if snapshot.rows or not snapshot.items:
+        return counted(snapshot.rows, "row")
+    return counted(snapshot.items, "blob")
