@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from xml.etree import ElementTree
-from xml.sax.saxutils import escape, quoteattr
 
 from odps_nb.errors import FramingError, LimitExceededError
 
@@ -21,6 +20,9 @@ DECLARATION = '<?xml version="1.0"?>\n'
 
 Element = ElementTree.Element
 
+# A carriage return and, in attributes, any white space would not survive a parser as it is.
+_TEXT = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord("\r"): "&#13;"}
+_ATTRIBUTE = _TEXT | {ord('"'): "&quot;", ord("\n"): "&#10;", ord("\t"): "&#9;"}
 # XML 1.0 cannot spell these at all, not even as character references.
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -75,10 +77,10 @@ def child_text(parent: Element, path: str, default: str = "") -> str:
 
 def element(name: str, content: str | Iterable[str] = "", /, **attributes: str) -> str:
     """Write one element; ``content`` is text, or an iterable of elements already written."""
-    inner = escape(_clean(content)) if isinstance(content, str) else "".join(content)
-    spelled = "".join(f" {key}={quoteattr(_clean(value))}" for key, value in attributes.items())
-    return f"<{name}{spelled}>{inner}</{name}>"
+    inner = _spell(content, _TEXT) if isinstance(content, str) else "".join(content)
+    pairs = (f' {key}="{_spell(value, _ATTRIBUTE)}"' for key, value in attributes.items())
+    return f"<{name}{''.join(pairs)}>{inner}</{name}>"
 
 
-def _clean(text: str) -> str:
-    return _ILLEGAL.sub("\ufffd", text)
+def _spell(text: str, escapes: dict[int, str]) -> str:
+    return _ILLEGAL.sub("\ufffd", text).translate(escapes)
