@@ -1,9 +1,12 @@
-"""What blob frames become: events, records, and the limits of their sizes (floor 1)."""
+"""What blob frames become: events, records, and the limits of their sizes (floor 1).
+
+Tuples, not dataclasses: some are made per blob, however small, and making a frozen dataclass
+takes longer than reading, checking and copying a blob of 512 bytes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -31,11 +34,7 @@ LENGTH = Struct("<q")
 
 
 class BlobRecord(NamedTuple):
-    """One whole blob. ``mime_type`` and ``custom_file_name`` are known from frames only.
-
-    A tuple, not a dataclass: one is made per blob, however small, and making a frozen dataclass
-    takes longer than reading, checking and copying a blob of 512 bytes.
-    """
+    """One whole blob. ``mime_type`` and ``custom_file_name`` are known from frames only."""
 
     data: bytes
     mime_type: str | None = None
@@ -48,19 +47,17 @@ class BlobRecord(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobStart:
+class BlobStart(NamedTuple):
     """A blob begins; ``length`` (bytes) is ``None`` for a raw body, ``header`` its JSON."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which has no use here
     content_type: str | None
     custom_file_name: str | None
     length: int | None
     header: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobData:
+class BlobData(NamedTuple):
     """Some bytes of the current blob, never empty; how they are cut means nothing."""
 
     data: bytes
@@ -69,11 +66,10 @@ class BlobData:
         return f"BlobData(data=<{format_bytes(len(self.data))}>)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobEnd:
+class BlobEnd(NamedTuple):
     """The current blob is whole; ``verified`` says whether a checksum of its footer was."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which has no use here
     length: int
     checksum_kind: ChecksumKind
     verified: bool

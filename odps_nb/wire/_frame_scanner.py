@@ -5,6 +5,10 @@ Never judges: where a frame is cut, odd or wrong it stops, and `FrameDecoder` ta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from odps_nb.errors import FramingError
 from odps_nb.wire._frame_events import (
     DEFAULT_MAX_BLOB,
@@ -12,10 +16,10 @@ from odps_nb.wire._frame_events import (
     LENGTH,
     BlobRecord,
 )
-from odps_nb.wire._frame_parts import FrameHeader, parse_json_object
+from odps_nb.wire._frame_parts import ChecksumKind, FrameHeader, parse_json_object
 from odps_nb.wire.crc32 import crc32
 
-__all__ = ["FrameScanner"]
+__all__ = ["FrameScanner", "Seen"]
 
 _KNOWN_HEADERS = 256  # headers repeat: most blobs of a column have the same type and no name
 _CRC32_FOOTERS = (
@@ -25,6 +29,10 @@ _CRC32_FOOTERS = (
 _FOOTERS_WITHOUT_CHECKSUM = frozenset(
     (b"", b"{}", b'{"Checksum":{"Type":0}}', b'{"Checksum": {"Type": 0}}')
 )
+
+Names = tuple[str | None, str | None]
+_Known = tuple[Names, Mapping[str, Any]]
+Seen = tuple[Mapping[str, Any], ChecksumKind]
 
 
 class FrameScanner:
@@ -41,11 +49,16 @@ class FrameScanner:
         self, *, max_header: int = DEFAULT_MAX_HEADER, max_blob: int = DEFAULT_MAX_BLOB
     ) -> None:
         self._max_header, self._max_blob = max_header, max_blob
-        self._headers: dict[bytes, tuple[str | None, str | None]] = {}
+        self._headers: dict[bytes, _Known] = {}
         self._template = _CRC32_FOOTERS[0]
 
-    def scan(self, buffer: bytes, at: int, limit: int) -> tuple[list[BlobRecord], int]:
-        """Return at most ``limit`` records that begin at ``at``, and where the next would."""
+    def scan(
+        self, buffer: bytes, at: int, limit: int, seen: list[Seen] | None = None
+    ) -> tuple[list[BlobRecord], int]:
+        """Return at most ``limit`` records that begin at ``at``, and where the next would.
+
+        What the records do not say, header JSON and kind of checksum, is added to ``seen``.
+        """
         records: list[BlobRecord] = []
         end, unpack, new = len(buffer), LENGTH.unpack_from, tuple.__new__
         while len(records) < limit and at + 8 <= end:
@@ -53,43 +66,46 @@ class FrameScanner:
             data_at = at + 16 + size
             if not 0 <= size <= self._max_header or data_at > end:
                 break
-            names = self._names(buffer[at + 8 : data_at - 8])
+            header = buffer[at + 8 : data_at - 8]
+            known = self._headers.get(header) or self._parse(header)
             (size,) = unpack(buffer, data_at - 8)
             footer_at = data_at + size + 8
-            if names is None or not 0 <= size <= self._max_blob or footer_at > end:
+            if known is None or not 0 <= size <= self._max_blob or footer_at > end:
                 break
             (size,) = unpack(buffer, footer_at - 8)
             stop = footer_at + size
             if not 0 <= size <= self._max_header or stop > end:
                 break
             data = buffer[data_at : footer_at - 8]
-            if not self._proves(buffer[footer_at:stop], data):
+            kind = self._prove(buffer[footer_at:stop], data)
+            if kind is None:
                 break
-            records.append(new(BlobRecord, (data, *names)))
+            records.append(new(BlobRecord, (data, *known[0])))
+            if seen is not None:
+                seen.append((known[1], kind))
             at = stop
         return records, at
 
-    def _names(self, header: bytes) -> tuple[str | None, str | None] | None:
-        names = self._headers.get(header)
-        if names is None:
-            try:
-                known = FrameHeader.of(parse_json_object(header, "frame header"))
-            except FramingError:
-                return None
-            names = known.content_type, known.custom_file_name
-            if len(self._headers) < _KNOWN_HEADERS:
-                self._headers[header] = names
-        return names
+    def _parse(self, header: bytes) -> _Known | None:
+        try:
+            fields = parse_json_object(header, "frame header")
+            parsed = FrameHeader.of(fields)
+        except FramingError:
+            return None
+        known = (parsed.content_type, parsed.custom_file_name), MappingProxyType(fields)
+        if len(self._headers) < _KNOWN_HEADERS:
+            self._headers[header] = known
+        return known
 
-    def _proves(self, footer: bytes, data: bytes) -> bool:
+    def _prove(self, footer: bytes, data: bytes) -> ChecksumKind | None:
         # Spelling the footer that the data should have is faster than parsing the one it has.
         if footer in _FOOTERS_WITHOUT_CHECKSUM:
-            return True
+            return ChecksumKind.NONE
         crc = crc32(data)
         if footer == self._template % crc:
-            return True
+            return ChecksumKind.CRC32
         for template in _CRC32_FOOTERS:
             if footer == template % crc:
                 self._template = template
-                return True
-        return False
+                return ChecksumKind.CRC32
+        return None

@@ -10,7 +10,10 @@ raw, none or several are framed. A cut on a frame boundary is visible only again
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
@@ -33,7 +36,7 @@ from odps_nb.wire._frame_parts import (
     check_json_size,
     parse_json_object,
 )
-from odps_nb.wire._frame_scanner import FrameScanner
+from odps_nb.wire._frame_scanner import FrameScanner, Seen
 from odps_nb.wire._push import BytesLike, PushDecoder
 
 __all__ = [
@@ -146,19 +149,22 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
         self._expected_count = expected_count
         self._max_header, self._max_blob = max_header, max_blob
         self._with_md5 = always_md5
+        self._scanner = FrameScanner(max_header=max_header, max_blob=max_blob)
         self._index = 0
         self._offset = 0  # of the next byte, for errors
         self._part = _Part.HEADER_LENGTH
         self._wanted = LENGTH.size
         self._held = bytearray()
-        self._header: dict[str, Any] = {}
+        self._header: Mapping[str, Any] = {}
         self._length = 0
         self._checksum = RunningChecksum(with_md5=always_md5)
 
     def _feed(self, chunk: BytesLike) -> list[BlobEvent]:
-        data, at = bytes(chunk), 0
+        data = bytes(chunk)
         events: list[BlobEvent] = []
+        at = 0
         try:
+            at += self._take_whole(data, at, events)
             while at < len(data) or not self._wanted:
                 if self._part is _Part.DATA:
                     piece = data[at : at + self._wanted]
@@ -168,10 +174,28 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
                     self._take_part(piece, events)
                 at += len(piece)
                 self._offset += len(piece)
+                at += self._take_whole(data, at, events)
         except (FramingError, LimitExceededError) as error:
             error.offset = self._offset
             raise
         return events
+
+    def _take_whole(self, data: bytes, at: int, events: list[BlobEvent]) -> int:
+        """Take the frames that lie whole in ``data``; return their size."""
+        if self._part is not _Part.HEADER_LENGTH or self._held:
+            return 0
+        left = sys.maxsize if self._expected_count is None else self._expected_count - self._index
+        seen: list[Seen] = []
+        records, stop = self._scanner.scan(data, at, left, seen)
+        for record, (header, kind) in zip(records, seen, strict=True):
+            blob, size, index = record.data, len(record.data), self._index
+            events.append(BlobStart(index, record.mime_type, record.custom_file_name, size, header))
+            if blob:
+                events.append(BlobData(blob))
+            events.append(BlobEnd(index, size, kind, kind is not ChecksumKind.NONE))
+            self._index += 1
+        self._offset += stop - at
+        return stop - at
 
     def _take_data(self, piece: bytes, events: list[BlobEvent]) -> None:
         if piece:
@@ -192,7 +216,7 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
             case _Part.HEADER_LENGTH:
                 self._expect(_Part.HEADER, self._json_length(part))
             case _Part.HEADER:
-                self._header = parse_json_object(part, "frame header")
+                self._header = MappingProxyType(parse_json_object(part, "frame header"))
                 self._expect(_Part.DATA_LENGTH, LENGTH.size)
             case _Part.DATA_LENGTH:
                 self._start(LENGTH.unpack(part)[0], events)

@@ -204,6 +204,24 @@ class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
             else FrameDecoder(expected_count, max_blob=max_blob)
         )
 
+    def events(self, chunk: BytesLike) -> Iterator[BlobEvent]:
+        """Give what ``feed`` would give, one by one; a bomb never lies decoded in memory.
+
+        To be used up before the next call: a decoder left half-way is dead.
+        """
+        self._enter()
+        for piece in self._payload.pieces(chunk):
+            yield from self._frames.feed(piece)
+        self._alive = True
+
+    def events_eof(self) -> Iterator[BlobEvent]:
+        """Give what ``feed_eof`` would give, one by one."""
+        self._enter()
+        for piece in self._payload.pieces_eof():
+            yield from self._frames.feed(piece)
+        yield from self._frames.feed_eof()
+        self._ended = True
+
     def _feed(self, chunk: BytesLike) -> list[BlobEvent]:
         return self._frames.feed(self._payload.feed(chunk))
 

@@ -283,6 +283,12 @@ def test_upload_keys_of_another_type_are_framing_errors(fields: dict[str, Any]) 
         FrameHeader.of(fields)
 
 
+def test_the_header_of_an_event_cannot_be_changed() -> None:
+    for stream in (UPLOAD, frame(b'{"a": 1}', b"", b'{"Checksum": {}}')):
+        with pytest.raises(TypeError):
+            decode(1, stream)[0].header["a"] = 2
+
+
 def test_unknown_keys_are_left_alone() -> None:
     start, _ = decode(1, frame(b'{"New": {"deep": [1]}, "ContentType": null}', b"", b'{"x": 1}'))
     assert start.header == {"New": {"deep": [1]}, "ContentType": None}

@@ -255,6 +255,30 @@ def test_fewer_or_more_frames_than_references_are_errors() -> None:
             blobs(encoding, 0, body)
 
 
+def test_events_one_by_one_are_the_same_and_a_bomb_never_lies_decoded_in_memory() -> None:
+    payload = encode_frame(pattern(3000)) + encode_frame(b"") + encode_frame(b"end")
+    for encoding, body in bodies(payload):
+        one, other = BlobBodyDecoder(encoding, 3), BlobBodyDecoder(encoding, 3)
+        events = [event for chunk in every(body, 700) for event in one.events(chunk)]
+        events += one.events_eof()
+        plain = [event for chunk in every(body, 700) for event in other.feed(chunk)]
+        assert events == plain + other.feed_eof()
+        with pytest.raises(StateError):
+            one.feed(b"")
+    decoder = BlobBodyDecoder("zstd", 1)
+    sizes = [
+        len(event.data)
+        for events in (
+            decoder.events(outermost(Compression.ZSTD, bytes(40 << 20))),
+            decoder.events_eof(),
+        )
+        for event in events
+        if isinstance(event, BlobData)
+    ]
+    assert sum(sizes) == 40 << 20
+    assert max(sizes) <= 9 << 20
+
+
 def test_a_blob_larger_than_accepted_is_refused() -> None:
     with pytest.raises(LimitExceededError):
         BlobBodyDecoder(None, 1, max_blob=10).feed(encode_blocks(bytes(5000)))
