@@ -1,0 +1,249 @@
+"""A notebook in a real kernel against the embedded service: what is shown and what is saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+import nbconvert
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+MARKUP = "<script>alert('x')</script>"
+CELLS = {
+    "load": "before = set(globals()); get_ipython().run_line_magic('load_ext', 'odps_nb')\n"
+    "print(sorted(set(globals()) - before - {'before'}))",
+    "connect": "%odps connect",
+    "tables": "%odps tables ord*",
+    "schema": "%odps schema orders",
+    "head": "%odps head orders -n 3 -p ds=2024-01-02 -c id,status",
+    "read": "%odps read orders -p ds=2024-01-01 -c id,amount,status -o frame",
+    "frame": "print(type(frame).__module__, len(frame), list(frame))",
+    "display": "%odps read orders -n 200 -c id,status",
+    "arrow": "%odps read orders -n 7 -c id -t arrow",
+    "bound": "state, days = 'paid', ['2024-01-01', '2024-01-02']",
+    "filter": "%%odps read orders -c id,status,ds -o paid\nstatus = :state and ds in :days",
+    "filtered": "print(set(paid.status), sorted(set(paid.ds)))",
+    "plan": "%odps read orders --dry-run",
+    "sql": "%%odps sql -o daily\nselect ds, count(*) as n\nfrom orders where status = :state\n"
+    "group by ds",
+    "daily": "print(len(daily), list(daily))",
+    "background": "handle = None\n%odps read orders -c id --bg -o handle",
+    "elsewhere": "print(len(handle.result()), handle)",
+    "whole": "%odps read orders -p ds=2024-01-01 -q -o whole",
+    "config": "%config OdpsMagics.progress = 'html'\n%config OdpsMagics.refresh_hz = 5.0",
+    "create": "import odps_nb\nodps = odps_nb.connect()\n"
+    "odps.drop_table('hostile', if_exists=True)\n"
+    f'table = odps.create_table("hostile", "id bigint comment \\"{MARKUP}\\", note string")',
+    "write": "import pandas as pd\n"
+    f'rows = pd.DataFrame({{"id": [1, 2], "note": ["{MARKUP}", None]}})\n'
+    "%odps write rows hostile",
+    "hostile": "%odps schema hostile",
+    "hostile rows": "%odps read hostile",
+    "blobs": "%odps blobs media -c content -n 3",
+    "status": "%odps status",
+    "doctor": "%odps doctor",
+    "no table": "%odps read orderz",
+    "no column": "%odps read orders -c amout",
+    "no connection": "nobody = odps_nb.connect(endpoint='http://127.0.0.1:9/api', project='p',"
+    " access_id='a', access_key='k')\nnobody.tables()",
+    "sql error": f"%%odps sql\nselect '{MARKUP}' frm orders",
+    "traceback": "%odps traceback",
+    "threads": "import threading\n%unload_ext odps_nb\n"
+    "print([t.name for t in threading.enumerate() if t.name.startswith('odps-nb')])",
+}
+
+
+@pytest.fixture(scope="module")
+def book(service, tmp_path_factory) -> nbformat.NotebookNode:
+    """The executed notebook; cells keep their names as ids."""
+    made = nbformat.v4.new_notebook()
+    for name, source in CELLS.items():
+        cell = nbformat.v4.new_code_cell(source, id=name.replace(" ", "-"))
+        made.cells.append(cell)
+    client = NotebookClient(
+        made,
+        timeout=100,
+        kernel_name="python3",
+        allow_errors=True,
+        resources={"metadata": {"path": str(tmp_path_factory.mktemp("book"))}},
+    )
+    env = {
+        **os.environ,
+        "ODPS_ENDPOINT": service.endpoint,
+        "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
+        "ODPS_PROJECT": service.project,
+        "ODPS_ACCESS_ID": service.access_id,
+        "ODPS_ACCESS_KEY": service.access_key,
+    }
+    client.execute(env=env)
+    return made
+
+
+def outputs(book: nbformat.NotebookNode, name: str) -> list[Any]:
+    (cell,) = [cell for cell in book.cells if cell.id == name.replace(" ", "-")]
+    return list(cell.outputs)
+
+
+def text(book: nbformat.NotebookNode, name: str, mime: str = "text/plain") -> str:
+    """All that a cell showed, as text of one media type."""
+    found = []
+    for output in outputs(book, name):
+        if output.output_type == "stream":
+            found.append(output.text)
+        elif output.output_type == "error":
+            found.append("\n".join(output.traceback))
+        else:
+            found.append(output.data.get(mime, ""))
+    return "\n".join(found)
+
+
+def test_loading_shows_nothing_and_adds_no_names(book):
+    assert text(book, "load") == "[]\n"
+
+
+def test_the_connection_is_named_without_its_keys(book, service):
+    assert text(book, "connect").startswith(f"odps_nb works with project {service.project} at")
+
+
+def test_tables_and_schema_are_listed(book):
+    assert text(book, "tables").split() == ["table", "orders"]
+    page = text(book, "schema", "text/html")
+    assert "<table" in page
+    assert "decimal(18,2)" in page
+    assert "partition" in page
+
+
+def test_head_shows_rows(book):
+    (shown,) = outputs(book, "head")
+    assert shown.output_type == "execute_result"
+    assert shown.data["text/html"].count("<tr") == 4
+
+
+def test_a_read_lands_in_the_variable(book):
+    assert text(book, "read").endswith("frame ← read orders · 231,072 rows × 3 columns")
+    assert text(book, "frame") == "pandas 231072 ['id', 'amount', 'status']\n"
+
+
+def test_a_read_without_a_variable_shows_few_rows_and_the_shape(book):
+    page = text(book, "display", "text/html")
+    assert "200 rows × 2 columns" in page
+    assert page.count("<tr") < 20
+
+
+def test_the_result_type_can_be_arrow(book):
+    assert "pyarrow.Table" in text(book, "arrow")
+
+
+def test_the_cell_is_the_filter_and_its_names_are_bound(book):
+    assert text(book, "filtered") == "{'paid'} ['2024-01-01', '2024-01-02']\n"
+
+
+def test_a_dry_run_tells_the_plan(book):
+    page = text(book, "plan")
+    assert "2,048,000" in page
+    assert "splits" in page
+    assert "nothing read yet" in page
+
+
+def test_sql_rows_land_in_the_variable(book):
+    assert text(book, "daily") == "8 ['ds', 'n']\n"
+
+
+def test_a_background_read_reports_in_the_cell_that_started_it(book):
+    card = text(book, "background")
+    assert "read orders: done in" in card or "read local.orders: done in" in card
+    assert text(book, "elsewhere") == "2048000 <read orders: done>\n"
+
+
+def test_quiet_shows_nothing(book):
+    assert outputs(book, "whole") == []
+
+
+def test_what_a_table_says_is_text_and_never_markup(book):
+    for name in ("hostile", "hostile rows", "sql error", "status"):
+        assert MARKUP not in text(book, name, "text/html")
+    assert "&lt;script&gt;" in text(book, "hostile", "text/html")
+    assert "&lt;script&gt;" in text(book, "hostile rows", "text/html")
+
+
+def test_a_write_gives_a_receipt(book):
+    assert "2 rows" in text(book, "write")
+
+
+def test_blobs_are_shown_with_text_for_those_without_widgets(book):
+    bundles = [output.data for output in outputs(book, "blobs") if "data" in output]
+    assert any("text/html" in bundle and "text/plain" in bundle for bundle in bundles)
+
+
+def test_status_lists_operations_with_their_ids(book):
+    page = text(book, "status")
+    assert page.count("session") >= 3
+    assert "read" in page
+    assert "sql" in page
+
+
+def test_doctor_finds_the_service(book):
+    assert re.search(r"service +ok +answered", text(book, "doctor"))
+
+
+def error(book, name: str) -> list[str]:
+    (output,) = [o for o in outputs(book, name) if o.output_type == "error"]
+    return [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in output.traceback]
+
+
+def test_an_error_of_ours_is_three_lines_and_the_cell_failed(book):
+    what, where, to_do = error(book, "no table")
+    assert what.startswith("NotFoundError: ")
+    assert "orderz" in what
+    assert "request id" in where
+    assert to_do.startswith("to do: did you mean orders?")
+
+
+def test_bad_input_is_one_line(book):
+    assert (
+        text(book, "no column")
+        == "UsageError: orders has no column 'amout'; did you mean amount?\n"
+    )
+
+
+def test_errors_outside_of_magics_are_three_lines_too(book):
+    assert error(book, "no connection")[0].startswith("ConnectError: ")
+    assert len(error(book, "no connection")) <= 3
+
+
+def test_the_traceback_is_one_step_away(book):
+    assert text(book, "traceback").startswith("Traceback (most recent call last)")
+
+
+def test_unloading_leaves_no_thread(book):
+    assert text(book, "threads") == "[]\n"
+
+
+def test_the_last_cards_are_small_records_that_say_how_it_ended(book):
+    cards = [
+        output.data["text/html"]
+        for cell in book.cells
+        for output in cell.outputs
+        if "data" in output and 'role="status"' in output.data.get("text/html", "")
+    ]
+    assert cards
+    for card in cards:
+        assert "done in" in card
+        assert len(card) < 1500
+
+
+def test_no_secret_is_saved_in_the_notebook(book, service):
+    saved = json.dumps(book)
+    assert service.access_key not in saved
+    assert service.access_id not in saved
+
+
+def test_an_export_shows_everything_without_markup_from_outside(book):
+    page, _ = nbconvert.HTMLExporter(template_name="basic").from_notebook_node(book)
+    shown = re.sub(r'<div class="[^"]*input.*?</pre>', "", page, flags=re.DOTALL)
+    assert "alert('x')</script>" not in shown
+    assert "frame ← read orders" in page
