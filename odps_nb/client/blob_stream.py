@@ -43,8 +43,8 @@ def blob_events(
             max_blob=max_blob,
         )
         for chunk in response.chunks():
-            yield from decoder.feed(chunk)
-        yield from decoder.feed_eof()
+            yield from decoder.events(chunk)
+        yield from decoder.events_eof()
     except ProtocolError as error:
         error.request_id = error.request_id or response.request_id
         raise
