@@ -26,11 +26,16 @@ CELL_TIMEOUT = 300  # seconds; Spark's first start is the slowest step
 
 FIGURES = {
     "rows into pandas": "f'{len(orders):,}'",
-    "bytes verified": "odps_nb.format_bytes(sum(run.verified_bytes for run in odps.history))",
+    "bytes verified": "_format_bytes(sum(one.tracker.snapshot().verified_bytes"
+    " for one in _loaded_magics().operations.all()))",
     "rows committed": "f'{receipt.rows:,}'",
     "rows counted by Spark": "f'{spark_rows:,}'",
     "blobs shown": "f'{len(photos):,}'",
 }
+PREPARATION = """
+from odps_nb.notebook.options import loaded_magics as _loaded_magics
+from odps_nb.terms import format_bytes as _format_bytes
+"""
 
 
 def title_of(cells: list[nbformat.NotebookNode], index: int) -> str:
@@ -66,7 +71,7 @@ def ask(client: NotebookClient, expression: str) -> str:
     """Evaluate an expression in the notebook's own kernel."""
     assert client.kc is not None
     reply = client.kc.execute(
-        "", silent=True, user_expressions={"it": expression}, reply=True, timeout=60
+        PREPARATION, silent=True, user_expressions={"it": expression}, reply=True, timeout=60
     )
     found = reply["content"]["user_expressions"]["it"]
     if found["status"] != "ok":

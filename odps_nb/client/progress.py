@@ -153,8 +153,9 @@ class _Counts:
 class ProgressTracker:
     """Thread-safe counters of one operation; a context manager that tells its listener.
 
-    Leaving the block normally ends in `Phase.DONE`; an interrupt or `CancelledError` in
-    `Phase.CANCELLED`; any other exception in `Phase.FAILED` with its message.
+    Leaving the block normally ends in `Phase.DONE`, and so does an iteration that its reader
+    leaves early, since it has what it wanted; an interrupt or `CancelledError` ends in
+    `Phase.CANCELLED`, any other exception in `Phase.FAILED` with its message.
 
     Examples
     --------
@@ -199,7 +200,9 @@ class ProgressTracker:
 
         if error is None:
             self.finish(Phase.DONE)
-        elif isinstance(error, (KeyboardInterrupt, CancelledError, GeneratorExit)):
+        elif isinstance(error, GeneratorExit):
+            self.finish(Phase.DONE, message="the rest was not wanted")
+        elif isinstance(error, (KeyboardInterrupt, CancelledError)):
             self.finish(Phase.CANCELLED)
         else:
             self.finish(Phase.FAILED, message=f"{type(error).__name__}: {error}")

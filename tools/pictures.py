@@ -1,0 +1,60 @@
+"""`make docs`: the pictures in docs/ from a real run of the quickstart in JupyterLab.
+
+Also leaves ``build/quickstart-light.png`` and ``-dark.png`` of the whole notebook, to look at.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from _service import service_environment
+from lab_page import open_notebook, run_all, whole_picture
+from playwright.sync_api import Page
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOK = ROOT / "notebooks" / "01_quickstart.ipynb"
+BUILD = ROOT / "build"
+IMAGES = ROOT / "docs" / "images"
+
+# from the cell whose source begins with the first text to that of the second
+CROPS = {
+    "read": ("%odps read", "by_status"),
+    "gallery": ("%odps blobs", "%odps blobs"),
+}
+PLACE = """(text) => {
+  const cells = [...document.querySelectorAll('.jp-Notebook .jp-CodeCell')];
+  const cell = cells.find(c => c.querySelector('.cm-content').innerText.startsWith(text));
+  const box = cell.getBoundingClientRect();
+  return [box.left, box.top, box.right, box.bottom];
+}"""
+
+
+def crop(page: Page, path: Path, first: str, last: str) -> None:
+    left, top, right, _ = page.evaluate(PLACE, first)
+    bottom = page.evaluate(PLACE, last)[3]
+    page.screenshot(
+        path=str(path),
+        clip={"x": left, "y": top, "width": right - left, "height": min(bottom - top, 1100)},
+    )
+
+
+def main() -> None:
+    BUILD.mkdir(exist_ok=True)
+    IMAGES.mkdir(exist_ok=True)
+    with service_environment() as environment, tempfile.TemporaryDirectory() as folder:
+        for theme in ("light", "dark"):
+            copy = Path(shutil.copy(NOTEBOOK, folder))
+            with open_notebook(copy, theme=theme, env=environment, width=1100) as page:
+                state = run_all(page)
+                if state["errors"]:
+                    raise SystemExit(f"the quickstart fails in JupyterLab: {state['errors']}")
+                whole_picture(page, BUILD / f"quickstart-{theme}.png")
+                for name, (first, last) in CROPS.items():
+                    crop(page, IMAGES / f"{name}-{theme}.png", first, last)
+            print(f"  docs/images/*-{theme}.png, build/quickstart-{theme}.png")
+
+
+if __name__ == "__main__":
+    main()
