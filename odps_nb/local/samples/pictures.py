@@ -155,7 +155,7 @@ def prism() -> bytes:
     radius = np.abs(grid)
     ring = np.clip((1 - radius) * 4, 0, 1) * np.clip((radius - 0.18) * 8, 0, 1)
     pixels[..., 3] = (ring * 255).astype(np.uint8)
-    return encode(Image.fromarray(pixels, "RGBA"), "PNG")
+    return encode(Image.fromarray(pixels), "PNG")
 
 
 def terrain() -> bytes:
@@ -218,7 +218,7 @@ def print_colours() -> bytes:
     pixels = np.zeros((240, 400, 4), dtype=np.uint8)
     for ink in range(4):
         pixels[ink * 60 : ink * 60 + 60, :, ink] = ramp
-    return encode(Image.fromarray(pixels, "CMYK"), "JPEG", quality=90)
+    return encode(Image.frombytes("CMYK", (400, 240), pixels.tobytes()), "JPEG", quality=90)
 
 
 def bitmap() -> bytes:
@@ -274,7 +274,7 @@ def life() -> bytes:
     frames = []
     for _ in range(24):
         big = np.kron(cells, np.ones((5, 5), dtype=np.uint8)).astype(np.uint8)
-        frame = Image.fromarray(big, "P")
+        frame = Image.frombytes("P", (320, 240), big.tobytes())
         frame.putpalette([12, 18, 32, 74, 222, 128])
         frames.append(frame)
         near = sum(
