@@ -200,7 +200,9 @@ class Scan:
         )
         with closing(batches):  # type: ignore[type-var]  # an iterator that is a generator
             for batch in batches:
-                yield present_batch(batch, session.schema)
+                shown = present_batch(batch, session.schema)
+                # A session gives partition columns last, whatever was wanted.
+                yield shown.select(list(self._plan.columns)) if self._plan.columns else shown
 
     def _open(
         self, tracker: ProgressTracker | None, token: CancelToken | None = None

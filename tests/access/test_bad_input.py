@@ -1,0 +1,369 @@
+"""What bad input gets: one typed error that says what failed, where and what to do.
+
+And nothing is half written.
+"""
+
+import io
+import socket
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb.errors import (
+    AccessDeniedError,
+    ConfigError,
+    ConflictError,
+    ConnectError,
+    ConversionError,
+    InvalidRequestError,
+    NotFoundError,
+    OdpsNbError,
+    QueryError,
+    StateError,
+    explain,
+)
+
+
+@pytest.fixture
+def table(odps, new_name):
+    made = odps.create_table(
+        new_name("bad"),
+        "id bigint, amount decimal(10,2), note varchar(5)",
+        partitioned_by="ds string",
+    )
+    yield made
+    odps.drop_table(made.name, if_exists=True)
+
+
+def rows_in(table) -> int:
+    return table.read().to_arrow().num_rows
+
+
+def has_three_lines(error: BaseException) -> bool:
+    lines = explain(error)
+    return 2 <= len(lines) <= 3 and lines[-1].startswith("to do: ")
+
+
+# -- names --------------------------------------------------------------------------------------
+
+
+def test_an_unknown_table_comes_with_similar_names(odps):
+    with pytest.raises(NotFoundError) as caught:
+        odps.table("ordrs").read().to_arrow()
+    assert caught.value.code == "NoSuchTable"
+    with pytest.raises(NotFoundError) as caught:
+        _ = odps.table("ordrs").schema
+    assert caught.value.hint == "did you mean orders?"
+    assert caught.value.request_id
+    assert has_three_lines(caught.value)
+
+
+def test_an_unknown_column_is_refused_before_a_session_is_opened(odps):
+    with pytest.raises(NotFoundError, match="no column 'quantiti'") as caught:
+        odps.table("orders").read(["id", "quantiti"])
+    assert "did you mean 'quantity'?" in caught.value.hint
+
+
+def test_an_unknown_partition_key_is_refused_before_a_session_is_opened(odps):
+    with pytest.raises(InvalidRequestError, match="names 'dt'") as caught:
+        odps.table("orders").read(partitions="dt=2024-01-01")
+    assert "partition columns are: ds" in caught.value.hint
+
+
+def test_a_partition_that_is_not_there_is_the_service_s_own_error(odps):
+    with pytest.raises(NotFoundError) as caught:
+        odps.table("orders").read(partitions="ds=1999-01-01").to_arrow()
+    assert caught.value.code == "NoSuchPartition"
+    assert has_three_lines(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "orders; drop table orders",
+        "orders` x",
+        "a b",
+        "../orders",
+        "orders--",
+        "o\x00",
+        "a.b.c.d",
+        "",
+    ],
+)
+def test_a_table_name_with_injection_in_it_reaches_nobody(odps, name):
+    for use in (odps.table, lambda n: odps.drop_table(n, if_exists=True)):
+        with pytest.raises(InvalidRequestError, match="name"):
+            use(name)
+    with pytest.raises(InvalidRequestError, match="name"):
+        odps.create_table(name, "id bigint")
+    assert "orders" in odps.tables()
+
+
+def test_a_column_with_injection_in_it_reaches_nobody(odps, new_name):
+    name = new_name("inj")
+    evil = pa.schema([("a` bigint); drop table orders; --", pa.int64())])
+    with pytest.raises(InvalidRequestError, match="not a valid column name"):
+        odps.create_table(name, evil)
+    with pytest.raises(InvalidRequestError):
+        odps.create_table(name, "id bigint); drop table orders; --")
+    assert name not in odps.tables()
+    assert "orders" in odps.tables()
+
+
+def test_a_partition_value_stays_a_value(odps, table):
+    evil = "x'; drop table orders; --"
+    table.write(pa.table({"id": [1], "ds": [evil]}))
+    assert [dict(spec)["ds"] for spec in table.partitions()] == [evil]
+    read = table.read(["id"], partitions={"ds": evil}).to_arrow()
+    assert read.to_pylist() == [{"id": 1}]
+    assert "orders" in odps.tables()
+
+
+def test_a_filter_that_makes_no_sense_is_refused(odps):
+    with pytest.raises(InvalidRequestError) as caught:
+        odps.table("orders").read(where="nope >").to_arrow()
+    assert has_three_lines(caught.value)
+
+
+@pytest.mark.parametrize("limit", [-1])
+def test_a_limit_is_not_negative(odps, limit):
+    with pytest.raises(InvalidRequestError, match="limit"):
+        odps.table("orders").read(limit=limit)
+
+
+def test_creating_twice_and_dropping_twice(odps, table):
+    with pytest.raises(ConflictError, match="already exist") as caught:
+        odps.create_table(table.name, "id bigint")
+    assert "if_not_exists" in caught.value.hint
+    odps.create_table(table.name, "id bigint", if_not_exists=True)
+    assert table.schema.find("amount") is not None
+    odps.drop_table(table.name)
+    with pytest.raises(NotFoundError):
+        odps.drop_table(table.name)
+    odps.drop_table(table.name, if_exists=True)
+
+
+def test_a_query_that_fails_says_why(odps):
+    with pytest.raises(QueryError, match="nope") as caught:
+        odps.sql("select nope from orders")
+    assert has_three_lines(caught.value)
+    with pytest.raises(NotFoundError, match="no_such_table"):
+        odps.sql("select * from no_such_table")
+    with pytest.raises(InvalidRequestError, match="empty"):
+        odps.sql("  \n ")
+
+
+# -- connecting ---------------------------------------------------------------------------------
+
+
+def test_an_unknown_profile(tmp_path, monkeypatch):
+    monkeypatch.setenv("ODPS_NB_PROFILES", str(tmp_path / "none.toml"))
+    with pytest.raises(ConfigError, match="no profile 'prod'"):
+        odps_nb.connect("prod")
+
+
+def test_nothing_to_connect_with():
+    with pytest.raises(ConfigError, match="endpoint and project") as caught:
+        odps_nb.connect()
+    assert "ODPS_ENDPOINT" in caught.value.hint
+
+
+def test_a_wrong_key(service):
+    with (
+        odps_nb.connect(
+            endpoint=service.endpoint,
+            project=service.project,
+            access_id=service.access_id,
+            access_key="wrong",
+        ) as wrong,
+        pytest.raises(AccessDeniedError) as caught,
+    ):
+        wrong.tables()
+    assert "wrong" not in str(caught.value).replace("wrong signature", "")
+    assert has_three_lines(caught.value)
+
+
+def test_an_unreachable_endpoint():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    from odps_nb.client.profile import Profile
+    from odps_nb.client.storage import StorageClient
+    from odps_nb.http.retry import RetryPolicy
+    from odps_nb.wire.control import ListTables
+
+    profile = Profile(
+        endpoint=f"http://127.0.0.1:{port}/api", project="p", access_id="i", access_key="k"
+    )
+    with (
+        StorageClient(profile, retry=RetryPolicy(max_attempts=1)) as storage,
+        pytest.raises(ConnectError) as caught,
+    ):
+        storage.rest(ListTables(project="p").encode())
+    assert has_three_lines(caught.value)
+
+
+def test_after_close_there_is_a_state_error(service):
+    closed = odps_nb.connect(
+        endpoint=service.endpoint,
+        project=service.project,
+        access_id=service.access_id,
+        access_key=service.access_key,
+    )
+    table = closed.table("orders")
+    closed.close()
+    closed.close()
+    for use in (closed.tables, lambda: closed.sql("select 1"), lambda: table.read().to_arrow()):
+        with pytest.raises(StateError, match="closed"):
+            use()
+    assert "closed" in repr(table)
+
+
+# -- data that does not fit ---------------------------------------------------------------------
+
+BAD_DATA = [
+    (pd.DataFrame({"id": ["one"]}), ConversionError, "id"),
+    (pd.DataFrame({"id": [1.5]}), ConversionError, r"id\[0\] = 1\.5"),
+    (pd.DataFrame({"idd": [1]}), ConversionError, "did you mean 'id'"),
+    (pd.DataFrame({"amount": [1.005]}), ConversionError, r"amount\[0\]"),
+    (pd.DataFrame({"note": ["too long for it"]}), ConversionError, r"note\[0\]"),
+    (pd.DataFrame([[1]]), ConversionError, "is not text"),
+    (pa.table({"id": pa.array([2**63], pa.uint64())}), ConversionError, r"id\[0\]"),
+    (pa.table({"id": pa.array([1], pa.time64("ns"))}), ConversionError, "time64"),
+    ({"id": [1]}, ConversionError, "a dict cannot be written"),
+    ([1, 2], ConversionError, "a list cannot be written"),
+    (None, ConversionError, "a NoneType cannot be written"),
+    (pa.table({"id": [1], "ds": ["other"]}), ConversionError, "other values than the partition"),
+]
+
+
+@pytest.mark.parametrize(("data", "kind", "said"), BAD_DATA)
+def test_data_that_does_not_fit_is_refused_and_nothing_is_written(table, data, kind, said):
+    with pytest.raises(kind, match=said) as caught:
+        table.write(data, partition="ds=x")
+    assert has_three_lines(caught.value)
+    assert rows_in(table) == 0
+    assert table.partitions() == []
+
+
+def test_one_error_lists_all_that_does_not_fit(table):
+    frame = pd.DataFrame(
+        {"id": [1, 2], "amount": [1.0, 1.005], "note": ["toolong", "x"]},
+    )
+    with pytest.raises(ConversionError) as caught:
+        table.write(frame, partition="ds=x")
+    assert "amount[1]" in str(caught.value)
+    assert "note[0]" in str(caught.value)
+
+
+def test_rows_need_a_partition(table):
+    with pytest.raises(InvalidRequestError, match="partitioned by 'ds'") as caught:
+        table.write(pd.DataFrame({"id": [1]}))
+    assert "partition='ds=…'" in caught.value.hint
+    with pytest.raises(ConversionError, match="null"):
+        table.write(pd.DataFrame({"id": [1, 2], "ds": ["x", None]}))
+    assert rows_in(table) == 0
+
+
+def test_a_column_that_repeats_the_partition_is_taken(table):
+    table.write(pd.DataFrame({"id": [1], "ds": ["x"]}), partition="ds=x")
+    table.write(pa.table({"id": [2], "DS": ["x"]}), partition="ds=x")
+    assert rows_in(table) == 2
+
+
+def test_a_stream_that_stops_fitting_leaves_nothing(table):
+    schema = pa.schema([("id", pa.int64()), ("note", pa.string())])
+    first = pa.record_batch({"id": [1], "note": ["ok"]}, schema=schema)
+    second = pa.record_batch({"id": [2], "note": ["much too long"]}, schema=schema)
+    reader = pa.RecordBatchReader.from_batches(schema, [first, second])
+    with pytest.raises(ConversionError, match=r"note\[1\]") as caught:
+        table.write(reader, partition="ds=x")
+    assert any("nothing of it is in the table" in note for note in caught.value.notes)
+    assert rows_in(table) == 0
+
+
+def test_a_source_that_breaks_leaves_nothing(table):
+    schema = pa.schema([("id", pa.int64())])
+
+    def batches():
+        yield pa.record_batch({"id": [1]}, schema=schema)
+        raise ValueError("the source broke")
+
+    with pytest.raises((ValueError, OdpsNbError), match="the source broke"):
+        table.write(pa.RecordBatchReader.from_batches(schema, batches()), partition="ds=x")
+    assert rows_in(table) == 0
+
+
+def test_streams_are_counted_from_one(table):
+    with pytest.raises(InvalidRequestError, match="streams is 0"):
+        table.write(pa.table({"id": [1]}), partition="ds=x", streams=0)
+
+
+def test_an_unknown_compression_is_refused(table):
+    with pytest.raises(ConfigError, match="unknown compression 'gzip'"):
+        table.write(pa.table({"id": [1]}), partition="ds=x", compression="gzip")
+    with pytest.raises(ConfigError, match="unknown compression"):
+        table.read(compression="snappy")
+
+
+# -- blobs --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def blobs(odps, new_name):
+    made = odps.create_table(
+        new_name("badblob"), "id bigint, data blob, many array<struct<n:tinyint,b:blob>>"
+    )
+    yield made
+    odps.drop_table(made.name)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("cat.png", "text is no content"),
+        (Path("/no/such/file.png"), "no such file"),
+        (io.StringIO("x"), "open as text"),
+        (7, "no content of a blob"),
+    ],
+)
+def test_a_cell_that_is_no_blob_is_refused_before_anything_is_sent(blobs, cell, said):
+    with pytest.raises(ConversionError, match=said) as caught:
+        blobs.write(pd.DataFrame({"id": [1, 2], "data": [b"fine", cell]}))
+    assert (caught.value.column, caught.value.row) == ("data", 1)
+    assert rows_in(blobs) == 0
+
+
+def test_what_stands_beside_a_nested_blob_is_checked_before_anything_is_sent(blobs):
+    for bad in ({"n": 999, "b": b"x"}, {"n": "x", "b": b"x"}, {"zz": 1}):
+        with pytest.raises(ConversionError, match=r"many\[1\]"):
+            blobs.write(pd.DataFrame({"id": [1, 2], "many": [[], [bad]]}))
+    assert rows_in(blobs) == 0
+
+
+def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
+    blobs.write(pa.table({"id": [1], "data": [b"x"]}))
+    with pytest.raises(ConversionError, match="Arrow string is no blob") as caught:
+        blobs.write(blobs.read().to_arrow())
+    assert "odps.blob(reference)" in caught.value.hint
+    assert rows_in(blobs) == 1
+
+
+@pytest.mark.parametrize("reference", ["not base64!", "", "/wByZWYw"])
+def test_a_reference_that_names_nothing(odps, reference):
+    with pytest.raises((InvalidRequestError, NotFoundError)):
+        odps.blob(reference).bytes()
+
+
+def test_a_file_that_cannot_be_saved_says_so(odps, tmp_path):
+    blob = odps.table("media").blobs("content", limit=1)[0]
+    target = tmp_path / "a.bin"
+    blob.save(target)
+    with pytest.raises(ConfigError, match="exists already"):
+        blob.save(target)
+    with pytest.raises(ConfigError, match="does not exist"):
+        blob.save(tmp_path / "no" / "a.bin")
+    assert target.read_bytes() == blob.bytes()

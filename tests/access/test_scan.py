@@ -1,0 +1,326 @@
+"""Scans: one snapshot, many forms, early ends; and how tables and results look."""
+
+import threading
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from odps_nb.client.progress import Phase
+from odps_nb.errors import CancelledError, MissingDependencyError, OdpsNbError
+from odps_nb.terms import RowRangeSplit
+
+DAY = "ds=2024-01-01"
+
+
+class Watcher:
+    """A listener that keeps what it is told."""
+
+    def __init__(self):
+        self.last = None
+        self.tracker = None
+
+    def start(self, tracker):
+        self.tracker = tracker
+
+    def stop(self, snapshot):
+        self.last = snapshot
+
+
+@pytest.fixture
+def orders(odps):
+    return odps.table("orders")
+
+
+@pytest.fixture
+def small(odps, new_name):
+    table = odps.create_table(new_name("small"), "id bigint, note string")
+    table.write(pa.table({"id": [1, 2, 3], "note": ["a", None, "c"]}))
+    yield table
+    odps.drop_table(table.name, if_exists=True)
+
+
+def test_making_a_scan_costs_no_request(odps):
+    scan = odps.table("no_such_table_at_all").read(limit=3, where="x > 1")
+    assert (
+        repr(scan) == f"Scan({odps.profile.project}.no_such_table_at_all, where='x > 1', limit=3)"
+    )
+
+
+def test_every_result_of_a_scan_is_the_same_snapshot(odps, small):
+    scan = small.read()
+    assert scan.row_count == 3
+    small.write(pa.table({"id": [4], "note": ["later"]}))
+    assert scan.to_arrow().num_rows == len(scan.to_pandas()) == 3
+    assert sum(batch.num_rows for batch in scan.batches()) == 3
+    assert small.read().row_count == 4
+
+
+def test_columns_come_in_the_order_wanted(orders):
+    scan = orders.read(["ds", "QUANTITY", "id"], limit=2, partitions=DAY)
+    assert scan.to_arrow().column_names == ["ds", "quantity", "id"]
+    assert list(scan.to_pandas().columns) == ["ds", "quantity", "id"]
+    assert scan.arrow_schema.names == ["ds", "quantity", "id"]
+    only = orders.read(["ds"], limit=2, partitions=DAY).to_arrow()
+    assert only.to_pylist() == [{"ds": "2024-01-01"}] * 2
+
+
+def test_a_limit_ends_the_read_exactly(orders):
+    for limit in (0, 1, 100_000, 300_000):
+        scan = orders.read(["id"], limit=limit)
+        assert scan.to_arrow().num_rows == scan.row_count == limit
+
+
+def test_a_filter_is_applied_by_the_service(orders):
+    scan = orders.read(["id", "quantity"], where="quantity >= 9", partitions=DAY)
+    table = scan.to_arrow()
+    assert scan.row_count is None
+    assert min(table.column("quantity").drop_null().to_pylist()) >= 9
+    limited = orders.read(["id"], where="quantity >= 9", partitions=DAY, limit=10)
+    assert limited.to_arrow().num_rows == 10
+
+
+def test_splits_are_as_many_as_wanted_and_cover_all(orders):
+    scan = orders.read(["id"], partitions=DAY, splits=3)
+    assert len(scan.splits) == 3
+    assert all(isinstance(split, RowRangeSplit) for split in scan.splits)
+    assert sum(split.count for split in scan.splits) == scan.row_count
+
+
+def test_an_empty_result_has_its_columns(odps, new_name):
+    table = odps.create_table(new_name("empty"), "id bigint, note string, b blob")
+    assert table.read().to_arrow().schema.types == [pa.int64(), pa.string(), pa.string()]
+    frame = table.read(["note", "id"]).to_pandas()
+    assert (list(frame.columns), len(frame)) == (["note", "id"], 0)
+    assert len(table.head()) == 0
+    assert len(table.blobs("b")) == 0
+    odps.drop_table(table.name)
+
+
+def test_leaving_the_batches_early_stops_the_read(orders):
+    watcher = Watcher()
+    before = threading.active_count()
+    batches = orders.read().batches(progress=watcher)
+    next(batches)
+    batches.close()
+    assert watcher.last.phase is Phase.DONE
+    assert watcher.last.message == "the rest was not wanted"
+    assert watcher.last.rows < 2_000_000
+    assert threading.active_count() == before
+
+
+def test_a_scan_can_be_cancelled_from_another_thread(orders):
+    scan = orders.read()
+    watcher = Watcher()
+    batches = scan.batches(progress=watcher)
+    next(batches)
+    threading.Thread(target=scan.cancel).start()
+    with pytest.raises(CancelledError):
+        for _ in batches:
+            pass
+    assert watcher.last.phase is Phase.CANCELLED
+
+
+def test_progress_tells_rows_bytes_and_ids(orders):
+    watcher = Watcher()
+    scan = orders.read(["id"], partitions=DAY, progress=watcher)
+    rows = scan.to_arrow().num_rows
+    seen = watcher.last
+    assert (seen.operation, seen.phase, seen.rows, seen.rows_total) == (
+        "read",
+        Phase.DONE,
+        rows,
+        rows,
+    )
+    assert seen.verified_bytes == seen.decoded_bytes > 0
+    assert seen.wire_bytes > seen.decoded_bytes // 2
+    assert seen.session_id == scan.session_id
+    assert seen.request_ids
+    again = Watcher()
+    scan.to_pandas(progress=again)
+    assert (again.last.rows_total, again.last.session_id) == (rows, scan.session_id)
+
+
+def test_other_libraries_read_a_scan_as_a_stream(small):
+    import duckdb
+
+    scan = small.read()
+    assert pa.table(scan).num_rows == 3
+    with pa.RecordBatchReader.from_stream(scan) as reader:
+        assert reader.schema.names == ["id", "note"]
+    counted = duckdb.connect().execute("select count(*) from scan")
+    assert counted.fetchall() == [(3,)]
+
+
+def test_head_is_a_small_frame(orders):
+    frame = orders.head(3, partition=DAY, columns=["id", "ds"])
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["ds"].tolist() == ["2024-01-01"] * 3
+    assert len(orders.head()) == 5
+
+
+def test_a_scan_shows_what_it_reads_and_stays_short(orders):
+    scan = orders.read(["id"], where="quantity > 1" + " and quantity > 1" * 50, partitions=DAY)
+    assert "columns=['id']" in repr(scan)
+    assert len(repr(scan)) < 300
+    opened = orders.read(["id"], partitions=DAY)
+    opened.to_arrow()
+    assert "rows in" in repr(opened)
+
+
+def test_without_faces_there_is_no_spark(profile):
+    from odps_nb.access.connection import Connection
+
+    with Connection(profile) as plain, pytest.raises(MissingDependencyError, match="without Spark"):
+        plain.table("orders").read().to_spark(None)
+
+
+# -- tables -------------------------------------------------------------------------------------
+
+
+def test_a_table_looks_itself_up_once_when_shown(odps, small):
+    text = repr(small)
+    assert text.splitlines()[0] == f"Table {small.name}"
+    assert "3 rows" in text
+    assert "  note  string" in text
+    bundle = small._repr_mimebundle_()
+    assert bundle["text/plain"] == text
+    assert "<table>" in bundle["text/html"]
+
+
+def test_names_from_the_service_are_escaped(odps, new_name):
+    name = new_name("esc")
+    odps.create_table(name, "id bigint comment '<script>alert(1)</script>'")
+    html = odps.table(name)._repr_mimebundle_()["text/html"]
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    odps.drop_table(name)
+
+
+def test_a_table_that_cannot_be_looked_up_shows_the_error(odps):
+    lines = repr(odps.table("nothing_here")).splitlines()
+    assert lines[0].endswith(".nothing_here")
+    assert lines[1].startswith("NotFoundError: ")
+    assert len(lines) <= 4
+    assert odps.table("nothing_here")._repr_mimebundle_().keys() == {"text/plain"}
+
+
+def test_a_wide_table_shows_a_part_of_itself(odps, new_name):
+    name = new_name("wide")
+    odps.create_table(name, ", ".join(f"c{n} bigint" for n in range(200)))
+    assert "and 140 more columns" in repr(odps.table(name))
+    odps.drop_table(name)
+
+
+def test_partitions_are_listed_as_they_are(odps, new_name):
+    table = odps.create_table(new_name("p"), "id bigint", partitioned_by="ds string, hour string")
+    assert table.partitions() == []
+    table.write(pa.table({"id": [1, 2], "ds": ["a", "b"], "hour": ["1", "2"]}))
+    assert [str(one) for one in table.partitions()] == ["ds=a,hour=1", "ds=b,hour=2"]
+    assert [str(one) for one in table.partitions("ds=b")] == ["ds=b,hour=2"]
+    assert "2 partitions" in repr(table)
+    odps.drop_table(table.name)
+    with pytest.raises(OdpsNbError, match="has no partitions"):
+        odps.table("media").partitions()
+
+
+def test_tables_are_found_by_pattern(odps):
+    assert {"orders", "media", "documents"} <= set(odps.tables())
+    assert odps.tables("ORD*") == ["orders"]
+    assert odps.tables("*dia") == ["media"]
+    assert odps.tables("m[ae]dia") == ["media"]
+    assert odps.tables("nothing*") == []
+
+
+def test_equal_handles_are_equal(odps):
+    assert odps.table("orders") == odps.table(f"{odps.profile.project}.orders")
+    assert odps.table("orders") != odps.table("media")
+    assert len({odps.table("orders"), odps.table("orders")}) == 1
+
+
+# -- writing ------------------------------------------------------------------------------------
+
+
+def test_a_receipt_says_what_was_done(odps, small):
+    watcher = Watcher()
+    receipt = small.write(pa.table({"id": [9], "note": ["new"]}), overwrite=True, progress=watcher)
+    assert (receipt.rows, receipt.overwrite, receipt.streams) == (1, True, 1)
+    assert receipt.bytes > 0
+    assert receipt.session_id in repr(receipt)
+    assert "1 row" in repr(receipt)
+    assert watcher.last.phase is Phase.DONE
+    assert (watcher.last.rows, watcher.last.rows_total) == (1, 1)
+    assert small.read().to_arrow().to_pylist() == [{"id": 9, "note": "new"}]
+
+
+def test_overwriting_with_nothing_empties_the_table(small):
+    receipt = small.write(pa.table({"id": pa.array([], pa.int64())}), overwrite=True)
+    assert receipt.rows == 0
+    assert small.read().row_count == 0
+
+
+def test_every_kind_of_arrow_data_is_written(small):
+    schema = pa.schema([("id", pa.int64())])
+    batch = pa.record_batch({"id": [7]}, schema=schema)
+
+    class Foreign:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return pa.table(batch.to_pydict()).__arrow_c_stream__(requested_schema)
+
+    class ForeignArray:
+        def __arrow_c_array__(self, requested_schema=None):
+            return batch.__arrow_c_array__(requested_schema)
+
+    given = [
+        pa.Table.from_batches([batch]),
+        batch,
+        pa.RecordBatchReader.from_batches(schema, [batch, batch.slice(1)]),
+        Foreign(),
+        ForeignArray(),
+        small.read(["id"], limit=1),
+    ]
+    for data in given:
+        assert small.write(data).rows == 1
+    assert small.read().row_count == 3 + len(given)
+
+
+def test_the_index_of_a_frame_is_not_written(small):
+    small.write(pd.DataFrame({"id": [5]}, index=pd.Index([17], name="whatever")), overwrite=True)
+    assert small.read().to_arrow().to_pylist() == [{"id": 5, "note": None}]
+
+
+# -- SQL ----------------------------------------------------------------------------------------
+
+
+def test_a_query_gives_its_rows_in_every_form(odps, small):
+    watcher = Watcher()
+    result = odps.sql(f"select id, note from {small.name} order by id", progress=watcher)
+    assert watcher.last.operation == "sql"
+    assert result.row_count == 3
+    assert result.schema.names == ("id", "note")
+    assert result.to_arrow().column("id").to_pylist() == [1, 2, 3]
+    assert result.to_pandas()["note"].isna().tolist() == [False, True, False]
+    assert sum(batch.num_rows for batch in result.batches()) == 3
+    assert pa.table(result).num_rows == 3
+    assert "3 rows" in repr(result)
+
+
+def test_an_empty_result_of_a_query_has_its_columns(odps, small):
+    result = odps.sql(f"select id, note from {small.name} where id > 100")
+    assert result.to_arrow().column_names == ["id", "note"]
+    assert list(result.to_pandas().columns) == ["id", "note"]
+
+
+def test_a_query_may_be_waited_for_later(odps, small):
+    result = odps.sql(f"select count(*) as n from {small.name}", wait=False)
+    assert result.wait(timeout=60).to_arrow().to_pylist() == [{"n": 3}]
+    result.cancel()
+    assert result.instance_id
+
+
+def test_statements_without_rows_have_happened_when_the_call_returns(odps, new_name):
+    name = new_name("ctas")
+    odps.sql(f"create table {name} as select 1 as x")
+    assert odps.table(name).read().to_arrow().num_rows == 1
+    odps.sql(f"drop table {name}")
+    assert name not in odps.tables()
