@@ -16,7 +16,7 @@ __all__ = ["MAX_ROWS", "Listing"]
 MAX_ROWS = 1000
 MAX_CELL = 300
 
-_CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;overflow-wrap:break-word"
+_CELL = "text-align:left;vertical-align:top"
 _SHORT = ";white-space:nowrap"
 _SHORT_CHARACTERS = 28
 _RULE = "border-bottom:1px solid rgba(127,127,127,.35)"

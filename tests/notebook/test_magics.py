@@ -1,0 +1,339 @@
+"""The magics in a real shell against the embedded service; kernels are in test_kernel*.py."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.utils.capture import capture_output
+
+from odps_nb import load_ipython_extension
+from odps_nb.errors import (
+    CancelledError,
+    ConfigError,
+    ConversionError,
+    LimitExceededError,
+    NotFoundError,
+    OdpsNbError,
+)
+
+
+@pytest.fixture
+def ip(shell, odps):
+    """A shell with the magics, connected to the service of this run."""
+    load_ipython_extension(shell)
+    shell.user_ns["odps"] = odps
+    magics = shell.magics_manager.registry["OdpsMagics"]
+    magics.context.use(odps, owned=False)
+    return shell
+
+
+def run(shell, text: str):
+    """Run a cell and return its value; its error is raised."""
+    with capture_output() as shown:
+        result = shell.run_cell(text)
+    shell.user_ns["shown"] = [output.data for output in shown.outputs]
+    result.raise_error()
+    return result.result
+
+
+def usage_error(shell, text: str) -> str:
+    with capture_output() as shown:
+        shell.run_cell(text)
+    assert shown.stderr.startswith("UsageError: ")
+    assert shown.stderr.count("\n") == 1
+    return shown.stderr.removeprefix("UsageError: ").strip()
+
+
+# -- connect ----------------------------------------------------------------------------------
+
+
+def test_connect_takes_a_variable_and_never_closes_it(ip, odps):
+    run(ip, "%odps connect odps")
+    run(ip, "%unload_ext odps_nb\n%load_ext odps_nb")
+    assert "orders" in odps.tables()
+
+
+def test_connect_to_an_unknown_profile_is_a_config_error(ip):
+    with pytest.raises(ConfigError) as caught:
+        run(ip, "%odps connect nobody")
+    assert caught.value.hint
+
+
+def test_without_any_setting_the_first_use_says_what_is_missing(shell):
+    load_ipython_extension(shell)
+    with pytest.raises(ConfigError) as caught:
+        run(shell, "%odps tables")
+    assert "ODPS_ENDPOINT" in f"{caught.value} {caught.value.hint}"
+
+
+def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monkeypatch):
+    monkeypatch.setenv("ODPS_ACCESS_ID", service.access_id)
+    monkeypatch.setenv("ODPS_ACCESS_KEY", service.access_key)
+    run(ip, f"%odps connect {service.endpoint} --project {service.project} -o mine")
+    (note,) = ip.user_ns["shown"]
+    assert (
+        note["text/plain"] == f"odps_nb works with project {service.project} at {service.endpoint}"
+    )
+    assert "orders" in ip.user_ns["mine"].tables()
+    ip.user_ns["mine"].close()
+
+
+def test_local_starts_a_service_and_the_same_cell_finds_it_again(ip, tmp_path):
+    run(ip, f"%odps connect local --root {tmp_path} -o first")
+    try:
+        ip.user_ns["first"].create_table("kept", "id bigint")
+        run(ip, f"%odps connect local --root {tmp_path} -o second")
+        assert ip.user_ns["second"] is ip.user_ns["first"]
+        assert [row[0] for row in run(ip, "%odps tables kept*")] == ["kept"]
+    finally:
+        ip.user_ns["first"].close()
+
+
+# -- looking ----------------------------------------------------------------------------------
+
+
+def test_tables_are_rows_in_code_too(ip):
+    assert ("orders",) in list(run(ip, "%odps tables"))
+    assert run(ip, "%odps tables zzz*").text() == "no table is named like zzz*"
+
+
+def test_schema_gives_the_table(ip):
+    table = run(ip, "%odps schema orders")
+    assert table.schema.find("amount") is not None
+    with pytest.raises(NotFoundError) as caught:
+        run(ip, "%odps schema orderz")
+    assert "orders" in caught.value.hint
+
+
+def test_head_shows_preview_rows_of_one_partition(ip):
+    run(ip, "%config OdpsMagics.preview_rows = 4")
+    assert run(ip, "%odps head orders -p ds=2024-01-03 -c id,ds").shape == (4, 2)
+    assert run(ip, "%odps head orders -n 2 -o two") is None
+    assert len(ip.user_ns["two"]) == 2
+    assert "one partition" in usage_error(ip, "%odps head orders -p ds=1 -p ds=2")
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def test_a_read_is_displayed_or_put_into_a_variable(ip):
+    frame = run(ip, "%odps read orders -n 7 -c id,status")
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.shape == (7, 2)
+    assert run(ip, "%odps read orders -n 7 -c id,status -o seven") is None
+    (note,) = ip.user_ns["shown"]
+    assert note["text/plain"] == "seven ← read orders · 7 rows × 2 columns"
+    pd.testing.assert_frame_equal(ip.user_ns["seven"], frame)
+
+
+def test_partitions_may_be_repeated(ip):
+    frame = run(ip, "%odps read orders -p ds=2024-01-01 -p ds=2024-01-02 -c ds")
+    assert frame["ds"].nunique() == 2
+
+
+def test_the_settings_are_the_defaults(ip):
+    run(ip, "%config OdpsMagics.result_type = 'arrow'\n%config OdpsMagics.limit = 3")
+    table = run(ip, "%odps read orders -c id")
+    assert isinstance(table, pa.Table)
+    assert table.num_rows == 3
+    assert len(run(ip, "%odps read orders -c id -n 5 -t pandas")) == 5
+
+
+def test_a_filter_stands_on_the_line_or_in_the_cell(ip):
+    ip.user_ns["wanted"] = ["paid", "it's"]
+    line = run(ip, '%odps read orders -p ds=2024-01-01 -c status -w "status in :wanted"')
+    cell = run(ip, "%%odps read orders -p ds=2024-01-01 -c status\nstatus in :wanted")
+    assert set(line["status"]) == {"paid"}
+    pd.testing.assert_frame_equal(line, cell)
+    text = usage_error(ip, "%%odps read orders -w 'id > 1'\nid > 2")
+    assert text == "a filter stands in -w or in the cell, not in both"
+    assert "did you mean :wanted?" in usage_error(ip, "%odps read orders -w 'status = :wantd'")
+
+
+def test_names_are_looked_up_where_the_magic_stands(ip):
+    run(ip, "state = 'nothing'")
+    frame = run(
+        ip,
+        "def ask():\n    state = 'paid'\n"
+        "    frame = %odps read orders -p ds=2024-01-01 -c status -n 5 -w 'status = :state'\n"
+        "    return frame\nask()",
+    )
+    assert set(frame["status"]) == {"paid"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["it's", "back\\slash", 'quote" ` --', "new\nline", "日本 ☃", "' or '1'='1", ""],
+)
+def test_a_bound_text_means_itself_to_the_service(ip, value):
+    ip.user_ns["value"] = value
+    frame = run(
+        ip, "%%odps sql\nselect :value as v, id from orders where ds = '2024-01-01' limit 1"
+    )
+    assert frame["v"].tolist() == [value]
+    assert run(ip, "%odps read orders -n 5 -c id -w 'status = :value'").empty
+
+
+def test_a_budget_stops_a_read(ip):
+    with pytest.raises(LimitExceededError) as caught:
+        run(ip, "%odps read orders --max-bytes 1MB")
+    assert "--max-bytes" in caught.value.hint
+    for kind, length in (("pandas", len), ("arrow", len)):
+        read = f"%odps read orders -p ds=2024-01-01 -c id --max-bytes 1GiB -t {kind}"
+        assert length(run(ip, read)) == 231072
+    assert list(run(ip, "%odps read orders -c id -w 'id < 0' --max-bytes 1kB")) == ["id"]
+
+
+def test_batches_are_read_when_they_are_wanted(ip):
+    run(ip, "%odps read orders -c id -p ds=2024-01-01 -t batches -o batches")
+    first = next(ip.user_ns["batches"])
+    assert isinstance(first, pa.RecordBatch)
+    ip.user_ns["batches"].close()
+    run(ip, "%odps read orders -c id -t batches --max-bytes 1kB -o few")
+    with pytest.raises(LimitExceededError):
+        next(ip.user_ns["few"])
+
+
+@pytest.mark.parametrize("kind", ["spark", "batches"])
+def test_what_cannot_be_read_in_the_background_says_why(ip, kind):
+    assert "--bg makes no sense here" in usage_error(ip, f"%odps read orders -t {kind} --bg")
+
+
+def test_a_dry_run_reads_no_row(ip):
+    plan = dict(
+        run(ip, "%odps read orders -p ds=2024-01-01 --splits 3 -c id,amount --dry-run").rows
+    )
+    assert plan["rows"] == "231,072"
+    assert plan["splits"] == "3"
+    assert plan["columns"] == "id, amount"
+    filtered = dict(run(ip, "%odps read orders -w 'id < 0' --dry-run"))
+    assert filtered["rows"] == "known only by reading (filter)"
+
+
+def test_a_background_read_gives_its_result_later(ip):
+    run(ip, "%odps read orders -p ds=2024-01-01 -c id --bg -o handle")
+    handle = ip.user_ns["handle"]
+    assert len(handle.result(60)) == 231072
+    assert handle.done()
+
+
+def test_an_interrupt_becomes_our_error_and_no_variable_appears(ip):
+    main = threading.main_thread().ident
+    assert main is not None
+    before = set(threading.enumerate())
+
+    def interrupt_soon() -> None:
+        operations = ip.magics_manager.registry["OdpsMagics"].operations
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            running = [one.tracker.snapshot() for one in operations.all()]
+            if any(one.rows for one in running):
+                break
+            threading.Event().wait(0.005)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    watcher = threading.Thread(target=interrupt_soon)
+    watcher.start()
+    with pytest.raises(CancelledError, match="stopped by an interrupt"):
+        run(ip, "%odps read orders -o never")
+    watcher.join()
+    assert "never" not in ip.user_ns
+    (one,) = ip.magics_manager.registry["OdpsMagics"].operations.all()
+    assert one.tracker.snapshot().phase.value == "cancelled"
+    assert set(threading.enumerate()) <= before
+
+
+# -- SQL --------------------------------------------------------------------------------------
+
+
+def test_sql_binds_values_and_reads_its_rows(ip):
+    ip.user_ns["day"] = "2024-01-02"
+    frame = run(ip, "%%odps sql\nselect count(*) as n from orders where ds = :day")
+    assert frame["n"].tolist() == [243008]
+    assert run(ip, "%%odps sql -t arrow -o one\nselect 1 as a") is None
+    assert ip.user_ns["one"].num_rows == 1
+    run(ip, "%%odps sql --bg -o later\nselect 2 as a")
+    assert ip.user_ns["later"].result(60)["a"].tolist() == [2]
+    assert "needs a query" in usage_error(ip, "%%odps sql\n  ")
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+def test_a_variable_is_written_and_read_back(ip, odps, new_name):
+    name = new_name("written")
+    odps.create_table(name, "id bigint, note string", partitioned_by="ds string")
+    ip.user_ns["rows"] = pd.DataFrame({"id": [1, 2], "note": ["a", None]})
+    receipt = run(ip, f"%odps write rows {name} -p ds=2024-01-01")
+    assert receipt.rows == 2
+    run(ip, f"%odps write rows {name} -p ds=2024-01-01 --overwrite -q")
+    assert len(run(ip, f"%odps read {name}")) == 2
+    ip.user_ns["wrong"] = pd.DataFrame({"id": ["x"], "note": ["a"]})
+    with pytest.raises(ConversionError):
+        run(ip, f"%odps write wrong {name} -p ds=2024-01-01")
+    assert len(run(ip, f"%odps read {name}")) == 2
+    assert "write key=value" in usage_error(ip, f"%odps write rows {name} -p 2024-01-01")
+
+
+# -- blobs ------------------------------------------------------------------------------------
+
+
+def test_blobs_are_shown_listed_and_saved(ip, tmp_path):
+    run(ip, "%odps blobs media -c content -n 3 --view list")
+    (bundle,) = ip.user_ns["shown"]
+    assert set(bundle) == {"text/html", "text/plain"}
+    listing = run(ip, f"%odps blobs media -c content -n 3 --save {tmp_path / 'files'}")
+    assert sorted(row[0] for row in listing) == sorted(
+        str(path) for path in (tmp_path / "files").iterdir()
+    )
+    assert len(listing) == 3
+    assert "did you mean content?" in usage_error(ip, "%odps blobs media -c contnt")
+
+
+def test_an_output_of_blobs_keeps_to_its_budget(ip):
+    run(ip, "%config OdpsMagics.max_output_bytes = 100_000")
+    run(ip, "%odps blobs media -c content -n 40")
+    (bundle,) = ip.user_ns["shown"]
+    assert len(bundle["text/html"]) <= 110_000
+
+
+# -- Tab --------------------------------------------------------------------------------------
+
+
+def test_tab_knows_tables_columns_and_partitions_of_the_service(ip):
+    def offers(text: str, wanted: str) -> bool:
+        with provisionalcompleter():
+            found = ip.Completer.completions(text, len(text))
+            return any(text[: one.start] + one.text == wanted for one in found)
+
+    deadline = time.monotonic() + 30
+    for text, wanted in (
+        ("%odps read ord", "%odps read orders"),
+        ("%odps read orders -c id,amo", "%odps read orders -c id,amount"),
+        ("%odps read orders -p ds=2024-01-08", "%odps read orders -p ds=2024-01-08"),
+        ("%odps read orders -p ds=2", "%odps read orders -p ds=2024-01-01"),
+        ("%%odps read orders\nquan", "%%odps read orders\nquantity"),
+        ("%%odps sql\nselect * from med", "%%odps sql\nselect * from media"),
+    ):
+        while not offers(text, wanted):
+            assert time.monotonic() < deadline, text
+            threading.Event().wait(0.01)
+
+
+def test_every_failure_of_the_service_is_ours(ip):
+    for cell in (
+        "%odps read no_such_table",
+        "%odps read orders -p ds=1999-01-01",
+        "%odps read orders -w 'nonsense ='",
+        "%odps read 'orders; drop table orders'",
+        "%%odps sql\nselect from from",
+    ):
+        with pytest.raises(OdpsNbError) as caught:
+            run(ip, cell)
+        assert caught.value.hint
