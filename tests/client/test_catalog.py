@@ -1,13 +1,23 @@
-"""DDL text: nothing that a person types becomes SQL unchecked."""
+"""Lists and metadata of tables; DDL text, in which nothing typed becomes SQL unchecked."""
 
 import pytest
+from control_peer import ControlService
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import fail, give
 
-from odps_nb.client.catalog import create_table_sql, drop_table_sql, quoted
-from odps_nb.errors import InvalidRequestError
+from odps_nb.client.catalog import (
+    create_table_sql,
+    drop_table_sql,
+    fetch_table,
+    iter_partitions,
+    list_tables,
+    quoted,
+)
+from odps_nb.errors import InvalidRequestError, NotFoundError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
-from odps_nb.terms import TableName
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.control import PartitionInfo, PartitionPage, TablePage
 from odps_nb.wire.type_text import parse_columns
 
 TABLE = TableName(project="p", table="t")
@@ -76,3 +86,74 @@ def test_no_comment_leaves_its_quotes(comment):
     )
     inside = made[len("create table `p`.`t` (") : -len(");")]
     assert parse_columns(inside)[0].comment == comment
+
+
+# -- over HTTP ----------------------------------------------------------------------------------
+
+
+def pages(*names_and_markers):
+    return [give(TablePage(names=names, marker=marker)) for names, marker in names_and_markers]
+
+
+def test_tables_come_page_by_page_and_sorted():
+    script = pages((("c", "a"), "m1"), (("b",), ""))
+    with ControlService(ListTables=script) as service, service.client() as storage:
+        assert list_tables(storage) == ["a", "b", "c"]
+    assert [one.marker for one in service.calls["ListTables"]] == ["", "m1"]
+
+
+def test_a_marker_that_repeats_ends_the_list():
+    script = pages((("a",), "m"), (("b",), "m"))
+    with ControlService(ListTables=script) as service, service.client() as storage:
+        assert list_tables(storage) == ["a", "b"]
+
+
+def test_a_pattern_asks_for_its_beginning_only():
+    script = pages((("orders", "orders_2", "ordinal"), ""))
+    with ControlService(ListTables=script) as service, service.client() as storage:
+        assert list_tables(storage, "ORD*s") == ["orders"]
+    assert service.calls["ListTables"][0].prefix == "ord"
+
+
+def test_a_missing_table_suggests_others():
+    script = {
+        "GetTable": [fail(404, "NoSuchTable", "ODPS-0130131: no")],
+        "ListTables": pages((("orders", "media"), "")),
+    }
+    with (
+        ControlService(**script) as service,
+        service.client() as storage,
+        pytest.raises(NotFoundError) as caught,
+    ):
+        fetch_table(storage, TableName(project="p", table="order"))
+    assert caught.value.hint == "did you mean orders?"
+    assert "table p.order" in caught.value.notes
+
+
+def test_a_failing_suggestion_hides_nothing():
+    script = {
+        "GetTable": [fail(404, "NoSuchTable")],
+        "ListTables": [fail(403, "NoPermission")],
+    }
+    with (
+        ControlService(**script) as service,
+        service.client() as storage,
+        pytest.raises(NotFoundError) as caught,
+    ):
+        fetch_table(storage, TABLE)
+    assert caught.value.code == "NoSuchTable"
+
+
+def test_partitions_come_page_by_page():
+    def page(marker, *specs):
+        infos = tuple(PartitionInfo(spec=PartitionSpec.of(spec)) for spec in specs)
+        return give(PartitionPage(partitions=infos, marker=marker))
+
+    script = [page("m", "ds=a,h=1"), page("", "ds=b,h=1", "ds=b,h=2")]
+    with ControlService(ListPartitions=script) as service, service.client() as storage:
+        found = [str(one.spec) for one in iter_partitions(storage, TABLE)]
+    assert found == ["ds=a,h=1", "ds=b,h=1", "ds=b,h=2"]
+    with ControlService(ListPartitions=[page("", "ds=b,h=1")]) as service, service.client() as s:
+        under = PartitionSpec.of("ds=a")
+        assert list(iter_partitions(s, TABLE, under=under)) == []
+    assert service.calls["ListPartitions"][0].partition == under
