@@ -1,0 +1,121 @@
+"""Handles of blobs: what costs a request, what is verified, how they look and are saved."""
+
+import pickle
+
+import pandas as pd
+import pytest
+
+import odps_nb
+from odps_nb.access.blob import Blob, BlobColumn
+from odps_nb.errors import InvalidRequestError, NotFoundError
+from odps_nb.terms import BlobReference
+
+
+@pytest.fixture
+def written(odps, new_name):
+    table = odps.create_table(new_name("b"), "id bigint, data blob")
+    files = [
+        odps_nb.NewBlob(b"x" * 300_000, mime_type="image/png", file_name="../../big.png"),
+        odps_nb.NewBlob(b"", mime_type="text/plain", file_name="empty.txt"),
+        odps_nb.NewBlob(b"small"),
+        None,
+    ]
+    table.write(pd.DataFrame({"id": range(4), "data": files}))
+    yield table
+    odps.drop_table(table.name)
+
+
+def test_a_column_is_a_sequence_without_nulls(written):
+    column = written.blobs("data")
+    assert len(column) == 3
+    assert [blob.size for blob in column] == [300_000, 0, 5]
+    assert isinstance(column[1:], BlobColumn)
+    assert len(column[1:]) == 2
+    assert column[-1] == column[2]
+    assert len(written.blobs("data", limit=1)) == 1
+    assert len(written.blobs("data", where="id >= 1")) == 2
+    assert repr(column) == f"BlobColumn(3 blobs of {written.name}.data)"
+    assert repr(column[:1]) == f"BlobColumn(1 blob of {written.name}.data)"
+
+
+def test_the_head_of_a_blob_is_known_without_its_bytes(written):
+    big, empty, small = written.blobs("data")
+    assert (big.size, big.mime_type, big.file_name) == (300_000, "image/png", "../../big.png")
+    assert (empty.size, empty.mime_type, empty.file_name) == (0, "text/plain", "empty.txt")
+    assert (small.mime_type, small.file_name) == ("", "")
+    assert not big.verified
+
+
+def test_bytes_are_verified_and_say_so(written):
+    big = written.blobs("data")[0]
+    assert big.bytes() == b"x" * 300_000
+    assert big.verified
+    assert "verified" in repr(big)
+
+
+def test_a_blob_opens_as_a_file_that_is_read_forward(written):
+    big, empty, _ = written.blobs("data")
+    with big.open() as stream:
+        assert stream.read(10) == b"x" * 10
+        buffer = bytearray(100)
+        assert stream.readinto(buffer) == 100
+        assert len(stream.read()) == 300_000 - 110
+        assert stream.read() == b""
+    with empty.open() as stream:
+        assert stream.read() == b""
+    with big.open() as stream:
+        stream.read(1)  # leaving early is fine
+
+
+def test_a_repr_costs_no_request_and_shows_no_bytes():
+    blob = Blob(None, BlobReference.from_raw(b"r" * 1000))
+    assert len(repr(blob)) < 60
+    new = odps_nb.NewBlob(b"x" * 10**6, mime_type="image/png")
+    assert repr(new) == "NewBlob(<1.0 MB>, mime_type='image/png')"
+
+
+def test_saving_takes_a_safe_name_and_never_another_file(written, tmp_path):
+    big, empty, small = written.blobs("data")
+    assert big.save(tmp_path) == tmp_path / "big.png"
+    assert big.save(tmp_path) == tmp_path / "big-2.png"
+    assert (tmp_path / "big.png").read_bytes() == b"x" * 300_000
+    assert big.verified
+    assert empty.save(str(tmp_path / "there.txt")).read_bytes() == b""
+    assert small.save(tmp_path).name.startswith("blob-")
+    assert small.save(tmp_path / "there.txt", overwrite=True).read_bytes() == b"small"
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_handles_are_equal_by_what_they_name(odps):
+    one, two = odps.blob("/wByZWYw"), odps.blob(b"/wByZWYw")
+    assert one == two == odps.blob(BlobReference.from_raw(b"\xff\x00ref0"))
+    assert len({one, two}) == 1
+    assert one != "x"
+
+
+def test_many_blobs_come_as_records_in_order(odps, written):
+    tokens = [blob.reference.token for blob in written.blobs("data")]
+    records = list(odps.blobs([*tokens, *reversed(tokens)]))
+    assert [len(record.data) for record in records] == [300_000, 0, 5, 5, 0, 300_000]
+    assert records[0].mime_type == "image/png"
+    assert records[1].custom_file_name == "empty.txt"
+    assert list(odps.blobs([])) == []
+    early = odps.blobs(tokens)
+    next(early)
+    early.close()
+
+
+def test_a_wrong_reference_is_refused_before_anything_is_asked(odps):
+    with pytest.raises(InvalidRequestError, match="not a blob reference") as caught:
+        odps.blobs(["/wByZWYw", "no reference!"])
+    assert "as it was read" in caught.value.hint
+    with pytest.raises(NotFoundError):
+        list(odps.blobs(["/wByZWYw", "/wByZWYw"]))
+
+
+def test_a_record_survives_pickling_and_hides_its_bytes(odps, written):
+    record = next(
+        odps.blobs([written.blobs("data")[0].reference, written.blobs("data")[1].reference])
+    )
+    assert len(repr(record)) < 200
+    assert pickle.loads(pickle.dumps(record)).data == record.data

@@ -1,0 +1,156 @@
+"""Connecting in every form; what a connection holds, shows and refuses."""
+
+import copy
+import pickle
+from pathlib import Path
+
+import pytest
+from odps import ODPS
+
+import odps_nb
+from odps_nb._faces import FACES
+from odps_nb.access.faces import PLAIN, Listing
+from odps_nb.errors import ConfigError, StateError
+
+
+@pytest.fixture
+def keywords(service):
+    return {
+        "endpoint": service.endpoint,
+        "project": service.project,
+        "access_id": service.access_id,
+        "access_key": service.access_key,
+    }
+
+
+def test_keywords_are_enough_and_the_tunnel_is_found(keywords):
+    with odps_nb.connect(**keywords) as odps:
+        assert odps.profile.tunnel_endpoint is None
+        assert odps.table("media").read(["id"], limit=1).to_arrow().num_rows == 1
+
+
+def test_the_environment_is_enough(keywords, monkeypatch):
+    for name, value in keywords.items():
+        monkeypatch.setenv(f"ODPS_{name.upper()}", value)
+    with odps_nb.connect() as odps:
+        assert "orders" in odps.tables()
+
+
+def test_a_profile_file_is_enough(keywords, monkeypatch, tmp_path: Path):
+    path = tmp_path / "profiles.toml"
+    lines = [f'{name} = "{value}"' for name, value in keywords.items()]
+    path.write_text("\n".join(["[here]", *lines]))
+    path.chmod(0o600)
+    monkeypatch.setenv("ODPS_NB_PROFILES", str(path))
+    with odps_nb.connect("here") as odps:
+        assert odps.profile.name == "here"
+        assert "orders" in odps.tables()
+    with odps_nb.connect("here", project="other") as odps:
+        assert odps.profile.project == "other"
+
+
+def test_a_pyodps_entry_is_enough(keywords):
+    entry = ODPS(
+        keywords["access_id"],
+        keywords["access_key"],
+        project=keywords["project"],
+        endpoint=keywords["endpoint"],
+    )
+    with odps_nb.connect(entry) as odps:
+        assert "orders" in odps.tables()
+
+
+def test_a_profile_value_is_enough(profile):
+    with odps_nb.connect(profile, quota="q") as odps:
+        assert odps.profile.quota == "q"
+        assert odps.profile.access_key == profile.access_key
+
+
+def test_local_starts_a_service_that_ends_with_the_connection(tmp_path):
+    import psutil
+
+    odps = odps_nb.connect("local", root=tmp_path / "here")
+    try:
+        pid = odps._service.pid
+        odps.create_table("mine", "id bigint")
+        assert "mine" in odps.tables()
+        assert psutil.pid_exists(pid)
+    finally:
+        odps.close()
+    assert not psutil.pid_exists(pid)
+    with odps_nb.connect("local", root=tmp_path / "here") as again:
+        assert "mine" in again.tables()
+
+
+def test_local_has_keys_of_its_own(tmp_path):
+    with pytest.raises(ConfigError, match="access_key does not go with"):
+        odps_nb.connect("local", access_key="x")
+    with pytest.raises(ConfigError, match="root belongs to"):
+        odps_nb.connect(root=tmp_path)
+
+
+def test_what_cannot_be_connected_with_is_named():
+    with pytest.raises(ConfigError, match="cannot connect with a int"):
+        odps_nb.connect(5)
+
+
+def test_nothing_of_a_connection_is_pickled_or_shown(odps):
+    secret = odps.profile.access_key
+    for thing in (odps, odps.profile, odps.storage, odps.table("orders"), odps.table("x").read()):
+        assert secret not in repr(thing)
+        assert len(repr(thing)) < 4000
+    with pytest.raises((StateError, ConfigError), match="never pickled"):
+        pickle.dumps(odps)
+    with pytest.raises((StateError, ConfigError), match="never pickled"):
+        copy.copy(odps)
+
+
+def test_making_a_connection_costs_no_request():
+    odps = odps_nb.connect(
+        endpoint="http://127.0.0.1:9/api", project="p", access_id="i", access_key="k"
+    )
+    table = odps.table("t")
+    assert (str(table.name), repr(odps)) == ("p.t", "<Connection to p at http://127.0.0.1:9/api>")
+    odps.close()
+    assert repr(odps).endswith("(closed)>")
+
+
+# -- faces --------------------------------------------------------------------------------------
+
+
+def test_without_a_notebook_or_terminal_nothing_is_shown(capsys):
+    from odps_nb.client.progress import silent
+
+    assert FACES.listener() is silent
+    assert PLAIN.listener() is silent
+    assert PLAIN.listing(Listing(headers=(), rows=())) == {}
+
+
+def test_a_terminal_gets_a_line(monkeypatch):
+    import io
+    import sys
+
+    from odps_nb.notebook.line import LineListener
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert isinstance(FACES.listener(), LineListener)
+
+
+def test_blobs_are_shown_by_the_notebook(odps):
+    column = odps.table("media").blobs("content", limit=2)
+    bundle = column._repr_mimebundle_()
+    assert "text/html" in bundle
+    assert "text/plain" in column[0]._repr_mimebundle_()
+
+
+def test_an_error_while_drawing_is_three_lines(odps):
+    from odps_nb.access.blob import BlobColumn
+
+    blob = odps.blob("/wByZWYw")
+    column = BlobColumn([blob], title="t")
+    assert "text/plain" in column._repr_mimebundle_()
+    assert blob._repr_mimebundle_()["text/plain"]

@@ -1,0 +1,69 @@
+"""The doctor: every check says what it found, and what is wrong says what to do."""
+
+import socket
+
+from odps_nb.access.doctor import Check, examine
+from odps_nb.client.profile import Profile
+
+
+def by_name(checks) -> dict[str, Check]:
+    return {check.name: check for check in checks}
+
+
+def test_a_healthy_place_is_all_well(profile):
+    checks = by_name(examine(profile))
+    expected = {"Python", "Libraries", "Checksums", "Java", "Spark", "Notebook"}
+    expected |= {"Embedded service", "Profile", "Endpoint", "Clock", "Tables", "Storage API"}
+    assert checks.keys() == expected
+    wrong = [check for check in checks.values() if check.verdict == "bad"]
+    assert wrong == []
+    assert profile.access_key not in str(checks)
+    for name in ("Endpoint", "Clock", "Tables", "Storage API", "Profile"):
+        assert checks[name].ok
+
+
+def test_what_is_not_ok_says_what_to_do(profile):
+    for check in examine("no_such_profile"):
+        assert check.ok or check.to_do
+
+
+def test_an_endpoint_where_nobody_listens():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    nobody = Profile(
+        endpoint=f"http://127.0.0.1:{port}/api", project="p", access_id="i", access_key="kkk"
+    )
+    checks = by_name(examine(nobody))
+    assert checks["Endpoint"].verdict == "bad"
+    assert checks["Endpoint"].to_do
+    assert "Tables" not in checks
+    assert "Endpoint" not in by_name(examine(nobody, online=False))
+
+
+def test_a_wrong_key_is_found(profile):
+    import dataclasses
+
+    checks = by_name(examine(dataclasses.replace(profile, access_key="wrong-secret")))
+    assert checks["Endpoint"].verdict == "bad"
+    assert "wrong-secret" not in str(checks)
+
+
+def test_missing_java_is_no_fault_but_worth_a_word(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    java = by_name(examine(online=False))["Java"]
+    assert java.verdict == "optional"
+    assert "JAVA_HOME" in java.found
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert by_name(examine(online=False))["Java"].found == "not found"
+    old = tmp_path / "java"
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    old.chmod(0o755)
+    java = by_name(examine(online=False))["Java"]
+    assert (java.verdict, "1.8.0_402" in java.found) == ("optional", True)
+
+
+def test_no_profile_is_no_fault_unless_it_was_asked_for():
+    assert by_name(examine(online=False))["Profile"].verdict == "optional"
+    assert by_name(examine("nope", online=False))["Profile"].verdict == "bad"
