@@ -36,6 +36,7 @@ class LocalService:
     access_key: str = field(repr=False)
     pid: int
     _process: subprocess.Popen[str] = field(repr=False, compare=False)
+    _reader: threading.Thread = field(repr=False, compare=False)
 
     def stop(self) -> None:
         """End the service gracefully; a second call does nothing."""
@@ -48,10 +49,7 @@ class LocalService:
             process.wait(STOP_TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
+        _finish(process, self._reader)
 
     @property
     def is_running(self) -> bool:
@@ -110,11 +108,11 @@ def start(
         start_new_session=True,  # Ctrl-C in a notebook or terminal is for the client
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
-    errors = _drain(process.stderr)
+    errors, reader = _drain(process.stderr)
     line = _first_line(process)
     if not line:
         process.kill()
-        process.wait()
+        _finish(process, reader)
         raise ConfigError(
             f"the embedded service did not start: {' '.join(errors) or 'it ended without a word'}",
             option="root",
@@ -129,6 +127,7 @@ def start(
         access_key=facts["access_key"],
         pid=process.pid,
         _process=process,
+        _reader=reader,
     )
 
 
@@ -144,20 +143,27 @@ def _require_extra() -> None:
         )
 
 
-def _drain(stream: IO[str] | None) -> deque[str]:
-    """Read the child's stderr for ever, so that it never blocks; keep the last lines."""
+def _drain(stream: IO[str] | None) -> tuple[deque[str], threading.Thread]:
+    """Read the child's stderr to its end, so that it never blocks; keep the last lines."""
     kept: deque[str] = deque(maxlen=20)
     assert stream is not None
 
     def read() -> None:
-        try:
-            for line in stream:
-                kept.append(line.strip())
-        except ValueError:
-            return  # closed by stop()
+        for line in stream:
+            kept.append(line.strip())
 
-    threading.Thread(target=read, name="odps-nb-service-stderr", daemon=True).start()
-    return kept
+    thread = threading.Thread(target=read, name="odps-nb-service-stderr", daemon=True)
+    thread.start()
+    return kept, thread
+
+
+def _finish(process: subprocess.Popen[str], reader: threading.Thread) -> None:
+    """Wait for a process that is ending and close its pipes."""
+    process.wait()
+    reader.join(STOP_TIMEOUT)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
 
 
 def _first_line(process: subprocess.Popen[str]) -> str:

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -104,13 +105,14 @@ def _serve(options: argparse.Namespace, root: Path) -> None:
                 server_header=False,
             )
         )
+        # uvicorn hands a signal on when it has stopped; there is still something to put away
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
         _announce(options, service, listener.getsockname()[1])
         done = threading.Event()
         _background(service, server, done, with_parent=options.with_parent)
         try:
             server.run(sockets=[listener])
-        except KeyboardInterrupt:
-            pass  # how uvicorn passes SIGINT on, after a graceful end
         finally:
             done.set()
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from odps import ODPS, errors, options
 from odps.tunnel import TableTunnel
+
 from odps_nb.local.launch import LocalService, start
 
 pytestmark = [
@@ -107,7 +108,7 @@ def test_a_query_is_stopped(entry: ODPS) -> None:
         "cross join (select explode(sequence(1, 1000000)) as b) y"
     )
     instance.stop()
-    with pytest.raises(errors.ODPSError, match="(?i)cancel"):
+    with pytest.raises(errors.ODPSError, match=r"(?i)cancel"):
         instance.wait_for_success(interval=0.05)
 
 

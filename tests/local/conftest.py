@@ -76,7 +76,8 @@ class Peer:
             credentials=self.credentials,
             now=self.clock(),
         )
-        headers.setdefault("Accept-Encoding", "identity")
+        if not any(header.lower() == "accept-encoding" for header in headers):
+            headers["Accept-Encoding"] = "identity"
         data = wire.body if body is None else body
         request = requests.Request(wire.method, url, headers=headers, data=data).prepare()
         return self.session.send(request, stream=True, timeout=60)

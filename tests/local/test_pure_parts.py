@@ -1,0 +1,292 @@
+"""Parts of the service that need no server: splits, SQL scanning, conversions, tunnel streams."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.local.arrow_types import arrow_schema, arrow_type
+from odps_nb.local.conform import conform, match_columns
+from odps_nb.local.folder import Folder
+from odps_nb.local.predicates import Predicate
+from odps_nb.local.row_files import RowFileWriter, read_rows
+from odps_nb.local.row_stream import encode_stream, rebatch
+from odps_nb.local.snapshots import Segment
+from odps_nb.local.splits import by_count, by_size
+from odps_nb.local.sql_scan import Cursor, scan_sql, split_statements
+from odps_nb.local.sql_text import parse_script
+from odps_nb.local.tunnel_arrow import decode_arrow, encode_arrow
+from odps_nb.local.tunnel_rows import decode_rows, encode_rows
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import Compression, PartitionSpec
+from odps_nb.wire.type_text import parse_type
+
+TYPES = {
+    "tinyint": st.integers(-128, 127),
+    "bigint": st.integers(-(2**63), 2**63 - 1),
+    "double": st.floats(allow_nan=False),
+    "float": st.floats(width=32, allow_nan=False),
+    "boolean": st.booleans(),
+    "string": st.text(max_size=20),
+    "binary": st.binary(max_size=20),
+    "decimal(10,2)": st.decimals(-99_999_999, 99_999_999, places=2),
+    "date": st.dates(),
+    "datetime": st.integers(-(2**45), 2**45),
+    "timestamp": st.integers(-(2**63) + 1, 2**63 - 1),
+    "interval_day_time": st.integers(-(2**63) + 1, 2**63 - 1),
+}
+NESTED = {
+    "array<bigint>": st.lists(st.none() | TYPES["bigint"], max_size=4),
+    "map<string,double>": st.dictionaries(
+        TYPES["string"], st.none() | TYPES["double"], max_size=3
+    ).map(lambda d: list(d.items())),
+    "struct<a:string,b:array<int>>": st.fixed_dictionaries(
+        {
+            "a": st.none() | TYPES["string"],
+            "b": st.none() | st.lists(st.none() | st.integers(-5, 5), max_size=3),
+        }
+    ),
+    "array<struct<x:map<string,bigint>>>": st.lists(
+        st.fixed_dictionaries(
+            {
+                "x": st.none()
+                | st.dictionaries(TYPES["string"], TYPES["bigint"], max_size=2).map(
+                    lambda d: list(d.items())
+                )
+            }
+        ),
+        max_size=3,
+    ),
+}
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[tuple[Column, ...], pa.RecordBatch]:
+    """Columns of any types with values of them, null now and then."""
+    known = {**TYPES, **NESTED}
+    names = draw(st.lists(st.sampled_from(sorted(known)), min_size=1, max_size=5))
+    columns = tuple(Column(name=f"c{i}", type=parse_type(t)) for i, t in enumerate(names))
+    rows = draw(st.integers(0, 6))
+    arrays = []
+    for column, name in zip(columns, names, strict=True):
+        values = draw(st.lists(st.none() | known[name], min_size=rows, max_size=rows))
+        arrays.append(pa.array(values, arrow_type(column.type)))
+    return columns, pa.record_batch(arrays, schema=arrow_schema(columns))
+
+
+@given(batches(), st.integers(0, 6), st.integers(0, 6))
+def test_conforming_rows_of_the_right_types_changes_nothing(
+    made: tuple[tuple[Column, ...], pa.RecordBatch], start: int, length: int
+) -> None:
+    columns, batch = made
+    piece = batch.slice(min(start, batch.num_rows), length)
+    matches = match_columns(piece.schema, columns)
+    fitted = conform(piece, columns, matches, blobs=lambda array: array)
+    fitted.validate(full=True)
+    assert fitted.to_pylist() == piece.to_pylist()
+
+
+@given(batches(), st.integers(0, 6))
+def test_nested_values_are_rebuilt_as_they_were(
+    made: tuple[tuple[Column, ...], pa.RecordBatch], start: int
+) -> None:
+    """A BLOB leaf forces the slow way through every level; the values must survive it."""
+    from odps_nb.schema import ArrayType, PrimitiveType, StructField, StructType, TypeCode
+
+    columns, batch = made
+    blob = PrimitiveType(TypeCode.BLOB)
+    wrapped = tuple(
+        Column(
+            name=c.name,
+            type=ArrayType(StructType((StructField("v", c.type), StructField("b", blob)))),
+        )
+        for c in columns
+    )
+    arrays = []
+    for column, array in zip(wrapped, batch.columns, strict=True):
+        values = [None if v is None else [{"v": v, "b": b"x"}, None] for v in array.to_pylist()]
+        arrays.append(pa.array(values, arrow_type(column.type)).slice(min(start, len(values))))
+    piece = pa.record_batch(arrays, names=[c.name for c in wrapped])
+    fitted = conform(piece, wrapped, match_columns(piece.schema, wrapped), blobs=lambda a: a)
+    fitted.validate(full=True)
+    assert fitted.to_pylist() == piece.to_pylist()
+
+
+@given(batches())
+def test_rows_survive_the_row_stream_of_the_tunnel(
+    made: tuple[tuple[Column, ...], pa.RecordBatch],
+) -> None:
+    columns, batch = made
+    data = b"".join(bytes(chunk) for chunk in encode_rows(columns, iter([batch])))
+    found = list(decode_rows(columns, memoryview(data)))
+    assert [row for piece in found for row in piece.to_pylist()] == batch.to_pylist()
+
+
+@given(batches(), st.data())
+def test_a_cut_or_changed_row_stream_never_passes(
+    made: tuple[tuple[Column, ...], pa.RecordBatch], data: st.DataObject
+) -> None:
+    columns, batch = made
+    whole = b"".join(bytes(chunk) for chunk in encode_rows(columns, iter([batch])))
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(InvalidRequestError):
+        list(decode_rows(columns, memoryview(whole[:cut])))
+
+
+@given(batches())
+def test_rows_survive_the_arrow_stream_of_the_tunnel(
+    made: tuple[tuple[Column, ...], pa.RecordBatch],
+) -> None:
+    _, batch = made
+    data = b"".join(bytes(chunk) for chunk in encode_arrow(iter([batch, batch])))
+    found = list(decode_arrow(batch.schema, memoryview(data)))
+    assert [row for piece in found for row in piece.to_pylist()] == batch.to_pylist() * 2
+
+
+@pytest.mark.parametrize("rows", [1000, 8000, 8192, 100_000])
+def test_an_arrow_stream_of_many_chunks_is_whole_and_a_flipped_bit_is_seen(rows: int) -> None:
+    batch = pa.record_batch({"a": pa.array(range(rows))})
+    data = bytearray(b"".join(bytes(chunk) for chunk in encode_arrow(iter([batch]))))
+    assert next(decode_arrow(batch.schema, memoryview(data))).equals(batch)
+    data[len(data) // 2] ^= 1
+    with pytest.raises(InvalidRequestError):
+        list(decode_arrow(batch.schema, memoryview(data)))
+
+
+@given(batches(), st.integers(1, 5), st.sampled_from(list(Compression)))
+def test_a_row_stream_is_what_arrow_reads(
+    made: tuple[tuple[Column, ...], pa.RecordBatch], max_rows: int, ipc: Compression
+) -> None:
+    _, batch = made
+    pieces = rebatch(iter([batch]), max_rows=max_rows)
+    body = b"".join(bytes(c) for c in encode_stream(batch.schema, pieces, ipc=ipc))
+    read = list(pa.ipc.open_stream(body))
+    assert [row for piece in read for row in piece.to_pylist()] == batch.to_pylist()
+    assert all(0 < piece.num_rows <= max_rows for piece in read)
+
+
+@given(batches(), st.data())
+def test_rows_survive_a_row_file(
+    tmp_path_factory: pytest.TempPathFactory,
+    made: tuple[tuple[Column, ...], pa.RecordBatch],
+    data: st.DataObject,
+) -> None:
+    columns, batch = made
+    folder = Folder(tmp_path_factory.mktemp("folder"), durable=False)
+    try:
+        with RowFileWriter(folder, batch.schema) as writer:
+            writer.write(batch)
+            writer.write(batch)
+            file = writer.finish()
+        total = batch.num_rows * 2
+        assert file.rows == total
+        start = data.draw(st.integers(0, total))
+        stop = data.draw(st.integers(start, total))
+        names = [c.name for c in columns]
+        read = [r for b in read_rows(folder, file.name, names, start, stop) for r in b.to_pylist()]
+        assert read == (batch.to_pylist() * 2)[start:stop]
+    finally:
+        folder.close()
+
+
+segments = st.lists(
+    st.tuples(st.integers(1, 50), st.integers(0, 5000), st.sampled_from("abc")), max_size=8
+).map(
+    lambda items: [
+        Segment(
+            file_id=i,
+            name=str(i),
+            rows=rows,
+            raw_bytes=size,
+            spec=PartitionSpec((("ds", value),)),
+        )
+        for i, (rows, size, value) in enumerate(sorted(items, key=lambda item: item[2]))
+    ]
+)
+
+
+@given(segments, st.integers(-5, 10_000), st.booleans(), st.integers(0, 3))
+def test_splits_by_size_cover_each_row_once(
+    made: list[Segment], size: int, cross: bool, max_files: int
+) -> None:
+    ranges = by_size(made, size, cross_partition=cross, max_files=max_files)
+    assert_cover(ranges, made, cross)
+
+
+@given(segments, st.integers(-5, 100), st.booleans())
+def test_splits_by_number_cover_each_row_once(made: list[Segment], count: int, cross: bool) -> None:
+    ranges = by_count(made, count, cross_partition=cross)
+    assert_cover(ranges, made, cross)
+    if cross:
+        assert len(ranges) <= max(1, count)
+
+
+def assert_cover(ranges: list[tuple[int, int]], made: list[Segment], cross: bool) -> None:
+    assert [i for low, high in ranges for i in range(low, high)] == list(
+        range(sum(s.rows for s in made))
+    )
+    assert all(low < high for low, high in ranges)
+    if not cross:
+        owner = [s.spec for s in made for _ in range(s.rows)]
+        assert all(len(set(owner[low:high])) == 1 for low, high in ranges)
+
+
+@given(st.text())
+def test_any_text_is_scanned_without_a_crash(text: str) -> None:
+    for token in scan_sql(text):
+        assert text[token.start : token.end]
+    split_statements(text)
+
+
+@given(st.text())
+def test_any_text_is_a_script_or_an_error_of_ours(text: str) -> None:
+    with suppress(InvalidRequestError):
+        parse_script(text)
+
+
+def test_strings_and_names_are_unescaped() -> None:
+    cursor = Cursor("`a``b` 'it''s' 'x\\'y\\n' \"d\"")
+    assert cursor.name() == "a`b"
+    assert [cursor.text(), cursor.text(), cursor.text()] == ["it's", "x'y\n", "d"]
+
+
+SCHEMA = TableSchema(
+    columns=(
+        Column(name="id", type=parse_type("bigint")),
+        Column(name="Note", type=parse_type("string")),
+    ),
+    partition_columns=(Column(name="ds", type=parse_type("string")),),
+)
+
+
+@given(st.text())
+def test_any_text_is_a_predicate_or_an_error_of_ours(text: str) -> None:
+    with suppress(InvalidRequestError):
+        Predicate.parse(text, SCHEMA)
+
+
+def test_a_predicate_knows_what_only_partitions_decide() -> None:
+    predicate = Predicate.parse("id > 5 AND (ds = 'a' OR ds LIKE 'b%') AND NOTE IS NULL", SCHEMA)
+    assert predicate is not None
+    assert predicate.columns == ("id", "Note", "ds")
+    part = predicate.partition_part(("ds",))
+    assert part is not None
+    specs = [PartitionSpec((("ds", v),)) for v in ("a", "b1", "c")]
+    assert part.keeps(specs, SCHEMA) == [True, True, False]
+
+
+def test_a_folder_gives_out_only_its_own_names(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "f", durable=False)
+    try:
+        for name in ("../x", "a/b", "", "x" * 65, "a.b"):
+            with pytest.raises(ValueError, match="not a file id"):
+                folder.row_file(name)
+    finally:
+        folder.close()
+        folder.close()

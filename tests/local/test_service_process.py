@@ -1,0 +1,254 @@
+"""The process: start, stop, locks, keys, signatures, what a crash leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+import requests
+
+from odps_nb.errors import AccessDeniedError, ConfigError, NotFoundError
+from odps_nb.local.launch import LocalService, start
+from odps_nb.terms import IndexSplit
+from odps_nb.wire import calls, control
+from odps_nb.wire.signing import sign
+
+from .conftest import Peer
+
+
+def wait_until_gone(pid: int, seconds: float = 20) -> bool:
+    """Wait for a process that is not our child."""
+    try:
+        psutil.Process(pid).wait(seconds)
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.TimeoutExpired:
+        return False
+    return True
+
+
+def test_rows_survive_a_restart(root: Path) -> None:
+    with start(root, samples=False) as first:
+        peer = Peer(first)
+        peer.sql("CREATE TABLE kept (a bigint);")
+        peer.write("kept", pa.table({"a": [1, 2]}))
+        session = peer.open_read("kept")
+    with start(root, samples=False) as second:
+        assert second.access_key == first.access_key
+        again = Peer(second)
+        assert again.read("kept").column("a").to_pylist() == [1, 2]
+        read = again.split("kept", session.session_id, IndexSplit(0))
+        assert read.num_rows == 2
+
+
+def test_a_killed_service_keeps_its_commits_and_nothing_else(root: Path) -> None:
+    with start(root, samples=False) as first:
+        peer = Peer(first)
+        peer.sql("CREATE TABLE t (a bigint);")
+        peer.write("t", pa.table({"a": [1]}))
+        session = peer.open_write("t")
+        peer.open_stream("t", session, "0")
+        peer.put("t", session, "0", pa.table({"a": [2]}))
+        os.kill(first.pid, signal.SIGKILL)
+    with start(root, samples=False) as second:
+        again = Peer(second)
+        assert again.read("t").column("a").to_pylist() == [1]
+        # an open session is still there: its rows were on disk
+        again.close_stream("t", session, "0")
+        again.commit("t", session)
+        assert again.read("t").column("a").to_pylist() == [1, 2]
+
+
+def test_a_second_process_on_the_same_folder_is_refused(root: Path) -> None:
+    with start(root, samples=False) as first:
+        with pytest.raises(ConfigError, match=f"served by another process.*{first.pid}"):
+            start(root, samples=False)
+        assert requests.get(first.tunnel_endpoint, timeout=10).status_code == 200
+
+
+def test_the_key_is_readable_by_its_owner_alone(root: Path) -> None:
+    with start(root, samples=False) as service:
+        path = root / "access_key.json"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(root.stat().st_mode) == 0o700
+        assert stat.S_IMODE((root / "catalog.sqlite").stat().st_mode) == 0o600
+        assert json.loads(path.read_text()) == {service.access_id: service.access_key}
+        assert service.access_key not in repr(service)
+
+
+def test_a_given_key_is_used(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_ID", "me")
+    monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_KEY", "my secret")
+    with start(root, samples=False) as service:
+        assert (service.access_id, service.access_key) == ("me", "my secret")
+
+
+def test_a_temporary_folder_goes_away_with_its_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    service = start(samples=False)
+    assert len(list(tmp_path.glob("odps-nb-*"))) == 1
+    service.stop()
+    service.stop()
+    assert not service.is_running
+    assert list(tmp_path.glob("odps-nb-*")) == []
+
+
+def test_the_service_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from odps_nb.local.launch import start; s = start(samples=False);"
+        " print(s.pid, flush=True); os._exit(9)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        timeout=60,
+    )
+    assert done.returncode == 9
+    assert wait_until_gone(int(done.stdout))
+    assert list(tmp_path.glob("odps-nb-*")) == []
+
+
+def test_the_service_listens_on_loopback_only(bare: LocalService) -> None:
+    addresses = {
+        connection.laddr.ip
+        for connection in psutil.Process(bare.pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert addresses == {"127.0.0.1"}
+
+
+def test_a_wrong_key_an_unknown_key_and_no_key_are_told_apart(peer: Peer) -> None:
+    request = control.GetProject(project=peer.service.project)
+    peer.access_key = "wrong"
+    with pytest.raises(AccessDeniedError) as caught:
+        peer.ok(request.encode())
+    assert caught.value.code == "SignatureNotMatch"
+    url = request.encode().url(peer.service.endpoint)
+    bare = requests.get(url, timeout=10)
+    assert bare.status_code == 401
+    assert "<Code>Unauthorized</Code>" in bare.text
+    storage = requests.post(
+        f"{peer.service.tunnel_endpoint}/api/storage/v2?Action=BlobRead&Target=generic.blob",
+        json={},
+        timeout=10,
+    )
+    assert storage.json()["Code"] == "Unauthorized"
+    assert storage.json()["RequestId"] == storage.headers["x-odps-request-id"]
+
+
+def test_a_skewed_clock_is_refused(bare: LocalService) -> None:
+    late = Peer(bare, clock=lambda: time.time() - 1000)
+    with pytest.raises(AccessDeniedError) as caught:
+        late.ok(control.GetProject(project=bare.project).encode())
+    assert caught.value.code == "RequestTimeTooSkewed"
+
+
+def test_a_refused_upload_is_read_to_its_end_and_the_connection_lives(peer: Peer) -> None:
+    """The answer to a large upload without a right must be an answer, not a broken pipe."""
+    for key, expected in (("wrong", AccessDeniedError), (None, NotFoundError)):
+        peer.access_key = key
+        request = calls.WriteRows(
+            table=peer.table("no_such_table"),
+            session_id="x",
+            stream_id="0",
+            stream_version=1,
+            count=1,
+        )
+        with pytest.raises(expected):
+            peer.ok(request.encode(), (bytes(65536) for _ in range(200)))
+    assert peer.ok(control.GetProject(project=peer.service.project).encode()).ok
+
+
+def test_an_empty_chunked_body_is_a_body(bare: LocalService) -> None:
+    with socket.create_connection(("127.0.0.1", int(bare.tunnel_endpoint.rsplit(":", 1)[1]))) as s:
+        head = b"POST /api/storage/v2?Action=x HTTP/1.1\r\nHost: h\r\n"
+        head += b"Transfer-Encoding: chunked\r\n\r\n"
+        for _ in range(2):
+            s.sendall(head + b"0\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += s.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 401")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/storage/v9?Action=x", 404),
+        ("/api/projects/nope/tables", 404),
+        ("/api/nothing/here", 404),
+        ("/..%2f..%2fetc/passwd", 404),
+        ("/api/projects/local/tables/..%2f..%2fetc", 404),
+    ],
+)
+def test_unknown_places_are_refused_with_a_document(peer: Peer, path: str, status: int) -> None:
+    endpoint = peer.service.tunnel_endpoint
+    headers = sign(
+        "GET",
+        endpoint + path,
+        {},
+        endpoint=endpoint,
+        credentials=peer.credentials,
+        now=time.time(),
+    )
+    response = requests.get(endpoint + path, headers=headers, timeout=10)
+    assert response.status_code == status
+    assert response.headers["x-odps-request-id"]
+    assert "root:" not in response.text
+
+
+def test_the_status_page_lists_tables_and_no_secrets(peer: Peer) -> None:
+    peer.sql("CREATE TABLE IF NOT EXISTS shown (a bigint) COMMENT '<b>bold</b>';")
+    page = requests.get(peer.service.tunnel_endpoint, timeout=10).text
+    assert "shown" in page
+    assert "&lt;b&gt;bold" in page
+    assert peer.service.access_key not in page
+    assert "<script" not in page
+
+
+def test_many_readers_at_once_get_whole_answers(peer: Peer) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    peer.sql("CREATE TABLE IF NOT EXISTS busy (a bigint);")
+    rows = pa.table({"a": pa.array(range(50_000))})
+    peer.write("busy", rows, overwrite=True)
+
+    def read(_: int) -> bool:
+        return Peer(peer.service).read("busy").equals(rows)
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(read, range(48)))
+
+
+def test_a_reader_that_leaves_early_holds_nothing(peer: Peer) -> None:
+    peer.sql("CREATE TABLE IF NOT EXISTS big (a bigint, b string);")
+    rows = pa.table({"a": pa.array(range(200_000)), "b": ["x" * 50] * 200_000})
+    peer.write("big", rows, overwrite=True)
+    session = peer.open_read("big")
+    process = psutil.Process(peer.service.pid)
+    for _ in range(40):
+        request = calls.ReadRows(
+            table=peer.table("big"),
+            session_id=session.session_id,
+            split=IndexSplit(0),
+        )
+        response = peer.ok(request.encode())
+        response.raw.read(1000)
+        response.close()
+    assert peer.read("big").num_rows == 200_000
+    assert process.num_threads() < 60
+    assert sum(f.path.endswith(".parquet") for f in process.open_files()) <= 2
