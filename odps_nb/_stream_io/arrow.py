@@ -2,90 +2,67 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from odps_nb._stream_io.payload import DecodedStream
+from odps_nb._stream_io.raw import content_encoding_of
 from odps_nb._stream_io.reader import Status, StreamReader
 from odps_nb._stream_io.writers import StreamWriter, WriteResult
 from odps_nb.errors import ConversionError, FramingError, OdpsNbError, StateError, TruncatedError
 from odps_nb.terms import Compression
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck, sniff_body
-from odps_nb.wire.codings import Decoder, decoder
+from odps_nb.wire.codings import decoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["ArrowReader", "ArrowWriter"]
 
-_CHUNK = 64 << 10
-
 
 class _IpcSource:
     """What pyarrow reads from: plain IPC bytes, watched from message to message."""
 
+    closed = False
+
     def __init__(self, stream: StreamReader, max_batch: int, max_output: int | None) -> None:
-        self._stream = stream
+        self._answer = stream
         self._max_output = max_output
-        self._decoder: Decoder | None = None
-        self._pieces: Iterator[bytes] = iter(())
+        self._plain: io.BufferedIOBase | None = None
         self._head = b""
-        self._begun = False
-        self._ended = False
         self.check = EndMarkerCheck(max_body=max_batch)
-        self.closed = False
         self.failed = False
 
-    def read(self, size: int = -1) -> bytes:
-        self.failed = True  # until the step below has succeeded
-        if not self._begun:
-            self._begin()
-        data = self._plain(size) if self._decoder is None else self._decoded(size)
-        self.check.feed(data)
-        self.failed = False
-        return data
+    def read(self, size: int) -> bytes:
+        """Return ``size`` bytes, fewer only at the end: lengths and other small parts."""
+        return bytes(self.read_buffer(size))
 
-    def _begin(self) -> None:
-        self._begun = True
-        first = self._stream.read(4)
-        found = sniff_body(first, self._stream.headers.get("Content-Encoding"))
-        self._head = first
+    def read_buffer(self, size: int) -> Any:
+        """Return the same as memory that Arrow keeps without a copy; it asks for this one."""
+        import pyarrow as pa
+
+        self.failed = True  # until the steps below have succeeded
+        plain = self._plain or self._begin()
+        buffer = pa.allocate_buffer(size)
+        view = memoryview(buffer).cast("B")
+        have = min(len(self._head), size)
+        view[:have], self._head = self._head[:have], self._head[have:]
+        count = have + plain.readinto(view[have:])
+        self.check.feed(view[:count])
+        self.failed = False
+        return buffer if count == size else buffer.slice(0, count)
+
+    def _begin(self) -> io.BufferedIOBase:
+        first = self._answer.read(4)
+        found = sniff_body(first, content_encoding_of(self._answer))
         if isinstance(found, Compression):
-            self._decoder = decoder(found, max_output=self._max_output)
-            self._pieces = self._decoder.pieces(first)
-            self._head = b""
-
-    def _plain(self, size: int) -> bytes:
-        if not self._head:
-            return self._stream.read(size)
-        head = self._head if size < 0 else self._head[:size]
-        self._head = self._head[len(head) :]
-        return head + self._stream.read(size if size < 0 else size - len(head))
-
-    def _decoded(self, size: int) -> bytes:
-        parts, have = [self._head], len(self._head)
-        while (size < 0 or have < size) and (piece := self._next_piece()):
-            parts.append(piece)
-            have += len(piece)
-        data = b"".join(parts)
-        size = have if size < 0 else size
-        self._head = data[size:]
-        return data[:size]
-
-    def _next_piece(self) -> bytes:
-        assert self._decoder is not None
-        while True:
-            for piece in self._pieces:
-                if piece:
-                    return piece
-            if self._ended:
-                return b""
-            chunk = self._stream.read(_CHUNK)
-            self._ended = not chunk
-            self._pieces = self._decoder.pieces(chunk) if chunk else self._decoder.pieces_eof()
-
-    def tell(self) -> int:
-        return self.check.total
+            decoding = decoder(found, max_output=self._max_output)
+            self._plain = DecodedStream(self._answer, decoding, head=first)
+        else:
+            self._plain, self._head = self._answer, first
+        return self._plain
 
 
 class ArrowReader:
@@ -177,8 +154,7 @@ class ArrowReader:
             return self._opened().read_next_batch()
         except StopIteration:
             self._source.check.require(rows=self._expected_rows)
-            if self._source.read(1):  # the check refuses it, but do not rely on its wording
-                raise FramingError("bytes follow the end of the Arrow stream") from None
+            self._source.read(1)  # the end of the body, which the check requires to be here
             return None
 
     def _guarded(self, step: Any) -> Any:

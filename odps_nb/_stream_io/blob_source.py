@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from odps_nb._stream_io.payload import PayloadStream
 from odps_nb.errors import FramingError, TruncatedError
 from odps_nb.wire.frames import (
@@ -20,7 +22,7 @@ from odps_nb.wire.frames import (
 __all__ = ["BlobSource", "FrameSource", "RawSource"]
 
 
-class BlobSource:
+class BlobSource(ABC):
     """What both kinds share: the current blob and how much of it is left.
 
     ``length`` and ``left`` are ``None`` while they are unknown, as for a raw blob.
@@ -36,17 +38,17 @@ class BlobSource:
         self.checksum_kind = ChecksumKind.NONE
         self.checksum_verified = False
 
+    @abstractmethod
     def open_next(self) -> bool:
         """Go to the next blob; the current one must be at its end. ``False`` behind the last."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take(self, size: int) -> bytes:
         """Return ``size`` bytes of the blob, fewer only at its end; the rest when negative."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take_into(self, target: memoryview) -> int:
         """Fill ``target`` with the blob, unless it ends; return the number of bytes."""
-        raise NotImplementedError
 
 
 class RawSource(BlobSource):

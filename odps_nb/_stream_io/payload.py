@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import io
 from abc import abstractmethod
-from collections.abc import Iterator
 from typing import Any
 
 from odps_nb._stream_io.raw import close_raw, content_encoding_of, read_some, runs_of
 from odps_nb.errors import StateError
 from odps_nb.terms import Compression
+from odps_nb.wire._push import PieceDecoder
 from odps_nb.wire.blocks import (
     BLOCK_SIZE,
     RUN_BLOCKS,
@@ -245,16 +245,22 @@ class CrcStrippingStream(PayloadStream):
 
 
 class DecodedStream(PayloadStream):
-    """Payload of a body with a content coding, in whichever order its layers are."""
+    """What a push decoder makes of a raw stream.
 
-    def __init__(
-        self, raw_stream: Any, content_encoding: Compression, *, max_output: int | None = None
-    ) -> None:
+    Parameters
+    ----------
+    raw_stream
+        Anything with ``read(n)``; ``bytes`` will do.
+    decoder
+        Fresh; fed with ``head`` first, then with the stream.
+    """
+
+    def __init__(self, raw_stream: Any, decoder: PieceDecoder, *, head: bytes = b"") -> None:
         super().__init__(raw_stream)
         in_memory = isinstance(raw_stream, (bytes, bytearray, memoryview))
         self._source = io.BytesIO(raw_stream) if in_memory else raw_stream
-        self._decoder = PayloadDecoder(content_encoding, max_output=max_output)
-        self._pieces: Iterator[bytes] = iter(())
+        self._decoder = decoder
+        self._pieces = decoder.pieces(head)
         self._ended = False
 
     def _next(self) -> bytes:
@@ -290,4 +296,4 @@ def open_payload(
     coding = coding_of(given)
     if coding is Compression.NONE:
         return CrcStrippingStream(raw_stream)
-    return DecodedStream(raw_stream, coding, max_output=max_output)
+    return DecodedStream(raw_stream, PayloadDecoder(coding, max_output=max_output))

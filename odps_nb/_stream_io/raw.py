@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from odps_nb.errors import StateError
 from odps_nb.wire.blocks import STORED_SIZE
+from odps_nb.wire.calls.core import find_header
 
 __all__ = ["RawStream", "Runs", "close_raw", "content_encoding_of", "read_some", "runs_of"]
 
@@ -113,11 +114,7 @@ def runs_of(raw: Any) -> Runs:
 
 def content_encoding_of(raw: Any) -> str | None:
     """Return the ``Content-Encoding`` of an answer's body where it offers its headers."""
-    headers = getattr(raw, "headers", None)
-    if headers is None:
-        return None
-    value: str | None = headers.get("Content-Encoding")
-    return value
+    return find_header(getattr(raw, "headers", None) or {}, "content-encoding")
 
 
 def close_raw(raw: Any) -> None:

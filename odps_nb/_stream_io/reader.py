@@ -135,8 +135,8 @@ class StreamReader(io.BufferedIOBase):
         if not 200 <= status < 300:
             self._state = Status.FAILED
             raise decode_error(status, headers, self._body.read(_ERROR_BODY))
-        length = find_header(headers, "Content-Length")
-        if length is not None and find_header(headers, "Transfer-Encoding") is None:
+        length = find_header(headers, "content-length")
+        if length is not None and find_header(headers, "transfer-encoding") is None:
             self._length = int(length)
 
     def _guarded(self, step: Callable[[Any], Any], argument: Any) -> Any:

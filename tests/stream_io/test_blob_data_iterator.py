@@ -1,0 +1,216 @@
+"""Records of blobs: every order of layers, every fault an error, nothing lost in silence."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from raw_streams import KINDS, ReadOnly, WithHeaders, framed, layered, pattern
+
+from odps_nb.errors import (
+    ChecksumError,
+    FramingError,
+    LimitExceededError,
+    ProtocolError,
+    StateError,
+    TruncatedError,
+)
+from odps_nb.stream_io import BlobDataIterator, BlobRecord
+from odps_nb.terms import Compression
+from odps_nb.wire.blocks import STORED_SIZE, encode_blocks
+from odps_nb.wire.frames import ChecksumKind, FrameHeader, encode_frame
+
+BLOBS = [b"", b"x", pattern(4096), b"", pattern(70_000), pattern(2_000_000 // 8), b"end"]
+
+
+def records(body: object, count: int, **options: object) -> list[BlobRecord]:
+    return list(BlobDataIterator(body, expected_count=count, **options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_from_every_source(kind: str) -> None:
+    body = encode_blocks(framed(BLOBS))
+    found = records(KINDS[kind](body), len(BLOBS))
+    assert [record.data for record in found] == BLOBS
+    assert [record.mime_type for record in found] == ["a/b"] * len(BLOBS)
+    assert [record.custom_file_name for record in found] == [f"{n}.bin" for n in range(len(BLOBS))]
+
+
+def test_every_order_of_layers() -> None:
+    for encoding, body in layered(framed(BLOBS)):
+        assert [r.data for r in records(body, len(BLOBS), content_encoding=encoding)] == BLOBS
+        raw = WithHeaders(body, **({"content_encoding": encoding} if encoding else {}))
+        assert [r.data for r in records(raw, len(BLOBS))] == BLOBS
+    assert [r.data for r in records(body, len(BLOBS), content_encoding=Compression.LZ4)] == BLOBS
+
+
+@pytest.mark.parametrize("payload", [b"", b"x", framed([b"looks like a frame"]), pattern(300_000)])
+def test_one_reference_is_raw_whatever_it_looks_like(payload: bytes) -> None:
+    for encoding, body in layered(payload):
+        (record,) = records(io.BytesIO(body), 1, content_encoding=encoding)
+        assert record == BlobRecord(payload, None, None)
+
+
+def test_a_blob_that_begins_like_a_frame_keeps_its_first_bytes() -> None:
+    payload = bytes.fromhex("0500000000000000") + b"forty-five more bytes, as in protocol.md 6.4 "
+    assert records(encode_blocks(payload), 1)[0].data == payload
+
+
+def test_no_reference_is_an_empty_body() -> None:
+    assert records(b"", 0) == []
+    with pytest.raises(FramingError):
+        records(encode_blocks(framed([b"x"])), 0)
+
+
+@given(
+    st.lists(st.binary(max_size=700), min_size=2, max_size=12),
+    st.sampled_from(ChecksumKind),
+    st.integers(1, 5000),
+)
+def test_any_blobs_with_any_checksum_in_any_pieces(
+    blobs: list[bytes], kind: ChecksumKind, most: int
+) -> None:
+    frames = b"".join(encode_frame(blob, checksum=kind) for blob in blobs)
+    found = records(ReadOnly(encode_blocks(frames), most=most), len(blobs))
+    assert [record.data for record in found] == blobs
+
+
+def test_many_small_blobs_across_many_windows() -> None:
+    blobs = [pattern(n % 900, seed=n) for n in range(8000)]
+    found = records(io.BytesIO(encode_blocks(framed(blobs))), len(blobs))
+    assert [record.data for record in found] == blobs
+
+
+def test_a_large_blob_is_read_whole() -> None:
+    large = bytes(range(256)) * (20 << 12)
+    for checksum in ChecksumKind:
+        frames = encode_frame(large, checksum=checksum) + encode_frame(b"next")
+        assert [r.data for r in records(ReadOnly(encode_blocks(frames)), 2)] == [large, b"next"]
+
+
+# -- faults ------------------------------------------------------------------------------------
+
+
+def test_a_cut_at_every_byte_is_found() -> None:
+    frames = framed([b"one", b"", pattern(5000)])
+    body = encode_blocks(frames)
+    for size in range(0, len(body)):
+        with pytest.raises(TruncatedError):
+            records(body[:size], 3)
+
+
+def test_a_cut_behind_a_whole_block_of_a_raw_blob_is_the_transports_business() -> None:
+    body = encode_blocks(pattern(5000))
+    assert records(body[:STORED_SIZE], 1)[0].data == pattern(4096)
+
+
+def test_every_flipped_bit_is_found() -> None:
+    body = bytearray(encode_blocks(framed([b"one", b"", pattern(300)])))
+    for at in range(len(body)):
+        for bit in range(8):
+            body[at] ^= 1 << bit
+            with pytest.raises(ProtocolError):
+                records(bytes(body), 3)
+            body[at] ^= 1 << bit
+
+
+@pytest.mark.parametrize("count", [3, 4, 100])
+def test_fewer_frames_than_references_are_an_error(count: int) -> None:
+    with pytest.raises(TruncatedError, match=f"after 2 of {count} frames") as caught:
+        records(encode_blocks(framed([b"one", b"two"])), count)
+    assert caught.value.notes[-1] == f"blob 2 of {count}"
+
+
+def test_more_frames_than_references_are_an_error_before_the_last_is_given() -> None:
+    iterator = BlobDataIterator(encode_blocks(framed([b"1", b"2", b"3"])), expected_count=2)
+    assert next(iterator).data == b"1"
+    with pytest.raises(FramingError, match="bytes follow the last of 2"):
+        next(iterator)
+
+
+@pytest.mark.parametrize("kind", [ChecksumKind.CRC32, ChecksumKind.MD5])
+@pytest.mark.parametrize("size", [10, 100_000, 2_000_000])
+def test_a_wrong_footer_is_found_at_every_size(kind: ChecksumKind, size: int) -> None:
+    good = encode_frame(b"z" * size, checksum=kind)
+    bad = good.replace(b"z" * size, b"z" * (size - 1) + b"y")
+    body = encode_blocks(good + bad + good)
+    iterator = BlobDataIterator(io.BytesIO(body), expected_count=3)
+    assert next(iterator).data == b"z" * size
+    with pytest.raises(ChecksumError) as caught:
+        next(iterator)
+    assert caught.value.notes == ("blob 1 of 3",)
+    with pytest.raises(StateError):
+        next(iterator)
+
+
+@pytest.mark.parametrize("length", [-1, 1 << 50])
+def test_a_length_that_makes_no_sense_is_refused(length: int) -> None:
+    frame = bytes(8) + length.to_bytes(8, "little", signed=True) + bytes(30)
+    with pytest.raises(ProtocolError):
+        records(encode_blocks(frame), 2)
+
+
+def test_an_announced_size_takes_no_memory_before_the_bytes_arrive() -> None:
+    frame = bytes(8) + (1 << 39).to_bytes(8, "little") + b"few bytes"
+    with pytest.raises(TruncatedError, match="inside the data of frame 0"):
+        records(ReadOnly(encode_blocks(frame)), 2)
+
+
+def test_limits_are_arguments() -> None:
+    body = encode_blocks(framed([pattern(1000), b"x"]))
+    with pytest.raises(LimitExceededError):
+        records(body, 2, max_blob=999)
+    with pytest.raises(LimitExceededError):
+        records(encode_blocks(pattern(1000)), 1, max_blob=999)
+    for encoding, coded in layered(framed([bytes(100_000), b"x"]))[1:]:
+        with pytest.raises(LimitExceededError):
+            records(coded, 2, content_encoding=encoding, max_output=99_999)
+
+
+def test_a_header_that_is_no_json_is_an_error_not_a_blob_without_a_name() -> None:
+    frame = encode_frame(b"x", FrameHeader(content_type="a/b")).replace(b'{"Con', b"(!Con")
+    with pytest.raises(FramingError):
+        records(encode_blocks(frame + frame), 2)
+
+
+def test_an_unprotected_body_is_refused() -> None:
+    with pytest.raises(ChecksumError):
+        records(b"just bytes, no checksum", 1)
+
+
+# -- its life ----------------------------------------------------------------------------------
+
+
+def test_at_its_end_it_stays_at_its_end() -> None:
+    for count, body in ((0, b""), (1, encode_blocks(b"x")), (2, encode_blocks(framed([b"", b""])))):
+        iterator = BlobDataIterator(body, expected_count=count)
+        assert len(list(iterator)) == count
+        assert list(iterator) == []
+
+
+def test_close_closes_the_source_and_ends_the_iteration() -> None:
+    raw = ReadOnly(encode_blocks(framed([b"1", b"2", b"3"])))
+    with BlobDataIterator(raw, expected_count=3) as iterator:
+        next(iterator)
+    iterator.close()
+    assert raw.closed
+    with pytest.raises(StateError, match="closed"):
+        next(iterator)
+
+
+def test_its_repr_says_how_far_it_is() -> None:
+    iterator = BlobDataIterator(encode_blocks(framed([b"1", b"2", b"3"])), expected_count=3)
+    assert repr(iterator) == "<BlobDataIterator of 3 blobs, 3 left>"
+    next(iterator)
+    assert repr(iterator).endswith("1 left>") or repr(iterator).endswith("2 left>")
+    assert iterator.expected_count == 3
+
+
+def test_a_negative_count_is_the_callers_mistake() -> None:
+    with pytest.raises(ValueError, match="-1"):
+        BlobDataIterator(b"", expected_count=-1)
+
+
+def test_an_unknown_coding_is_refused() -> None:
+    with pytest.raises(FramingError):
+        BlobDataIterator(b"", expected_count=1, content_encoding="gzip")

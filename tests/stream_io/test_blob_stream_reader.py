@@ -1,0 +1,244 @@
+"""Blobs streamed one by one: sizes, skipping, footers, faults, memory."""
+
+import io
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from raw_streams import KINDS, ReadOnly, framed, layered, pattern
+
+from odps_nb.errors import ChecksumError, FramingError, ProtocolError, StateError, TruncatedError
+from odps_nb.stream_io import BlobDataIterator, BlobStreamReader
+from odps_nb.wire import _frame_parts
+from odps_nb.wire.blocks import BlockEncoder, encode_blocks
+from odps_nb.wire.frames import ChecksumKind, FrameHeader, encode_frame
+
+BLOBS = [pattern(5000), b"", pattern(100_000), b"", b"", b"end"]
+
+
+def open_reader(body: object, count: int, **options: object) -> BlobStreamReader:
+    return BlobStreamReader(BlobDataIterator(body, expected_count=count, **options))  # type: ignore[arg-type]
+
+
+def read_all(reader: BlobStreamReader | None, step: int) -> list[bytes]:
+    blobs = []
+    while reader is not None:
+        parts = []
+        while part := reader.read(step):
+            parts.append(part)
+        blobs.append(b"".join(parts))
+        reader = reader.next()
+    return blobs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", [1000, 4096, 300_000, -1])
+def test_every_source_and_read_size(kind: str, step: int) -> None:
+    body = encode_blocks(framed(BLOBS))
+    assert read_all(open_reader(KINDS[kind](body), len(BLOBS)), step) == BLOBS
+
+
+def test_every_order_of_layers() -> None:
+    for encoding, body in layered(framed(BLOBS)):
+        reader = open_reader(io.BytesIO(body), len(BLOBS), content_encoding=encoding)
+        assert read_all(reader, 3000) == BLOBS
+        raw = open_reader(io.BytesIO(layered(pattern(9000))[0][1]), 1)
+        assert read_all(raw, 700) == [pattern(9000)]
+
+
+def test_large_blobs_inside_of_a_coding_are_read_into_large_targets() -> None:
+    blob = pattern(1 << 20)
+    for encoding, body in layered(framed([blob, b"x"])):
+        reader = open_reader(body, 2, content_encoding=encoding)
+        target = bytearray(2 << 20)
+        assert target[: reader.readinto(target)] == blob
+
+
+def test_names_and_sizes_belong_to_the_current_blob() -> None:
+    reader = open_reader(encode_blocks(framed([b"one", b"", b"three"])), 3)
+    assert (reader.mime_type, reader.custom_file_name, reader.size) == ("a/b", "0.bin", 3)
+    assert reader.next() is reader
+    assert (reader.custom_file_name, reader.size, reader.read()) == ("1.bin", 0, b"")
+    assert reader.next() is reader
+    assert (reader.custom_file_name, reader.size) == ("2.bin", 5)
+    assert reader.next() is None
+    assert reader.next() is None
+    assert reader.read() == b""
+
+
+def test_a_raw_blob_shows_its_size_at_its_end() -> None:
+    reader = open_reader(encode_blocks(b"hello"), 1)
+    assert (reader.mime_type, reader.custom_file_name, reader.size) == (None, None, None)
+    assert reader.read(4) == b"hell"
+    assert reader.size is None
+    assert reader.read(4) == b"o"
+    assert reader.size == 5
+    assert reader.read() == b""
+    assert reader.readinto(bytearray(5)) == 0
+    assert reader.next() is None
+
+
+def test_an_empty_raw_blob_is_a_blob() -> None:
+    reader = open_reader(b"", 1)
+    assert reader.read() == b""
+    assert reader.size == 0
+    assert reader.next() is None
+
+
+def test_no_reference_is_no_blob() -> None:
+    reader = open_reader(b"", 0)
+    assert reader.read() == b""
+    assert reader.mime_type is None
+    assert reader.next() is None
+
+
+@given(st.data())
+def test_what_is_not_read_is_skipped(data: st.DataObject) -> None:
+    blobs = [pattern(size, seed=size + 3) for size in (9000, 0, 1, 4096, 20_000)]
+    reader: BlobStreamReader | None = open_reader(encode_blocks(framed(blobs)), len(blobs))
+    for blob in blobs:
+        assert reader is not None
+        take = data.draw(st.integers(0, len(blob) + 1))
+        if data.draw(st.booleans()):
+            assert reader.read(take) == blob[:take]
+        else:
+            target = bytearray(take)
+            assert target[: reader.readinto(target)] == blob[:take]
+        reader = reader.next()
+    assert reader is None
+
+
+@pytest.mark.parametrize("kind", [ChecksumKind.CRC32, ChecksumKind.MD5])
+@pytest.mark.parametrize("size", [10, 100_000, 2_000_000])
+@pytest.mark.parametrize("how", ["read", "readinto", "skip"])
+def test_a_wrong_footer_is_found_with_the_last_byte(
+    kind: ChecksumKind, size: int, how: str
+) -> None:
+    good = encode_frame(b"z" * size, checksum=kind)
+    bad = good.replace(b"z" * size, b"z" * (size - 1) + b"y")
+    reader = open_reader(io.BytesIO(encode_blocks(bad + good)), 2)
+    assert reader.read(size - 1) == b"z" * (size - 1)
+    uses = {
+        "read": lambda: reader.read(1),
+        "readinto": lambda: reader.readinto(bytearray(1)),
+        "skip": reader.next,
+    }
+    with pytest.raises(ChecksumError) as caught:
+        uses[how]()
+    assert caught.value.notes == ("blob 0 of 2",)
+    with pytest.raises(StateError):
+        reader.read()
+
+
+def test_what_was_verified_is_said() -> None:
+    frames = b"".join(encode_frame(b"data", checksum=kind) for kind in ChecksumKind)
+    reader: BlobStreamReader | None = open_reader(encode_blocks(frames), 3)
+    said = []
+    while reader is not None:
+        assert not reader.checksum_verified
+        reader.read()
+        said.append((reader.checksum_kind, reader.checksum_verified))
+        reader = reader.next()
+    assert said == [
+        (ChecksumKind.NONE, False),
+        (ChecksumKind.CRC32, True),
+        (ChecksumKind.MD5, True),
+    ]
+
+
+def test_md5_of_a_large_blob_is_checked_from_the_second_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_frame_parts, "RETAINED_BYTES", 1000)
+    frame = encode_frame(pattern(5000), checksum=ChecksumKind.MD5)
+    reader = open_reader(encode_blocks(frame * 2), 2)
+    reader.read()
+    assert not reader.checksum_verified
+    reader.next()
+    reader.read(2000)
+    reader.readinto(bytearray(3000))
+    assert reader.checksum_verified
+
+
+def test_a_cut_at_every_byte_is_found() -> None:
+    body = encode_blocks(framed([b"one", b"", pattern(5000)]))
+    for size in range(0, len(body), 3):
+        with pytest.raises(TruncatedError):
+            read_all(open_reader(body[:size], 3), 900)
+
+
+def test_more_frames_than_references_are_an_error_with_the_end() -> None:
+    reader = open_reader(encode_blocks(framed([b"1", b"2", b"3"])), 2)
+    assert reader.next() is reader
+    with pytest.raises(FramingError):
+        reader.next()
+
+
+def test_a_flipped_bit_is_found_whatever_is_read() -> None:
+    body = bytearray(encode_blocks(framed([pattern(9000), b"x"])))
+    body[5000] ^= 1
+    with pytest.raises(ProtocolError):
+        read_all(open_reader(bytes(body), 2), 100)
+
+
+def test_memory_is_bounded_by_the_window_not_by_the_blob() -> None:
+    class Endless:
+        """A raw stream of one blob of 256 MiB, made on the way."""
+
+        def __init__(self) -> None:
+            self.encoder, self.left, self.ready = BlockEncoder(), 256 << 20, bytearray()
+
+        def read(self, size: int) -> bytes:
+            while len(self.ready) < size and self.left:
+                self.ready += self.encoder.feed(bytes(1 << 20))
+                self.left -= 1 << 20
+            out = bytes(self.ready[:size])
+            del self.ready[:size]
+            return out
+
+    reader = open_reader(Endless(), 1)
+    tracemalloc.start()
+    try:
+        target, total = bytearray(1 << 20), 0
+        while count := reader.readinto(target):
+            total += count
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert total == 256 << 20
+    assert peak < 16 << 20
+
+
+def test_an_iterator_in_use_cannot_be_streamed_and_a_streamed_one_not_iterated() -> None:
+    body = encode_blocks(framed([b"1", b"2"]))
+    iterator = BlobDataIterator(body, expected_count=2)
+    next(iterator)
+    with pytest.raises(StateError, match="in use"):
+        BlobStreamReader(iterator)
+    iterator = BlobDataIterator(body, expected_count=2)
+    BlobStreamReader(iterator)
+    with pytest.raises(StateError, match="handed over"):
+        next(iterator)
+    with pytest.raises(StateError):
+        BlobStreamReader(iterator)
+
+
+def test_close_closes_the_source_and_after_it_everything_is_misuse() -> None:
+    raw = ReadOnly(encode_blocks(framed([b"1", b"2"])))
+    with open_reader(raw, 2) as reader:
+        assert reader.readable()
+        assert not reader.closed
+    reader.close()
+    assert raw.closed
+    assert reader.closed
+    assert not reader.readable()
+    for use in (reader.read, reader.next, lambda: reader.mime_type):
+        with pytest.raises(StateError, match="closed"):
+            use()
+
+
+def test_a_frame_with_a_header_of_its_own_keys_streams_too() -> None:
+    header = FrameHeader(partition_values=("ds=x",), column_index=3)
+    body = encode_blocks(encode_frame(b"up", header) * 2)
+    assert read_all(open_reader(body, 2), -1) == [b"up", b"up"]
