@@ -1,0 +1,82 @@
+"""The stock client and ours send the same requests for the same job, versions 2 and 3.
+
+Compared are method, path, parameters in order, headers that mean something, and body. What
+differs on purpose stands in `Job.explanation` and in ``docs/requests.md``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from record_requests import PAGE, Outcome, page_of, run_jobs
+from same_jobs import JOBS, Job
+
+from odps_nb.local.launch import start
+
+pytestmark = [
+    pytest.mark.compat,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[tuple[str, int], Outcome]:
+    with start(samples=False) as service:
+        found = run_jobs(service)
+    return {(one.job.name, one.version): one for one in found}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_same_job_same_requests(
+    outcomes: dict[tuple[str, int], Outcome], job: Job, version: int
+) -> None:
+    outcome = outcomes[job.name, version]
+    strip = job.strip.get(version, lambda sent: sent)
+    assert outcome.theirs
+    assert [strip(one) for one in outcome.ours] == outcome.theirs
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if job.strip], ids=lambda job: job.name)
+def test_explained_difference_is_still_there(
+    outcomes: dict[tuple[str, int], Outcome], job: Job
+) -> None:
+    assert job.explanation
+    for version in job.strip:
+        outcome = outcomes[job.name, version]
+        assert outcome.ours != outcome.theirs
+
+
+def test_every_action_of_the_storage_api_was_compared(
+    outcomes: dict[tuple[str, int], Outcome],
+) -> None:
+    from odps_nb.wire.calls import REQUESTS
+
+    compared = {sent.action for outcome in outcomes.values() for sent in outcome.ours}
+    assert compared == {kind.ACTION for kind in REQUESTS}
+
+
+def test_comparison_can_fail(outcomes: dict[tuple[str, int], Outcome]) -> None:
+    plain = outcomes["session with defaults", 2].ours[0]
+    filtered = outcomes["session with columns, partition and filter", 2].ours[0]
+    assert plain != filtered
+    assert plain != outcomes["session with defaults", 3].ours[0]
+
+
+def test_bodies_are_those_of_the_protocol(outcomes: dict[tuple[str, int], Outcome]) -> None:
+    body = outcomes["session with defaults", 2].ours[0].body
+    assert isinstance(body, str)
+    assert json.loads(body)["SplitOptions"]["SplitNumber"] == 268435456
+
+
+def test_page_in_the_docs_is_what_is_recorded(
+    outcomes: dict[tuple[str, int], Outcome],
+) -> None:
+    """Write it anew with ``python tests/compat/record_requests.py``."""
+    written = Path(PAGE).read_text(encoding="utf-8")
+    assert written == page_of(list(outcomes.values()))
