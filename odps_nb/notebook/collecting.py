@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from odps_nb.client.progress import ProgressListener, silent
 from odps_nb.errors import LimitExceededError
@@ -67,11 +67,21 @@ def within(batches: Iterator[pa.RecordBatch], max_bytes: int) -> Iterator[pa.Rec
         for batch in batches:
             total += batch.nbytes
             if total > max_bytes:
-                raise LimitExceededError(
-                    f"the rows need more than {format_bytes(max_bytes)}",
-                    limit=max_bytes,
-                    actual=total,
-                    hint="take fewer columns (-c), partitions (-p) or rows (-n), or raise "
-                    "--max-bytes",
-                )
+                _stop(batches, _too_much(total, max_bytes))
             yield batch
+
+
+def _stop(batches: Iterator[pa.RecordBatch], error: LimitExceededError) -> NoReturn:
+    """Raise inside of the read, so that its card says that it failed, and why."""
+    if isinstance(batches, Generator):
+        batches.throw(error)
+    raise error
+
+
+def _too_much(total: int, max_bytes: int) -> LimitExceededError:
+    return LimitExceededError(
+        f"the rows need more than {format_bytes(max_bytes)}",
+        limit=max_bytes,
+        actual=total,
+        hint="take fewer columns (-c), partitions (-p) or rows (-n), or raise --max-bytes",
+    )

@@ -184,6 +184,8 @@ def test_a_budget_stops_a_read(ip):
     with pytest.raises(LimitExceededError) as caught:
         run(ip, "%odps read orders --max-bytes 1MB")
     assert "--max-bytes" in caught.value.hint
+    (state,) = [row[2] for row in run(ip, "%odps status")]
+    assert state.startswith("failed")
     for kind, length in (("pandas", len), ("arrow", len)):
         read = f"%odps read orders -p ds=2024-01-01 -c id --max-bytes 1GiB -t {kind}"
         assert length(run(ip, read)) == 231072
