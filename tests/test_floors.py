@@ -1,0 +1,291 @@
+"""Who may import whom: every import of every module, read with ``ast``, and what really loads.
+
+The floors are those of ``docs/architecture.md``. A module sees only floors below its own; an
+exception stands in `CROSSINGS` with its reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "odps_nb"
+VALUES = {"errors", "terms", "schema"}
+
+# room -> the rooms below it; a room always sees itself
+BELOW: dict[str, set[str]] = {
+    "errors": set(),
+    "schema": set(),
+    "terms": {"errors"},
+    "wire": VALUES,
+    "http": VALUES | {"wire"},
+    "convert": VALUES | {"wire"},
+    "client": VALUES | {"wire", "http"},
+    "access": VALUES | {"wire", "http", "convert", "client"},
+    "notebook": VALUES | {"wire", "http", "convert", "client", "access"},
+    "spark": VALUES | {"wire", "http", "convert", "client", "access"},
+    "local": VALUES | {"wire"},
+    "_stream_io": VALUES | {"wire", "http"},
+}
+FACES = {"__init__", "_faces", "stream_io", "cli"}  # above all floors
+
+# (importing module, imported room): why it is allowed
+CROSSINGS = {
+    ("odps_nb.notebook.reading", "spark"): "a person asked for -t spark",
+    ("odps_nb.notebook.commands", "__init__"): "%odps connect is odps_nb.connect",
+    ("odps_nb.notebook.context", "__init__"): "magics connect as odps_nb.connect does",
+    ("odps_nb.notebook.doctor", "__init__"): "reports the version",
+}
+
+# library -> the rooms that may import it when they run (not only for type checkers)
+ONLY_IN = {
+    "requests": {"http"},
+    "urllib3": {"http"},
+    "pandas": {"convert"},
+    "pyspark": {"spark"},
+    "IPython": {"notebook"},
+    "ipywidgets": {"notebook"},
+    "traitlets": {"notebook"},
+    "ipykernel": {"notebook"},
+    "tqdm": {"notebook"},
+    "keyring": {"client"},
+    "duckdb": {"local"},
+    "sqlglot": {"local"},
+    "starlette": {"local"},
+    "uvicorn": {"local"},
+    "sqlite3": {"local"},
+    "odps": set(),
+    "matplotlib": set(),
+}
+NOT_PURE = {
+    *("asyncio", "concurrent", "http", "logging", "multiprocessing", "os", "pathlib", "pyarrow"),
+    *("queue", "random", "requests", "secrets", "select", "selectors", "shutil", "signal"),
+    *("socket", "socketserver", "ssl", "subprocess", "tempfile", "threading", "time"),
+    *("urllib.request", "uuid", "weakref"),
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import: by which module, of what, and whether only a type checker sees it."""
+
+    importer: str
+    imported: str
+    for_types: bool
+
+    @property
+    def room(self) -> str:
+        return room_of(self.importer)
+
+    def __str__(self) -> str:
+        return f"{self.importer} imports {self.imported}"
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def module_name(path: Path) -> str:
+    parts = list(path.relative_to(ROOT.parent).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+
+
+def is_for_types(node: ast.If) -> bool:
+    return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def imports_in(node: ast.AST, module: str, *, for_types: bool = False) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        typing_only = for_types
+        if isinstance(child, ast.If) and is_for_types(child):
+            typing_only = True
+        if isinstance(child, ast.Import):
+            for alias in child.names:
+                yield Import(module, alias.name, typing_only)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, f"{module}: relative imports hide who imports whom"
+            source = child.module or ""
+            for alias in child.names:
+                inner = f"{source}.{alias.name}"
+                yield Import(module, inner if inner in FILES else source, typing_only)
+        else:
+            yield from imports_in(child, module, for_types=typing_only)
+
+
+IMPORTS = [found for name, tree in TREES.items() for found in imports_in(tree, name)]
+OURS = [found for found in IMPORTS if found.imported.split(".")[0] == "odps_nb"]
+FOREIGN = [found for found in IMPORTS if found.imported.split(".")[0] != "odps_nb"]
+
+
+def test_every_module_has_a_floor() -> None:
+    assert {room_of(name) for name in FILES} - FACES == set(BELOW)
+
+
+def test_modules_see_only_floors_below_their_own() -> None:
+    wrong = [
+        str(found)
+        for found in OURS
+        if found.room not in FACES
+        and room_of(found.imported) not in BELOW[found.room] | {found.room}
+        and (found.importer, room_of(found.imported)) not in CROSSINGS
+    ]
+    assert wrong == []
+
+
+def test_no_crossing_is_listed_in_vain() -> None:
+    real = {(found.importer, room_of(found.imported)) for found in OURS}
+    unused = {crossing for crossing in CROSSINGS if crossing not in real}
+    assert unused == set()
+
+
+def test_libraries_stay_in_their_rooms() -> None:
+    wrong = [
+        str(found)
+        for found in FOREIGN
+        if (top := found.imported.split(".")[0]) in ONLY_IN
+        and found.room not in ONLY_IN[top]
+        and not found.for_types
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("room", ["errors", "terms", "schema", "wire"])
+def test_lowest_floors_know_no_world(room: str) -> None:
+    wrong = [
+        str(found)
+        for found in FOREIGN
+        if found.room == room and {found.imported, found.imported.split(".")[0]} & NOT_PURE
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("room", ["errors", "terms", "schema", "wire"])
+def test_lowest_floors_ask_no_clock_and_open_no_file(room: str) -> None:
+    asked = [
+        f"{name}:{node.lineno} {ast.unparse(node.func)}"
+        for name, tree in TREES.items()
+        if room_of(name) == room
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2]
+        in {"now", "utcnow", "today", "open", "getenv", "print", "input"}
+    ]
+    assert asked == []
+
+
+@pytest.mark.parametrize("room", ["errors", "terms", "schema", "wire"])
+def test_lowest_floors_ask_the_interpreter_only_for_constants(room: str) -> None:
+    asked = {
+        node.attr
+        for name, tree in TREES.items()
+        if room_of(name) == room
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "sys"
+    }
+    assert asked <= {"byteorder", "maxsize", "version_info"}
+
+
+def test_http_knows_no_arrow() -> None:
+    assert [str(f) for f in FOREIGN if f.room == "http" and f.imported.startswith("pyarrow")] == []
+
+
+EMPTY = ["wire", "http", "convert", "client", "access", "notebook", "local", "_stream_io"]
+
+
+@pytest.mark.parametrize("room", EMPTY)
+def test_package_file_below_the_face_is_empty(room: str) -> None:
+    """A Spark executor that imports one module must not load a package's worth of others."""
+    assert (ROOT / room / "__init__.py").read_text(encoding="utf-8") == ""
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [
+        name
+        for name, tree in TREES.items()
+        if tree.body and not (ast.get_docstring(tree) or "").strip()
+    ]
+    assert silent == []
+
+
+def bound_names(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def exports(tree: ast.Module) -> list[str] | None:
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            assert isinstance(node, ast.Assign)
+            found = ast.literal_eval(node.value)
+            return [str(name) for name in found]
+    return None
+
+
+def is_public(name: str) -> bool:
+    return not any(part.startswith("_") for part in name.split("."))
+
+
+@pytest.mark.parametrize("name", [n for n in FILES if is_public(n) and TREES[n].body])
+def test_public_module_lists_its_exports_and_has_them(name: str) -> None:
+    listed = exports(TREES[name])
+    assert listed is not None, f"{name} has no __all__"
+    assert len(set(listed)) == len(listed)
+    if "__getattr__" in bound_names(TREES[name]):  # a lazy face: ask it
+        module = importlib.import_module(name)
+        assert [export for export in listed if not hasattr(module, export)] == []
+    else:
+        assert set(listed) - bound_names(TREES[name]) == set()
+
+
+# -- what really loads ------------------------------------------------------------------------
+
+FOREVER_LAZY = ("pandas", "pyspark", "IPython", "ipywidgets", "duckdb", "starlette", "uvicorn")
+LOADS = [
+    ("odps_nb", ("numpy", "pyarrow", "requests", *FOREVER_LAZY)),
+    ("odps_nb.errors odps_nb.terms odps_nb.schema", ("numpy", "pyarrow", "requests")),
+    ("wire", ("pyarrow", "requests", *FOREVER_LAZY)),
+    ("http", ("pyarrow", *FOREVER_LAZY)),
+    ("client", FOREVER_LAZY),
+    ("local", ("requests", "pyspark", "IPython", "ipywidgets")),
+]
+
+
+def spelled_out(what: str) -> list[str]:
+    if what.startswith("odps_nb"):
+        return what.split()
+    return [name for name in FILES if room_of(name) == what]
+
+
+@pytest.mark.parametrize(("what", "unwanted"), LOADS, ids=[what for what, _ in LOADS])
+def test_room_loads_no_library_of_another(what: str, unwanted: tuple[str, ...]) -> None:
+    code = (
+        "import importlib, sys\n"
+        "before = set(sys.modules)\n"
+        f"for name in {spelled_out(what)!r}: importlib.import_module(name)\n"
+        "print('\\n'.join(set(sys.modules) - before))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", code], check=True, capture_output=True, text=True, timeout=60
+    ).stdout.split()
+    tops = {name.split(".")[0] for name in loaded}
+    assert tops & set(unwanted) == set()
+    assert set(spelled_out(what)) <= set(loaded)
