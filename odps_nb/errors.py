@@ -131,7 +131,7 @@ class OdpsNbError(_Facts):
 class ProtocolError(OdpsNbError):
     """The bytes break the format; ``offset`` counts bytes from the start of the stream."""
 
-    fact_names = ("hint", "offset", "request_id")
+    fact_names: ClassVar[tuple[str, ...]] = ("hint", "offset", "request_id")
     offset: int | None
     request_id: str | None
 
@@ -250,7 +250,7 @@ class ConversionError(OdpsNbError):
 class ConfigError(OdpsNbError):
     """A profile, credential or option is missing or contradicts another; ``option`` names it."""
 
-    fact_names = ("hint", "option")
+    fact_names: ClassVar[tuple[str, ...]] = ("hint", "option")
     option: str | None
 
 
