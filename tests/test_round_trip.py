@@ -259,3 +259,13 @@ def test_arrow_batches_of_bytes_are_uploaded_as_they_stream(odps, blobs):
     assert (receipt.rows, receipt.blobs, receipt.blob_bytes) == (5, 5, 10_000)
     data = [record.data for record in odps.blobs(references(blobs))]
     assert data == [bytes([n]) * (n * 1000) for n in range(5)]
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pa.table, lambda d: pa.table(d).to_reader()])
+def test_blobs_may_come_without_any_other_column(odps, blobs, kind):
+    receipt = blobs.write(kind({"data": [b"1", b"2"]}))
+    assert (receipt.rows, receipt.blobs) == (2, 2)
+    table = blobs.read(["id", "data"]).to_arrow()
+    assert table.column("id").to_pylist() == [None, None]
+    data = [record.data for record in odps.blobs(table.column("data").to_pylist())]
+    assert sorted(data) == [b"1", b"2"]

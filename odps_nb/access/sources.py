@@ -17,7 +17,13 @@ import pyarrow.compute as pc
 
 from odps_nb.access.blob_cells import cells_as_array, check_cells, check_leaf_types
 from odps_nb.access.blob_paths import map_blobs
-from odps_nb.convert.arrow_schema import FIT_ROWS, fit_batch, fit_table, match_columns
+from odps_nb.convert.arrow_schema import (
+    FIT_ROWS,
+    arrow_schema,
+    fit_batch,
+    fit_table,
+    match_columns,
+)
 from odps_nb.convert.arrow_types import has_blob
 from odps_nb.errors import ConversionError, InvalidRequestError
 from odps_nb.schema import Column, TableSchema, TypeCode
@@ -113,9 +119,10 @@ def open_source(data: Any, target: Target, *, streams: int | None = None) -> Sou
         A partition column is neither fixed nor in the data.
     """
     if is_pandas(data):
+        _require_columns(data.columns, target)
         return _of_frame(data, target, streams)
     arrow = _as_arrow(data)
-    _require_partitions(arrow.schema.names, target)
+    _require_columns(arrow.schema.names, target)
     if isinstance(arrow, pa.RecordBatchReader):
         return Source(lanes=(_stream_chunks(arrow, target),))
     return _of_table(_without_fixed(arrow, target), target, streams)
@@ -137,8 +144,13 @@ def _as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
     )
 
 
-def _require_partitions(names: Iterable[str], target: Target) -> None:
+def _require_columns(names: Iterable[Any], target: Target) -> None:
     present = {str(name).casefold() for name in names}
+    if not present - {key.casefold() for key, _ in target.fixed}:
+        raise ConversionError(
+            "the data has no columns to write",
+            hint=f"the table's columns are: {', '.join(target.columns.names[:20])}",
+        )
     for column in target.columns.partition_columns:
         if column.name.casefold() not in present:
             raise InvalidRequestError(
@@ -187,7 +199,6 @@ def _of_frame(frame: pd.DataFrame, target: Target, streams: int | None) -> Sourc
     from odps_nb.convert.pandas_frame import from_pandas
 
     frame = _frame_without_fixed(frame, target)
-    _require_partitions(frame.columns, target)
     named = {str(name).casefold(): name for name in frame.columns}
     cells: dict[str, list[Any]] = {}
     for column in target.blobs:
@@ -195,8 +206,9 @@ def _of_frame(frame: pd.DataFrame, target: Target, streams: int | None) -> Sourc
         given = [None] * len(frame) if name is None else list(frame[name])
         cells[column.name] = _probed(check_cells(given, column), column)
         frame = frame if name is None else frame.drop(columns=[name])
-    plain = from_pandas(frame, target.plain)
-    return _in_memory(plain, len(frame), cells, target, streams)
+    rows = len(frame)
+    plain = from_pandas(frame, target.plain) if len(frame.columns) else _absent(rows, target)
+    return _in_memory(plain, rows, cells, target, streams)
 
 
 def _of_table(table: pa.Table, target: Target, streams: int | None) -> Source:
@@ -210,7 +222,15 @@ def _of_table(table: pa.Table, target: Target, streams: int | None) -> Source:
         given = [None] * rows if name is None else table.column(name).to_pylist()
         cells[column.name] = _probed(check_cells(given, column), column)
         table = table if name is None else table.drop_columns([name])
-    return _in_memory(fit_table(table, target.plain), rows, cells, target, streams)
+    plain = fit_table(table, target.plain) if table.num_columns else _absent(rows, target)
+    return _in_memory(plain, rows, cells, target, streams)
+
+
+def _absent(rows: int, target: Target) -> pa.Table:
+    """Return nulls for all plain columns: data of BLOBs only has no column to count rows by."""
+    match_columns(pa.schema([]), target.plain)  # refuses if one of them is required
+    wanted = arrow_schema(target.plain, for_write=True)
+    return pa.table([pa.nulls(rows, field.type) for field in wanted], schema=wanted)
 
 
 def _probed(cells: list[Any], column: Column) -> list[Any]:
@@ -266,15 +286,16 @@ def _stream_chunks(reader: pa.RecordBatchReader, target: Target) -> Iterator[Chu
     aside = names | fixed
     plain_schema = pa.schema([f for f in reader.schema if f.name.casefold() not in aside])
     places = match_columns(plain_schema, target.plain)
+    names_in = [None if place is None else plain_schema.names[place] for place in places]
     blob_fields = {f.name.casefold(): f for f in reader.schema if f.name.casefold() in names}
     for column in target.blobs:
         if (found := blob_fields.get(column.name.casefold())) is not None:
             check_leaf_types(found.type, column)
-    return _read_chunks(reader, target, places)
+    return _read_chunks(reader, target, names_in)
 
 
 def _read_chunks(
-    reader: pa.RecordBatchReader, target: Target, places: Sequence[int | None]
+    reader: pa.RecordBatchReader, target: Target, names_in: Sequence[str | None]
 ) -> Iterator[Chunk]:
     row = 0
     with reader:
@@ -282,20 +303,19 @@ def _read_chunks(
             step = BLOB_ROWS if target.blobs else max(1, batch.num_rows)
             for start in range(0, batch.num_rows, step):
                 part = _without_fixed(batch.slice(start, step), target)
-                yield _stream_chunk(part, target, places, row)
-                row += part.num_rows if part.num_columns else min(step, batch.num_rows - start)
+                yield _stream_chunk(part, target, names_in, row)
+                row += part.num_rows
 
 
 def _stream_chunk(
-    batch: pa.RecordBatch, target: Target, places: Sequence[int | None], first_row: int
+    batch: pa.RecordBatch, target: Target, names_in: Sequence[str | None], first_row: int
 ) -> Chunk:
     named = {name.casefold(): name for name in batch.schema.names}
-    rows = batch.num_rows
     cells: dict[str, list[Any]] = {}
     for column in target.blobs:
         name = named.get(column.name.casefold())
-        given = [None] * rows if name is None else batch.column(name).to_pylist()
+        given = [None] * batch.num_rows if name is None else batch.column(name).to_pylist()
         cells[column.name] = check_cells(given, column, first_row=first_row)
-        batch = batch if name is None else batch.drop_columns([name])
+    places = [None if name is None else batch.schema.get_field_index(name) for name in names_in]
     plain = fit_batch(batch, target.plain, places=places, first_row=first_row)
-    return Chunk(rows=rows, plain=plain, cells=cells, first_row=first_row)
+    return Chunk(rows=batch.num_rows, plain=plain, cells=cells, first_row=first_row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -49,13 +49,29 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     """
     faces = table.connection.faces
     if is_spark(data):
-        mode = "overwrite" if options.overwrite else "append"
-        return faces.spark_write(table, data, {"partition": options.partition, "mode": mode})
+        return faces.spark_write(table, data, _spark_options(options, faces.listener))
     target = Target.of(table.schema, table.name, options.partition)
     source = open_source(data, target, streams=options.streams)
     listener = options.progress or faces.listener()
     with ProgressTracker("write", str(table.name), listener=listener) as tracker:
         return _Write(table=table, target=target, options=options, tracker=tracker).run(source)
+
+
+def _spark_options(
+    options: WriteOptions, listener: Callable[[], ProgressListener]
+) -> dict[str, Any]:
+    if options.streams is not None:
+        raise InvalidRequestError(
+            "streams does not go with a Spark DataFrame",
+            hint="each of its partitions is one stream: use df.repartition(n)",
+        )
+    return {
+        "partition": options.partition,
+        "mode": "overwrite" if options.overwrite else "append",
+        "overwrite_scope": "partitions" if options.overwrite else None,
+        "compression": options.compression,
+        "progress": options.progress or listener(),
+    }
 
 
 @dataclass(frozen=True, slots=True)

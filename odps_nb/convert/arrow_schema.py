@@ -7,7 +7,7 @@ here are names, order, nulls and the one error that lists everything that does n
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,7 +22,6 @@ __all__ = [
     "arrow_schema",
     "arrow_type",
     "fit_batch",
-    "fit_batches",
     "fit_table",
     "match_columns",
     "misfit_error",
@@ -267,17 +266,6 @@ def shorten(value: object) -> str:
         return f"<{len(value)} bytes>"
     text = repr(value)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-
-
-def fit_batches(
-    batches: Iterable[pa.RecordBatch], source: pa.Schema, schema: TableSchema
-) -> Iterator[pa.RecordBatch]:
-    """Fit batches one by one as they come; rows are counted through all of them."""
-    places = match_columns(source, schema)
-    row = 0
-    for batch in batches:
-        yield fit_batch(batch, schema, places=places, first_row=row)
-        row += batch.num_rows
 
 
 def fit_table(table: pa.Table, schema: TableSchema) -> pa.Table:

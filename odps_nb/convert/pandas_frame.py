@@ -69,27 +69,14 @@ def to_pandas(
     schema
         Needed for batches: an empty result has columns too.
     """
-    if isinstance(data, pa.Table):
-        return _frame(data, consume=False)
-    table = pa.Table.from_batches(data, schema=schema)
-    columns, names = table.columns, table.column_names
+    table = data if isinstance(data, pa.Table) else pa.Table.from_batches(data, schema=schema)
+    columns: list[pa.ChunkedArray | None] = table.columns
+    names, rows = table.column_names, table.num_rows
     del data, table
-    return _assemble(columns, names)
-
-
-def _frame(table: pa.Table, *, consume: bool) -> pd.DataFrame:
-    return _assemble(table.columns, table.column_names, consume=consume)
-
-
-def _assemble(
-    columns: list[pa.ChunkedArray], names: list[str], *, consume: bool = True
-) -> pd.DataFrame:
-    rows = len(columns[0]) if columns else 0
     series: dict[int, pd.Series[Any]] = {}
     for place in range(len(columns)):
         series[place] = _series(columns[place])
-        if consume:
-            columns[place] = None
+        columns[place] = None  # so that batches which nobody else holds can go
     frame = pd.DataFrame(series, copy=False, index=pd.RangeIndex(rows))
     frame.columns = pd.Index(names)
     return frame

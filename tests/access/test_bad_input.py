@@ -236,6 +236,8 @@ BAD_DATA = [
     ({"id": [1]}, ConversionError, "a dict cannot be written"),
     ([1, 2], ConversionError, "a list cannot be written"),
     (None, ConversionError, "a NoneType cannot be written"),
+    (pd.DataFrame(index=[1, 2]), ConversionError, "no columns to write"),
+    (pa.table({"ds": ["x"]}), ConversionError, "no columns to write"),
     (pa.table({"id": [1], "ds": ["other"]}), ConversionError, "other values than the partition"),
 ]
 
@@ -350,6 +352,13 @@ def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
         blobs.write(blobs.read().to_arrow())
     assert "odps.blob(reference)" in caught.value.hint
     assert rows_in(blobs) == 1
+
+
+def test_text_in_a_stream_of_blobs_is_refused(blobs):
+    schema = pa.schema([("id", pa.int64()), ("data", pa.string())])
+    reader = pa.RecordBatchReader.from_batches(schema, [])
+    with pytest.raises(ConversionError, match="Arrow string is no blob"):
+        blobs.write(reader)
 
 
 @pytest.mark.parametrize("reference", ["not base64!", "", "/wByZWYw"])
