@@ -117,7 +117,8 @@ class ArrowReader:
         self._source = _IpcSource(stream_reader, max_batch, max_output)
         self._expected_rows = expected_rows
         self._reader: Any = None
-        self._state = ""
+        self._status = Status.RUNNING
+        self._closed = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -126,11 +127,11 @@ class ArrowReader:
 
     def read(self) -> pa.RecordBatch | None:
         """Return the next batch; ``None`` at the proven end."""
-        if self._state == "ended":
+        if self._status is Status.OK and not self._closed:
             return None
         batch = self._guarded(self._next)
         if batch is None:
-            self._state = "ended"
+            self._status = Status.OK
         return batch
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -160,16 +161,18 @@ class ArrowReader:
     def _guarded(self, step: Any) -> Any:
         import pyarrow as pa
 
-        if self._state:
-            raise StateError(f"the reader {self._state}")
-        self._state = "failed before; what follows a defect means nothing"
+        if self._closed:
+            raise StateError("the reader is closed", hint="read it before closing it")
+        if self._status is Status.FAILED:
+            raise StateError("the reader failed before; what follows a defect means nothing")
+        before, self._status = self._status, Status.FAILED
         try:
             result = step()
         except (pa.ArrowException, OSError) as error:
             if self._source.failed:
                 raise
             raise self._translated(error) from error
-        self._state = ""
+        self._status = before
         return result
 
     def _translated(self, error: Exception) -> OdpsNbError:
@@ -186,9 +189,7 @@ class ArrowReader:
 
     def get_status(self) -> Status:
         """`Status.OK` once the end was proven."""
-        if self._state == "ended":
-            return Status.OK
-        return Status.FAILED if self._state.startswith("failed") else self._stream.get_status()
+        return self._status
 
     def get_request_id(self) -> str | None:
         """Return the server's id of this answer, once there is one."""
@@ -196,7 +197,9 @@ class ArrowReader:
 
     def close(self) -> None:
         """Free the connection. Idempotent."""
-        self._state = self._state if self._state == "ended" else "is closed"
+        self._closed = True
+        if self._status is Status.RUNNING:
+            self._status = Status.CANCELLED
         self._stream.close()
 
     def __enter__(self) -> ArrowReader:

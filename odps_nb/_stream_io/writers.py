@@ -59,9 +59,9 @@ class _Writer(Generic[Result]):
             After `finish`, `abort` or a failure.
         """
         self._check_open()
-        view = memoryview(data).cast("B")
-        self._guarded(self._send, view)
-        return len(view)
+        plain = data if isinstance(data, bytes) else bytes(data)
+        self._guarded(self._send, plain)
+        return len(plain)
 
     def finish(self) -> Result:
         """End the body and return what the server says; again the same when called again.
@@ -157,7 +157,7 @@ class _Writer(Generic[Result]):
         return body, answer.headers
 
     @abstractmethod
-    def _send(self, view: memoryview) -> None: ...
+    def _send(self, data: bytes) -> None: ...
 
     @abstractmethod
     def _end(self) -> Result: ...
@@ -202,8 +202,8 @@ class StreamWriter(_Writer[WriteResult]):
     (5, 'r1')
     """
 
-    def _send(self, view: memoryview) -> None:
-        self._opened().write(bytes(view))
+    def _send(self, data: bytes) -> None:
+        self._opened().write(data)
 
     def _end(self) -> WriteResult:
         body, headers = self._answer()
@@ -274,10 +274,10 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
         self._digest = hashlib.md5(usedforsecurity=False)
         self._size = 0
 
-    def _send(self, view: memoryview) -> None:
-        self._digest.update(view)
-        self._size += len(view)
-        self._forward(self._encoder.feed(view))
+    def _send(self, data: bytes) -> None:
+        self._digest.update(data)
+        self._size += len(data)
+        self._forward(self._encoder.feed(data))
 
     def _forward(self, coded: bytes) -> None:
         if coded:

@@ -1,0 +1,287 @@
+"""Record batches of a body and into a body: whole, counted, of one schema."""
+
+import io
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from raw_streams import ReadOnly, WithHeaders, code
+
+from odps_nb.errors import (
+    ConversionError,
+    FramingError,
+    LimitExceededError,
+    OdpsNbError,
+    ProtocolError,
+    StateError,
+    TruncatedError,
+)
+from odps_nb.stream_io import ArrowReader, ArrowWriter, Status, StreamReader, StreamWriter
+from odps_nb.terms import Compression
+from odps_nb.wire.codings import HTTP_NAMES
+
+SCHEMA = pa.schema({"id": pa.int64(), "name": pa.string(), "tags": pa.list_(pa.string())})
+
+
+def rows(count: int, start: int = 0) -> pa.RecordBatch:
+    ids = range(start, start + count)
+    return pa.record_batch(
+        [
+            pa.array(ids, pa.int64()),
+            pa.array([None if n % 5 == 0 else f"name {n}" for n in ids], pa.string()),
+            pa.array([[f"t{n % 3}"] * (n % 4) for n in ids], pa.list_(pa.string())),
+        ],
+        schema=SCHEMA,
+    )
+
+
+BATCHES = [rows(1000), rows(0), rows(3, 1000)]
+
+
+def ipc(batches: list[pa.RecordBatch], codec: str | None = None) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    with pa.ipc.new_stream(sink, SCHEMA, options=options) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def read(body: bytes, **options: Any) -> list[pa.RecordBatch]:
+    return list(ArrowReader(StreamReader(ReadOnly(body)), **options))
+
+
+@pytest.mark.parametrize("codec", [None, "zstd", "lz4"])
+@pytest.mark.parametrize("coding", [None, Compression.ZSTD, Compression.LZ4])
+def test_batches_inside_of_every_codec_and_coding(
+    codec: str | None, coding: Compression | None
+) -> None:
+    body = ipc(BATCHES, codec)
+    headers = {}
+    if coding is not None:
+        body, headers = code(coding, body), {"content_encoding": HTTP_NAMES[coding]}
+    for answer in (ReadOnly(body), ReadOnly(body, most=777), WithHeaders(body, **headers)):
+        with ArrowReader(StreamReader(answer), expected_rows=1003) as reader:
+            assert reader.schema == SCHEMA
+            assert reader.get_status() is Status.RUNNING
+            assert list(reader) == BATCHES
+            assert reader.get_status() is Status.OK
+            assert reader.read() is None
+            assert list(reader) == []
+        assert reader.get_status() is Status.OK
+        with pytest.raises(StateError):
+            reader.read()
+
+
+def test_an_empty_stream_has_a_schema_and_no_batches() -> None:
+    reader = ArrowReader(StreamReader(io.BytesIO(ipc([]))), expected_rows=0)
+    assert reader.schema == SCHEMA
+    assert reader.read() is None
+
+
+@pytest.mark.parametrize("coding", [None, Compression.ZSTD, Compression.LZ4])
+def test_a_cut_at_every_byte_is_found(coding: Compression | None) -> None:
+    body = ipc([rows(3), rows(2)])
+    body = body if coding is None else code(coding, body)
+    for size in range(len(body)):
+        with pytest.raises(TruncatedError):
+            read(body[:size])
+
+
+def test_a_flipped_bit_ends_in_batches_or_in_one_of_our_errors() -> None:
+    body = bytearray(ipc([rows(3), rows(2)]))
+    for at in range(0, len(body), 3):
+        body[at] ^= 1 << at % 8
+        with suppress(OdpsNbError):
+            read(bytes(body))
+        body[at] ^= 1 << at % 8
+
+
+def test_missing_and_surplus_rows_are_errors_after_the_last_batch() -> None:
+    reader = ArrowReader(StreamReader(io.BytesIO(ipc(BATCHES))), expected_rows=1004)
+    assert [reader.read().num_rows for _ in BATCHES] == [1000, 0, 3]
+    with pytest.raises(TruncatedError, match="1003 rows where 1004"):
+        reader.read()
+    assert reader.get_status() is Status.FAILED
+    with pytest.raises(StateError):
+        reader.read()
+    with pytest.raises(FramingError, match="1003 rows where 1002"):
+        read(ipc(BATCHES), expected_rows=1002)
+
+
+def test_bytes_behind_the_end_are_an_error() -> None:
+    with pytest.raises(FramingError, match="follow the end marker"):
+        read(ipc(BATCHES) + b"x")
+
+
+def test_a_batch_larger_than_accepted_is_refused_before_it_arrives() -> None:
+    with pytest.raises(LimitExceededError):
+        read(ipc(BATCHES), max_batch=1000)
+
+
+def test_a_coding_has_a_budget() -> None:
+    body = code(Compression.ZSTD, ipc([rows(50_000)]))
+    with pytest.raises(LimitExceededError):
+        read(body, max_output=10_000)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"", TruncatedError),
+        (b"\xff\xff", TruncatedError),
+        (b'{"Code": "x"}', FramingError),
+        (bytes(100), FramingError),
+        (ipc(BATCHES)[:8] + bytes(200) + ipc(BATCHES)[208:], ProtocolError),
+    ],
+)
+def test_what_is_no_arrow_stream_is_an_error(body: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        read(body)
+
+
+def test_what_only_pyarrow_can_refuse_is_a_framing_error() -> None:
+    sink = pa.BufferOutputStream()
+    sink.write(rows(3).serialize())  # a batch where the schema should be
+    sink.write(bytes.fromhex("ffffffff00000000"))
+    with pytest.raises(FramingError, match="pyarrow cannot read"):
+        read(sink.getvalue().to_pybytes())
+
+
+def test_a_header_that_the_body_contradicts_is_an_error() -> None:
+    answer = WithHeaders(ipc(BATCHES), content_encoding="zstd")
+    with pytest.raises(FramingError, match="says zstd"):
+        ArrowReader(StreamReader(answer)).read()
+
+
+def test_an_error_of_the_connection_travels_on() -> None:
+    class Breaks(ReadOnly):
+        def read(self, size: int) -> bytes:
+            if self.file.tell() > 1000:
+                raise ConnectionResetError("gone")
+            return super().read(min(size, 500))
+
+    with pytest.raises(ConnectionResetError):
+        list(ArrowReader(StreamReader(Breaks(ipc(BATCHES)))))
+
+
+def test_close_frees_the_source_and_after_it_everything_is_misuse() -> None:
+    raw = WithHeaders(ipc(BATCHES), x_odps_request_id="r1")
+    with ArrowReader(StreamReader(raw)) as reader:
+        reader.read()
+        assert reader.get_request_id() == "r1"
+    reader.close()
+    assert raw.closed
+    assert reader.get_status() is Status.CANCELLED
+    for use in (reader.read, lambda: reader.schema):
+        with pytest.raises(StateError, match="closed"):
+            use()
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+class Server:
+    """An upload that keeps what it is sent, and answers."""
+
+    status = 200
+    headers = {"x-odps-request-id": "r1"}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self.body, self.aborted = bytearray(), False
+
+    def write(self, data: bytes) -> None:
+        self.body += data
+
+    def finish(self) -> Any:
+        return self
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def read(self) -> bytes:
+        return b'{"CommitMessage": "m"}'
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.mark.parametrize("codec", [None, "none", "zstd", "lz4"])
+def test_written_batches_are_read_again(server: Server, codec: str | None) -> None:
+    with ArrowWriter(StreamWriter(server), SCHEMA, codec) as writer:
+        assert [writer.write(batch) for batch in BATCHES] == [1000, 0, 3]
+        assert writer.write(pa.Table.from_batches([rows(2), rows(5)])) == 7
+    assert writer.rows == 1010
+    assert writer.schema == SCHEMA
+    assert (writer.get_status(), writer.get_request_id()) == (Status.OK, "r1")
+    result = writer.finish()
+    assert result.commit_message == "m"
+    assert pa.Table.from_batches(read(bytes(server.body), expected_rows=1010)) == (
+        pa.Table.from_batches([*BATCHES, rows(2), rows(5)])
+    )
+
+
+def test_codecs_make_the_stream_smaller(server: Server) -> None:
+    sizes = {}
+    for codec in (None, "zstd"):
+        server.body.clear()
+        with ArrowWriter(StreamWriter(server), SCHEMA, codec) as writer:
+            writer.write(rows(10_000))
+        sizes[codec] = len(server.body)
+    assert sizes["zstd"] < sizes[None]
+
+
+def test_finish_after_nothing_written_sends_a_valid_empty_stream(server: Server) -> None:
+    writer = ArrowWriter(StreamWriter(server), SCHEMA)
+    assert server.body == b""
+    assert writer.finish().commit_message == "m"
+    assert read(bytes(server.body), expected_rows=0) == []
+    assert ArrowReader(StreamReader(io.BytesIO(server.body))).schema == SCHEMA
+
+
+def test_a_batch_of_another_schema_is_a_conversion_error_and_harms_nothing(server: Server) -> None:
+    with ArrowWriter(StreamWriter(server), SCHEMA) as writer:
+        with pytest.raises(ConversionError) as caught:
+            writer.write(pa.record_batch({"id": ["text"]}))
+        assert "int64" in (caught.value.target_type or "")
+        writer.write(rows(3))
+    assert read(bytes(server.body), expected_rows=3) == [rows(3)]
+
+
+def test_an_error_in_the_block_aborts(server: Server) -> None:
+    with suppress(KeyError), ArrowWriter(StreamWriter(server), SCHEMA) as writer:
+        writer.write(rows(3))
+        raise KeyError
+    assert server.aborted
+    with pytest.raises(StateError, match="cancelled"):
+        writer.write(rows(3))
+    with pytest.raises(StateError):
+        writer.finish()
+
+
+def test_leaving_the_block_after_finish_or_close_does_nothing_more(server: Server) -> None:
+    with ArrowWriter(StreamWriter(server), SCHEMA) as writer:
+        writer.finish()
+    assert not server.aborted
+    other = Server()
+    with ArrowWriter(StreamWriter(other), SCHEMA) as writer:
+        writer.close()
+    assert other.aborted
+
+
+def test_a_write_that_fails_is_an_error_and_ends_the_stream(server: Server) -> None:
+    class Fails(Server):
+        def write(self, data: bytes) -> None:
+            raise ConnectionResetError("gone")
+
+    failing = Fails()
+    writer = ArrowWriter(StreamWriter(failing), SCHEMA)
+    with pytest.raises(ConnectionResetError):
+        writer.write(rows(3))
+    assert failing.aborted
+    assert writer.get_status() is Status.FAILED
+    with pytest.raises(StateError, match="failed"):
+        writer.write(rows(3))
