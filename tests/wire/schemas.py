@@ -33,8 +33,13 @@ names = st.one_of(
 )
 
 
-def unique_names(max_size: int = 4, *, min_size: int = 1) -> st.SearchStrategy[list[str]]:
-    return st.lists(names, min_size=min_size, max_size=max_size, unique_by=str.casefold)
+plain_names = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
+
+
+def unique_names(
+    max_size: int = 4, *, min_size: int = 1, of: st.SearchStrategy[str] = names
+) -> st.SearchStrategy[list[str]]:
+    return st.lists(of, min_size=min_size, max_size=max_size, unique_by=str.casefold)
 
 
 def decimals() -> st.SearchStrategy[OdpsType]:
@@ -52,36 +57,46 @@ scalars: st.SearchStrategy[OdpsType] = st.one_of(
 )
 
 
-def _nest(inner: st.SearchStrategy[OdpsType]) -> st.SearchStrategy[OdpsType]:
-    structs = unique_names().flatmap(
-        lambda found: st.tuples(*(inner for _ in found)).map(
-            lambda types: StructType(
-                tuple(StructField(n, t) for n, t in zip(found, types, strict=True))
+def types_with(of: st.SearchStrategy[str]) -> st.SearchStrategy[OdpsType]:
+    """Types of any depth whose fields have such names."""
+
+    def nest(inner: st.SearchStrategy[OdpsType]) -> st.SearchStrategy[OdpsType]:
+        structs = unique_names(of=of).flatmap(
+            lambda found: st.tuples(*(inner for _ in found)).map(
+                lambda kinds: StructType(
+                    tuple(StructField(n, t) for n, t in zip(found, kinds, strict=True))
+                )
             )
         )
-    )
-    return st.one_of(st.builds(ArrayType, inner), st.builds(MapType, inner, inner), structs)
+        return st.one_of(st.builds(ArrayType, inner), st.builds(MapType, inner, inner), structs)
+
+    return st.recursive(scalars, nest, max_leaves=8)
 
 
-types: st.SearchStrategy[OdpsType] = st.recursive(scalars, _nest, max_leaves=8)
+types = types_with(names)
+plain_types = types_with(plain_names)
 
 
-def columns_of(found: list[str]) -> st.SearchStrategy[tuple[Column, ...]]:
+def columns_of(
+    found: list[str], kinds: st.SearchStrategy[OdpsType] = types
+) -> st.SearchStrategy[tuple[Column, ...]]:
     return st.tuples(
         *(
-            st.builds(Column, name=st.just(name), type=types, comment=texts, nullable=st.booleans())
+            st.builds(Column, name=st.just(name), type=kinds, comment=texts, nullable=st.booleans())
             for name in found
         )
     )
 
 
 @st.composite
-def schemas(draw: st.DrawFn) -> TableSchema:
-    """Schemas whose columns have no ids yet."""
-    found = draw(unique_names(6, min_size=0))
+def schemas(draw: st.DrawFn, *, plain: bool = False) -> TableSchema:
+    """Schemas whose columns have no ids yet; ``plain``: names that need no quotes."""
+    found = draw(unique_names(6, min_size=0, of=plain_names if plain else names))
+    kinds = plain_types if plain else types
     cut = draw(st.integers(0, len(found)))
     return TableSchema(
-        columns=draw(columns_of(found[:cut])), partition_columns=draw(columns_of(found[cut:]))
+        columns=draw(columns_of(found[:cut], kinds)),
+        partition_columns=draw(columns_of(found[cut:], kinds)),
     )
 
 
