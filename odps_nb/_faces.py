@@ -70,8 +70,10 @@ region, quota, api_version
     Examples
     --------
     >>> import odps_nb
-    >>> with odps_nb.connect("local") as odps:  # doctest: +SKIP
-    ...     odps.table("orders").head(3)
+    >>> odps_nb.connect(
+    ...     endpoint="http://127.0.0.1:1/api", project="p", access_id="me", access_key="secret"
+    ... )
+    <Connection to p at http://127.0.0.1:1/api>
     """
     keywords: dict[str, Any] = {
         "endpoint": endpoint,

@@ -42,8 +42,11 @@ class Blob:
 
     Examples
     --------
-    >>> photo = odps.table("media").blobs("content", limit=1)[0]  # doctest: +SKIP
-    >>> photo.save("photo.png")  # doctest: +SKIP
+    >>> photo = odps.table("media").blobs("content", limit=1)[0]
+    >>> photo.mime_type, photo.file_name
+    ('image/jpeg', 'mountains.jpg')
+    >>> len(photo.bytes()) == photo.size, photo.verified
+    (True, True)
     """
 
     def __init__(

@@ -43,10 +43,11 @@ class Connection:
 
     Examples
     --------
-    >>> import odps_nb
-    >>> odps = odps_nb.connect("local")  # doctest: +SKIP
-    >>> odps.tables("ord*")  # doctest: +SKIP
+    >>> odps.tables("ord*")
     ['orders']
+    >>> odps.sql("select count(*) as days from (select distinct ds from orders) t").to_pandas()
+       days
+    0     8
     """
 
     def __init__(

@@ -27,6 +27,13 @@ class Receipt:
         Number of upload lanes.
     seconds
         From the first request to the confirmed commit.
+
+    Examples
+    --------
+    >>> from odps_nb.access.receipt import Receipt
+    >>> from odps_nb.terms import TableName
+    >>> Receipt(table=TableName(project="p", table="t"), rows=3, bytes=120, session_id="s1")
+    <Receipt: 3 rows, 120 B added in p.t; session s1>
     """
 
     table: TableName

@@ -39,8 +39,11 @@ class Scan:
 
     Examples
     --------
-    >>> scan = odps.table("orders").read(columns=["id"], limit=3)  # doctest: +SKIP
-    >>> scan.to_pandas()  # doctest: +SKIP
+    >>> scan = odps.table("orders").read(["id", "ds"], partitions="ds=2024-01-02", limit=2)
+    >>> scan.row_count
+    2
+    >>> scan.to_arrow().column("ds").to_pylist()
+    ['2024-01-02', '2024-01-02']
     """
 
     def __init__(

@@ -30,6 +30,12 @@ class Result:
 
     Rows arrive over the Storage API, as often as wanted, for as long as the service keeps them.
     A statement without rows (``create``, ``insert``) has an empty schema and no rows.
+
+    Examples
+    --------
+    >>> result = odps.sql("select ds, count(*) as n from orders group by ds order by ds limit 1")
+    >>> result.schema.names, result.row_count
+    (('ds', 'n'), 1)
     """
 
     def __init__(self, connection: Connection, instance: SqlInstance) -> None:

@@ -39,8 +39,11 @@ class Table:
 
     Examples
     --------
-    >>> orders = odps.table("orders")  # doctest: +SKIP
-    >>> orders.head(5, partition="ds=2024-01-01")  # doctest: +SKIP
+    >>> orders = odps.table("orders")
+    >>> orders.head(2, partition="ds=2024-01-01", columns=["id", "ds"])
+            id          ds
+    0  1000001  2024-01-01
+    1  1000002  2024-01-01
     """
 
     def __init__(self, connection: Connection, name: TableName) -> None:

@@ -14,10 +14,15 @@ from odps_nb.client.cancel import CancelToken
 from odps_nb.client.cursor import RowCursor
 from odps_nb.client.progress import ProgressTracker
 from odps_nb.client.query import FIRST_POLL, LAST_POLL, SqlInstance
-from odps_nb.errors import QueryError
+from odps_nb.errors import InvalidRequestError, QueryError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import Compression, SessionStatus
-from odps_nb.wire.calls import CreateInstanceReadSession, GetInstanceReadSession, ReadInstance
+from odps_nb.wire.calls import (
+    CreateInstanceReadSession,
+    GetInstanceReadSession,
+    InstanceSessionAnswer,
+    ReadInstance,
+)
 from odps_nb.wire.control import SQL_TASK
 
 if TYPE_CHECKING:
@@ -26,6 +31,9 @@ if TYPE_CHECKING:
     from odps_nb.client.storage import StorageClient
 
 __all__ = ["ResultSession", "iter_result", "open_result"]
+
+NO_ROWS = "InstanceTypeNotSupported"
+"""Code of the service for an instance that is no query (known from the stock client)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +55,17 @@ def open_result(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> ResultSession:
-    """Open the rows of a query that has succeeded; waits while the service prepares them."""
-    cancel = cancel or CancelToken()
-    create = CreateInstanceReadSession(project=instance.project, instance_id=instance.instance_id)
-    answer = storage.call(create, tracker=tracker, cancel=cancel)
-    delay = FIRST_POLL
-    while answer.status is SessionStatus.INIT:
-        if cancel.wait(delay):
-            cancel.check()
-        delay = min(LAST_POLL, delay * 1.5)
-        again = GetInstanceReadSession(
-            project=instance.project,
-            instance_id=instance.instance_id,
-            session_id=answer.download_id,
-        )
-        answer = storage.call(again, tracker=tracker, cancel=cancel)
+    """Open the rows of a query that has succeeded; waits while the service prepares them.
+
+    A statement that has no rows by its nature, such as ``create table``, gives a result without
+    columns.
+    """
+    try:
+        answer = _ready(storage, instance, tracker, cancel or CancelToken())
+    except InvalidRequestError as error:
+        if error.code != NO_ROWS:
+            raise
+        answer = InstanceSessionAnswer(download_id="")
     if answer.status is not SessionStatus.NORMAL:
         raise QueryError(
             f"the result of instance {instance.instance_id} cannot be read: {answer.status.value}",
@@ -75,6 +79,28 @@ def open_result(
         row_count=answer.record_count or 0,
         task=instance.task,
     )
+
+
+def _ready(
+    storage: StorageClient,
+    instance: SqlInstance,
+    tracker: ProgressTracker | None,
+    cancel: CancelToken,
+) -> InstanceSessionAnswer:
+    create = CreateInstanceReadSession(project=instance.project, instance_id=instance.instance_id)
+    answer = storage.call(create, tracker=tracker, cancel=cancel)
+    delay = FIRST_POLL
+    while answer.status is SessionStatus.INIT:
+        if cancel.wait(delay):
+            cancel.check()
+        delay = min(LAST_POLL, delay * 1.5)
+        again = GetInstanceReadSession(
+            project=instance.project,
+            instance_id=instance.instance_id,
+            session_id=answer.download_id,
+        )
+        answer = storage.call(again, tracker=tracker, cancel=cancel)
+    return answer
 
 
 def iter_result(
