@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -80,9 +80,9 @@ def blob_map(
     from odps_nb.client.storage import StorageClient
     from odps_nb.spark.types import arrow_schema
 
-    added = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    asked = cast(StructType, StructType.fromDDL(schema)) if isinstance(schema, str) else schema
     # A null reference makes nulls, whatever the schema promises.
-    added = StructType([StructField(f.name, f.dataType, metadata=f.metadata) for f in added.fields])
+    added = StructType([StructField(f.name, f.dataType, metadata=f.metadata) for f in asked.fields])
     index = _checked_column(df.schema, ref_column, added)
     whole = StructType([*df.schema.fields, *added.fields])
     with StorageClient(profile_of(odps)) as storage:

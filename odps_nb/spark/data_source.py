@@ -10,13 +10,17 @@ nothing here may hold a connection, and what is set after ``__init__`` is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceWriter,
     InputPartition,
+    WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
 
@@ -24,7 +28,10 @@ from odps_nb.errors import ConversionError
 from odps_nb.spark.credentials import TaskProfile, profile_of
 from odps_nb.spark.faults import task_errors
 from odps_nb.spark.reader import ReadTask, read_split
-from odps_nb.spark.settings import ReadSettings
+from odps_nb.spark.settings import ReadSettings, WriteSettings
+from odps_nb.spark.uploading import WriteTask, Written, write_partition
+from odps_nb.spark.write_plan import check_frame
+from odps_nb.spark.writer import write_target
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.profile import Profile
 
-__all__ = ["OdpsDataSource", "OdpsReader", "Options", "options", "register"]
+__all__ = ["OdpsDataSource", "OdpsReader", "OdpsWriter", "Options", "options", "register"]
 
 
 class Options(dict[str, str]):
@@ -73,8 +80,6 @@ def register(spark: SparkSession) -> None:
 class OdpsDataSource(DataSource):
     """What Spark asks when it sees ``format("odps")``."""
 
-    options: Mapping[str, str]
-
     @classmethod
     def name(cls) -> str:
         """Return the name after ``format``."""
@@ -86,7 +91,7 @@ class OdpsDataSource(DataSource):
         from odps_nb.client.storage import StorageClient
         from odps_nb.spark.types import spark_schema
 
-        with task_errors(self.name()):
+        with task_errors('format("odps")'):
             settings = ReadSettings.of(self.options)
             with StorageClient(settings.profile) as storage:
                 schema = fetch_table(storage, settings.table).schema
@@ -94,8 +99,14 @@ class OdpsDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Open a read session for the columns of `schema`; Spark keeps it with the DataFrame."""
-        with task_errors(self.name()):
+        with task_errors('format("odps")'):
             return OdpsReader(ReadSettings.of(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+        """Open a write session once the columns of `schema` fit the table."""
+        with task_errors('format("odps")'):
+            mode = "overwrite" if overwrite else "append"
+            return OdpsWriter(WriteSettings.of(self.options), schema, mode)
 
 
 class _Split(InputPartition):
@@ -144,3 +155,61 @@ def _require_types(asked: StructType, known: StructType) -> None:
             f"the schema does not fit the table: {'; '.join(wrong)}",
             hint="name the types as the table has them, and cast afterwards",
         )
+
+
+@dataclass(frozen=True)
+class _Message(WriterCommitMessage):
+    """What the attempt that counts has written; ``None`` for a partition without rows."""
+
+    written: Written | None
+
+
+class OdpsWriter(DataSourceArrowWriter):
+    """One write session; Spark calls `commit` or `abort` on a copy of this, in another process."""
+
+    def __init__(self, settings: WriteSettings, schema: StructType, mode: str) -> None:
+        from odps_nb.client.storage import StorageClient
+        from odps_nb.client.write import open_write_session
+
+        with StorageClient(settings.profile) as storage:
+            target, overwrite = write_target(
+                storage, settings.table, settings.partition, mode, settings.overwrite_scope
+            )
+            check_frame(schema, target)
+            session = open_write_session(
+                storage, settings.table, partition=target.fixed, overwrite=overwrite
+            )
+            self._task = WriteTask(
+                profile=TaskProfile.of(storage),
+                session=session.ref,
+                target=target,
+                compression=settings.compression,
+            )
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one attempt's rows into a stream of its own."""
+        return _Message(write_partition(self._task, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Commit exactly the streams of the attempts that Spark counts."""
+        from odps_nb.client.write import commit_write, open_write_stream
+
+        session = self._task.session
+        with task_errors(f"commit of {session.table}"), self._task.profile.open() as storage:
+            streams = [m.written.stream for m in messages if isinstance(m, _Message) and m.written]
+            if not streams:  # a commit that names no stream would mean all of them
+                streams = [open_write_stream(storage, session, "empty").close()]
+            commit_write(storage, session, streams)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Drop the session, unless it may be committed.
+
+        Spark comes here after a commit that raised, too, and then with a message for every
+        partition; such a session is left to the service, which knows what became of it.
+        """
+        from odps_nb.client.write import abort_write
+
+        if all(message is not None for message in messages):
+            return
+        with task_errors("abort of the write"), self._task.profile.open() as storage:
+            abort_write(storage, self._task.session)

@@ -1,0 +1,212 @@
+"""`write`: a DataFrame into a table, one commit or nothing (floor 5).
+
+A sink over ``mapInArrow``, as fast as a data source's Arrow writer, with the commit here in the
+notebook's process: it can be asked about when its answer was lost, its receipt comes back, and
+what fails is one of our errors. Spark hands each partition's result over once, whichever of its
+attempts made it; exactly those streams are committed (`odps_nb.spark.uploading`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.checks import PartitionLike, check_partition
+from odps_nb.access.receipt import Receipt
+from odps_nb.access.sources import Target
+from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
+from odps_nb.errors import OdpsNbError
+from odps_nb.spark._quiet import without_pandas_notice
+from odps_nb.spark.credentials import TaskProfile, profile_of
+from odps_nb.spark.faults import from_spark
+from odps_nb.spark.uploading import WriteTask, Written, write_partition
+from odps_nb.spark.write_plan import check_frame, check_scope, months_as_numbers
+from odps_nb.terms import Compression, PartitionSpec, TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.profile import Profile
+    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.write import WriteSession
+
+__all__ = ["write", "write_target"]
+
+_RESULT = "stream_id string, version int, rows bigint, size bigint, blobs bigint, blob_size bigint"
+
+
+def write(
+    df: DataFrame,
+    odps: Connection | Profile | str | None,
+    table: str | TableName,
+    *,
+    partition: PartitionLike | None = None,
+    mode: str = "append",
+    overwrite_scope: str | None = None,
+    compression: str | Compression | None = None,
+    progress: ProgressListener | None = None,
+) -> Receipt:
+    """Write a DataFrame and commit it once; or raise, and nothing was written.
+
+    Columns are matched by name; absent ones become null. All of them are checked before a task
+    starts. A BLOB column takes its content (binary), a struct of ``data``, ``mime_type`` and
+    ``file_name``, or a reference (string), whose blob is copied.
+
+    Parameters
+    ----------
+    df
+        What to write. Each of its partitions is one stream; none is sent through the driver.
+    odps
+        As in `odps_nb.spark.read`.
+    partition
+        The partition to write into, made if it is not there. Keys that it leaves out are taken
+        from the rows, which are then brought together by partition first.
+    mode
+        ``"append"``, or ``"overwrite"``: replace the table, or that partition.
+    overwrite_scope
+        ``"partitions"``: replace the partitions that get rows. Nothing is overwritten in a
+        partitioned table unless this, or one whole `partition`, is said.
+    compression
+        ``"zstd"`` or ``"lz4"`` inside the Arrow streams.
+
+    Raises
+    ------
+    ConversionError
+        Columns, types or values do not fit: nothing was written.
+    ConfigError
+        The extent of an overwrite was not said.
+    NotFoundError
+        No such table.
+    """
+    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.write import open_write_session
+
+    began = time.monotonic()
+    profile = profile_of(odps)
+    name = profile.table(table)
+    df = months_as_numbers(df)
+    with (
+        StorageClient(profile) as storage,
+        ProgressTracker("write", str(name), listener=progress or silent) as tracker,
+    ):
+        target, overwrite = write_target(storage, name, partition, mode, overwrite_scope)
+        check_frame(df.schema, target)
+        session = open_write_session(
+            storage, name, partition=target.fixed, overwrite=overwrite, tracker=tracker
+        )
+        task = WriteTask(
+            profile=TaskProfile.of(storage),
+            session=session.ref,
+            target=target,
+            compression=Compression.of(compression),
+        )
+        tracker.phase(Phase.WRITING)
+        with contextlib.ExitStack() as undo:
+            undo.push(session)  # whatever ends the job early, an interrupt included, aborts
+            done = _run(_arranged(df, target), task) or [_empty(session)]
+            undo.pop_all()
+        tracker.add(rows=sum(one.stream.rows for one in done))
+        _commit(session, done)
+    return Receipt(
+        table=name,
+        partition=target.fixed,
+        overwrite=overwrite,
+        rows=sum(one.stream.rows for one in done),
+        bytes=sum(one.stream.size for one in done),
+        blobs=sum(one.blobs for one in done),
+        blob_bytes=sum(one.blob_size for one in done),
+        session_id=session.session_id,
+        streams=len(done),
+        seconds=time.monotonic() - began,
+    )
+
+
+def write_target(
+    storage: StorageClient,
+    table: TableName,
+    partition: PartitionLike | None,
+    mode: str,
+    scope: str | None,
+) -> tuple[Target, bool]:
+    """Return what a write sends and whether it replaces rows; costs one request."""
+    from odps_nb.client.catalog import fetch_table
+
+    schema = fetch_table(storage, table).schema
+    fixed = check_partition(PartitionSpec.of(partition), schema, table)
+    keys = tuple(column.name for column in schema.partition_columns)
+    return Target.of(schema, table, fixed), check_scope(table, keys, fixed, mode, scope)
+
+
+def _arranged(df: DataFrame, target: Target) -> DataFrame:
+    """Bring rows of one partition together, so that not every task writes to every partition.
+
+    Spark divides what is too large for one task again (rebalance), where plain repartitioning
+    would give a single partition to a single task.
+    """
+    from pyspark.sql import functions as F
+
+    keys = [F.col(f"`{column.name}`") for column in target.columns.partition_columns]
+    return df.hint("rebalance", *keys).sortWithinPartitions(*keys) if keys else df
+
+
+def _run(df: DataFrame, task: WriteTask) -> list[Written]:
+    """Run the job and return what the attempts that count have written, in partition order."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships no types
+    from pyspark.errors import PySparkException
+
+    def write_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        written = write_partition(task, batches)
+        if written is not None:
+            yield _as_batch(written)
+
+    try:
+        with without_pandas_notice():
+            rows = df.mapInArrow(write_rows, _RESULT).collect()
+    except (PySparkException, Py4JJavaError) as failure:
+        ours = from_spark(failure)
+        if ours is None:
+            raise
+        raise ours from None
+    return [_of_row(row.asDict()) for row in rows]
+
+
+def _as_batch(written: Written) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    stream = written.stream
+    row = {
+        "stream_id": stream.stream_id,
+        "version": stream.version,
+        "rows": stream.rows,
+        "size": stream.size,
+        "blobs": written.blobs,
+        "blob_size": written.blob_size,
+    }
+    types = {"stream_id": pa.string(), "version": pa.int32()}
+    arrays = {name: pa.array([value], types.get(name, pa.int64())) for name, value in row.items()}
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def _of_row(row: dict[str, Any]) -> Written:
+    from odps_nb.client.write import StreamReceipt
+
+    blobs, blob_size = row.pop("blobs"), row.pop("blob_size")
+    return Written(stream=StreamReceipt(**row), blobs=blobs, blob_size=blob_size)
+
+
+def _empty(session: WriteSession) -> Written:
+    """Write a stream without rows: a commit that names no stream would mean all of them."""
+    return Written(stream=session.open_stream("empty").close())
+
+
+def _commit(session: WriteSession, done: Sequence[Written]) -> None:
+    """Commit exactly these streams. After a failure nothing is aborted: it may be committed."""
+    try:
+        session.commit([one.stream for one in done])
+    except OdpsNbError as error:
+        error.add_note(f"the write session {session.session_id} is left as it is")
+        raise
