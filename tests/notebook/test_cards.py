@@ -182,7 +182,7 @@ def test_what_ends_at_once_leaves_no_card_and_no_thread(shown):
     with ProgressTracker("read", "orders", listener=CardListener(delay=60)) as tracker:
         tracker.add(rows=1)
     assert shown == []
-    assert not [t for t in threading.enumerate() if t.name.startswith("odps-nb")]
+    assert not [t for t in threading.enumerate() if t.name == "odps-nb-flusher"]
 
 
 def wait_until(condition) -> None:
@@ -203,7 +203,7 @@ def test_one_display_id_carries_the_card_from_first_to_last(shown):
     assert len({display_id for _, display_id, _ in bundles(shown)}) == 1
     assert set(first[2]) == {"text/html", "text/plain"}
     assert rest[-1][2]["text/plain"].startswith("read orders: done in")
-    assert not [t for t in threading.enumerate() if t.name.startswith("odps-nb")]
+    assert not [t for t in threading.enumerate() if t.name == "odps-nb-flusher"]
 
 
 def test_an_interrupt_leaves_a_card_that_says_cancelled(shown):
@@ -214,7 +214,7 @@ def test_an_interrupt_leaves_a_card_that_says_cancelled(shown):
         wait_until(lambda: shown)
         raise KeyboardInterrupt
     assert "cancelled at 41 %" in shown[-1]["data"]["text/html"]
-    assert not [t for t in threading.enumerate() if t.name.startswith("odps-nb")]
+    assert not [t for t in threading.enumerate() if t.name == "odps-nb-flusher"]
 
 
 def test_a_hundred_thousand_updates_send_five_messages_a_second(shown):

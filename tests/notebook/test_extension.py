@@ -12,7 +12,8 @@ from odps_nb import load_ipython_extension, unload_ipython_extension
 
 
 def our_threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("odps-nb")]
+    ours = {"odps-nb-flusher", "odps-nb-names", "odps-nb-background"}
+    return [t.name for t in threading.enumerate() if t.name in ours]
 
 
 def test_loading_is_silent_and_leaves_the_users_namespace_alone(shell, shown, capsys):

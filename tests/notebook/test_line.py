@@ -30,7 +30,7 @@ def run(listener: LineListener, *, until=lambda: True) -> None:
 
 
 def threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith(("odps-nb", "tqdm"))]
+    return [t.name for t in threading.enumerate() if t.name.startswith(("odps-nb-flusher", "tqdm"))]
 
 
 def test_a_terminal_gets_one_line_that_stays():
