@@ -122,6 +122,13 @@ class Fields:
             return str(self._integer(key, value))
         return self.optional_text(key)
 
+    def header_text(self, key: str) -> str | None:
+        """Return text that will be sent back as a header: visible ASCII; absent is ``None``."""
+        value = self.optional_text(key)
+        if value is not None and not (value.isascii() and value.isprintable()):
+            raise self.fail(key, "cannot be a header")
+        return value
+
     def simple(self, key: str) -> str | None:
         """Return text, a number or a truth value as text; anything else is ``None``."""
         value = self._members.get(key)

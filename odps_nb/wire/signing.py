@@ -48,6 +48,12 @@ class Credentials:
     A bearer token alone is enough; otherwise ``access_id`` and ``access_key`` are needed,
     ``sts_token`` with temporary keys, ``region`` for version 4, ``app_id`` and ``app_key`` for
     an application that acts for a user.
+
+    Raises
+    ------
+    ConfigError
+        A value has spaces or line breaks around or in it, as pasted ones do: it would sign
+        wrongly, or not fit into a header.
     """
 
     access_id: str | None = None
@@ -57,6 +63,16 @@ class Credentials:
     region: str | None = None
     app_id: str | None = None
     app_key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if value and not (value.isascii() and value.isprintable() and " " not in value):
+                raise ConfigError(
+                    f"{name} holds characters that credentials never have",
+                    option=name,
+                    hint="look for spaces, quotes or line breaks that came along when pasting",
+                )
 
 
 # -- the canonical string ---------------------------------------------------------------------

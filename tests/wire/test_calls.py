@@ -466,6 +466,19 @@ def test_url_is_encoded_once_and_decodes_to_the_parameters() -> None:
     assert WireRequest(method="GET", path="/a b/表").url("http://h") == ("http://h/a%20b/%E8%A1%A8")
 
 
+def test_value_that_no_url_can_hold_is_told() -> None:
+    request = Preview(table=TABLE, partition=PartitionSpec((("ds", "\ud800"),)))
+    with pytest.raises(InvalidRequestError, match="not valid Unicode"):
+        request.encode().url("http://h")
+
+
+@pytest.mark.parametrize("token", ["a\r\nHost: x", "é", "\x00"])
+def test_token_that_cannot_be_a_header_is_refused(token: str) -> None:
+    body = json.dumps({"AccessToken": token}).encode()
+    with pytest.raises(FramingError, match="AccessToken cannot be a header"):
+        WriteStreamAnswer.decode(body, {})
+
+
 def test_only_rows_with_an_offset_may_be_sent_twice() -> None:
     rows = WriteRows(table=TABLE, session_id="s", stream_id="0", stream_version=1, count=3)
     with_offset = WriteRows(

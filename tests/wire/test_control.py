@@ -423,12 +423,27 @@ def test_job_of_the_stock_client_is_read() -> None:
     )
 
 
-def test_query_always_ends_with_a_semicolon() -> None:
-    found = decode_control(SubmitSql(project="p1", sql=" select 1 ").encode())
-    assert found == SubmitSql(project="p1", sql="select 1;")
+@pytest.mark.parametrize(
+    ("sql", "sent"),
+    [
+        (" select 1 ", "select 1;"),
+        ("select 1;\n", "select 1;"),
+        ("select 1 -- one", "select 1 -- one\n;"),
+        ("select 1; -- one", "select 1; -- one"),
+        ("select '--';", "select '--';"),
+        ("-- one\nselect 1", "-- one\nselect 1;"),
+    ],
+)
+def test_query_is_ended_by_a_semicolon(sql: str, sent: str) -> None:
+    found = decode_control(SubmitSql(project="p1", sql=sql).encode())
+    assert found == SubmitSql(project="p1", sql=sent)
 
 
-@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).map(str.strip))
+@given(
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
+    .map(str.strip)
+    .filter(lambda text: "--" not in text)
+)
 def test_any_query_round_trips(sql: str) -> None:
     found = decode_control(SubmitSql(project="p1", sql=sql + ";").encode())
     assert isinstance(found, SubmitSql)

@@ -332,6 +332,17 @@ def test_no_secret_is_in_the_repr() -> None:
     assert pickle.loads(pickle.dumps(secrets)) == secrets
 
 
+@pytest.mark.parametrize("value", ["XY ", " XY", "XY\n", "X Y", "X\u200bY", "X\x00", "XÜ"])
+@pytest.mark.parametrize(
+    "name", ["access_id", "access_key", "sts_token", "bearer_token", "region", "app_id", "app_key"]
+)
+def test_pasted_white_space_is_told_without_the_secret(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} holds characters") as caught:
+        Credentials(**{name: value})
+    assert caught.value.option == name
+    assert value not in str(caught.value) + str(caught.value.hint)
+
+
 @pytest.mark.parametrize("given_token", [None, "wrong", ""])
 def test_temporary_key_needs_its_token(given_token: str | None) -> None:
     headers = request_headers()

@@ -76,9 +76,20 @@ class WireRequest:
     body: bytes | None = None
 
     def url(self, endpoint: str) -> str:
-        """Return the absolute URL, encoded as the stock clients encode it (a space is ``+``)."""
-        url = endpoint.rstrip("/") + quote(self.path, safe="/-_.~")
-        return f"{url}?{urlencode(self.params)}" if self.params else url
+        """Return the absolute URL, encoded as the stock clients encode it (a space is ``+``).
+
+        Raises
+        ------
+        InvalidRequestError
+            A parameter has half a surrogate pair, which no URL can hold.
+        """
+        try:
+            url = endpoint.rstrip("/") + quote(self.path, safe="/-_.~")
+            return f"{url}?{urlencode(self.params)}" if self.params else url
+        except UnicodeEncodeError:
+            raise InvalidRequestError(
+                f"{self!r} is not valid Unicode", hint="check names and partition values"
+            ) from None
 
     @property
     def action(self) -> str | None:

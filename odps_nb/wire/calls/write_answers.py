@@ -145,7 +145,7 @@ class WriteStreamAnswer:
             schema=_schema(fields),
             table_id=fields.loose_text("TableId"),
             schema_version=fields.loose_text("SchemaVersion"),
-            access_token=fields.optional_text("AccessToken"),
+            access_token=fields.header_text("AccessToken"),
             quota_token=fields.optional_text("QuotaToken"),
             row_offset=fields.loose_integer("RowOffset"),
             record_count=fields.optional_integer(count),

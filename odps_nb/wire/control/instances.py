@@ -160,8 +160,7 @@ class SubmitSql:
     priority: int = 9
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request; the query always ends with a semicolon."""
-        query = self.sql.strip()
+        """Spell the request; a query without a semicolon at its end gets one."""
         properties = {"settings": dump(dict(self.settings)).decode(), "uuid": self.unique_id}
         config = (
             element("Property", (element("Name", key), element("Value", value)))
@@ -171,7 +170,7 @@ class SubmitSql:
         sql = (
             element("Name", self.name),
             element("Config", config),
-            element("Query", query if query.endswith(";") else query + ";"),
+            element("Query", _ended(self.sql.strip())),
         )
         job = (
             element("Priority", str(self.priority)),
@@ -221,6 +220,14 @@ class SubmitSql:
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:
         """Read the answer."""
         return SubmittedInstance.decode(body, headers)
+
+
+def _ended(query: str) -> str:
+    last = query.rpartition("\n")[2]
+    code, dashes, _ = last.partition("--")
+    if query.endswith(";") or (dashes and code.rstrip().endswith(";")):
+        return query
+    return query + ("\n;" if dashes else ";")  # a semicolon in a comment ends nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
