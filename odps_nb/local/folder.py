@@ -7,6 +7,7 @@
       access_key.json        0600: the access keys of this service
       catalog.sqlite         what exists and what is visible
       rows/<id>.parquet      row files, named by the service, never by a user's text
+      hot/<id>.arrow         the same rows, ready to send (a cache)
       blobs/<id>.pack        blobs of one upload, one after the other
       work/                  bodies and files that are not finished yet
 
@@ -24,6 +25,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from odps_nb.errors import ConfigError
+from odps_nb.local.hot_files import HotFiles
 
 __all__ = ["Folder", "new_id"]
 
@@ -55,6 +57,7 @@ class Folder:
         # Whatever was being written when the last process ended was never promised to anybody.
         shutil.rmtree(self.work)
         self.work.mkdir(mode=0o700)
+        self.hot = HotFiles(self.root / "hot")
 
     @property
     def rows(self) -> Path:
@@ -79,6 +82,11 @@ class Folder:
     def row_file(self, name: str) -> Path:
         """Path of a row file by its id."""
         return self.rows / f"{_checked(name)}.parquet"
+
+    def drop_row_file(self, name: str) -> None:
+        """Delete a row file, if it is there."""
+        self.hot.drop(name)
+        self.row_file(name).unlink(missing_ok=True)
 
     def blob_pack(self, name: str) -> Path:
         """Path of a blob pack by its id."""
@@ -120,6 +128,7 @@ class Folder:
     def close(self) -> None:
         """Release the folder; a second call does nothing."""
         if self._lock >= 0:
+            self.hot.close()
             os.close(self._lock)
             self._lock = -1
 

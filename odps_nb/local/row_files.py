@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odps_nb.local.folder import Folder, new_id
@@ -20,6 +21,8 @@ __all__ = ["RowFile", "RowFileWriter", "read_rows"]
 
 ROW_GROUP_ROWS = 64 * 1024
 FLUSH_BYTES = 32 * 1024 * 1024
+SAMPLED_ROWS = 10_000
+REPEATS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +44,9 @@ class RowFileWriter:
     def __init__(self, folder: Folder, schema: pa.Schema) -> None:
         self._folder, self._schema = folder, schema
         self._path = folder.work_file(".parquet")
-        self._writer: pq.ParquetWriter | None = pq.ParquetWriter(
-            self._path, schema, compression="lz4", use_dictionary=True, write_statistics=True
-        )
+        self._writer: pq.ParquetWriter | None = None
+        self._hot_path = folder.work_file(".arrow")
+        self._hot: pa.RecordBatchFileWriter | None = pa.ipc.new_file(str(self._hot_path), schema)
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
         self.rows = self.raw_bytes = 0
@@ -61,20 +64,20 @@ class RowFileWriter:
     def finish(self) -> RowFile:
         """Close and publish the file; return what the catalogue must know."""
         self._flush()
-        assert self._writer is not None
-        self._writer.close()
-        self._writer = None
+        if self._writer is None:
+            self._writer = self._open(self._schema.empty_table())
+        self._close()
         name = new_id()
         size = self._path.stat().st_size
         self._folder.publish(self._path, self._folder.row_file(name))
+        self._folder.hot.admit(name, self._hot_path)
         return RowFile(name=name, rows=self.rows, raw_bytes=self.raw_bytes, disk_bytes=size)
 
     def discard(self) -> None:
         """Drop what was written; a second call does nothing."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._close()
         self._path.unlink(missing_ok=True)
+        self._hot_path.unlink(missing_ok=True)
 
     def __enter__(self) -> RowFileWriter:
         return self
@@ -91,11 +94,33 @@ class RowFileWriter:
         if not self._pending_rows:
             self._pending.clear()
             return
-        assert self._writer is not None
-        table = pa.Table.from_batches(self._pending, self._schema)
+        assert self._hot is not None
+        table = pa.Table.from_batches(self._pending, self._schema).combine_chunks()
+        self._writer = self._writer or self._open(table)
         self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        self._hot.write_table(table, max_chunksize=ROW_GROUP_ROWS)
         self._pending.clear()
         self._pending_rows = self._pending_bytes = 0
+
+    def _open(self, sample: pa.Table) -> pq.ParquetWriter:
+        """Open the Parquet file; dictionaries only where values repeat, they cost time."""
+        repeating = [n for n in sample.column_names if _repeats(sample.column(n))]
+        return pq.ParquetWriter(
+            self._path, self._schema, compression="lz4", use_dictionary=repeating
+        )
+
+    def _close(self) -> None:
+        for writer in (self._writer, self._hot):
+            if writer is not None:
+                writer.close()
+        self._writer = self._hot = None
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
+        return False
+    some = column.slice(0, SAMPLED_ROWS)
+    return bool(pc.count_distinct(some).as_py() * REPEATS < len(some))
 
 
 def read_rows(
@@ -106,6 +131,11 @@ def read_rows(
     Columns that the file was written without are left out; the caller fills them. With no
     columns left, batches carry the row count alone.
     """
+    source = folder.hot.open(name)
+    if source is not None:
+        with source:
+            yield from _hot_rows(pa.ipc.open_file(source), columns, start, stop)
+        return
     with pq.ParquetFile(folder.row_file(name), memory_map=True) as file:
         have = set(file.schema_arrow.names)
         wanted = [column for column in columns if column in have]
@@ -113,12 +143,11 @@ def read_rows(
         for index in range(file.num_row_groups):
             rows = file.metadata.row_group(index).num_rows
             low, high = max(start - seen, 0), min(stop - seen, rows)
+            if low < high:
+                yield from _group(file, index, wanted, rows).slice(low, high - low).to_batches()
             seen += rows
-            if low >= high:
-                if seen >= stop:
-                    return
-                continue
-            yield from _slices(_group(file, index, wanted, rows), low, high)
+            if seen >= stop:
+                return
 
 
 def _group(file: pq.ParquetFile, index: int, columns: list[str], rows: int) -> pa.Table:
@@ -128,5 +157,22 @@ def _group(file: pq.ParquetFile, index: int, columns: list[str], rows: int) -> p
     return file.read_row_group(index, columns=columns, use_threads=True)
 
 
-def _slices(table: pa.Table, low: int, high: int) -> Iterator[pa.RecordBatch]:
-    yield from table.slice(low, high - low).to_batches()
+def _hot_rows(
+    file: pa.RecordBatchFileReader, columns: Sequence[str], start: int, stop: int
+) -> Iterator[pa.RecordBatch]:
+    have = set(file.schema.names)
+    wanted = [column for column in columns if column in have]
+    seen = 0
+    for index in range(file.num_record_batches):
+        if seen >= stop:
+            return
+        batch = file.get_batch(index)
+        low, high = max(start - seen, 0), min(stop - seen, batch.num_rows)
+        seen += batch.num_rows
+        if low < high:
+            chosen = batch.select(wanted) if wanted else _counted(batch)
+            yield chosen.slice(low, high - low)
+
+
+def _counted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch({"": pa.nulls(batch.num_rows)})

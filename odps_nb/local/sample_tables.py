@@ -13,20 +13,27 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
 
+from odps_nb.local.catalog import Table
 from odps_nb.local.database import SCHEMA_VERSION
 from odps_nb.local.folder import Folder
 from odps_nb.local.ingest import Ingest
 from odps_nb.local.samples.catalog import SAMPLES, Sample, SampleBatch, SampleBlob
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
+from odps_nb.local.snapshots import Addition
 from odps_nb.terms import PartitionSpec, TableName
 
-__all__ = ["cache_folder", "install_samples", "load_sample"]
+__all__ = ["adopt", "cache_folder", "install_samples", "load_sample"]
+
+KEPT_SECONDS = 24 * 3600.0
 
 
 def cache_folder() -> Path:
@@ -40,9 +47,10 @@ def install_samples(folder: Folder) -> None:
     if folder.catalog.exists():
         return
     template = _template()
-    for name in ("rows", "blobs"):
+    for name in ("rows", "blobs", "hot"):
         for source in (template / name).iterdir():
             _link(source, folder.root / name / source.name)
+    folder.hot.scan()
     work = folder.work_file(".sqlite")
     shutil.copyfile(template / folder.catalog.name, work)
     folder.publish(work, folder.catalog)  # last: without it, all the rest is swept away
@@ -63,23 +71,27 @@ def adopt(service: Service) -> None:
         db.execute("UPDATE tables SET owner = ?", (service.owner,))
 
 
-def load_sample(service: Service, sample: Sample) -> None:
-    """Create one sample table and commit its rows."""
+def load_sample(service: Service, sample: Sample, pool: Executor) -> None:
+    """Create one sample table and commit its rows; files are written in the pool meanwhile."""
     name = TableName(project=service.settings.project, table=sample.name)
     table = service.catalog.create_table(
         name, sample.schema, owner=service.owner, comment=sample.comment
     )
-    additions = []
-    current: PartitionSpec | None = None
-    ingest: Ingest | None = None
-    for batch in sample.rows():
-        if ingest is None or batch.partition != current:
-            additions += ingest.finish() if ingest is not None else []
-            current = batch.partition
-            ingest = Ingest(service.folder, table, current, service.blobs)
-        ingest.write(_with_references(service, batch))
-    additions += ingest.finish() if ingest is not None else []
+    running = []
+    for spec, batches in groupby(sample.rows(), key=lambda batch: batch.partition):
+        rows = [_with_references(service, batch) for batch in batches]
+        running.append(pool.submit(_write, service, table, spec, rows))
+    additions = [addition for future in running for addition in future.result()]
     service.snapshots.publish(table, additions)
+
+
+def _write(
+    service: Service, table: Table, spec: PartitionSpec, rows: list[pa.RecordBatch]
+) -> list[Addition]:
+    with Ingest(service.folder, table, spec, service.blobs) as ingest:
+        for batch in rows:
+            ingest.write(batch)
+        return ingest.finish()
 
 
 def _with_references(service: Service, batch: SampleBatch) -> pa.RecordBatch:
@@ -117,14 +129,23 @@ def _template() -> Path:
         except BaseException:
             shutil.rmtree(building, ignore_errors=True)
             raise
+        _prune(cache, finished)
     return finished
 
 
+def _prune(cache: Path, finished: Path) -> None:
+    """Delete what older versions built, once nobody can be linking from it any more."""
+    for path in cache.glob("samples-*"):
+        if path.is_dir() and path != finished and path.stat().st_mtime < time.time() - KEPT_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _build(root: Path) -> None:
-    with Service(root, Settings(durable=False, keys={"samples": "unused"})) as service:
+    settings = Settings(durable=False, keys={"samples": "unused"})
+    with Service(root, settings) as service, ThreadPoolExecutor(2) as pool:
         for sample in SAMPLES:
-            load_sample(service, sample)
-    for name in ("lock", "access_key.json"):
+            load_sample(service, sample, pool)
+    for name in ("lock", "access_key.json", "hot/clean"):
         (root / name).unlink(missing_ok=True)
     # one file instead of a log beside it, so that it can be copied
     connection = sqlite3.connect(root / "catalog.sqlite")
@@ -138,7 +159,12 @@ def _fingerprint() -> str:
     digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__}".encode())
     here = Path(__file__).parent
     for path in sorted(
-        [*here.glob("samples/*.py"), here / "row_files.py", here / "arrow_types.py"]
+        [
+            *here.glob("samples/*.py"),
+            here / "row_files.py",
+            here / "arrow_types.py",
+            here / "hot_files.py",
+        ]
     ):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

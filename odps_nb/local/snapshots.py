@@ -131,7 +131,7 @@ class Snapshots:
             ).fetchall()
             db.executemany("DELETE FROM files WHERE file_id = ?", [(r["file_id"],) for r in gone])
         for row in gone:
-            self._folder.row_file(row["name"]).unlink(missing_ok=True)
+            self._folder.drop_row_file(row["name"])
         return len(gone)
 
     def sweep(self) -> int:
@@ -145,7 +145,7 @@ class Snapshots:
         }
         strays = [p for p in self._folder.rows.iterdir() if p.stem not in known]
         for path in strays:
-            path.unlink()
+            self._folder.drop_row_file(path.stem)
         return len(strays)
 
     def _segments(

@@ -392,7 +392,7 @@ class WriteSessions:
 
     def _unlink(self, names: Sequence[str]) -> None:
         for name in names:
-            self._folder.row_file(name).unlink(missing_ok=True)
+            self._folder.drop_row_file(name)
 
     # -- rules --------------------------------------------------------------------------------
 
