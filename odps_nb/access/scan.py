@@ -13,9 +13,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.cancel import CancelToken
+from odps_nb.client.catalog import suggest_tables
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
+from odps_nb.errors import NotFoundError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import Split
 
@@ -214,9 +216,14 @@ class Scan:
 
         with self._lock:
             if self._session is None:
-                self._session = open_read_session(
-                    self._connection.storage, self._plan, tracker=tracker, cancel=token
-                )
+                storage = self._connection.storage
+                try:
+                    self._session = open_read_session(
+                        storage, self._plan, tracker=tracker, cancel=token
+                    )
+                except NotFoundError as error:
+                    suggest_tables(storage, self._plan.table, error)
+                    raise
             elif tracker is not None:
                 tracker.plan(session_id=self._session.session_id, rows_total=self.row_count)
                 for split in self._session.splits:

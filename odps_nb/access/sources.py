@@ -36,6 +36,9 @@ __all__ = ["Chunk", "Source", "Target", "is_pandas", "is_spark", "open_source"]
 
 BLOB_ROWS = 256
 """Rows of a chunk with BLOB columns: their blobs are uploaded before the chunk is written."""
+LANE_BYTES = 64 * 2**20
+"""Bytes of Arrow that are worth a lane of their own, where nobody says how many there are."""
+MAX_LANES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,10 +242,6 @@ def _probed(cells: list[Any], column: Column) -> list[Any]:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]
         cells_as_array(empty, column)
     return cells
-
-
-LANE_BYTES = 64 * 2**20
-MAX_LANES = 4
 
 
 def _in_memory(

@@ -35,6 +35,7 @@ __all__ = [
     "iter_table_names",
     "list_tables",
     "quoted",
+    "suggest_tables",
 ]
 
 _COLUMN = re.compile(r"[^\W\d]\w{0,127}")
@@ -127,10 +128,15 @@ def fetch_table(
     try:
         return control_call(storage, GetTable(table=table), tracker=tracker)
     except NotFoundError as error:
-        if close := _similar_tables(storage, table):
-            error.hint = f"did you mean {' or '.join(close)}?"
+        suggest_tables(storage, table, error)
         error.add_note(f"table {table}")
         raise
+
+
+def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundError) -> None:
+    """Put tables with a similar name into the hint of an error; costs one request."""
+    if error.code == "NoSuchTable" and (close := _similar_tables(storage, table)):
+        error.hint = f"did you mean {' or '.join(close)}?"
 
 
 def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:

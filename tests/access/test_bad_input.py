@@ -53,7 +53,7 @@ def has_three_lines(error: BaseException) -> bool:
 def test_an_unknown_table_comes_with_similar_names(odps):
     with pytest.raises(NotFoundError) as caught:
         odps.table("ordrs").read().to_arrow()
-    assert caught.value.code == "NoSuchTable"
+    assert (caught.value.code, caught.value.hint) == ("NoSuchTable", "did you mean orders?")
     with pytest.raises(NotFoundError) as caught:
         _ = odps.table("ordrs").schema
     assert caught.value.hint == "did you mean orders?"
@@ -343,6 +343,27 @@ def test_what_stands_beside_a_nested_blob_is_checked_before_anything_is_sent(blo
     for bad in ({"n": 999, "b": b"x"}, {"n": "x", "b": b"x"}, {"zz": 1}):
         with pytest.raises(ConversionError, match=r"many\[1\]"):
             blobs.write(pd.DataFrame({"id": [1, 2], "many": [[], [bad]]}))
+    assert rows_in(blobs) == 0
+
+
+class Unreadable(io.RawIOBase):
+    """A file that breaks when it is read."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("the disk is gone")])
+def test_an_interrupt_or_a_broken_file_in_the_middle_leaves_nothing(blobs, error):
+    frame = pd.DataFrame({"id": range(300), "data": [b"x"] * 299 + [Unreadable(error)]})
+    with pytest.raises(type(error)):
+        blobs.write(frame)
     assert rows_in(blobs) == 0
 
 
