@@ -84,8 +84,8 @@ class Listing:
 def _cell(value: object) -> str:
     """One line, no control characters (they would move a terminal's cursor), bounded."""
     text = "" if value is None else str(value)
-    text = "".join(c if c.isprintable() else " " for c in text)
-    return text if len(text) <= MAX_CELL else text[: MAX_CELL - 1] + "…"
+    shown = "".join(c if c.isprintable() else " " for c in text[:MAX_CELL])
+    return shown if len(text) <= MAX_CELL else shown[:-1] + "…"
 
 
 def _table_cell(value: object) -> str:
