@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.profile import Profile
+    from odps_nb.client.write import WriteSessionRef
 
 __all__ = ["OdpsDataSource", "OdpsReader", "OdpsWriter", "Options", "options", "register"]
 
@@ -185,6 +186,11 @@ class OdpsWriter(DataSourceArrowWriter):
                 target=target,
                 compression=settings.compression,
             )
+
+    @property
+    def session(self) -> WriteSessionRef:
+        """The write session that all attempts write into."""
+        return self._task.session
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt's rows into a stream of its own."""

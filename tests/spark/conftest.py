@@ -39,6 +39,7 @@ def spark_session(event_log: Path, _private_home: None) -> Iterator[SparkSession
         **{
             "spark.driver.memory": "1g",
             "spark.eventLog.enabled": True,
+            "spark.eventLog.compress": False,  # it is read as text
             "spark.eventLog.dir": event_log.as_uri(),
             "spark.sql.shuffle.partitions": 3,
             "spark.sql.warehouse.dir": str(event_log.parent / "warehouse"),

@@ -1,0 +1,57 @@
+"""Keys reach the tasks and nothing that people or other programs read."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import odps_nb.spark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odps_nb.access.connection import Connection
+
+
+def _explained(frame: DataFrame) -> str:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        frame.explain(extended=True)
+    return text.getvalue()
+
+
+@pytest.mark.spark
+def test_no_key_is_in_a_plan_a_setting_or_the_event_log(
+    spark: SparkSession, odps: Connection, event_log: Path, new_name: Callable[[str], str]
+) -> None:
+    secret = str(odps.profile.access_key)
+    assert len(secret) > 8
+    name = new_name("kept")
+    odps.create_table(name, "id bigint, pic blob")
+    odps_nb.spark.register(spark)
+    given = odps_nb.spark.options(odps)
+
+    frame = odps_nb.spark.read(spark, odps, "media", columns=["id", "content"])
+    sizes = odps_nb.spark.blob_map(
+        frame, "content", lambda record: (len(record.data),), "size bigint", odps=odps
+    )
+    loaded = spark.read.format("odps").options(**given).option("table", "media").load()
+    plans = [_explained(one) for one in (frame, sizes, loaded, loaded.filter("id = 1"))]
+    assert sizes.select("size").collect()
+    assert loaded.count() == frame.count()
+    odps_nb.spark.write(spark.range(3), odps, name)
+    spark.range(3).write.format("odps").options(**given).mode("append").save(name)
+
+    logged = [path.read_text() for path in event_log.rglob("*") if path.is_file()]
+    assert any("SparkListenerJobEnd" in text for text in logged)
+    settings = [f"{key}={value}" for key, value in spark.sparkContext.getConf().getAll()]
+    for text in (*plans, *logged, *settings):
+        assert secret not in text
+    # What the plan does show is what this test is blind without: it was really looked at.
+    assert any("mapInArrow" in plan or "MapInArrow" in plan for plan in plans)
