@@ -70,7 +70,7 @@ def types_with(of: st.SearchStrategy[str]) -> st.SearchStrategy[OdpsType]:
         )
         return st.one_of(st.builds(ArrayType, inner), st.builds(MapType, inner, inner), structs)
 
-    return st.recursive(scalars, nest, max_leaves=8)
+    return st.recursive(scalars, nest, max_leaves=6)
 
 
 types = types_with(names)
@@ -91,7 +91,7 @@ def columns_of(
 @st.composite
 def schemas(draw: st.DrawFn, *, plain: bool = False) -> TableSchema:
     """Schemas whose columns have no ids yet; ``plain``: names that need no quotes."""
-    found = draw(unique_names(6, min_size=0, of=plain_names if plain else names))
+    found = draw(unique_names(4, min_size=0, of=plain_names if plain else names))
     kinds = plain_types if plain else types
     cut = draw(st.integers(0, len(found)))
     return TableSchema(

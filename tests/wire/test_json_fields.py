@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from schemas import json_values, outcome
 
@@ -177,6 +177,7 @@ def test_any_bytes_are_an_object_or_our_error(body: bytes) -> None:
     assert isinstance(outcome(parse_object, body, "document"), (Fields, FramingError))
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(st.text(), json_values))
 def test_what_is_written_is_read(members: dict[str, Any]) -> None:
     found = parse_object(dump(members), "document")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from schemas import json_values, outcome, schemas
 
@@ -132,11 +132,13 @@ def test_map_levels_are_key_and_value() -> None:
 # -- round trips ------------------------------------------------------------------------------
 
 
+@settings(max_examples=40)
 @given(schemas())
 def test_flat_form_round_trips(schema: TableSchema) -> None:
     assert decode_flat(json.loads(json.dumps(encode_flat(schema)))) == assign_column_ids(schema)
 
 
+@settings(max_examples=40)
 @given(schemas())
 def test_nested_form_round_trips(schema: TableSchema) -> None:
     full = WriteSchema.of(schema)
@@ -326,6 +328,7 @@ hostile = st.dictionaries(
 )
 
 
+@settings(max_examples=50)
 @given(hostile)
 def test_any_json_is_a_schema_or_our_error(members: dict[str, Any]) -> None:
     assert isinstance(outcome(decode_flat, members), (TableSchema, FramingError))
