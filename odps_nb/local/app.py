@@ -21,9 +21,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from odps_nb.errors import OdpsNbError, ServiceError
 from odps_nb.local import edge
+from odps_nb.local.misbehaviour import MisbehavingApp, Misbehaviour
 from odps_nb.local.rest_routes import RestRoutes
 from odps_nb.local.service import Service
 from odps_nb.local.status_page import status_page
@@ -46,8 +48,11 @@ METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD"]
 Handler = Callable[[Request, WireRequest, str], Awaitable[Response]]
 
 
-def build_app(service: Service) -> Starlette:
-    """Return the ASGI application of an open service."""
+def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASGIApp:
+    """Return the ASGI application of an open service.
+
+    With a ``misbehaviour`` the service fails as its rules say, and takes rules over HTTP.
+    """
     storage, rest, tunnel = StorageRoutes(service), RestRoutes(service), TunnelRoutes(service)
 
     async def page(request: Request) -> Response:
@@ -61,9 +66,13 @@ def build_app(service: Service) -> Starlette:
         tunnelled = is_tunnel(_wire(request))
         return await (of_tunnel if tunnelled else of_rest)(request)
 
-    return Starlette(
+    routes = [Route("/", page)]
+    if misbehaviour is not None:
+        admin = _surface(service, _Admin(misbehaviour).handle, xml=True)
+        routes.append(Route("/api/misbehaviour", admin, methods=METHODS))
+    app = Starlette(
         routes=[
-            Route("/", page),
+            *routes,
             Route(
                 "/api/storage/{version}",
                 _surface(service, storage.handle, xml=False),
@@ -73,6 +82,21 @@ def build_app(service: Service) -> Starlette:
             Route("/{path:path}", other, methods=METHODS),
         ]
     )
+    return app if misbehaviour is None else MisbehavingApp(app, service, misbehaviour)
+
+
+class _Admin:
+    """Takes and shows the rules of misbehaviour."""
+
+    def __init__(self, misbehaviour: Misbehaviour) -> None:
+        self._misbehaviour = misbehaviour
+
+    async def handle(self, request: Request, wire: WireRequest, access_id: str) -> Response:
+        """Answer GET, PUT and DELETE with the rules in force."""
+        body = await edge.body_bytes(request)
+        if wire.method in ("PUT", "DELETE"):
+            self._misbehaviour.load(body if wire.method == "PUT" else b"")
+        return Response(self._misbehaviour.dump(), media_type="application/json")
 
 
 def _surface(

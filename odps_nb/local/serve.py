@@ -18,11 +18,14 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from odps_nb.errors import OdpsNbError, explain
 from odps_nb.local.app import build_app
+from odps_nb.local.misbehaviour import Misbehaviour
 from odps_nb.local.sample_tables import adopt, install_samples
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 
@@ -72,6 +75,8 @@ def _parser() -> argparse.ArgumentParser:
         "--no-samples", action="store_true", help="no sample tables in a new folder"
     )
     parser.add_argument("--schemas", action="store_true", help="switch the schema feature on")
+    parser.add_argument("--misbehave", action="store_true", help="take rules for faults")
+    parser.add_argument("--scenario", help="file with rules for faults, in force at once")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
     parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     return parser
@@ -95,11 +100,11 @@ def _serve(options: argparse.Namespace, root: Path) -> None:
             adopt(service)
         server = uvicorn.Server(
             uvicorn.Config(
-                build_app(service),
+                build_app(service, _misbehaviour(options)),
                 log_config=None,
                 access_log=False,
                 lifespan="off",
-                http="h11",
+                http=_Connection,
                 timeout_keep_alive=KEEP_ALIVE,
                 timeout_graceful_shutdown=GRACE,
                 server_header=False,
@@ -115,6 +120,24 @@ def _serve(options: argparse.Namespace, root: Path) -> None:
             server.run(sockets=[listener])
         finally:
             done.set()
+
+
+class _Connection(H11Protocol):
+    """A connection that the application can reach through ``scope["state"]``."""
+
+    def __init__(
+        self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None
+    ) -> None:
+        super().__init__(config, server_state, {**app_state, "connection": self}, _loop)
+
+
+def _misbehaviour(options: argparse.Namespace) -> Misbehaviour | None:
+    if not (options.misbehave or options.scenario):
+        return None
+    rules = Misbehaviour()
+    if options.scenario:
+        rules.load(Path(options.scenario).read_bytes())
+    return rules
 
 
 def _keys() -> dict[str, str] | None:
