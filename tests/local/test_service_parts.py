@@ -1,0 +1,292 @@
+"""The service without HTTP: expiry by the clock, garbage, snapshots against a plain model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from odps_nb.errors import ConflictError, SessionExpiredError
+from odps_nb.local.service import Service, Settings
+from odps_nb.local.write_sessions import WriteSession
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import Compression, IndexSplit, PartitionSpec, TableName, WriteMode
+from odps_nb.wire.blocks import encode_blocks
+from odps_nb.wire.calls import CreateReadSession
+from odps_nb.wire.type_text import parse_type
+
+DAY = 24 * 3600.0
+NAME = TableName(project="local", table="t")
+SCHEMA = TableSchema(
+    columns=(Column(name="a", type=parse_type("bigint")),),
+    partition_columns=(Column(name="ds", type=parse_type("string")),),
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def service(root: Path, clock: Clock) -> Iterator[Service]:
+    with Service(root, Settings(durable=False), clock=clock) as opened:
+        opened.catalog.create_table(NAME, SCHEMA, owner="me")
+        yield opened
+
+
+def batch(*values: int, ds: str | None = None) -> pa.RecordBatch:
+    columns = {"a": pa.array(values, pa.int64())}
+    if ds is not None:
+        columns["ds"] = pa.array([ds] * len(values), pa.string())
+    return pa.record_batch(columns)
+
+
+def begin(service: Service, spec: str = "", *, overwrite: bool = False) -> WriteSession:
+    return service.write_sessions.create(
+        NAME, PartitionSpec.of(spec), overwrite=overwrite, mode=WriteMode.BATCH
+    )
+
+
+def put(service: Service, session: WriteSession, stream: str, rows: pa.RecordBatch) -> None:
+    writes = service.write_sessions
+    opened = writes.open_stream(session, stream, 1, exactly_once=False)
+    writes.write(session, opened, [rows], count=rows.num_rows)
+    writes.close_stream(session, stream, 1)
+
+
+def write(service: Service, *values: int, ds: str = "x", overwrite: bool = False) -> None:
+    session = begin(service, f"ds={ds}", overwrite=overwrite)
+    put(service, session, "0", batch(*values))
+    service.write_sessions.commit(session)
+
+
+def rows(service: Service, session_id: str) -> list[tuple[int, str]]:
+    session = service.read_sessions.get(NAME, session_id)
+    found = []
+    for index in range(len(session.ranges)):
+        _, batches = service.read_sessions.rows(session, IndexSplit(index))
+        found += [(row["a"], row["ds"]) for piece in batches for row in piece.to_pylist()]
+    return found
+
+
+def open_read(service: Service) -> str:
+    return service.read_sessions.create(CreateReadSession(table=NAME)).session_id
+
+
+def row_files(service: Service) -> set[str]:
+    return {path.stem for path in service.folder.rows.iterdir()}
+
+
+def test_a_read_session_ends_after_a_day_unless_refreshed(service: Service, clock: Clock) -> None:
+    write(service, 1)
+    left, kept = open_read(service), open_read(service)
+    clock.now += DAY - 1
+    service.read_sessions.get(NAME, kept, refresh=True)
+    clock.now += 2
+    with pytest.raises(SessionExpiredError):
+        rows(service, left)
+    assert rows(service, kept) == [(1, "x")]
+
+
+def test_replaced_files_live_as_long_as_a_session_reads_them(
+    service: Service, clock: Clock
+) -> None:
+    write(service, 1)
+    before = row_files(service)
+    reader = open_read(service)
+    write(service, 2, overwrite=True)
+    service.tidy()
+    assert rows(service, reader) == [(1, "x")]
+    assert before < row_files(service)
+    clock.now += DAY + 1
+    service.tidy()
+    assert not before & row_files(service)
+
+
+def test_an_open_write_session_is_aborted_after_a_day(service: Service, clock: Clock) -> None:
+    session = begin(service, "ds=x")
+    put(service, session, "0", batch(1))
+    assert len(row_files(service)) == 1
+    clock.now += DAY + 1
+    service.tidy()
+    assert row_files(service) == set()
+    with pytest.raises(ConflictError):
+        service.write_sessions.commit(session)
+
+
+def test_an_aborted_session_leaves_no_files(service: Service) -> None:
+    session = begin(service)
+    put(service, session, "0", batch(1, ds="x"))
+    service.write_sessions.abort(session)
+    assert row_files(service) == set()
+
+
+def test_streams_left_out_of_a_commit_leave_no_files(service: Service) -> None:
+    session = begin(service, "ds=x")
+    put(service, session, "0", batch(1))
+    put(service, session, "1", batch(2))
+    service.write_sessions.commit(session, [("1", 1)])
+    assert rows(service, open_read(service)) == [(2, "x")]
+    assert len(row_files(service)) == 1
+
+
+def test_blobs_that_no_row_names_are_deleted_after_two_days(service: Service, clock: Clock) -> None:
+    table = TableName(project="local", table="b")
+    service.catalog.create_table(
+        table, TableSchema(columns=(Column(name="b", type=parse_type("blob")),)), owner="me"
+    )
+    used, unused = (service.blobs.store_bytes([(d, "", "")], "local")[0] for d in (b"a", b"b"))
+    session = service.write_sessions.create(
+        table, PartitionSpec(), overwrite=False, mode=WriteMode.BATCH
+    )
+    put(service, session, "0", pa.record_batch({"b": pa.array([used.reference.raw], pa.binary())}))
+    service.write_sessions.commit(session)
+    service.tidy()
+    assert len(list(service.folder.blobs.iterdir())) == 2
+    clock.now += 2 * DAY + 1
+    service.tidy()
+    assert [path.stem for path in service.folder.blobs.iterdir()] == [used.pack]
+    found = b"".join(bytes(chunk) for chunk in service.blobs.body([used], Compression.NONE))
+    assert found == encode_blocks(b"a")
+    assert unused.pack != used.pack
+
+
+def test_what_was_being_written_is_swept_at_the_next_start(root: Path, clock: Clock) -> None:
+    with Service(root, Settings(durable=False), clock=clock) as first:
+        first.catalog.create_table(NAME, SCHEMA, owner="me")
+        write(first, 1)
+        known = row_files(first)
+        (first.folder.rows / ("f" * 32 + ".parquet")).write_bytes(b"half a file")
+        (first.folder.blobs / ("e" * 32 + ".pack")).write_bytes(b"half a pack")
+        (first.folder.work / "leftover.body").write_bytes(b"x")
+    with Service(root, Settings(durable=False), clock=clock) as second:
+        assert row_files(second) == known
+        assert list(second.folder.blobs.iterdir()) == []
+        assert list(second.folder.work.iterdir()) == []
+        assert rows(second, open_read(second)) == [(1, "x")]
+
+
+def test_rows_are_the_same_with_and_without_their_hot_files(service: Service) -> None:
+    write(service, *range(100_000))
+    reader = open_read(service)
+    hot = list((service.folder.root / "hot").glob("*.arrow"))
+    assert hot
+    warm = rows(service, reader)
+    for path in hot:
+        service.folder.hot.drop(path.stem)
+    assert rows(service, reader) == warm
+    assert len(warm) == 100_000
+
+
+def test_hot_files_are_dropped_when_the_end_was_not_clean(root: Path, clock: Clock) -> None:
+    with Service(root, Settings(durable=False), clock=clock) as first:
+        first.catalog.create_table(NAME, SCHEMA, owner="me")
+        write(first, *range(100_000))
+        assert list((root / "hot").glob("*.arrow"))
+    with Service(root, Settings(durable=False), clock=clock):
+        assert list((root / "hot").glob("*.arrow"))
+    (root / "hot" / "clean").unlink()
+    with Service(root, Settings(durable=False), clock=clock) as third:
+        assert not list((root / "hot").glob("*.arrow"))
+        assert len(rows(third, open_read(third))) == 100_000
+
+
+class Transactions(RuleBasedStateMachine):
+    """Sessions, streams, commits, aborts and reads against a model that is a few dictionaries."""
+
+    make: Callable[[], Service]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.service = self.make()
+        self.visible: dict[str, list[int]] = {}
+        self.writers: list[tuple[WriteSession, str, dict[str, list[int]]]] = []
+        self.readers: list[tuple[str, list[tuple[int, str]]]] = []
+        self.next = 0
+
+    def teardown(self) -> None:
+        self.service.close()
+
+    def expected(self) -> list[tuple[int, str]]:
+        return [(v, ds) for ds in sorted(self.visible) for v in self.visible[ds]]
+
+    @rule(ds=st.sampled_from("abc"), overwrite=st.booleans())
+    def begin(self, ds: str, overwrite: bool) -> None:
+        self.writers.append((begin(self.service, f"ds={ds}", overwrite=overwrite), ds, {}))
+
+    @precondition(lambda self: self.writers)
+    @rule(data=st.data(), stream=st.sampled_from("012"), count=st.integers(1, 3))
+    def put(self, data: st.DataObject, stream: str, count: int) -> None:
+        session, _, streams = data.draw(st.sampled_from(self.writers))
+        values = list(range(self.next, self.next + count))
+        self.next += count
+        writes = self.service.write_sessions
+        opened = writes.open_stream(session, stream, 1, exactly_once=False)
+        if not opened.is_open:
+            with pytest.raises(ConflictError):
+                writes.write(session, opened, [batch(*values)], count=count)
+            return
+        writes.write(session, opened, [batch(*values)], count=count)
+        streams.setdefault(stream, []).extend(values)
+
+    @precondition(lambda self: self.writers)
+    @rule(data=st.data(), commit=st.booleans())
+    def finish(self, data: st.DataObject, commit: bool) -> None:
+        index = data.draw(st.integers(0, len(self.writers) - 1))
+        session, ds, streams = self.writers.pop(index)
+        writes = self.service.write_sessions
+        if not commit:
+            writes.abort(session)
+            with pytest.raises(ConflictError):
+                writes.commit(session)
+            return
+        for stream in streams:
+            writes.close_stream(session, stream, 1)
+        writes.commit(session)
+        writes.commit(session)
+        added = [v for stream in sorted(streams) for v in streams[stream]]
+        kept = [] if session.overwrite else self.visible.get(ds, [])
+        self.visible[ds] = kept + added
+
+    @rule()
+    def open_reader(self) -> None:
+        self.readers.append((open_read(self.service), self.expected()))
+
+    @rule()
+    def tidy(self) -> None:
+        self.service.tidy()
+
+    @invariant()
+    def readers_see_their_snapshot(self) -> None:
+        for session_id, expected in self.readers[-3:]:
+            assert rows(self.service, session_id) == expected
+
+    @invariant()
+    def a_new_reader_sees_what_is_committed(self) -> None:
+        assert rows(self.service, open_read(self.service)) == self.expected()
+
+
+def test_transactions_match_the_model(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
+    def make() -> Service:
+        service = Service(tmp_path_factory.mktemp("model"), Settings(durable=False), clock=Clock())
+        service.catalog.create_table(NAME, SCHEMA, owner="me")
+        return service
+
+    machine = type("Machine", (Transactions,), {"make": staticmethod(make)})
+    run_state_machine_as_test(machine, settings=settings(max_examples=15, stateful_step_count=25))
