@@ -7,7 +7,7 @@ of that kernel. Nothing here is known in advance: a step that fails ends the dem
 
 from __future__ import annotations
 
-import ast
+import json
 import os
 import sys
 import time
@@ -22,19 +22,23 @@ from nbconvert import HTMLExporter
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOK = ROOT / "notebooks" / "01_quickstart.ipynb"
 REPORT = ROOT / "build" / "quickstart.html"
+LOG = ROOT / "build" / "demo.log"
 CELL_TIMEOUT = 300  # seconds; Spark's first start is the slowest step
 
-FIGURES = {
-    "rows into pandas": "f'{len(orders):,}'",
-    "bytes verified": "_format_bytes(sum(one.tracker.snapshot().verified_bytes"
-    " for one in _loaded_magics().operations.all()))",
-    "rows committed": "f'{receipt.rows:,}'",
-    "rows counted by Spark": "f'{spark_rows:,}'",
-    "blobs shown": "f'{len(photos):,}'",
-}
-PREPARATION = """
+# asked of the notebook's kernel when it is done
+FIGURES = """
+import json as _json
 from odps_nb.notebook.options import loaded_magics as _loaded_magics
 from odps_nb.terms import format_bytes as _format_bytes
+
+_runs = [one.tracker.snapshot() for one in _loaded_magics().operations.all()]
+print(_json.dumps({
+    "rows into pandas": f"{len(orders):,}",
+    "bytes verified": _format_bytes(sum(run.verified_bytes for run in _runs)),
+    "rows committed": f"{receipt.rows:,}",
+    "rows counted by Spark": f"{spark_rows:,}",
+    "blobs shown": f"{len(photos):,}",
+}))
 """
 
 
@@ -67,20 +71,16 @@ def finish_line(title: str, began: float) -> None:
         print(("\r" if sys.stdout.isatty() else "\n") + line, flush=True)
 
 
-def ask(client: NotebookClient, expression: str) -> str:
-    """Evaluate an expression in the notebook's own kernel."""
-    assert client.kc is not None
-    reply = client.kc.execute(
-        PREPARATION, silent=True, user_expressions={"it": expression}, reply=True, timeout=60
+def figures_of(client: NotebookClient) -> dict[str, str]:
+    """Ask the notebook's kernel what it holds now, in a cell that is no part of the notebook."""
+    cell = client.execute_cell(
+        nbformat.v4.new_code_cell(FIGURES), 0, store_history=False, execution_count=0
     )
-    found = reply["content"]["user_expressions"]["it"]
-    if found["status"] != "ok":
-        raise SystemExit(f"demo: cannot work out {expression}: {found['ename']}: {found['evalue']}")
-    return str(ast.literal_eval(found["data"]["text/plain"]))
+    found: dict[str, str] = json.loads(cell.outputs[0].text)
+    return found
 
 
 def save(notebook: nbformat.NotebookNode) -> None:
-    REPORT.parent.mkdir(exist_ok=True)
     body, _ = HTMLExporter().from_notebook_node(notebook)
     REPORT.write_text(body, encoding="utf-8")
 
@@ -96,14 +96,16 @@ def main() -> int:
         client = NotebookClient(
             notebook, timeout=CELL_TIMEOUT, resources={"metadata": {"path": str(NOTEBOOK.parent)}}
         )
-        with client.setup_kernel():
+        REPORT.parent.mkdir(exist_ok=True)
+        # what the JVM says to its terminal is no part of the show
+        with LOG.open("wb") as log, client.setup_kernel(stderr=log):
             try:
                 execute(client, notebook)
             except CellExecutionError as error:
                 save(notebook)
                 print(f"\n\ndemo: this step failed; see {REPORT.relative_to(ROOT)}\n{error}")
                 return 1
-            figures = {label: ask(client, text) for label, text in FIGURES.items()}
+            figures = figures_of(client)
         save(notebook)
     print()
     for label, value in figures.items():
