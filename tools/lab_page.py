@@ -18,7 +18,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ CELLS = """() => {
     .filter(c => c.cell_type === 'code' && [].concat(c.source).join('').trim());
   return {idle: session.kernel.status === 'idle', total: cells.length,
           ran: cells.filter(c => c.execution_count).length,
+          started: [...document.querySelectorAll('.jp-InputPrompt')]
+            .some(e => /\\[[*\\d]/.test(e.textContent)),
           errors: cells.flatMap(c => c.outputs.filter(o => o.output_type === 'error')
                                       .map(o => o.ename + ': ' + o.evalue))};
 }"""
@@ -164,8 +166,12 @@ def wait_cells(page: Page, ready: Any, *, seconds: float) -> dict[str, Any]:
 
 def run_all(page: Page, *, seconds: float = 240) -> dict[str, Any]:
     """Run all cells; give the state at the end (or at the first error)."""
-    # not awaited: that promise resolves late or never
-    page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+    for _ in range(5):  # a Lab that is still settling may let the first command fall
+        # not awaited: that promise resolves late or never
+        page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+        with suppress(TimeoutError):
+            wait_cells(page, lambda s: s["started"], seconds=10)
+            break
     state = wait_cells(
         page,
         lambda s: s["errors"] or (s["idle"] and s["ran"] == s["total"]),
