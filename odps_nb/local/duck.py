@@ -6,7 +6,7 @@ given back what was taken from it (``lock_configuration``). Used for predicates 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -25,8 +25,14 @@ _FENCE = (
 )
 
 
-def open_duck(*, threads: int = 1, memory: str = "1GB") -> Any:
-    """Return a fenced connection; the caller closes it."""
+def open_duck(*, threads: int = 1, memory: str = "1GB", macros: Sequence[str] = ()) -> Any:
+    """Return a fenced connection; the caller closes it.
+
+    Parameters
+    ----------
+    macros
+        Definitions of functions of our own, as after ``CREATE MACRO``.
+    """
     import duckdb
 
     connection = duckdb.connect(":memory:")
@@ -37,6 +43,8 @@ def open_duck(*, threads: int = 1, memory: str = "1GB") -> Any:
         "SET lock_configuration=true",
     ):
         connection.execute(statement)
+    for macro in macros:
+        connection.execute(f"CREATE MACRO {macro}")
     return connection
 
 

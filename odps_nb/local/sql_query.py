@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from odps_nb.local import faults
+from odps_nb.local.sql_functions import maxcompute_dialect, translate_functions
 
 __all__ = ["TranslatedQuery", "translate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedQuery:
-    """DuckDB text, and which of our names stands for which table (as written)."""
+    """DuckDB text, the macros it calls, and which of our names stands for which table."""
 
     sql: str
     tables: dict[str, tuple[str, ...]]
+    macros: tuple[str, ...]
     plain_columns: tuple[str | None, ...] | None
 
 
@@ -45,8 +47,15 @@ def translate(text: str, *, exists: Callable[[tuple[str, ...]], object]) -> Tran
     tables: dict[str, tuple[str, ...]] = {}
     for table in list(query.find_all(exp.Table)):
         _replace_table(table, ctes, tables, exists)
+    macros = translate_functions(query)
+    _plain_grouping(query)
     _name_columns(query)
-    return TranslatedQuery(sql=_spell(query), tables=tables, plain_columns=_plain_columns(query))
+    return TranslatedQuery(
+        sql=_spell(query),
+        tables=tables,
+        macros=macros,
+        plain_columns=_plain_columns(query),
+    )
 
 
 def _spell(query: Any) -> str:
@@ -65,7 +74,7 @@ def _parse(text: str) -> Any:
     from sqlglot import exp
 
     try:
-        parsed = sqlglot.parse(text, dialect="hive")
+        parsed = sqlglot.parse(text, dialect=maxcompute_dialect())
     except sqlglot.errors.ParseError as error:
         first = error.errors[0] if error.errors else {}
         raise faults.parse_failed(
@@ -120,6 +129,21 @@ def _unqualify(table: Any, name: tuple[str, ...]) -> None:
             column.set("catalog", None)
 
 
+def _plain_grouping(query: Any) -> None:
+    """Write ``GROUP BY a WITH ROLLUP`` as ``GROUP BY ROLLUP (a)``; hints mean nothing here."""
+    from sqlglot import exp
+
+    for select in query.find_all(exp.Select):
+        select.set("hint", None)
+    for group in query.find_all(exp.Group):
+        for key, kind in (("rollup", exp.Rollup), ("cube", exp.Cube)):
+            if group.args.get(key) and not group.args[key][0].expressions:
+                group.set(key, [kind(expressions=group.expressions)])
+                group.set("expressions", None)
+        if group.args.get("grouping_sets"):
+            group.set("expressions", None)
+
+
 def _name_columns(query: Any) -> None:
     """Name what has no name as the service does: ``_c0``, ``_c1``, … by place."""
     from sqlglot import exp
@@ -143,6 +167,8 @@ def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
         return None
     found: list[str | None] = []
     for shown in query.expressions:
+        if isinstance(shown, exp.Aliases):
+            return None  # one expression, several columns
         inner = shown.this if isinstance(shown, exp.Alias) else shown
         found.append(inner.name if isinstance(inner, exp.Column) else None)
     return tuple(found)

@@ -132,7 +132,7 @@ class SqlRunner:
         self, text: str, place: Place, stopper: Stopper, stack: ExitStack
     ) -> tuple[Any, TranslatedQuery]:
         query = translate(text, exists=lambda name: self._catalog.table(place.table(name)))
-        connection = open_duck(threads=2)
+        connection = open_duck(threads=2, macros=query.macros)
         stack.callback(connection.close)
         stopper.watch(connection)
         stack.callback(stopper.release, connection)

@@ -252,3 +252,56 @@ def test_references_of_blobs_pass_through_queries(
     assert read.column("b").to_pylist() == [reference.token.encode()]
     peer.sql(f"INSERT INTO {name} SELECT id + 1, b FROM {name};")
     assert peer.read(name).column("b").to_pylist() == [reference.token.encode()] * 2
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("to_char(dt, 'yyyy-mm-dd hh:mi:ss')", "2024-01-31 10:20:30"),
+        ("to_date('20240131', 'yyyymmdd')", date(2024, 1, 31)),
+        ("dateadd(dt, 1, 'month')", datetime(2024, 2, 29, 10, 20, 30)),
+        ("datediff(dt, dateadd(dt, -3, 'hh'), 'hh')", 3),
+        ("datediff(dt, dateadd(dt, -3, 'dd'))", 3),
+        ("date_add(cast(dt as date), 1)", date(2024, 2, 1)),
+        ("datetrunc(dt, 'month')", datetime(2024, 1, 1)),
+        ("datepart(dt, 'mm')", 1),
+        ("weekday(dt)", 2),
+        ("unix_timestamp(dt)", 1706696430),
+        ("cast(dt as string)", "2024-01-31 10:20:30"),
+        ("wm_concat('-', note)", "a,b"),
+        ("split(note, ',')[1]", "b"),
+        ("instr(note, ',')", 2),
+        ("lengthb('漢')", 3),
+        ("keyvalue('a:1;b:2', 'b')", "2"),
+        ("get_json_object('{\"a\":{\"b\":1}}', '$.a.b')", "1"),
+        ("note rlike '^a'", True),
+        ("nvl(null, 'x')", "x"),
+        ("if(id > 0, 'y', 'n')", "y"),
+        ("id / 2", 0.5),
+        ("id / 0", None),
+    ],
+)
+def test_functions_of_maxcompute_give_what_they_give_there(
+    peer: Peer, expression: str, expected: object
+) -> None:
+    peer.sql("CREATE TABLE IF NOT EXISTS one_row (id bigint, note string, dt datetime);")
+    if peer.read("one_row").num_rows == 0:
+        moment = pa.array([datetime(2024, 1, 31, 10, 20, 30)], pa.timestamp("ms"))
+        peer.write("one_row", pa.table({"id": [1], "note": ["a,b"], "dt": moment}))
+    assert peer.query(f"SELECT {expression} AS v FROM one_row;").to_pylist() == [{"v": expected}]
+
+
+def test_grouping_hints_and_windows_are_read(peer: Peer) -> None:
+    values = "(SELECT 'a' AS k, 1 AS v UNION ALL SELECT 'a', 2 UNION ALL SELECT 'b', 3) t"
+    rolled = peer.query(f"SELECT k, sum(v) s FROM {values} GROUP BY k WITH ROLLUP;").to_pylist()
+    assert {(row["k"], row["s"]) for row in rolled} == {("a", 3), ("b", 3), (None, 6)}
+    ranked = peer.query(
+        "SELECT /*+ mapjoin(t) */ v, row_number() OVER (PARTITION BY k ORDER BY v DESC) n"
+        f" FROM {values};"
+    )
+    assert sorted(zip(*ranked.to_pydict().values(), strict=True)) == [(1, 2), (2, 1), (3, 1)]
+
+
+def test_what_cannot_be_said_faithfully_is_refused(peer: Peer) -> None:
+    with pytest.raises(ServiceError, match="TO_CHAR"):
+        peer.sql("SELECT to_char(getdate(), concat('yyyy', '')) FROM (SELECT 1) t;")
