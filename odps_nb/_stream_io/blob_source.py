@@ -101,7 +101,7 @@ class FrameSource(BlobSource):
         super().__init__(stream, expected_count)
         self._max_header, self._max_blob = max_header, max_blob
         self._with_md5 = always_md5
-        self._checksum = RunningChecksum(with_md5=always_md5)
+        self._checksum = RunningChecksum()
 
     def open_next(self) -> bool:
         """Read the next header; behind the last frame, nothing may follow."""
@@ -112,7 +112,7 @@ class FrameSource(BlobSource):
         self.header = FrameHeader.of(parse_json_object(self._json("header"), "frame header"))
         size = self._length("data length")
         self.length = self.left = check_data_size(size, self._max_blob, self.index)
-        self._checksum = RunningChecksum(with_md5=self._with_md5)
+        self._checksum = RunningChecksum.of_download(size, with_md5=self._with_md5)
         self.checksum_verified = False
         if not size:
             self._finish()

@@ -78,6 +78,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
         )
         self._scanner = FrameScanner(max_blob=max_blob)
         self._ready: list[BlobRecord] = []  # last first
+        self._pop = self._ready.pop
         self._left = expected_count
         self._state = ""
 
@@ -90,8 +91,12 @@ class BlobDataIterator(Iterator[BlobRecord]):
         return self
 
     def __next__(self) -> BlobRecord:
-        if self._ready:
-            return self._ready.pop()
+        try:
+            return self._pop()
+        except IndexError:
+            return self._next_batch()
+
+    def _next_batch(self) -> BlobRecord:
         if self._state:
             raise StateError(f"the iterator {self._state}")
         if not self._left and self._source.index >= 0:
@@ -121,8 +126,8 @@ class BlobDataIterator(Iterator[BlobRecord]):
         self._left -= len(records)
         self._source.index += len(records)
         records.reverse()
-        self._ready = records
-        return records.pop()
+        self._ready.extend(records)
+        return self._pop()
 
     def _next_whole(self) -> BlobRecord | None:
         source = self._source
@@ -145,7 +150,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
     def close(self) -> None:
         """Close the raw stream. Idempotent."""
         self._state = "is closed"
-        self._ready = []
+        self._ready.clear()
         self._stream.close()
 
     def __enter__(self) -> BlobDataIterator:

@@ -29,7 +29,7 @@ from odps_nb.wire.layers import PayloadDecoder
 __all__ = ["CrcStrippingStream", "DecodedStream", "PayloadStream", "open_payload"]
 
 _CHUNK = 64 << 10
-_DIRECT = 256 << 10  # what is smaller is served from the window
+_DIRECT = 64 << 10  # what is smaller is served from the window
 _FIRST_RUN = 16
 _TRUSTED_SIZE = 64 << 20  # memory is taken at once for this much; beyond, as the bytes arrive
 
@@ -40,30 +40,33 @@ class PayloadStream(io.BufferedIOBase):
     Every byte that is given was verified. After an error the stream stays dead.
     """
 
+    # Slots, for a read of a few kilobytes takes no longer than finding an attribute four times.
+    __slots__ = ("_at", "_base", "_raw", "_size", "_state", "_view", "_window")
+
     def __init__(self, raw: Any) -> None:
         self._raw = raw
         self._window = b""
         self._view = memoryview(b"")  # of the window
+        self._size = 0  # of the window
         self._at = 0
         self._base = 0  # payload bytes in front of the window
         self._state = ""
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Return ``size`` bytes, fewer only at the end; all that is left when negative."""
-        size = -1 if size is None else size
-        stop = self._at + size
-        if size > 0 and stop <= len(self._window):
-            data = self._window[self._at : stop]
+        at = self._at
+        stop = at + (-1 if size is None else size)
+        if at < stop <= self._size:
             self._at = stop
-            return data
-        return self._read_across(size)
+            return self._window[at:stop]
+        return self._read_across(stop - at)
 
     def read1(self, size: int = -1, /) -> bytes:
         """Return what is ready, at most ``size`` bytes, after one look at the raw stream."""
         self._check()
-        if self._at == len(self._window):
+        if self._at == self._size:
             self._refill()
-        left = len(self._window) - self._at
+        left = self._size - self._at
         return self.read(left if size < 0 else min(size, left))
 
     def readinto(self, buffer: Any, /) -> int:
@@ -72,7 +75,7 @@ class PayloadStream(io.BufferedIOBase):
         target = memoryview(buffer).cast("B")
         done = 0
         while done < len(target):
-            ready = min(len(self._window) - self._at, len(target) - done)
+            ready = min(self._size - self._at, len(target) - done)
             if ready:
                 target[done : done + ready] = self._view[self._at : self._at + ready]
                 self._at += ready
@@ -93,7 +96,7 @@ class PayloadStream(io.BufferedIOBase):
         have, at = len(parts[0]), self.tell()
         while have < size and self._refill():
             parts.append(self._window)
-            have += len(self._window)
+            have += self._size
         self._set_window(b"".join(parts))
         self._base = at
         return self._window[: max(size, 0)]
@@ -129,7 +132,7 @@ class PayloadStream(io.BufferedIOBase):
                 count = self.readinto(view)
             return sink.getvalue() if count == size else sink.getvalue()[:count]
         parts, missing = [], size
-        while missing and (self._at < len(self._window) or self._refill()):
+        while missing and (self._at < self._size or self._refill()):
             part = self._window[self._at : self._at + missing]
             self._at += len(part)
             missing -= len(part)
@@ -138,7 +141,7 @@ class PayloadStream(io.BufferedIOBase):
 
     def _read_growing(self, size: int) -> bytes:
         sink = io.BytesIO()
-        while size and (self._at < len(self._window) or self._refill()):
+        while size and (self._at < self._size or self._refill()):
             part = (
                 self._window[self._at :] if size < 0 else self._window[self._at : self._at + size]
             )
@@ -151,12 +154,13 @@ class PayloadStream(io.BufferedIOBase):
         window = self._guarded(self._next)
         if not window:
             return False
-        self._base += len(self._window)
+        self._base += self._size
         self._set_window(window)
         return True
 
     def _set_window(self, window: bytes) -> None:
-        self._window, self._view, self._at = window, memoryview(window), 0
+        self._window, self._view = window, memoryview(window)
+        self._size, self._at = len(window), 0
 
     def _guarded(self, step: Any, *arguments: Any) -> Any:
         self._state = "failed"  # until the step has succeeded
@@ -204,6 +208,8 @@ class CrcStrippingStream(PayloadStream):
     (b'he', b'hell', b'o')
     """
 
+    __slots__ = ("_blocks", "_ended", "_run", "_runs")
+
     def __init__(self, raw_stream: Any) -> None:
         super().__init__(raw_stream)
         self._runs = runs_of(raw_stream)
@@ -237,6 +243,7 @@ class CrcStrippingStream(PayloadStream):
         if self._ended:
             return 0
         stored, count = self._take(min(len(target) // BLOCK_SIZE, RUN_BLOCKS))
+        self._run = _FIRST_RUN  # a small window behind, so that the next large read is direct too
         if count:
             return strip_into(stored, count, target)
         last = self._end()  # shorter than a block, so it fits
@@ -254,6 +261,8 @@ class DecodedStream(PayloadStream):
     decoder
         Fresh; fed with ``head`` first, then with the stream.
     """
+
+    __slots__ = ("_decoder", "_ended", "_pieces", "_source")
 
     def __init__(self, raw_stream: Any, decoder: PieceDecoder, *, head: bytes = b"") -> None:
         super().__init__(raw_stream)

@@ -216,44 +216,47 @@ class Footer:
 
 
 class RunningChecksum:
-    """Checksums of one blob's data on its way, computed as late as possible.
+    """Checksums of one blob's data on its way.
 
-    Only the footer, behind the data, says which checksum counts. Up to `RETAINED_BYTES` the
-    pieces are kept and the one that counts is computed at the end; beyond, CRC-32 runs along,
-    and MD5 (0.6 GB/s, an order slower than everything else here) only with ``with_md5``.
+    Parameters
+    ----------
+    kinds
+        What is computed as the data goes by.
+    keep
+        Keep the data instead, and compute what is asked for at the end.
     """
 
-    __slots__ = ("_crc", "_md5", "_pieces", "_retained", "_with_md5")
+    __slots__ = ("_crc", "_kinds", "_md5", "_pieces")
 
-    def __init__(self, *, with_md5: bool) -> None:
-        self._pieces: list[bytes] | None = []
-        self._retained = 0
-        self._with_md5 = with_md5
+    def __init__(self, *kinds: ChecksumKind, keep: bool = False) -> None:
+        self._pieces: list[bytes] | None = [] if keep else None
+        self._kinds = kinds
         self._crc = 0
         self._md5: _Hash | None = None
+
+    @classmethod
+    def of_download(cls, length: int, *, with_md5: bool) -> RunningChecksum:
+        """Make one for data whose checksum is known only from the footer behind it.
+
+        Up to `RETAINED_BYTES` the data is kept until then. A larger blob has CRC-32 computed as
+        it goes by, and MD5 (0.6 GB/s, an order slower than all else) only ``with_md5``.
+        """
+        kinds = (ChecksumKind.CRC32, ChecksumKind.MD5) if with_md5 else (ChecksumKind.CRC32,)
+        return cls(*kinds, keep=length <= RETAINED_BYTES)
 
     def update(self, piece: BytesLike) -> None:
         """Take the next bytes of the blob; what is not ``bytes`` may change afterwards."""
         if self._pieces is None:
             self._run(piece)
-            return
-        self._retained += len(piece)
-        if self._retained <= RETAINED_BYTES:
+        else:
             self._pieces.append(bytes(piece))
-            return
-        pieces, self._pieces = self._pieces, None
-        for kept in (*pieces, piece):
-            self._run(kept)
 
     def _run(self, piece: BytesLike) -> None:
-        self._crc = crc32(piece, self._crc)
-        if self._with_md5:
-            self._hash(piece)
-
-    def _hash(self, piece: BytesLike) -> None:
-        if self._md5 is None:
-            self._md5 = hashlib.md5(usedforsecurity=False)
-        self._md5.update(piece)
+        if ChecksumKind.CRC32 in self._kinds:
+            self._crc = crc32(piece, self._crc)
+        if ChecksumKind.MD5 in self._kinds:
+            self._md5 = self._md5 or hashlib.md5(usedforsecurity=False)
+            self._md5.update(piece)
 
     def footer(self, kind: ChecksumKind) -> Footer:
         """Return the footer for the data so far, which ends it."""
@@ -281,14 +284,14 @@ class RunningChecksum:
         return True
 
     def _value(self, kind: ChecksumKind) -> int | str | None:
-        if kind is ChecksumKind.NONE:
+        if self._pieces is not None:
+            pieces, self._pieces, self._kinds = self._pieces, None, (kind,)
+            for piece in pieces:
+                self._run(piece)
+        if kind is ChecksumKind.NONE or kind not in self._kinds:
             return None
         if kind is ChecksumKind.CRC32:
-            for piece in self._pieces or ():
-                self._crc = crc32(piece, self._crc)
             return self._crc
-        if self._pieces is None and not self._with_md5:
-            return None
-        for piece in self._pieces or (b"",):
-            self._hash(piece)
-        return None if self._md5 is None else self._md5.hexdigest()
+        self._run(b"")  # there is a digest even of nothing
+        assert self._md5 is not None
+        return self._md5.hexdigest()

@@ -27,6 +27,7 @@ far beyond `RUN_BLOCKS`; any other damage slips through once in 2³², as it doe
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -60,13 +61,14 @@ RUN_BLOCKS = 256
 """Blocks verified by one pass: 1 MiB, where the cost of a call no longer shows."""
 
 _ONES = 0xFFFFFFFF
-_BLOCK = np.dtype([("payload", f"V{BLOCK_SIZE}"), ("crc", "<u4")])
+_PAYLOAD = np.dtype(f"V{BLOCK_SIZE}")
+_BLOCK = np.dtype([("payload", _PAYLOAD), ("crc", "<u4")])
 
 
 class DamagedTailError(ChecksumError, TruncatedError):  # type: ignore[misc]  # same facts, wider
     """The last, short block does not match: it was cut or damaged, and nobody can tell which."""
 
-    fact_names = ChecksumError.fact_names  # type: ignore[assignment]  # a tuple of another length
+    fact_names = ChecksumError.fact_names
 
 
 @cache
@@ -155,15 +157,19 @@ def _mismatch(
 
 def strip_trailers(stored: BytesLike, count: int) -> bytes:
     """Return the payloads of ``count`` whole, verified blocks; one strided copy."""
-    blocks: bytes = np.frombuffer(stored, dtype=_BLOCK, count=count)["payload"].tobytes()
-    return blocks
+    payloads: bytes = _payloads(stored, count, STORED_SIZE).tobytes()
+    return payloads
 
 
 def strip_into(stored: BytesLike, count: int, target: memoryview) -> int:
     """Copy the payloads of ``count`` whole, verified blocks into ``target``; return their size."""
-    payloads = np.frombuffer(stored, dtype=_BLOCK, count=count)["payload"]
-    np.frombuffer(target, dtype=payloads.dtype, count=count)[:] = payloads
+    _payloads(target, count, BLOCK_SIZE)[:] = _payloads(stored, count, STORED_SIZE)
     return count * BLOCK_SIZE
+
+
+def _payloads(memory: BytesLike, count: int, stride: int) -> np.ndarray[Any, Any]:
+    # Items of 4096 bytes each, so that numpy copies them block by block and not byte by byte.
+    return np.ndarray((count,), _PAYLOAD, memory, 0, (stride,))
 
 
 class BlockDecoder(PushDecoder[bytes]):
@@ -272,7 +278,7 @@ def _encode_whole(payload: BytesLike) -> bytes:
         return b""
     view = memoryview(payload)
     out = np.empty(count, dtype=_BLOCK)
-    out["payload"] = np.frombuffer(view, dtype=_BLOCK["payload"])
+    out["payload"] = np.frombuffer(view, dtype=_PAYLOAD)
     out["crc"] = [
         crc32c(view[at : at + BLOCK_SIZE]) for at in range(0, count * BLOCK_SIZE, BLOCK_SIZE)
     ]

@@ -157,7 +157,7 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
         self._held = bytearray()
         self._header: Mapping[str, Any] = {}
         self._length = 0
-        self._checksum = RunningChecksum(with_md5=always_md5)
+        self._checksum = RunningChecksum()
 
     def _feed(self, chunk: BytesLike) -> list[BlobEvent]:
         data = bytes(chunk)
@@ -236,7 +236,7 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
         check_data_size(length, self._max_blob, self._index)
         known = FrameHeader.of(self._header)
         self._length = length
-        self._checksum = RunningChecksum(with_md5=self._with_md5)
+        self._checksum = RunningChecksum.of_download(length, with_md5=self._with_md5)
         events.append(
             BlobStart(
                 index=self._index,
@@ -313,7 +313,7 @@ class FrameEncoder:
             raise ValueError(f"length is {length}; data has at least 0 bytes")
         self._header, self._length, self._kind = header, length, checksum
         self._left = length
-        self._checksum = RunningChecksum(with_md5=checksum is ChecksumKind.MD5)
+        self._checksum = RunningChecksum(checksum)
         self._state = "new"
 
     def begin(self) -> bytes:
