@@ -22,32 +22,45 @@ from odps_nb.errors import (
 )
 from odps_nb.http.transport import HttpResponse
 from odps_nb.terms import Compression
-from odps_nb.wire.arrow_stream import EndMarkerCheck, sniff_body
+from odps_nb.wire.arrow_stream import sniff_body
 from odps_nb.wire.codings import Decoder, decoder
 
 __all__ = ["MAX_MESSAGE", "RowStream"]
 
 MAX_MESSAGE = 1 << 31
 """Bytes of one Arrow message that are accepted."""
+PREFIX = 8  # bytes of continuation and length in front of every message
+_HALF = 4
 
 
 class _Direct:
-    """A body that is IPC itself; each message lands in the buffer that Arrow keeps."""
+    """A body that is IPC itself; each message lands in the buffer that Arrow keeps.
+
+    Arrow asks for four bytes, four more (the length of a message), then for its parts. It ends
+    at the marker or where the bytes do; ``marked`` says which.
+    """
 
     closed = False
-    ran_short = False
-    """Whether somebody asked for more bytes than there were."""
 
     def __init__(self, response: HttpResponse, head: bytes, max_message: int) -> None:
-        self._response, self._head, self._max_message = response, head, max_message
-        self.check = EndMarkerCheck()
+        self._response, self._max_message = response, max_message
+        self._ahead = head  # the rest of a message's eight first bytes
+        self.marked = False
+        self.ran_short = False
 
     def read(self, n: int = -1) -> bytes:
-        """Return ``n`` bytes, fewer only at the end: lengths and other small parts."""
-        return bytes(self.read_buffer(n))
+        """Return ``n`` bytes, fewer only at the end: Arrow asks so for lengths."""
+        if n > _HALF:
+            return bytes(self.read_buffer(n))
+        while len(self._ahead) < n and (more := self._take(PREFIX - len(self._ahead))):
+            self._ahead += more
+        data, self._ahead = self._ahead[:n], self._ahead[n:]
+        self.marked = data == b"\0\0\0\0"
+        self.ran_short = self.ran_short or len(data) < n
+        return data
 
     def read_buffer(self, n: int) -> Any:
-        """Return ``n`` bytes as a buffer that nobody copies again; Arrow asks for this one."""
+        """Return ``n`` bytes as a buffer that nobody copies again: Arrow asks so for parts."""
         if n > self._max_message:
             raise LimitExceededError(
                 f"an Arrow message of {n} bytes is over the limit",
@@ -55,24 +68,17 @@ class _Direct:
                 actual=n,
                 hint="ask for fewer rows per batch; or the stream is damaged",
             )
-        buffer = pa.allocate_buffer(n)
-        view = memoryview(buffer).cast("B")
-        have = len(self._head)
-        if have:
-            taken = min(have, n)
-            view[:taken], self._head = self._head[:taken], self._head[taken:]
-            have = taken
-        count = have + (self._response.readinto(view[have:]) if have < n else 0)
-        self.check.feed(view[:count])
-        if count < n:
-            self.ran_short = True
-            return buffer.slice(0, count)
-        return buffer
+        self.marked = False
+        return self._part(n)
 
     def finish(self) -> None:
         """Require that the stream ended with its marker, and the body with the stream."""
-        self.check.require()
-        if self._response.read1(1):
+        if not self.marked:
+            raise TruncatedError(
+                "the Arrow stream stops without its end marker",
+                hint="batches are missing; read the split again or resume it",
+            )
+        if self._ahead or self._take(1):
             raise FramingError("bytes follow the end of the Arrow stream")
 
     def readable(self) -> bool:
@@ -85,6 +91,22 @@ class _Direct:
     def close(self) -> None:
         """Leave the response alone: its owner closes it."""
 
+    def _take(self, n: int) -> bytes:
+        return self._response.read(n)
+
+    def _part(self, n: int) -> Any:
+        head, self._ahead = self._ahead[:n], self._ahead[n:]
+        buffer = pa.allocate_buffer(n)
+        if head:
+            memoryview(buffer).cast("B")[: len(head)] = head
+            count = len(head) + self._response.readinto(memoryview(buffer)[len(head) :])
+        else:
+            count = self._response.readinto(buffer)
+        if count == n:
+            return buffer
+        self.ran_short = True
+        return buffer.slice(0, count)
+
 
 class _Decoded(_Direct):
     """A body inside one zstd or LZ4 frame sequence."""
@@ -96,15 +118,20 @@ class _Decoded(_Direct):
         self._decoder: Decoder | None = decoder(coding)
         self._ready: deque[memoryview] = deque()
         self._size = 0
-        self._take(self._decoder.feed(head))
+        self._keep(self._decoder.feed(head))
 
-    def read_buffer(self, n: int) -> Any:
-        """Return ``n`` decoded bytes, fewer only at the end."""
-        if n > self._max_message:
-            return super().read_buffer(n)  # raises
+    def _take(self, n: int) -> bytes:
+        return bytes(self._decoded(n))
+
+    def _part(self, n: int) -> Any:
+        head, self._ahead = self._ahead[:n], self._ahead[n:]
+        out = bytearray(head) + self._decoded(n - len(head)) if head else self._decoded(n)
+        self.ran_short = self.ran_short or len(out) < n
+        return pa.py_buffer(out)
+
+    def _decoded(self, n: int) -> bytearray:
         while self._size < n and self._more():
             pass
-        self.ran_short = self._size < n
         out = bytearray(min(n, self._size))
         at = 0
         while at < len(out):
@@ -115,29 +142,21 @@ class _Decoded(_Direct):
             if len(part) < len(piece):
                 self._ready.appendleft(piece[len(part) :])
         self._size -= at
-        self.check.feed(memoryview(out))
-        return pa.py_buffer(out)
-
-    def finish(self) -> None:
-        """Require the marker, the end of the coding and the end of the body in one place."""
-        self.check.require()
-        while self._more():
-            pass
-        if self._size:
-            raise FramingError("bytes follow the end of the Arrow stream")
+        return out
 
     def _more(self) -> bool:
+        """Decode some more; ``False`` once the coding ended where the body does."""
         if self._decoder is None:
             return False
         data = self._response.read1()
         if data:
-            self._take(self._decoder.feed(data))
+            self._keep(self._decoder.feed(data))
             return True
-        self._take(self._decoder.feed_eof())
+        self._keep(self._decoder.feed_eof())
         self._decoder = None
         return bool(self._size)
 
-    def _take(self, data: bytes) -> None:
+    def _keep(self, data: bytes) -> None:
         if data:
             self._ready.append(memoryview(data))
             self._size += len(data)

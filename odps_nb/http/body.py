@@ -8,15 +8,17 @@ the caller's buffer and accepts an end only where HTTP proves it.
 from __future__ import annotations
 
 import re
+import socket
 import sys
 from http.client import HTTPResponse, IncompleteRead, LineTooLong
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from io import BufferedReader
 
 __all__ = ["BodyResponse"]
 
+_BUFFER = 1 << 18
 _MAX_LINE = 8192
 _MAX_TRAILERS = 64
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
@@ -42,6 +44,12 @@ class BodyResponse(HTTPResponse):
 
     _run = 0  # bytes left in the current chunk
     _in_chunk = False
+
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        # http.client's own buffer of 8 KiB costs two system calls for each chunk.
+        self.fp.close()
+        self.fp = cast("BufferedReader", sock.makefile("rb", _BUFFER))
 
     def begin(self) -> None:
         """Read the head. Unlike http.client, don't take a cut head for a short one."""
@@ -77,9 +85,11 @@ class BodyResponse(HTTPResponse):
 
     def fill(self, view: memoryview) -> int:
         """Read until ``view`` is full or the body ends; return the number of bytes."""
-        done = 0
-        while done < len(view) and (run := self.available()):
-            count = self.fp.readinto(view[done : done + run])
+        if view.format != "B":
+            view = view.cast("B")
+        done, size = 0, len(view)
+        while done < size and (run := self.available()):
+            count = self.fp.readinto(view[done : done + run] if done or run < size else view)
             if not self._count(count, run):
                 break
             done += count

@@ -9,10 +9,10 @@ Knows no actions, no signatures, and repeats nothing: `retry` decides, the calle
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -28,6 +28,8 @@ __all__ = ["HttpRequest", "HttpResponse", "RequestsTransport", "Transport"]
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 120.0
+A = TypeVar("A")
+R = TypeVar("R")
 _LOOK = 1 << 18  # bytes asked for at once where the caller has no wish
 
 
@@ -66,6 +68,7 @@ class HttpResponse:
         self._raw, self._body, self._request = raw, body, request
         self._closed = False
         self._ended = False
+        self._over = False  # any of the two above
         self._broken: BaseException | None = None
 
     @property
@@ -93,12 +96,9 @@ class HttpResponse:
         RequestTimeoutError
             Nothing came for ``read_timeout`` seconds.
         """
-        view = memoryview(buffer).cast("B")
         if not self._readable():
             return 0
-        with self._translated():
-            count = self._body.fill(view)
-        return self._account(count)
+        return self._account(self._guarded(self._body.fill, memoryview(buffer)))
 
     def read(self, n: int = -1) -> bytes:
         """Return ``n`` bytes, fewer only at the end of the body; all of it when negative."""
@@ -113,8 +113,7 @@ class HttpResponse:
         """Return what has arrived, at most ``n`` bytes, after one wait; empty at the end."""
         if not self._readable():
             return b""
-        with self._translated():
-            data = self._body.some(n)
+        data = self._guarded(self._body.some, n)
         self._account(len(data))
         return data
 
@@ -131,8 +130,7 @@ class HttpResponse:
         """
         if not self._readable():
             return True
-        with self._translated():
-            left = self._body.available()
+        left = self._guarded(_available, self._body)
         self._account(0)
         return not left
 
@@ -143,7 +141,7 @@ class HttpResponse:
     def close(self) -> None:
         """Free the connection. What was not read is lost, and so is the connection. Idempotent."""
         if not self._closed:
-            self._closed = True
+            self._closed = self._over = True
             self._let_go()
 
     def __enter__(self) -> HttpResponse:
@@ -159,18 +157,18 @@ class HttpResponse:
         return f"<HttpResponse {self.status} request_id={self.request_id!r} {state}>"
 
     def _readable(self) -> bool:
+        if not self._over:
+            return True
         if self._broken is not None:
             raise self._broken
         if self._ended:
             return False
-        if self._closed:
-            raise StateError("the answer is closed", hint="read it before closing it")
-        return True
+        raise StateError("the answer is closed", hint="read it before closing it")
 
     def _account(self, count: int) -> int:
         self.wire_bytes += count
-        if self._body.isclosed():
-            self._ended = True
+        if self._body.fp is None:
+            self._ended = self._over = True
             self._let_go()
         return count
 
@@ -180,8 +178,15 @@ class HttpResponse:
             self._raw.close()
         self._raw.release_conn()
 
-    def _translated(self) -> _Translated:
-        return _Translated(self)
+    def _guarded(self, read: Callable[[A], R], argument: A) -> R:
+        """Read; errors of others become ours, and an error ends it for good."""
+        try:
+            return read(argument)
+        except Exception as error:
+            raise self._fail(error) from error
+        except BaseException:
+            self.close()  # an interrupt: nobody will read on
+            raise
 
     def _fail(self, error: Exception) -> Exception:
         ours = translate(error, self._request.url, abort=self._request.abort, sent=True)
@@ -192,25 +197,8 @@ class HttpResponse:
         return ours
 
 
-class _Translated:
-    """Turns foreign errors of one read into ours; a class, for it sits on the fast path."""
-
-    __slots__ = ("_response",)
-
-    def __init__(self, response: HttpResponse) -> None:
-        self._response = response
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        if error is None:
-            return
-        if isinstance(error, Exception):
-            raise self._response._fail(error) from error
-        self._response.close()  # an interrupt: nobody will read on
+def _available(body: BodyResponse) -> int:
+    return body.available()
 
 
 class Transport(Protocol):
