@@ -126,11 +126,8 @@ class PayloadStream(io.BufferedIOBase):
         if size < 0 or size > _TRUSTED_SIZE:
             return self._read_growing(size)
         if size > _DIRECT:
-            # The BytesIO owns the only reference to these zeros, so its buffer may be written.
-            sink = io.BytesIO(bytes(size))
-            with sink.getbuffer() as view:
-                count = self.readinto(view)
-            return sink.getvalue() if count == size else sink.getvalue()[:count]
+            # A BufferedReader allocates the bytes without zeroing them and has them filled.
+            return io.BufferedReader(_Filler(self), 1).read(size)
         parts, missing = [], size
         while missing and (self._at < self._size or self._refill()):
             part = self._window[self._at : self._at + missing]
@@ -181,6 +178,19 @@ class PayloadStream(io.BufferedIOBase):
     def _fill(self, target: memoryview) -> int:
         """Write payload straight into ``target``; 0 when that is not possible."""
         return 0
+
+
+class _Filler(io.RawIOBase):
+    """Lets a `PayloadStream` write into bytes that are being made."""
+
+    def __init__(self, stream: PayloadStream) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        return self._stream.readinto(buffer)
 
 
 class CrcStrippingStream(PayloadStream):
