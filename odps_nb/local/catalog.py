@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from odps_nb.local import faults
@@ -263,6 +263,35 @@ class Catalog:
                 (_definition(schema), self._clock(), table.table_id),
             )
             return self.table_by_id(table.table_id)
+
+    def alter_table(
+        self,
+        table: Table,
+        *,
+        name: str | None = None,
+        comment: str | None = None,
+        lifecycle: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Change what is said about a table; ``None`` leaves a thing as it is."""
+        named = replace(table.name, table=name or table.name.table)
+        with self._db.transaction() as db:
+            other = self.find_table(named)
+            if other is not None and other.table_id != table.table_id:
+                raise faults.invalid(f"the table {named} exists", code="ObjectAlreadyExists")
+            db.execute(
+                "UPDATE tables SET name = ?, name_key = ?, comment = ?, lifecycle = ?,"
+                " properties = ?, altered = ? WHERE table_id = ?",
+                (
+                    named.table,
+                    named.table.casefold(),
+                    table.comment if comment is None else comment,
+                    table.lifecycle if lifecycle is None else lifecycle,
+                    json.dumps({**table.properties, **(properties or {})}),
+                    self._clock(),
+                    table.table_id,
+                ),
+            )
 
     # -- partitions ---------------------------------------------------------------------------
 

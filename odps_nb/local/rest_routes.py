@@ -6,24 +6,23 @@ client asks for is answered here by path.
 
 from __future__ import annotations
 
-import csv
-import io
+import base64
 import re
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
 from odps_nb.local import edge, faults
 from odps_nb.local.instances import FAILED, Instance
+from odps_nb.local.result_text import csv_text
 from odps_nb.local.service import Service
 from odps_nb.local.sql_run import Place
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import WireRequest
-from odps_nb.wire.xml_text import DECLARATION, element
+from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 __all__ = ["RestRoutes"]
 
@@ -39,6 +38,7 @@ _ABOUT_TABLES = (
     control.GetPartition,
 )
 _PROJECT = re.compile(r"/projects/([^/]+)(/.*)?")
+_SCHEMAS = re.compile(r"/projects/([^/]+)/schemas(?:/([^/]+))?")
 
 
 class RestRoutes:
@@ -55,6 +55,8 @@ class RestRoutes:
         return await edge.run(self._service.workers, self._answer, wire, access_id, request)
 
     def _answer(self, wire: WireRequest, access_id: str, request: Request) -> Response:
+        if (schema := _SCHEMAS.fullmatch(wire.path)) is not None:
+            return self._schemas(wire, schema[1], schema[2])
         call = control.decode_control(wire)
         if call is None:
             return self._other(wire, request)
@@ -108,10 +110,12 @@ class RestRoutes:
         match = _PROJECT.fullmatch(wire.path)
         rest = (match[2] or "") if match else ""
         params = dict(wire.params)
-        if match and rest == "/schemas" and wire.method == "GET":
-            return _list("Schemas", "Schema", self._service.catalog.schemas(match[1]))
         if match and rest == "/logs":
             return Response(status_code=200)
+        if match and rest == "/authorization" and "sign_bearer_token" in params:
+            # for links to pages that this service does not have: it opens nothing here
+            body = element("Authorization", (element("Result", _base64(match[1])),))
+            return Response(DECLARATION + body, media_type=XML)
         if match and rest == "/instances" and wire.method == "GET":
             return _list("Instances", "Instance", self._service.instances.listed(match[1]))
         if match and rest.startswith("/instances/") and "source" in params:
@@ -120,6 +124,23 @@ class RestRoutes:
         if match and rest.startswith("/tables/") and "data" in params:
             return self._head(match[1], rest.removeprefix("/tables/"), params)
         raise faults.no_such(f"there is nothing at {wire.path}")
+
+    def _schemas(self, wire: WireRequest, project: str, name: str | None) -> Response:
+        catalog = self._service.catalog
+        if name is None and wire.method == "GET":
+            return _list("Schemas", "Schema", catalog.schemas(project))
+        if name is None:
+            root = parse_xml(wire.body or b"", "schema")
+            catalog.add_schema(project, _valid(child_text(root, "Name")))
+            return Response(status_code=201)
+        if wire.method == "DELETE":
+            catalog.drop_schema(project, name)
+            return Response(status_code=204)
+        if name not in catalog.schemas(project):
+            raise faults.no_such(f"the schema {name!r} does not exist")
+        info = control.ProjectInfo(name=name, owner=self._service.owner, created_at=0)
+        body = DECLARATION + element("Schema", (element("Name", name),))
+        return Response(body, headers=info.encode()[1], media_type=XML)
 
     # -- tables -------------------------------------------------------------------------------
 
@@ -271,43 +292,14 @@ class RestRoutes:
         return control.InstanceResult(tasks=(task,), status=status)
 
 
-def csv_text(schema: pa.Schema, batches: list[pa.RecordBatch]) -> str:
-    """Write rows as the service's CSV: a quoted header, values quoted, null as ``\\N``."""
-    out = io.StringIO()
-    head = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    head.writerow(schema.names)
-    for batch in batches:
-        columns = [_texts(batch.column(i)) for i in range(batch.num_columns)]
-        for row in zip(*columns, strict=True):
-            out.write(",".join(_cell(value) for value in row) + "\n")
-    return out.getvalue()
+def _valid(name: str) -> str:
+    """Return a name that can be one; 400 otherwise."""
+    return TableName(project=name, table=name).project
 
 
-def _cell(value: str | None) -> str:
-    return "\\N" if value is None else '"' + value.replace('"', '""') + '"'
-
-
-def _texts(array: pa.Array) -> list[str | None]:
-    if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("ns" if array.type.unit == "ns" else "us"))
-        return [None if v is None else _moment(v, array.type.unit) for v in array]
-    return [None if v is None else _text(v) for v in array.to_pylist()]
-
-
-def _moment(value: pa.Scalar, unit: str) -> str | None:
-    if not value.is_valid:
-        return None
-    text = str(value.cast(pa.string()))
-    whole, _, fraction = text.partition(".")
-    return f"{whole}.{fraction}" if fraction.strip("0") else whole
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return str(value)
+def _base64(text: str) -> str:
+    """Write text as base64."""
+    return base64.b64encode(text.encode()).decode()
 
 
 def _list(outer: str, inner: str, names: object) -> Response:

@@ -237,6 +237,14 @@ class SqlRunner:
                 self._add_partitions(statement, table)
             case sql_text.DropPartitions():
                 self._drop_partitions(statement, table)
+            case sql_text.AlterTable():
+                self._catalog.alter_table(
+                    table,
+                    name=statement.new_name,
+                    comment=statement.comment,
+                    lifecycle=statement.lifecycle,
+                    properties=dict(statement.properties),
+                )
             case sql_text.AddColumns():
                 schema = TableSchema(
                     columns=(*table.schema.columns, *statement.columns),

@@ -18,6 +18,7 @@ from odps_nb.wire.type_text import parse_columns
 __all__ = [
     "AddColumns",
     "AddPartitions",
+    "AlterTable",
     "CreateSchema",
     "CreateTable",
     "Describe",
@@ -101,6 +102,20 @@ class AddColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTable:
+    """ALTER TABLE … RENAME TO / SET COMMENT / SET LIFECYCLE / SET TBLPROPERTIES / TOUCH.
+
+    ``None`` leaves a thing as it is.
+    """
+
+    name: Name
+    new_name: str | None = None
+    comment: str | None = None
+    lifecycle: int | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
     """INSERT INTO/OVERWRITE …; a partition key without a value is dynamic."""
 
@@ -157,6 +172,7 @@ Statement = (
     | AddPartitions
     | DropPartitions
     | AddColumns
+    | AlterTable
     | Insert
     | ShowTables
     | ShowPartitions
@@ -338,7 +354,26 @@ def _alter(cursor: Cursor) -> Statement:
         if not specs:
             raise cursor.error("expected PARTITION")
         return DropPartitions(name=name, specs=specs, if_exists=exists)
-    raise cursor.error("this kind of ALTER TABLE is not supported here")
+    return _alter_settings(name, cursor)
+
+
+def _alter_settings(name: Name, cursor: Cursor) -> Statement:
+    made = None
+    if cursor.accept("rename", "to"):
+        made = AlterTable(name=name, new_name=cursor.dotted()[-1])
+    elif cursor.accept("touch"):
+        made = AlterTable(name=name)
+    elif cursor.accept("set"):
+        if cursor.accept("comment"):
+            made = AlterTable(name=name, comment=cursor.text())
+        elif cursor.accept("lifecycle"):
+            made = AlterTable(name=name, lifecycle=_integer(cursor))
+        elif cursor.accept("tblproperties"):
+            made = AlterTable(name=name, properties=tuple(_properties(cursor)))
+    if made is None:
+        raise cursor.error("this kind of ALTER TABLE is not supported here")
+    cursor.end()
+    return made
 
 
 def _specs(cursor: Cursor) -> list[PartitionSpec]:

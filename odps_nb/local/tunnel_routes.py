@@ -23,6 +23,7 @@ from odps_nb.errors import ProtocolError
 from odps_nb.local import edge, faults
 from odps_nb.local.arrow_types import arrow_schema
 from odps_nb.local.catalog import Table
+from odps_nb.local.row_stream import encode_stream, rebatch
 from odps_nb.local.service import Service
 from odps_nb.local.storage_actions import StreamAnswer
 from odps_nb.local.tunnel_arrow import decode_arrow, encode_arrow
@@ -30,13 +31,20 @@ from odps_nb.local.tunnel_rows import decode_rows, encode_rows
 from odps_nb.local.write_sessions import COMMITTED, WriteSession
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
-from odps_nb.wire.calls import CreateReadSession, WireRequest, decode_partition, find_header
+from odps_nb.wire.calls import (
+    CreateReadSession,
+    Preview,
+    WireRequest,
+    decode_partition,
+    find_header,
+)
 from odps_nb.wire.codings import decoder, from_http_name
 from odps_nb.wire.type_text import format_type
 
 __all__ = ["TunnelRoutes", "is_tunnel"]
 
 _TABLE = re.compile(r"/projects/([^/]+)(?:/schemas/([^/]+))?/tables/([^/]+)")
+_PREVIEW = re.compile(_TABLE.pattern + "/preview")
 _INSTANCE = re.compile(r"/projects/([^/]+)/instances/([\w-]{1,128})", re.ASCII)
 _RANGE = re.compile(r"\((\d{1,18}),(\d{1,18})\)", re.ASCII)
 _TUNNEL_KEYS = {"downloads", "downloadid", "uploads", "uploadid"}
@@ -46,6 +54,8 @@ BATCH_ROWS = 4096
 
 def is_tunnel(wire: WireRequest) -> bool:
     """Whether a request outside ``/api`` is one of the tunnel's."""
+    if _PREVIEW.fullmatch(wire.path):
+        return True
     return not _TUNNEL_KEYS.isdisjoint(key for key, _ in wire.params)
 
 
@@ -80,6 +90,10 @@ class TunnelRoutes:
         if table is not None:
             name = TableName(project=table[1], schema=table[2], table=table[3])
             return self._table(wire, name, params, body)
+        preview = _PREVIEW.fullmatch(wire.path)
+        if preview is not None:
+            name = TableName(project=preview[1], schema=preview[2], table=preview[3])
+            return self._preview(name, params)
         instance = _INSTANCE.fullmatch(wire.path)
         if instance is None:
             raise faults.no_such(f"there is nothing at {wire.path}")
@@ -135,6 +149,18 @@ class TunnelRoutes:
             session, RowRangeSplit(start, count), columns=[c.name for c in wanted]
         )
         return _stream(wanted, batches, params)
+
+    def _preview(self, name: TableName, params: dict[str, str]) -> StreamAnswer:
+        limit = params.get("limit", "")
+        request = Preview(
+            table=name,
+            limit=int(limit) if limit.isascii() and limit.isdigit() else None,
+            partition=decode_partition(params["partition"]) if params.get("partition") else None,
+            columns=tuple(c for c in params.get("columns", "").split(",") if c),
+        )
+        schema, batches = self._reads.preview(request)
+        cut = rebatch(batches, max_rows=BATCH_ROWS)
+        return StreamAnswer(chunks=encode_stream(schema, cut), media_type=ROWS_TYPE)
 
     # -- uploads ------------------------------------------------------------------------------
 
