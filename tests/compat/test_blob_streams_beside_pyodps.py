@@ -1,0 +1,79 @@
+"""The same blob bytes through pyodps and through us: its data where it is right, else an error."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from blob_cases import (
+    DOCUMENT,
+    Case,
+    PyodpsIterator,
+    cases,
+    document,
+    framed,
+    pyodps_error,
+    read_ours,
+    read_theirs,
+)
+
+from odps_nb.errors import FramingError, StateError
+from odps_nb.stream_io import BlobDataIterator
+from odps_nb.wire.blocks import encode_blocks
+
+pytestmark = pytest.mark.compat
+
+CASES = list(cases())
+EVERY = pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+
+
+@EVERY
+@pytest.mark.parametrize("stream", [False, True], ids=["records", "streamed"])
+def test_we_give_the_data_or_a_typed_error(case: Case, stream: bool) -> None:
+    expected = case.ours
+    if stream and case.count == 0 and expected == []:
+        expected = [(b"", None)]  # a reader of no blobs is one empty read, as in pyodps
+    result = read_ours(case, stream=stream)
+    if isinstance(expected, type):
+        assert isinstance(result, type)
+        assert issubclass(result, expected)
+    else:
+        assert result == expected
+
+
+@EVERY
+def test_pyodps_does_what_the_table_says(case: Case) -> None:
+    for result, expected in (
+        (read_theirs(case, stream=False), case.theirs),
+        (read_theirs(case, stream=True), case.theirs_streamed),
+    ):
+        if isinstance(expected, type):
+            assert isinstance(result, type)
+            assert issubclass(result, expected)
+        else:
+            assert result == expected
+
+
+@EVERY
+def test_where_pyodps_gives_data_we_agree_or_refuse(case: Case) -> None:
+    theirs, ours = read_theirs(case, stream=False), read_ours(case, stream=False)
+    if not isinstance(theirs, type) and not isinstance(ours, type):
+        lost = [blob for blob in theirs if blob not in ours]
+        assert theirs == ours or len(ours) > len(theirs) or lost == [(b"first ", None)]
+
+
+def test_the_table_in_the_docs_is_these_cases() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8") == document()
+
+
+def test_after_an_error_pyodps_takes_what_comes_next_for_a_frame_and_we_refuse() -> None:
+    body = encode_blocks(b"\xff" * 8 + framed(b"one", b"two"))
+    theirs = PyodpsIterator(io.BytesIO(body), expected_count=2)
+    with pytest.raises(pyodps_error()):
+        next(theirs)
+    assert next(theirs).data.startswith(b'{"Checksum"')
+    ours = BlobDataIterator(io.BytesIO(body), expected_count=2)
+    with pytest.raises(FramingError):
+        next(ours)
+    with pytest.raises(StateError):
+        next(ours)
