@@ -19,7 +19,7 @@ from odps_nb.errors import (
     TruncatedError,
 )
 
-__all__ = ["RetryPolicy"]
+__all__ = ["NEVER", "RetryPolicy"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +81,7 @@ class RetryPolicy:
 
 
 NEVER = RetryPolicy(max_attempts=1, connect_attempts=1)
+"""The policy that takes the first failure for an answer."""
 
 
 def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
