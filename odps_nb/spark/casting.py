@@ -61,9 +61,9 @@ def cast_array(array: pa.Array, target: pa.DataType, *, column: str) -> pa.Array
         return array
     try:
         if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-            return _rescale(array, source.unit, target.unit).view(target)
+            return _rescaled(array, pa.timestamp(source.unit), pa.timestamp(target.unit)).view(target)
         if pa.types.is_duration(source) and pa.types.is_duration(target):
-            return _rescale(array, source.unit, target.unit).view(target)
+            return _rescaled(array, source, target)
         if pa.types.is_struct(source) and pa.types.is_duration(target):
             return _interval(array, target)
         if pa.types.is_nested(source) and pa.types.is_nested(target):
@@ -76,6 +76,14 @@ def cast_array(array: pa.Array, target: pa.DataType, *, column: str) -> pa.Array
             source_type=str(source),
             target_type=str(target),
         ) from None
+
+
+def _rescaled(array: pa.Array, source: pa.DataType, target: pa.DataType) -> pa.Array:
+    """Change the unit; one pass where no digit is lost, more where some must be cut."""
+    try:
+        return array.view(source).cast(target)
+    except pa.ArrowInvalid:
+        return _rescale(array, source.unit, target.unit).view(target)
 
 
 def _rescale(array: pa.Array, source: str, target: str) -> pa.Array:

@@ -1,0 +1,253 @@
+"""Spark beside its own roads: the same rows through odps_nb, Parquet, createDataFrame, in one run.
+
+``python -m benchmarks.bench_spark [rows]``. Every case ends in Spark's ``noop`` sink, the session
+has two cores, and all cases are warm. Two services answer: the embedded one, and a plain one that
+only sends bytes that are ready, or throws them away, to show what the road itself costs. Service
+and Spark share the machine's cores, so the figures are ratios of medians.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import odps_nb
+import odps_nb.spark
+from benchmarks import _plain_service as plain
+from benchmarks._measure import Case, Goal, compare, header, summary
+from odps_nb.client.blob import iter_blobs
+from odps_nb.client.storage import StorageClient
+from odps_nb.spark.credentials import TaskProfile
+from odps_nb.terms import BlobReference
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.profile import Profile
+
+ROUNDS = 5
+SPLITS = 4
+COLUMNS = "id bigint, amount decimal(18,2), name string, value double, at timestamp, quantity int"
+BLOBS = 400
+
+
+def source(spark: SparkSession, rows: int) -> DataFrame:
+    """The rows: numbers, text of some ten letters, decimals and times."""
+    return spark.range(0, rows, 1, SPLITS).selectExpr(
+        "id",
+        "cast(id % 1000000 / 100 as decimal(18,2)) amount",
+        "concat('item-', cast(id % 100000 as string)) name",
+        "cast(id as double) / 7 value",
+        "timestamp_micros(1700000000000000 + id * 1000) at",
+        "cast(id % 97 as int) quantity",
+    )
+
+
+def drain(frame: DataFrame) -> None:
+    """Make every row and throw it away."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def fingerprint(frame: DataFrame) -> tuple[object, ...]:
+    """What two frames with the same rows have in common."""
+    return tuple(
+        frame.selectExpr(
+            "count(*)",
+            "sum(id)",
+            "sum(amount)",
+            "sum(quantity)",
+            "bit_xor(xxhash64(name, at, value))",
+        ).collect()[0]
+    )
+
+
+def same(expected: DataFrame, *others: DataFrame) -> None:
+    """Stop unless all frames hold the same rows."""
+    wanted = fingerprint(expected)
+    if any(fingerprint(other) != wanted for other in others):
+        raise SystemExit("bench: two roads gave different rows")
+
+
+def bench_read(spark: SparkSession, odps: Connection, ready: Profile, folder: Path) -> None:
+    """Rows into Spark."""
+    parquet = spark.read.parquet(str(folder))
+    rows = parquet.count()
+    service = odps_nb.spark.read(spark, odps, "bench", splits=SPLITS)
+    bytes_only = odps_nb.spark.read(spark, ready, "bench", splits=SPLITS)
+    by_format = (
+        spark.read.format("odps")
+        .options(**odps_nb.spark.options(odps), splits=SPLITS)
+        .load("bench")
+    )
+    same(parquet, service, bytes_only, by_format)
+    compare(
+        f"read {rows:,} rows × 6, from a service that sends ready bytes",
+        Case("odps_nb.spark.read", lambda: drain(bytes_only)),
+        Case("spark.read.parquet", lambda: drain(parquet)),
+        rounds=ROUNDS,
+        count=rows,
+        goals=[Goal("spark.read.parquet", 0.7)],
+    )
+    compare(
+        f"read {rows:,} rows × 6, from the embedded service",
+        Case("odps_nb.spark.read", lambda: drain(service)),
+        Case("spark.read.parquet", lambda: drain(parquet)),
+        Case('format("odps")', lambda: drain(by_format)),
+        rounds=ROUNDS,
+        count=rows,
+        goals=[Goal("spark.read.parquet", 0.5)],
+    )
+    table = odps.table("bench").read().to_arrow()
+    few = table.slice(0, rows // 10)  # a tenth is slow enough: the driver holds and copies it all
+    pandas = few.to_pandas()
+    some = odps_nb.spark.read(spark, odps, "bench", limit=few.num_rows, splits=SPLITS)
+    compare(
+        f"{few.num_rows:,} rows into Spark, from the service or out of the driver's memory",
+        Case("odps_nb.spark.read", lambda: drain(some)),
+        Case("createDataFrame(pa.Table)", lambda: drain(spark.createDataFrame(few))),
+        Case("createDataFrame(pandas)", lambda: drain(spark.createDataFrame(pandas))),
+        rounds=3,
+        count=few.num_rows,
+    )
+
+
+def bench_write(spark: SparkSession, odps: Connection, sink: Profile, folder: Path) -> None:
+    """Rows out of Spark."""
+    frame = spark.read.parquet(str(folder))
+    rows = frame.count()
+    out = folder.parent / "out.parquet"
+
+    def into_service() -> None:
+        odps_nb.spark.write(frame, odps, "bench_out", mode="overwrite")
+
+    def by_format() -> None:
+        writer = frame.write.format("odps").options(**odps_nb.spark.options(odps))
+        writer.mode("overwrite").save("bench_out")
+
+    into_service()
+    same(frame, odps_nb.spark.read(spark, odps, "bench_out"))
+    if odps_nb.spark.write(frame, sink, "bench").rows != rows:
+        raise SystemExit("bench: the sink did not get all rows")
+    parquet = Case("df.write.parquet", lambda: frame.write.mode("overwrite").parquet(str(out)))
+    compare(
+        f"write {rows:,} rows × 6, into a sink that throws them away",
+        Case("odps_nb.spark.write", lambda: odps_nb.spark.write(frame, sink, "bench")),
+        parquet,
+        rounds=ROUNDS,
+        count=rows,
+        goals=[Goal("df.write.parquet", 1 / 2)],
+    )
+    compare(
+        f"write {rows:,} rows × 6, into the embedded service",
+        Case("odps_nb.spark.write", into_service),
+        parquet,
+        Case('df.write.format("odps")', by_format),
+        rounds=ROUNDS,
+        count=rows,
+        goals=[Goal("df.write.parquet", 1 / 3)],
+    )
+
+
+def stored_blobs(spark: SparkSession, odps: Connection) -> DataFrame:
+    """Upload the blobs into the embedded service."""
+    odps.create_table("bench_blobs", "id bigint, pic blob")
+    contents = spark.range(0, BLOBS, 1, SPLITS).selectExpr(
+        "id", f"cast(repeat('*', {len(plain.BLOB)}) as binary) pic"
+    )
+    odps_nb.spark.write(contents, odps, "bench_blobs")
+    return odps_nb.spark.read(spark, odps, "bench_blobs", splits=SPLITS)
+
+
+def bench_blobs(title: str, frame: DataFrame, profile: Profile, *goals: Goal) -> None:
+    """Work on blobs: beside the fetch, or on bytes that cross into the JVM and back."""
+    with StorageClient(profile) as storage:
+        task = TaskProfile.of(storage)
+
+    def fetch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with task.open() as storage:
+            for batch in batches:
+                for start in range(0, batch.num_rows, 20):
+                    some = batch.slice(start, 20)
+                    wanted = [BlobReference.from_text(t) for t in some.column("pic").to_pylist()]
+                    data = [record.data for record in iter_blobs(storage, wanted)]
+                    yield pa.RecordBatch.from_pydict({"id": some.column("id"), "data": data})
+
+    def weigh(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            sums = [row[0] + len(row) for row in batch.column("data").to_pylist()]
+            yield pa.RecordBatch.from_pydict({"weight": sums})
+
+    def here() -> DataFrame:
+        return odps_nb.spark.blob_map(
+            frame,
+            "pic",
+            lambda record: (record.data[0] + len(record.data),),
+            "weight bigint",
+            odps=profile,
+        )
+
+    def as_column() -> DataFrame:
+        bytes_column = frame.mapInArrow(fetch, "id bigint, data binary")
+        # Something between fetch and use keeps the two apart, as a join or a cache does.
+        apart = bytes_column.filter("length(data) > 0")
+        return apart.mapInArrow(weigh, "weight bigint")
+
+    total = "sum(weight)"
+    if here().selectExpr(total).collect() != as_column().selectExpr(total).collect():
+        raise SystemExit("bench: two roads gave different sums")
+    compare(
+        f"one pass over {BLOBS} blobs of {len(plain.BLOB) / 1e6:g} MB, from {title}",
+        Case("blob_map: fetch and compute in one place", lambda: drain(here())),
+        Case("bytes as a column of Spark", lambda: drain(as_column())),
+        rounds=ROUNDS,
+        size=BLOBS * len(plain.BLOB),
+        goals=goals,
+    )
+
+
+def main() -> None:
+    """Make the rows once, then time all roads."""
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 5_000_000
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+    header(f"Spark, two cores: {rows:,} rows × 6 columns over loopback HTTP")
+    folder = Path(tempfile.mkdtemp(prefix="odps-nb-bench-"))
+    spark = odps_nb.spark.session("local[2]")
+    try:
+        odps_nb.spark.register(spark)
+        parquet = folder / "rows.parquet"
+        source(spark, rows).write.parquet(str(parquet))
+        with odps_nb.connect("local") as odps:
+            for name in ("bench", "bench_out"):
+                odps.create_table(name, COLUMNS)
+            odps_nb.spark.write(spark.read.parquet(str(parquet)), odps, "bench")
+            schema = odps.table("bench").schema
+            batches = odps.table("bench").read(splits=SPLITS).batches()
+            with plain.running(schema, batches, folder / "ready") as endpoint:
+                ready = dataclasses.replace(
+                    odps.profile, endpoint=f"{endpoint}/api", tunnel_endpoint=endpoint
+                )
+                bench_read(spark, odps, ready, parquet)
+                bench_write(spark, odps, ready, parquet)
+                # Every reference is good there: 100 in each of four tasks.
+                goal = Goal("bytes as a column of Spark", 5)
+                any_blobs = spark.range(0, BLOBS, 1, SPLITS).selectExpr("id", "'QUJD' pic")
+                bench_blobs("a service that sends ready bytes", any_blobs, ready, goal)
+                stored = stored_blobs(spark, odps)
+                bench_blobs("the embedded service", stored, odps.profile)
+        sys.exit(1 if summary() else 0)
+    finally:
+        spark.stop()
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
