@@ -17,7 +17,7 @@ from odps_nb.client.catalog import suggest_tables
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import NotFoundError
+from odps_nb.errors import InvalidRequestError, NotFoundError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import Split
 
@@ -49,9 +49,15 @@ class Scan:
     """
 
     def __init__(
-        self, connection: Connection, plan: ReadPlan, *, progress: ProgressListener | None = None
+        self,
+        connection: Connection,
+        plan: ReadPlan,
+        *,
+        max_bytes: int | None = None,
+        progress: ProgressListener | None = None,
     ) -> None:
         self._connection, self._plan, self._progress = connection, plan, progress
+        self._max_bytes = max_bytes
         self._session: ReadSession | None = None
         self._lock = threading.RLock()
         self._running: list[CancelToken] = []
@@ -108,7 +114,11 @@ class Scan:
     # -- results ------------------------------------------------------------------------------
 
     def batches(
-        self, *, side_by_side: int | None = None, progress: ProgressListener | None = None
+        self,
+        *,
+        side_by_side: int | None = None,
+        read_ahead: int | None = None,
+        progress: ProgressListener | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the rows in batches, in order, in bounded memory.
 
@@ -118,9 +128,16 @@ class Scan:
         ----------
         side_by_side
             Splits read at a time; by default as many as pays.
+        read_ahead
+            Bytes that may be here before they are asked for; by default 256 MiB.
+
+        Raises
+        ------
+        LimitExceededError
+            The next batch would make it more than the ``max_bytes`` of the read.
         """
         with self._tracker(progress) as tracker, self._cancellable() as token:
-            yield from self._batches(tracker, token, workers=side_by_side)
+            yield from self._batches(tracker, token, workers=side_by_side, read_ahead=read_ahead)
 
     def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
         """Read all rows into an Arrow table.
@@ -133,6 +150,8 @@ class Scan:
             The snapshot is gone; call ``table.read`` again.
         TruncatedError, ChecksumError
             Bytes went missing or were damaged, and trying again did not help.
+        LimitExceededError
+            The rows are more than the ``max_bytes`` of the read.
         CancelledError
             `cancel` was called.
         """
@@ -162,7 +181,14 @@ class Scan:
         ------
         MissingDependencyError
             Spark is not installed.
+        InvalidRequestError
+            The read has ``max_bytes``: they bound what comes here, and nothing would.
         """
+        if self._max_bytes is not None:
+            raise InvalidRequestError(
+                "max_bytes makes no sense with Spark, whose tasks read the rows themselves",
+                hint="leave max_bytes out, or give the read a limit of rows",
+            )
         return self._connection.faces.to_spark(self, spark)
 
     def reader(self, *, progress: ProgressListener | None = None) -> pa.RecordBatchReader:
@@ -195,13 +221,24 @@ class Scan:
     # -- inside -------------------------------------------------------------------------------
 
     def _batches(
-        self, tracker: ProgressTracker, token: CancelToken, *, workers: int | None = None
+        self,
+        tracker: ProgressTracker,
+        token: CancelToken,
+        *,
+        workers: int | None = None,
+        read_ahead: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         from odps_nb.client.read import iter_batches
 
         session = self._open(tracker, token)
         batches = iter_batches(
-            self._connection.storage, session, workers=workers, tracker=tracker, cancel=token
+            self._connection.storage,
+            session,
+            workers=workers,
+            read_ahead=read_ahead,
+            max_bytes=self._max_bytes,
+            tracker=tracker,
+            cancel=token,
         )
         with closing(batches):  # type: ignore[type-var]  # an iterator that is a generator
             for batch in batches:
@@ -244,6 +281,7 @@ class Scan:
         parts += [f"partitions={_short([str(p) for p in plan.partitions])}"] * bool(plan.partitions)
         parts += [f"where={_short(plan.where)}"] if plan.where else []
         parts += [f"limit={plan.limit}"] if plan.limit is not None else []
+        parts += [f"max_bytes={self._max_bytes}"] if self._max_bytes is not None else []
         if self._session is not None:
             rows = "?" if self.row_count is None else f"{self.row_count:,}"
             parts.append(f"{rows} rows in {len(self._session.splits)} splits")

@@ -124,6 +124,7 @@ class Table:
         splits: int | None = None,
         split_bytes: int | None = None,
         compression: str | Compression | None = None,
+        max_bytes: int | None = None,
         progress: ProgressListener | None = None,
     ) -> Scan:
         """Plan a read; rows move when a result is asked of the `Scan`.
@@ -142,6 +143,9 @@ class Table:
             How many parts to read side by side, or how big each is (bytes).
         compression
             ``"zstd"`` or ``"lz4"`` where the network is slower than a processor.
+        max_bytes
+            Bytes of Arrow data at most: a result that needs more is a `LimitExceededError`, and
+            no more than that is fetched to find out.
         progress
             Who is shown the progress; by default what suits the place.
 
@@ -175,7 +179,9 @@ class Table:
             split_bytes=split_bytes,
             compression=Compression.of(compression),
         )
-        return Scan(self._connection, plan, progress=progress)
+        if max_bytes is not None and max_bytes < 1:
+            raise InvalidRequestError(f"max_bytes is {max_bytes}; it must be at least 1")
+        return Scan(self._connection, plan, max_bytes=max_bytes, progress=progress)
 
     def head(
         self,

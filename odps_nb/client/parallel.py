@@ -8,6 +8,7 @@ them. Knows nothing of what the items are.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -30,6 +31,7 @@ def fan_out(
     size: Callable[[T], int],
     workers: int | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
+    total_bytes: int | None = None,
     ordered: bool = True,
     cancel: CancelToken | None = None,
 ) -> Generator[T, None, None]:
@@ -45,6 +47,9 @@ def fan_out(
         Jobs at a time; 8 at most by default. With one, everything runs in the caller's thread.
     max_bytes
         Bytes of finished items that may wait for the consumer.
+    total_bytes
+        Bytes that the consumer means to take in all: what waits stays within the rest of them.
+        A consumer that goes on gets all items nevertheless, one at a time.
     ordered
         Whether items come job after job. Otherwise as they arrive, in order within a job.
     cancel
@@ -60,7 +65,8 @@ def fan_out(
     count = min(len(jobs), DEFAULT_WORKERS if workers is None else max(1, workers))
     if count <= 1:
         return _one_by_one(jobs, cancel or CancelToken())
-    return _side_by_side(_Round(jobs, size, max_bytes, ordered, CancelToken(parent=cancel)), count)
+    budget = _Budget(max_bytes, total_bytes)
+    return _side_by_side(_Round(jobs, size, budget, ordered, CancelToken(parent=cancel)), count)
 
 
 def _one_by_one(jobs: Sequence[Job[T]], cancel: CancelToken) -> Generator[T, None, None]:
@@ -97,6 +103,31 @@ class _Lane(Generic[T]):
         self.error: BaseException | None = None
 
 
+class _Budget:
+    """Bytes that wait, and bytes that were taken, with what is allowed of them."""
+
+    __slots__ = ("_max_waiting", "_taken", "_total", "_waiting")
+
+    def __init__(self, max_waiting: int, total: int | None) -> None:
+        self._max_waiting = max_waiting
+        self._total = sys.maxsize if total is None else total
+        self._waiting = self._taken = 0
+
+    def allows(self, size: int) -> bool:
+        """Say whether so much more may wait; where nothing waits, anything may."""
+        free = min(self._max_waiting, self._total - self._taken) - self._waiting
+        return size <= free or not self._waiting
+
+    def put(self, size: int) -> None:
+        """Count an item that waits."""
+        self._waiting += size
+
+    def take(self, size: int) -> None:
+        """Count an item that the consumer took."""
+        self._waiting -= size
+        self._taken += size
+
+
 class _Round(Generic[T]):
     """The state that workers and consumer share, all of it under one condition."""
 
@@ -104,17 +135,16 @@ class _Round(Generic[T]):
         self,
         jobs: Sequence[Job[T]],
         size: Callable[[T], int],
-        max_bytes: int,
+        budget: _Budget,
         ordered: bool,  # noqa: FBT001  internal, passed once
         token: CancelToken,
     ) -> None:
-        self._jobs, self._size, self._max_bytes = jobs, size, max_bytes
+        self._jobs, self._size, self._budget = jobs, size, budget
         self._ordered, self._token = ordered, token
         self._changed = threading.Condition()
         self._lanes: dict[int, _Lane[T]] = {}
         self._next = 0  # job to start
         self._head = 0  # lane to deliver from, if ordered
-        self._waiting = 0  # bytes in all lanes
         self._stopped = False
 
     # -- workers ------------------------------------------------------------------------------
@@ -157,12 +187,12 @@ class _Round(Generic[T]):
             if self._stopped:
                 return False
             lane.items.append((item, size))
-            self._waiting += size
+            self._budget.put(size)
             self._changed.notify_all()
             return True
 
     def _has_room(self, number: int, lane: _Lane[T], size: int) -> bool:
-        if self._waiting + size <= self._max_bytes or not self._waiting:
+        if self._budget.allows(size):
             return True
         return self._ordered and number == self._head and not lane.items
 
@@ -183,7 +213,7 @@ class _Round(Generic[T]):
                 lane = self._head_lane() if self._ordered else self._any_lane()
                 if lane is not None:
                     item, size = lane.items.popleft()
-                    self._waiting -= size
+                    self._budget.take(size)
                     self._changed.notify_all()
                     return (item,)
                 if self._next >= len(self._jobs) and not self._lanes:

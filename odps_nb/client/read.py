@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.cursor import RowCursor, rows_of
-from odps_nb.client.parallel import DEFAULT_MAX_BYTES, fan_out
+from odps_nb.client.parallel import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, fan_out
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.client.read_session import (
     ReadPlan,
@@ -24,8 +24,8 @@ from odps_nb.client.read_session import (
     plan_ranges,
 )
 from odps_nb.client.storage import StorageClient
-from odps_nb.errors import TruncatedError
-from odps_nb.terms import Compression, RowRangeSplit, Split
+from odps_nb.errors import LimitExceededError, TruncatedError
+from odps_nb.terms import Compression, RowRangeSplit, Split, format_bytes
 from odps_nb.wire.calls import GetReadSession, ReadRows
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 DEFAULT_BATCH_BYTES = 16 * 2**20
+MIN_BATCH_BYTES = 64 * 2**10
 REFRESH_BEFORE = 60.0
 
 
@@ -125,7 +126,8 @@ def iter_batches(
     limit: int | None = None,
     ordered: bool = True,
     workers: int | None = None,
-    max_bytes: int = DEFAULT_MAX_BYTES,
+    read_ahead: int | None = None,
+    max_bytes: int | None = None,
     columns: tuple[str, ...] = (),
     compression: Compression | None = None,
     tracker: ProgressTracker | None = None,
@@ -142,17 +144,24 @@ def iter_batches(
         Whether batches come in the order of the splits, or as they arrive.
     workers
         Splits read at a time.
+    read_ahead
+        Bytes of batches that may be here before the consumer takes them; 256 MiB by default.
     max_bytes
-        Bytes of batches that may wait for the consumer.
+        Bytes of batches wanted at most, all together; no more of them is read ahead.
 
     Raises
     ------
+    LimitExceededError
+        The next batch would make it more than ``max_bytes``; the read is over by then.
     CancelledError
         ``cancel`` was cancelled; connections are closed and threads are joined by then.
     """
     limit = session.limit if limit is None else limit
     if tracker is not None:
         tracker.phase(Phase.READING)
+    ahead = DEFAULT_MAX_BYTES if read_ahead is None else read_ahead
+    ahead = ahead if max_bytes is None else min(ahead, max_bytes)
+    lanes = min(len(session.splits), workers or DEFAULT_WORKERS)
 
     def job(split: Split) -> Callable[[CancelToken], Iterator[pa.RecordBatch]]:
         return lambda token: iter_split(
@@ -161,6 +170,7 @@ def iter_batches(
             split,
             columns=columns,
             compression=compression,
+            max_batch_bytes=_batch_bytes(ahead, lanes),
             tracker=tracker,
             cancel=token,
         )
@@ -169,18 +179,23 @@ def iter_batches(
         [job(split) for split in session.splits],
         size=lambda batch: int(batch.nbytes),
         workers=workers,
-        max_bytes=max_bytes,
+        max_bytes=ahead // 2,
+        total_bytes=max_bytes,
         ordered=ordered,
         cancel=cancel,
     )
-    if limit is None:
-        return _complete(batches, session)
-    return _limited(batches, limit)
+    rows = _complete(batches, session) if limit is None else _limited(batches, limit)
+    return rows if max_bytes is None else _within(rows, max_bytes)
+
+
+def _batch_bytes(ahead: int, lanes: int) -> int:
+    """Half of what is here may be finished batches, half one batch in the hands of each worker."""
+    return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
 
 
 def _complete(
     batches: Generator[pa.RecordBatch, None, None], session: ReadSession
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     rows = 0
     try:
         for batch in batches:
@@ -198,12 +213,31 @@ def _complete(
 
 def _limited(
     batches: Generator[pa.RecordBatch, None, None], limit: int
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     left = limit
     try:
         while left > 0 and (batch := next(batches, None)) is not None:
             yield batch if batch.num_rows <= left else batch.slice(0, left)
             left -= batch.num_rows
+    finally:
+        batches.close()
+
+
+def _within(
+    batches: Generator[pa.RecordBatch, None, None], max_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    total = 0
+    try:
+        for batch in batches:
+            total += batch.nbytes
+            if total > max_bytes:
+                raise LimitExceededError(
+                    f"the rows need more than {format_bytes(max_bytes)}",
+                    limit=max_bytes,
+                    actual=total,
+                    hint="take fewer columns, partitions or rows, or allow more with max_bytes",
+                )
+            yield batch
     finally:
         batches.close()
 

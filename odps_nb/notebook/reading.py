@@ -7,9 +7,9 @@ the choice of result type, and the way into the background.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from IPython.core.error import UsageError
 
@@ -24,7 +24,6 @@ from odps_nb.notebook.arguments import (
 )
 from odps_nb.notebook.background import BackgroundResult
 from odps_nb.notebook.binding import bind
-from odps_nb.notebook.collecting import Rows, collect, within
 from odps_nb.notebook.command import argument, parsed_as
 from odps_nb.notebook.context import Context
 from odps_nb.notebook.listing import Listing
@@ -33,12 +32,33 @@ from odps_nb.notebook.words import counted
 from odps_nb.terms import format_bytes
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from odps_nb.access.scan import Scan
 
 __all__ = ["filter_of", "head", "read", "sql", "stoppable"]
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Rows(Protocol):
+    """What a scan of a table and the result of a query have in common."""
+
+    def batches(self, *, progress: ProgressListener | None = None) -> Iterator[pa.RecordBatch]:
+        """Iterate over the rows; leaving early stops the read."""
+
+    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+        """Read all rows."""
+
+    def to_pandas(self, *, progress: ProgressListener | None = None) -> Any:
+        """Read all rows."""
+
+    def to_spark(self, spark: Any) -> Any:
+        """Return a DataFrame of Spark."""
+
+    def cancel(self) -> None:
+        """Stop what is being read, from any thread."""
 
 
 def stoppable(
@@ -147,6 +167,7 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         partitions=partitions,
         limit=args.limit or context.options().limit,
         splits=args.splits,
+        max_bytes=args.max_bytes,
     )
     if args.dry_run:
         return stoppable(f"plan {args.table}", lambda: _plan(scan, args.table))
@@ -180,25 +201,20 @@ def _columns(args: argparse.Namespace, table: Any) -> list[str] | None:
 def _finish(context: Context, args: argparse.Namespace, title: str, source: Rows) -> Any:
     """Turn a scan or a SQL result into what was asked for, here or in the background."""
     kind = args.type or context.options().result_type
-    max_bytes = getattr(args, "max_bytes", None)
     if kind == "spark":
         _refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
         return context.deliver(source.to_spark(_spark(context)), into=args.output, note=title)
     if kind == "batches":
         _refuse(args, "bg", why="batches are read when they are iterated over")
         batches = source.batches(progress=context.listener(quiet=args.quiet))
-        limited = batches if max_bytes is None else within(batches, max_bytes)
-        return context.deliver(limited, into=args.output, note=title)
-
-    def take(listener: ProgressListener) -> Any:
-        return collect(source, kind, listener=listener, max_bytes=max_bytes)
-
+        return context.deliver(batches, into=args.output, note=title)
+    take = source.to_pandas if kind == "pandas" else source.to_arrow
     if getattr(args, "bg", False):
         listener = context.lasting_listener(title, quiet=args.quiet, on_cancel=source.cancel)
-        handle = BackgroundResult(title, lambda: take(listener), cancel=source.cancel)
+        handle = BackgroundResult(title, lambda: take(progress=listener), cancel=source.cancel)
         return context.deliver(handle, into=args.output, note=f"{title}, in the background")
     listener = context.listener(quiet=args.quiet)
-    value = stoppable(title, lambda: take(listener), cancel=source.cancel)
+    value = stoppable(title, lambda: take(progress=listener), cancel=source.cancel)
     return context.deliver(value, into=args.output, note="" if args.quiet else _shape(value, title))
 
 

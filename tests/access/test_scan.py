@@ -7,7 +7,13 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.client.progress import Phase
-from odps_nb.errors import CancelledError, MissingDependencyError, OdpsNbError
+from odps_nb.errors import (
+    CancelledError,
+    InvalidRequestError,
+    LimitExceededError,
+    MissingDependencyError,
+    OdpsNbError,
+)
 from odps_nb.terms import RowRangeSplit
 
 DAY = "ds=2024-01-01"
@@ -69,6 +75,37 @@ def test_a_limit_ends_the_read_exactly(orders):
     for limit in (0, 1, 100_000, 300_000):
         scan = orders.read(["id"], limit=limit)
         assert scan.to_arrow().num_rows == scan.row_count == limit
+
+
+def test_a_read_beyond_its_bytes_fails_and_hardly_more_arrives(orders):
+    watcher, budget = Watcher(), 4_000_000
+    scan = orders.read(["id", "amount", "created"], splits=8, max_bytes=budget, progress=watcher)
+    assert repr(scan).endswith(f"max_bytes={budget})")
+    for take in (scan.to_arrow, scan.to_pandas, lambda: list(scan.batches())):
+        with pytest.raises(LimitExceededError) as caught:
+            take()
+        assert caught.value.limit == budget
+        assert watcher.last.phase is Phase.FAILED
+        assert watcher.last.decoded_bytes < 2 * budget
+    assert orders.read(["id"], partitions=DAY, max_bytes=4_000_000).to_arrow().num_rows == 231072
+    assert list(orders.read(["id"], where="id < 0", max_bytes=1).to_pandas()) == ["id"]
+
+
+def test_max_bytes_that_bound_nothing_are_refused(orders):
+    with pytest.raises(InvalidRequestError, match="at least 1"):
+        orders.read(max_bytes=0)
+    with pytest.raises(InvalidRequestError, match="Spark"):
+        orders.read(max_bytes=1).to_spark(None)
+
+
+def test_reading_ahead_is_bounded_by_what_is_asked_for(orders):
+    watcher = Watcher()
+    batches = orders.read(["id", "amount", "created"], splits=8, progress=watcher).batches(
+        read_ahead=2**20
+    )
+    first = next(batches)
+    batches.close()
+    assert watcher.last.decoded_bytes < 2**21 + first.nbytes
 
 
 def test_a_filter_is_applied_by_the_service(orders):

@@ -59,6 +59,39 @@ def test_the_budget_bounds_what_waits():
     items.close()
 
 
+@settings(max_examples=60)
+@given(
+    lists=st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=9),
+    workers=st.integers(1, 5),
+    total_bytes=st.integers(0, 300),
+    ordered=st.booleans(),
+)
+def test_a_total_loses_nothing_for_a_consumer_that_goes_on(lists, workers, total_bytes, ordered):
+    items = fan_out(
+        jobs_of(lists), size=int, workers=workers, total_bytes=total_bytes, ordered=ordered
+    )
+    assert sorted(items) == sorted(item for some in lists for item in some)
+
+
+def test_what_was_taken_counts_against_the_total():
+    made = []
+
+    def job(token):
+        for n in range(100):
+            made.append(n)
+            yield n
+
+    items = fan_out([job] * 3, size=lambda item: 10, workers=3, total_bytes=100)
+    for _ in range(9):
+        next(items)
+    deadline = time.monotonic() + 10
+    while len(made) < 13 and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    # 9 taken, one waits, one in the hand of each worker, one that the head may put
+    assert len(made) <= 14
+    items.close()
+
+
 def test_an_error_of_a_later_job_waits_for_its_turn_when_ordered():
     failed = threading.Event()
 

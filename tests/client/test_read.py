@@ -37,6 +37,7 @@ from odps_nb.errors import (
     CancelledError,
     FramingError,
     InvalidRequestError,
+    LimitExceededError,
     NotFoundError,
     ServiceError,
     SessionExpiredError,
@@ -410,11 +411,11 @@ def test_splits_side_by_side_without_order_give_every_row_once():
 
 
 @pytest.mark.parametrize("workers", [1, 2, 8])
-@pytest.mark.parametrize("max_bytes", [1, 10**9])
-def test_broken_splits_side_by_side_are_mended(workers, max_bytes):
+@pytest.mark.parametrize("read_ahead", [1, 10**9])
+def test_broken_splits_side_by_side_are_mended(workers, read_ahead):
     steps = [cut_rows(0.5), hang_up, fail(503, "ServiceUnavailable"), cut_rows(0.9), serve_rows]
     with Service(ReadRows=steps) as service, service.client() as storage:
-        batches = iter_batches(storage, SESSION, workers=workers, max_bytes=max_bytes)
+        batches = iter_batches(storage, SESSION, workers=workers, read_ahead=read_ahead)
         assert ids(batches) == list(range(ROWS))
 
 
@@ -487,11 +488,45 @@ def test_leaving_the_iterator_ends_threads_and_connections():
         Service(ReadRows=[serve_rows]) as service,
         service.client(read_timeout=60.0) as storage,
     ):
-        batches = iter_batches(storage, SESSION, max_bytes=1)
+        batches = iter_batches(storage, SESSION, read_ahead=1)
         assert ids([next(batches)]) == list(range(10))
         batches.close()
         running = [t.name for t in threading.enumerate() if t.name.startswith("odps_nb")]
         assert running == []
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_read_beyond_its_bytes_stops_before_the_batch_that_is_too_much(workers):
+    with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
+        whole = list(iter_batches(storage, SESSION))
+        size = sum(batch.nbytes for batch in whole)
+        enough = iter_batches(storage, SESSION, workers=workers, max_bytes=size)
+        assert ids(enough) == list(range(ROWS))
+        got = []
+        with pytest.raises(LimitExceededError, match="need more") as caught:
+            got.extend(iter_batches(storage, SESSION, workers=workers, max_bytes=size - 1))
+        assert (caught.value.limit, caught.value.actual) == (size - 1, size)
+        assert ids(got) == list(range(ROWS - whole[-1].num_rows))
+    assert [t.name for t in threading.enumerate() if t.name.startswith("odps_nb-worker")] == []
+
+
+def test_a_limit_of_rows_may_keep_a_read_within_its_bytes():
+    with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
+        first = next(iter(iter_batches(storage, SESSION)))
+        batches = iter_batches(
+            storage, SESSION, limit=first.num_rows, max_bytes=first.nbytes, workers=4
+        )
+        assert ids(batches) == list(range(first.num_rows))
+
+
+@pytest.mark.parametrize(
+    ("asked", "batch"),
+    [({}, 16 * 2**20), ({"max_bytes": 2**23}, 2**20), ({"read_ahead": 1}, 2**16)],
+)
+def test_batches_are_asked_for_as_small_as_the_bytes_held_need(asked, batch):
+    with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
+        assert ids(iter_batches(storage, SESSION, workers=4, **asked)) == list(range(ROWS))
+    assert {call.max_batch_raw_size for call in service.calls["ReadRows"]} == {batch}
 
 
 def test_counting_rows_costs_one_request_or_reads_them():

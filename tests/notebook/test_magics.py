@@ -183,7 +183,7 @@ def test_a_bound_text_means_itself_to_the_service(ip, value):
 def test_a_budget_stops_a_read(ip):
     with pytest.raises(LimitExceededError) as caught:
         run(ip, "%odps read orders --max-bytes 1MB")
-    assert "--max-bytes" in caught.value.hint
+    assert "max_bytes" in caught.value.hint
     (state,) = [row[2] for row in run(ip, "%odps status")]
     assert state.startswith("failed")
     for kind, length in (("pandas", len), ("arrow", len)):
