@@ -1,0 +1,87 @@
+"""Coverage-guided fuzzing of the decoders (atheris), for a chosen time.
+
+``.venv/bin/python fuzz/run.py --seconds 60`` shares the time among all targets; name some to run
+only those. Work goes on in ``build/fuzz``; ``fuzz/corpus`` is what is kept, ``--keep`` adds the
+smallest set of new inputs that reach new code. An input that breaks an invariant is left in
+``build/fuzz/<target>-crash-…`` and makes the run fail: mend, keep it in the corpus, and name it
+in the changelog. Needs the ``fuzz`` extra.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+CORPUS, WORK = ROOT / "fuzz" / "corpus", ROOT / "build" / "fuzz"
+LARGEST = 6000
+
+
+def child(name: str, flags: list[str]) -> None:
+    """Fuzz one target in this process; never returns."""
+    import atheris
+
+    with atheris.instrument_imports(include=["odps_nb.wire"]):
+        import targets
+    atheris.Setup([sys.argv[0], *flags], targets.TARGETS[name])
+    atheris.Fuzz()
+
+
+def start(name: str, flags: list[str]) -> tuple[int, str]:
+    """Run a child with libFuzzer's flags; return its status and what it said."""
+    command = [sys.executable, str(Path(__file__)), "--child", name, *flags]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said = done.stdout.decode("utf-8", "replace")
+    (WORK / f"{name}.log").write_text(said, encoding="utf-8")
+    return done.returncode, said
+
+
+def fuzz(name: str, seconds: float) -> int:
+    """Fuzz a target for a while, from the kept corpus and what was found before."""
+    found = WORK / name
+    found.mkdir(parents=True, exist_ok=True)
+    flags = [f"-max_total_time={max(1, round(seconds))}", f"-max_len={LARGEST}", "-timeout=20"]
+    flags += [f"-artifact_prefix={WORK / name}-", "-print_final_stats=1", "-verbosity=0"]
+    status, said = start(name, [*flags, str(found), str(CORPUS / name)])
+    runs, new = _statistic(said, "number_of_executed_units"), _statistic(said, "new_units_added")
+    print(f"{name:14} {runs:>9} runs, {new:>5} inputs that reach new code", flush=True)
+    if status:
+        print("\n".join(said.splitlines()[-40:]), flush=True)
+    return status
+
+
+def _statistic(said: str, name: str) -> str:
+    found = re.search(rf"stat::{name}:\s*(\d+)", said)
+    return found[1] if found else "?"
+
+
+def keep(name: str) -> int:
+    """Add the inputs that reach new code to the kept corpus, as few and small as possible."""
+    return start(name, ["-merge=1", "-verbosity=0", str(CORPUS / name), str(WORK / name)])[0]
+
+
+def main() -> int:
+    """Run from the command line."""
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[2], sys.argv[3:])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=60, help="time for all targets together")
+    parser.add_argument("--keep", action="store_true", help="add what was found to the corpus")
+    parser.add_argument("targets", nargs="*", help="only these")
+    options = parser.parse_args()
+    names = options.targets or sorted(home.name for home in CORPUS.iterdir())
+    failed = []
+    for name in names:
+        if fuzz(name, options.seconds / len(names)):
+            failed.append(name)
+        elif options.keep:
+            keep(name)
+    print(f"{len(names) - len(failed)} targets held" + (f", broken: {failed}" if failed else ""))
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
