@@ -10,38 +10,29 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import secrets
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 
-from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
+from odps_nb.local.blob_bodies import (
+    Piece,
+    Stretch,
+    download_body,
+    pack_batch,
+    pack_bytes,
+    pack_single,
+)
 from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder, new_id
 from odps_nb.terms import BlobReference, Compression
-from odps_nb.wire.blocks import BlockEncoder
-from odps_nb.wire.codings import decoder, encoder
-from odps_nb.wire.crc32 import crc32
-from odps_nb.wire.frames import (
-    BlobData,
-    BlobEnd,
-    BlobStart,
-    ChecksumKind,
-    FrameDecoder,
-    FrameEncoder,
-    FrameHeader,
-)
 
 __all__ = ["BlobStore", "BlobUse", "StoredBlob"]
 
-READ_BYTES = 1 << 20
-MAX_BLOB = 1 << 34
 GARBAGE_AGE = 48 * 3600.0
 _RAW_SIZE = 17
 _LOOKUP = 500
@@ -70,16 +61,6 @@ class StoredBlob:
         return f"StoredBlob({self.blob_id}, {self.size} bytes)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
-    start: int
-    size: int
-    md5: str
-    crc32: int
-    content_type: str = ""
-    file_name: str = ""
-
-
 class BlobStore:
     """Stores uploads, finds references, makes download bodies."""
 
@@ -90,47 +71,22 @@ class BlobStore:
 
     def store_one(self, body: Path, coding: Compression, project: str) -> StoredBlob:
         """Keep the body of a single upload; the file is taken over."""
-        with self._decoding(body, coding) as pack:
-            pieces = [_measure(pack.path)]
-        return self._keep(pack.path, pieces, project)[0]
+        work = self._folder.work_file(".pack")
+        return self._keep(work, [pack_single(body, work, coding)], project)[0]
 
     def store_batch(self, body: Path, coding: Compression, project: str) -> list[StoredBlob]:
         """Keep the blobs of a batch upload, in frame order; footers are verified."""
         work = self._folder.work_file(".pack")
-        try:
-            with body.open("rb") as source, work.open("wb") as target:
-                pieces = list(_unframe(_decoded(source, coding), target))
-        except ProtocolError as error:
-            work.unlink(missing_ok=True)
-            raise faults.malformed(f"the frames cannot be read: {error}") from error
-        return self._keep(work, pieces, project)
+        return self._keep(work, pack_batch(body, work, coding), project)
 
     def store_bytes(
         self, blobs: Iterable[tuple[bytes, str, str]], project: str
     ) -> list[StoredBlob]:
         """Keep blobs that are at hand as (data, content type, file name)."""
         work = self._folder.work_file(".pack")
-        pieces, start = [], 0
-        with work.open("wb") as target:
-            for data, content_type, file_name in blobs:
-                target.write(data)
-                pieces.append(
-                    _Piece(
-                        start=start,
-                        size=len(data),
-                        md5=hashlib.md5(data, usedforsecurity=False).hexdigest(),
-                        crc32=crc32(data),
-                        content_type=content_type,
-                        file_name=file_name,
-                    )
-                )
-                start += len(data)
-        return self._keep(work, pieces, project)
+        return self._keep(work, pack_bytes(blobs, work), project)
 
-    def _decoding(self, body: Path, coding: Compression) -> _Decoded:
-        return _Decoded(body, self._folder.work_file(".pack"), coding)
-
-    def _keep(self, work: Path, pieces: Sequence[_Piece], project: str) -> list[StoredBlob]:
+    def _keep(self, work: Path, pieces: Sequence[Piece], project: str) -> list[StoredBlob]:
         if not pieces:
             work.unlink(missing_ok=True)
             return []
@@ -159,7 +115,7 @@ class BlobStore:
                 stored.append(_stored(piece, cursor.lastrowid or 0, secret, pack))
         return stored
 
-    # -- references ---------------------------------------------------------------------------
+    # -- references and downloads ------------------------------------------------------------
 
     def find(self, references: Sequence[BlobReference]) -> list[StoredBlob]:
         """Return the blobs in the order of the references; 404 for one that is none of ours."""
@@ -250,53 +206,21 @@ class BlobStore:
             if path.stem not in known:
                 path.unlink()
 
-    # -- downloads ----------------------------------------------------------------------------
-
     def body(
         self, blobs: Sequence[StoredBlob], coding: Compression
     ) -> Generator[bytes | memoryview, None, None]:
-        """Yield the body of a download: payload, coding, CRC blocks outermost (section 6.4).
-
-        One blob is raw, none or several are framed.
-        """
-        blocks = BlockEncoder()
-        payload = self._raw(blobs[0]) if len(blobs) == 1 else self._framed(blobs)
-        if coding is not Compression.NONE:
-            payload = _encoded(payload, coding)
-        for chunk in payload:
-            if ready := blocks.feed(chunk):
-                yield ready
-        if last := blocks.finish():
-            yield last
-
-    def _raw(self, blob: StoredBlob) -> Iterator[bytes]:
-        with self._folder.blob_pack(blob.pack).open("rb") as pack:
-            pack.seek(blob.start)
-            left = blob.size
-            while left:
-                chunk = pack.read(min(left, READ_BYTES))
-                if not chunk:
-                    raise faults.internal(f"the pack of blob {blob.blob_id} is too short")
-                left -= len(chunk)
-                yield chunk
-
-    def _framed(self, blobs: Sequence[StoredBlob]) -> Iterator[bytes]:
-        held, size = [], 0
-        for blob in blobs:
-            frame = FrameEncoder(
-                FrameHeader(
-                    content_type=blob.content_type, custom_file_name=blob.file_name or None
-                ),
-                length=blob.size,
-                checksum=ChecksumKind.CRC32,
+        """Yield the body of a download of these blobs."""
+        stretches = [
+            Stretch(
+                pack=self._folder.blob_pack(blob.pack),
+                start=blob.start,
+                size=blob.size,
+                content_type=blob.content_type,
+                file_name=blob.file_name,
             )
-            for part in _frame(frame, self._raw(blob)):
-                held.append(part)
-                size += len(part)
-                if size >= READ_BYTES:
-                    yield b"".join(held)
-                    held, size = [], 0
-        yield b"".join(held)
+            for blob in blobs
+        ]
+        return download_body(stretches, coding)
 
 
 class BlobUse:
@@ -306,99 +230,7 @@ class BlobUse:
         self.blob_ids: set[int] = set()
 
 
-class _Decoded:
-    """A body with its coding undone, as a file; the file goes away when the block fails."""
-
-    def __init__(self, body: Path, work: Path, coding: Compression) -> None:
-        self._body, self._coding = body, coding
-        self.path = work
-
-    def __enter__(self) -> _Decoded:
-        try:
-            if self._coding is Compression.NONE:
-                self._body.replace(self.path)
-            else:
-                with self._body.open("rb") as source, self.path.open("wb") as target:
-                    for chunk in _decoded(source, self._coding):
-                        target.write(chunk)
-        except ProtocolError as error:
-            self.path.unlink(missing_ok=True)
-            raise faults.malformed(f"the body cannot be decoded: {error}") from error
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:
-            self.path.unlink(missing_ok=True)
-
-
-def _decoded(source: BinaryIO, coding: Compression) -> Iterator[bytes]:
-    undo = decoder(coding, max_output=MAX_BLOB)
-    while chunk := source.read(READ_BYTES):
-        if ready := undo.feed(chunk):
-            yield ready
-    if last := undo.feed_eof():
-        yield last
-
-
-def _encoded(payload: Iterator[bytes], coding: Compression) -> Iterator[bytes]:
-    coder = encoder(coding)
-    for chunk in payload:
-        if ready := coder.feed(chunk):
-            yield ready
-    yield coder.finish()
-
-
-def _measure(path: Path) -> _Piece:
-    md5, check, size = hashlib.md5(usedforsecurity=False), 0, 0
-    with path.open("rb") as file:
-        while chunk := file.read(READ_BYTES):
-            md5.update(chunk)
-            check = crc32(chunk, check)
-            size += len(chunk)
-    return _Piece(start=0, size=size, md5=md5.hexdigest(), crc32=check)
-
-
-def _unframe(chunks: Iterator[bytes], target: BinaryIO) -> Iterator[_Piece]:
-    """Write the data of frames one after the other; yield where each came to lie."""
-    frames = FrameDecoder(None, max_blob=MAX_BLOB, always_md5=True)
-    start, check, offset = None, 0, 0
-    md5 = hashlib.md5(usedforsecurity=False)
-
-    def take(events: Iterable[object]) -> Iterator[_Piece]:
-        nonlocal start, check, offset, md5
-        for event in events:
-            if isinstance(event, BlobStart):
-                start, check = event, 0
-                md5 = hashlib.md5(usedforsecurity=False)
-            elif isinstance(event, BlobData):
-                target.write(event.data)
-                md5.update(event.data)
-                check = crc32(event.data, check)
-            elif isinstance(event, BlobEnd):
-                assert start is not None
-                yield _Piece(
-                    start=offset,
-                    size=event.length,
-                    md5=md5.hexdigest(),
-                    crc32=check,
-                    content_type=start.content_type or "",
-                    file_name=start.custom_file_name or "",
-                )
-                offset += event.length
-
-    for chunk in chunks:
-        yield from take(frames.feed(chunk))
-    yield from take(frames.feed_eof())
-
-
-def _frame(frame: FrameEncoder, data: Iterator[bytes]) -> Iterator[bytes]:
-    yield frame.begin()
-    for chunk in data:
-        yield frame.feed(chunk)
-    yield frame.finish()
-
-
-def _stored(piece: _Piece, blob_id: int, secret: bytes, pack: str) -> StoredBlob:
+def _stored(piece: Piece, blob_id: int, secret: bytes, pack: str) -> StoredBlob:
     return StoredBlob(
         blob_id=blob_id,
         secret=secret,

@@ -7,102 +7,27 @@ transaction of the `Database`. Knows no row files: those are in ``snapshots``.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_type
-from odps_nb.local.constants import constant
 from odps_nb.local.database import Database
-from odps_nb.schema import TableSchema, TypeCode
+from odps_nb.local.tables import (
+    Partition,
+    Table,
+    check_columns,
+    check_values,
+    definition_text,
+    partition_of_row,
+    spec_text,
+    table_of_row,
+)
+from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
-from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
 
-__all__ = ["DEFAULT_SCHEMA", "Catalog", "Partition", "Table"]
+__all__ = ["DEFAULT_SCHEMA", "Catalog"]
 
 DEFAULT_SCHEMA = "default"
-_PARTITION_TYPES = {
-    TypeCode.TINYINT,
-    TypeCode.SMALLINT,
-    TypeCode.INT,
-    TypeCode.BIGINT,
-    TypeCode.STRING,
-    TypeCode.CHAR,
-    TypeCode.VARCHAR,
-    TypeCode.DATE,
-    TypeCode.DATETIME,
-    TypeCode.TIMESTAMP,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A table as the catalogue knows it; times are epoch seconds."""
-
-    table_id: int
-    name: TableName
-    schema: TableSchema
-    comment: str = ""
-    owner: str = ""
-    lifecycle: int = -1
-    properties: Mapping[str, str] = field(default_factory=dict)
-    schema_version: int = 0
-    version: int = 0
-    created: float = 0.0
-    altered: float = 0.0
-    modified: float = 0.0
-
-    @property
-    def is_partitioned(self) -> bool:
-        """Whether rows live in partitions."""
-        return bool(self.schema.partition_columns)
-
-    @property
-    def partition_keys(self) -> tuple[str, ...]:
-        """Names of the partition columns, outermost first."""
-        return tuple(column.name for column in self.schema.partition_columns)
-
-    def spec(self, items: PartitionSpec, *, whole: bool = False) -> PartitionSpec:
-        """Return the spec in key order with the table's spelling of keys.
-
-        Raises
-        ------
-        InvalidRequestError
-            Unknown or repeated key, or (with ``whole``) a key is missing.
-        """
-        known = {key.casefold(): key for key in self.partition_keys}
-        given: dict[str, str] = {}
-        for key, value in items:
-            name = known.get(key.casefold())
-            if name is None or name in given:
-                keys = ", ".join(self.partition_keys) or "(none)"
-                raise faults.invalid(
-                    f"{items} does not fit the partition keys {keys} of {self.name.table}",
-                    code="InvalidPartitionSpec",
-                )
-            given[name] = value
-        if whole and len(given) < len(known):
-            missing = next(key for key in self.partition_keys if key not in given)
-            raise faults.invalid(
-                f"the partition spec {str(items)!r} lacks {missing!r}", code="InvalidPartitionSpec"
-            )
-        return PartitionSpec(tuple((k, given[k]) for k in self.partition_keys if k in given))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    """One partition with what it holds now."""
-
-    partition_id: int
-    spec: PartitionSpec
-    created: float
-    altered: float
-    modified: float
-    rows: int = 0
-    raw_bytes: int = 0
-    files: int = 0
 
 
 class Catalog:
@@ -178,7 +103,7 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
     ) -> Table:
         """Make an empty table; 400 ``ObjectAlreadyExists`` when the name is taken."""
-        _check_columns(schema)
+        check_columns(schema)
         now = self._clock()
         with self._db.transaction() as db:
             self._check_schema(name)
@@ -200,7 +125,7 @@ class Catalog:
                     comment,
                     owner,
                     lifecycle,
-                    _definition(schema),
+                    definition_text(schema),
                     json.dumps(dict(properties or {})),
                     now,
                     now,
@@ -217,7 +142,7 @@ class Catalog:
             name.schema or DEFAULT_SCHEMA,
             name.table.casefold(),
         )
-        return None if row is None else _table(row)
+        return None if row is None else table_of_row(row)
 
     def table(self, name: TableName) -> Table:
         """Return the table; `NotFoundError` for the table, its schema or its project."""
@@ -232,7 +157,7 @@ class Catalog:
         row = self._db.row("SELECT * FROM tables WHERE table_id = ?", table_id)
         if row is None:
             raise faults.no_such_table(f"of id {table_id}")
-        return _table(row)
+        return table_of_row(row)
 
     def tables(
         self, project: str, schema: str | None = None, *, prefix: str = ""
@@ -244,7 +169,7 @@ class Catalog:
             project,
             schema or DEFAULT_SCHEMA,
         )
-        return tuple(_table(r) for r in rows if r["name_key"].startswith(prefix.casefold()))
+        return tuple(table_of_row(r) for r in rows if r["name_key"].startswith(prefix.casefold()))
 
     def forget_table(self, table: Table) -> None:
         """Remove a table and its partitions from the catalogue (its files: ``snapshots``)."""
@@ -255,12 +180,12 @@ class Catalog:
 
     def change_schema(self, table: Table, schema: TableSchema) -> Table:
         """Give a table another schema (columns added at the end) and a new schema version."""
-        _check_columns(schema)
+        check_columns(schema)
         with self._db.transaction() as db:
             db.execute(
                 "UPDATE tables SET definition = ?, schema_version = schema_version + 1, altered = ?"
                 " WHERE table_id = ?",
-                (_definition(schema), self._clock(), table.table_id),
+                (definition_text(schema), self._clock(), table.table_id),
             )
             return self.table_by_id(table.table_id)
 
@@ -304,7 +229,7 @@ class Catalog:
             " WHERE p.table_id = ? GROUP BY p.partition_id",
             table.table_id,
         )
-        found = [_partition(table, row) for row in rows]
+        found = [partition_of_row(table, row) for row in rows]
         return tuple(sorted(found, key=lambda p: tuple(v for _, v in p.spec)))
 
     def partition(self, table: Table, spec: PartitionSpec) -> Partition:
@@ -318,7 +243,7 @@ class Catalog:
     def ensure_partition(self, table: Table, spec: PartitionSpec) -> tuple[int, bool]:
         """Return the id of a partition and whether this call made it."""
         spec = check_values(table, table.spec(spec, whole=True))
-        now, text = self._clock(), _spec_text(spec)
+        now, text = self._clock(), spec_text(spec)
         with self._db.transaction() as db:
             row = db.execute(
                 "SELECT partition_id FROM partitions WHERE table_id = ? AND spec = ?",
@@ -341,67 +266,3 @@ class Catalog:
     def _check_schema(self, name: TableName) -> None:
         if (name.schema or DEFAULT_SCHEMA) not in self.schemas(name.project):
             raise faults.no_such(f"Schema not found - '{name.schema}'", code="NoSuchSchema")
-
-
-def check_values(table: Table, spec: PartitionSpec) -> PartitionSpec:
-    """Return the spec when each value can be a value of its key's type; else 400."""
-    types = {column.name: column.type for column in table.schema.partition_columns}
-    for key, value in spec:
-        constant(value, arrow_type(types[key]), key)
-    return spec
-
-
-def _check_columns(schema: TableSchema) -> None:
-    if not schema.columns:
-        raise faults.invalid("a table needs a column")
-    seen: set[str] = set()
-    for column in schema.all_columns:
-        if column.name.casefold() in seen:
-            raise faults.invalid(f"the column {column.name!r} is named twice")
-        seen.add(column.name.casefold())
-        arrow_type(column.type)
-    for column in schema.partition_columns:
-        if column.type.code not in _PARTITION_TYPES:
-            raise faults.invalid(
-                f"{column.type.code.name} cannot be the type of the partition key {column.name!r}"
-            )
-
-
-def _definition(schema: TableSchema) -> str:
-    return json.dumps(encode_flat(assign_column_ids(schema)), ensure_ascii=False)
-
-
-def _table(row: sqlite3.Row) -> Table:
-    schema = row["schema"]
-    return Table(
-        table_id=row["table_id"],
-        name=TableName(project=row["project"], schema=schema, table=row["name"]),
-        schema=decode_flat(json.loads(row["definition"])),
-        comment=row["comment"],
-        owner=row["owner"],
-        lifecycle=row["lifecycle"],
-        properties=json.loads(row["properties"]),
-        schema_version=row["schema_version"],
-        version=row["version"],
-        created=row["created"],
-        altered=row["altered"],
-        modified=row["modified"],
-    )
-
-
-def _partition(table: Table, row: Any) -> Partition:
-    values = json.loads(row["spec"])
-    return Partition(
-        partition_id=row["partition_id"],
-        spec=PartitionSpec(tuple(zip(table.partition_keys, values, strict=True))),
-        created=row["created"],
-        altered=row["altered"],
-        modified=row["modified"],
-        rows=row["rows"],
-        raw_bytes=row["bytes"],
-        files=row["files"],
-    )
-
-
-def _spec_text(spec: PartitionSpec) -> str:
-    return json.dumps([value for _, value in spec], ensure_ascii=False)

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_schema, arrow_type
 from odps_nb.local.blobs import BlobStore, BlobUse
-from odps_nb.local.catalog import Table
 from odps_nb.local.conform import conform, match_columns
 from odps_nb.local.constants import constant, spelled
 from odps_nb.local.folder import Folder
 from odps_nb.local.row_files import RowFileWriter
 from odps_nb.local.snapshots import Addition
+from odps_nb.local.tables import Table
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.arrow_stream import END_MARKER

@@ -25,8 +25,11 @@ from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder, new_id
 from odps_nb.local.row_files import RowFileWriter
 from odps_nb.local.scans import ScanFile, ScanPlan, scan
-from odps_nb.local.sql_run import Place, Rows, SqlRunner, Stopper
-from odps_nb.local.sql_text import Statement, parse_script
+from odps_nb.local.sql_ddl import Place
+from odps_nb.local.sql_results import Rows
+from odps_nb.local.sql_run import SqlRunner, Stopper
+from odps_nb.local.sql_statements import Statement
+from odps_nb.local.sql_text import parse_script
 from odps_nb.schema import TableSchema
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 

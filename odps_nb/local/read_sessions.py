@@ -6,58 +6,40 @@ the table may change or go away. ``protocol.md`` sections 3.1 to 3.4 and 4.
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 
 import pyarrow as pa
 
-from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.catalog import Catalog, Table
+from odps_nb.local.catalog import Catalog
 from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder, new_id
-from odps_nb.local.predicates import Predicate
+from odps_nb.local.read_plan import (
+    ReadSession,
+    cut_ranges,
+    find_column,
+    output_schema,
+    parse_filter,
+    prune,
+    scan_plan,
+    seek,
+    session_of_text,
+    session_text,
+)
 from odps_nb.local.scans import ScanFile, ScanPlan, batches_of, scan
 from odps_nb.local.snapshots import Segment, Snapshots
-from odps_nb.local.splits import by_count, by_size
-from odps_nb.schema import Column, TableSchema
-from odps_nb.terms import IndexSplit, Split, SplitMode, TableName, TimeUnit
+from odps_nb.local.tables import Table
+from odps_nb.terms import IndexSplit, Split, SplitMode, TableName
 from odps_nb.wire.calls.read import CreateReadSession, Preview
-from odps_nb.wire.schema_json import decode_flat, encode_flat
 
-__all__ = ["ReadSession", "ReadSessions"]
+__all__ = ["ReadSessions"]
 
 LIFETIME = 24 * 3600.0
 CACHED = 256
 PREVIEW_ROWS = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadSession:
-    """An open read session; ``ranges`` are the splits as row ranges of the snapshot."""
-
-    session_id: str
-    table: TableName
-    schema: TableSchema
-    plan: ScanPlan
-    mode: SplitMode
-    ranges: tuple[tuple[int, int], ...]
-    rows: int
-    size: int
-    expires: float
-    predicate_text: str = ""
-
-    @property
-    def record_count(self) -> int | None:
-        """Rows that row ranges count, where the mode has them."""
-        if self.mode is not SplitMode.ROW_OFFSET:
-            return None
-        if self.plan.predicate is None:
-            return self.rows
-        return sum(file.kept or 0 for file in self.plan.files)
 
 
 class ReadSessions:
@@ -114,7 +96,7 @@ class ReadSessions:
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the Arrow schema of a split and its batches, lazily."""
         plan = session.plan
-        wanted = tuple(_find(session.schema, name) for name in columns) or plan.columns
+        wanted = tuple(find_column(session.schema, name) for name in columns) or plan.columns
         start, stop, skip, take = self._window(session, split, skip)
         batches = scan(self._folder, plan, start, stop, columns=wanted, skip=skip)
         return plan.schema(wanted), batches if take is None else _first(batches, take)
@@ -126,8 +108,8 @@ class ReadSessions:
         segments = self._snapshots.visible(table, specs)
         if request.partition is not None and not segments:
             self._must_exist(table, specs[0])
-        chosen = tuple(_find(table.schema, name) for name in request.columns)
-        plan = _plan(table, segments, chosen or tuple(table.schema.all_columns))
+        chosen = tuple(find_column(table.schema, name) for name in request.columns)
+        plan = scan_plan(table, segments, chosen or tuple(table.schema.all_columns))
         limit = PREVIEW_ROWS if request.limit is None else max(0, request.limit)
         stop = min(limit, sum(s.rows for s in segments))
         # read at once: nothing pins the files of a preview
@@ -188,11 +170,11 @@ class ReadSessions:
         segments: tuple[Segment, ...],
         request: CreateReadSession,
     ) -> ReadSession:
-        output = _output(table, request)
-        predicate = _predicate(table, request)
-        segments = _prune(table, segments, predicate)
+        output = output_schema(table, request)
+        predicate = parse_filter(table, request)
+        segments = prune(table, segments, predicate)
         plan = replace(
-            _plan(table, segments, output.all_columns),
+            scan_plan(table, segments, output.all_columns),
             timestamp_unit=request.timestamp_unit,
             datetime_unit=request.datetime_unit,
             predicate=predicate,
@@ -205,7 +187,7 @@ class ReadSessions:
             schema=output,
             plan=plan,
             mode=request.split_mode,
-            ranges=tuple(_ranges(segments, request)),
+            ranges=tuple(cut_ranges(segments, request)),
             rows=sum(s.rows for s in segments),
             size=sum(s.raw_bytes for s in segments),
             expires=self._clock() + LIFETIME,
@@ -241,7 +223,7 @@ class ReadSessions:
             )
         if session.plan.predicate is None:
             return split.offset, min(split.offset + split.count, total), skip, None
-        start, before = _seek(session.plan.files, split.offset)
+        start, before = seek(session.plan.files, split.offset)
         return start, session.rows, split.offset - before + skip, max(0, split.count - skip)
 
     # -- keeping ------------------------------------------------------------------------------
@@ -253,7 +235,7 @@ class ReadSessions:
             table.table_id,
             self._clock(),
             session.expires,
-            _to_text(session),
+            session_text(session),
         )
         self._remember(session)
 
@@ -261,7 +243,7 @@ class ReadSessions:
         row = self._db.row("SELECT * FROM read_sessions WHERE session_id = ?", session_id)
         if row is None:
             raise faults.no_such_session(session_id)
-        session = _from_text(session_id, row["plan"], row["expires"])
+        session = session_of_text(session_id, row["plan"], row["expires"])
         self._remember(session)
         return session
 
@@ -275,86 +257,6 @@ class ReadSessions:
             self._cache.move_to_end(session.session_id)
             while len(self._cache) > CACHED:
                 self._cache.popitem(last=False)
-
-
-def _output(table: Table, request: CreateReadSession) -> TableSchema:
-    """Say what the stream holds (``protocol.md`` section 5.6)."""
-    schema, keys = table.schema, set(table.partition_keys)
-    data = [_find(schema, name) for name in request.data_columns]
-    parts = [_find(schema, name) for name in request.partition_columns]
-    # a partition key among the data columns is wanted as a column all the same
-    parts += [c for c in data if c.name in keys and c not in parts]
-    data = [c for c in data if c.name not in keys]
-    if strangers := [c.name for c in parts if c.name not in keys]:
-        raise faults.invalid(f"{strangers[0]!r} is not a partition column")
-    if not request.data_columns and not request.partition_columns:
-        return schema
-    return TableSchema(
-        columns=tuple(data) if request.data_columns else schema.columns,
-        partition_columns=tuple(parts),
-    )
-
-
-def _find(schema: TableSchema, name: str) -> Column:
-    found = schema.find(name)
-    if found is None:
-        raise faults.invalid(f"there is no column {name!r}")
-    return found
-
-
-def _predicate(table: Table, request: CreateReadSession) -> Predicate | None:
-    try:
-        return Predicate.parse(request.filter_predicate, table.schema)
-    except InvalidRequestError:
-        if request.filter_fallback:
-            return None
-        raise
-
-
-def _prune(
-    table: Table, segments: tuple[Segment, ...], predicate: Predicate | None
-) -> tuple[Segment, ...]:
-    part = None if predicate is None else predicate.partition_part(table.partition_keys)
-    if part is None:
-        return segments
-    specs = list(dict.fromkeys(s.spec for s in segments))
-    kept = dict(zip(specs, part.keeps(specs, table.schema), strict=True))
-    return tuple(s for s in segments if kept[s.spec])
-
-
-def _plan(table: Table, segments: Sequence[Segment], columns: tuple[Column, ...]) -> ScanPlan:
-    return ScanPlan(
-        files=tuple(ScanFile(name=s.name, rows=s.rows, values=s.spec.items) for s in segments),
-        columns=columns,
-        table_columns=table.schema.all_columns,
-        partition_keys=frozenset(table.partition_keys),
-    )
-
-
-def _ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[tuple[int, int]]:
-    mode, number = request.split_mode, request.split_number
-    if mode is SplitMode.ROW_OFFSET:
-        return []
-    if mode is SplitMode.PARALLELISM:
-        return by_count(segments, number, cross_partition=request.cross_partition)
-    if mode is SplitMode.BUCKET:
-        return by_count(segments, 1)
-    return by_size(
-        segments,
-        number,
-        cross_partition=request.cross_partition,
-        max_files=request.split_max_file_num,
-    )
-
-
-def _seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return where the file with kept row ``offset`` begins, and the kept rows before it."""
-    start = before = 0
-    for file in files:
-        if before + (file.kept or 0) > offset:
-            break
-        start, before = start + file.rows, before + (file.kept or 0)
-    return start, before
 
 
 def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -373,52 +275,3 @@ def _version(value: object, default: int) -> int:
         return int(str(value))
     except ValueError:
         raise faults.invalid(f"{value!r} is neither a version nor a time") from None
-
-
-def _to_text(session: ReadSession) -> str:
-    plan = session.plan
-    return json.dumps(
-        {
-            "table": [session.table.project, session.table.schema, session.table.table],
-            "output": encode_flat(session.schema),
-            "columns": encode_flat(TableSchema(columns=plan.table_columns)),
-            "keys": sorted(plan.partition_keys),
-            "files": [[f.name, f.rows, f.values, f.kept] for f in plan.files],
-            "units": [plan.timestamp_unit.value, plan.datetime_unit.value],
-            "predicate": session.predicate_text,
-            "mode": session.mode.value,
-            "ranges": session.ranges,
-            "rows": session.rows,
-            "size": session.size,
-        }
-    )
-
-
-def _from_text(session_id: str, text: str, expires: float) -> ReadSession:
-    saved = json.loads(text)
-    project, schema, table = saved["table"]
-    output, stored = decode_flat(saved["output"]), decode_flat(saved["columns"])
-    plan = ScanPlan(
-        files=tuple(
-            ScanFile(name=n, rows=r, values=tuple((k, v) for k, v in values), kept=kept)
-            for n, r, values, kept in saved["files"]
-        ),
-        columns=output.all_columns,
-        table_columns=stored.columns,
-        partition_keys=frozenset(saved["keys"]),
-        timestamp_unit=TimeUnit(saved["units"][0]),
-        datetime_unit=TimeUnit(saved["units"][1]),
-        predicate=Predicate.parse(saved["predicate"], stored),
-    )
-    return ReadSession(
-        session_id=session_id,
-        table=TableName(project=project, schema=schema, table=table),
-        schema=output,
-        plan=plan,
-        mode=SplitMode(saved["mode"]),
-        ranges=tuple((a, b) for a, b in saved["ranges"]),
-        rows=saved["rows"],
-        size=saved["size"],
-        expires=expires,
-        predicate_text=saved["predicate"],
-    )

@@ -18,7 +18,7 @@ from odps_nb.local import edge, faults
 from odps_nb.local.instances import FAILED, Instance
 from odps_nb.local.result_text import csv_text
 from odps_nb.local.service import Service
-from odps_nb.local.sql_run import Place
+from odps_nb.local.sql_ddl import Place
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import WireRequest

@@ -22,13 +22,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from odps_nb.local.catalog import Table
 from odps_nb.local.database import SCHEMA_VERSION
 from odps_nb.local.folder import Folder
 from odps_nb.local.ingest import Ingest
 from odps_nb.local.samples.catalog import SAMPLES, Sample, SampleBatch, SampleBlob
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 from odps_nb.local.snapshots import Addition
+from odps_nb.local.tables import Table
 from odps_nb.terms import PartitionSpec, TableName
 
 __all__ = ["adopt", "cache_folder", "install_samples", "load_sample"]

@@ -11,10 +11,11 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from odps_nb.local.catalog import Catalog, Partition, Table
+from odps_nb.local.catalog import Catalog
 from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder
 from odps_nb.local.row_files import RowFile
+from odps_nb.local.tables import Partition, Table
 from odps_nb.terms import PartitionSpec
 
 __all__ = ["Addition", "Segment", "Snapshots"]

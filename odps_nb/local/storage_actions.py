@@ -15,10 +15,11 @@ from typing import Any, Protocol
 from odps_nb.local import faults
 from odps_nb.local.clients import Client, blob_coding, row_codings
 from odps_nb.local.ingest import read_body
-from odps_nb.local.read_sessions import ReadSession
+from odps_nb.local.read_plan import ReadSession
 from odps_nb.local.row_stream import coded, encode_stream, rebatch
 from odps_nb.local.service import Service
-from odps_nb.local.write_sessions import OPEN, Stream, WriteSession
+from odps_nb.local.write_sessions import OPEN
+from odps_nb.local.write_streams import Stream, WriteSession
 from odps_nb.schema import TableSchema
 from odps_nb.terms import BlobReference, Compression, SessionStatus, WriteMode
 from odps_nb.wire import calls

@@ -22,13 +22,14 @@ from starlette.responses import Response
 from odps_nb.errors import ProtocolError
 from odps_nb.local import edge, faults
 from odps_nb.local.arrow_types import arrow_schema
-from odps_nb.local.catalog import Table
 from odps_nb.local.row_stream import encode_stream, rebatch
 from odps_nb.local.service import Service
 from odps_nb.local.storage_actions import StreamAnswer
+from odps_nb.local.tables import Table
 from odps_nb.local.tunnel_arrow import decode_arrow, encode_arrow
 from odps_nb.local.tunnel_rows import decode_rows, encode_rows
-from odps_nb.local.write_sessions import COMMITTED, WriteSession
+from odps_nb.local.write_sessions import COMMITTED
+from odps_nb.local.write_streams import WriteSession
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
 from odps_nb.wire.calls import (

@@ -9,66 +9,26 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
 from odps_nb.local import faults
 from odps_nb.local.blobs import BlobStore
-from odps_nb.local.catalog import Catalog, Table
+from odps_nb.local.catalog import Catalog
 from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder, new_id
 from odps_nb.local.ingest import Ingest
-from odps_nb.local.row_files import RowFile
 from odps_nb.local.snapshots import Addition, Snapshots
+from odps_nb.local.tables import Table
+from odps_nb.local.write_streams import Landed, Stream, Streams, WriteSession, natural_order
 from odps_nb.terms import PartitionSpec, TableName, WriteMode
 
-__all__ = ["Landed", "Stream", "WriteSession", "WriteSessions"]
+__all__ = ["ABORTED", "COMMITTED", "OPEN", "WriteSessions"]
 
 LIFETIME = 24 * 3600.0
 OPEN, COMMITTED, ABORTED = "NORMAL", "COMMITTED", "ABORTED"
 DEFAULT_ID = "default"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteSession:
-    """A write session; ``status`` is NORMAL, COMMITTED or ABORTED."""
-
-    session_id: str
-    table: Table
-    spec: PartitionSpec
-    overwrite: bool
-    mode: WriteMode
-    status: str
-
-    @property
-    def is_streaming(self) -> bool:
-        """Whether each upload is visible at once."""
-        return self.mode in (WriteMode.STREAMING, WriteMode.STREAMING_REALTIME)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
-    """One upload lane; ``token`` is empty unless it is an exactly-once stream."""
-
-    stream_id: str
-    version: int
-    is_open: bool
-    token: str
-    next_row: int
-    rows: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
-    """What an upload did: where the stream stands, and the flush it was."""
-
-    stream: Stream
-    staging_id: int
-    rows: int
 
 
 class WriteSessions:
@@ -85,6 +45,7 @@ class WriteSessions:
     ) -> None:
         self._db, self._catalog, self._snapshots = database, catalog, snapshots
         self._blobs, self._folder, self._clock = blobs, folder, clock
+        self._streams = Streams(database)
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -125,15 +86,6 @@ class WriteSessions:
             status=row["status"],
         )
 
-    def streams(self, session: WriteSession) -> list[Stream]:
-        """Return the newest version of each stream, in stream order."""
-        newest: dict[str, Stream] = {}
-        for row in self._db.rows(
-            "SELECT * FROM streams WHERE session_id = ? ORDER BY version", session.session_id
-        ):
-            newest[row["stream_id"]] = _stream(row)
-        return sorted(newest.values(), key=lambda s: _natural(s.stream_id))
-
     def commit(
         self,
         session: WriteSession,
@@ -151,9 +103,9 @@ class WriteSessions:
                 return
             self._require_open(session)
             streams = [] if nothing else self._chosen(session, chosen)
-            additions = [a for s in streams for a in self._parts(session, s)]
+            additions = [a for s in streams for a in self._streams.parts(session, s)]
             self._publish(session, additions)
-            dropped = self._drop_parts(session, published=[a.file.name for a in additions])
+            dropped = self._streams.drop_parts(session, published=[a.file.name for a in additions])
             db.execute(
                 "UPDATE write_sessions SET status = ? WHERE session_id = ?",
                 (COMMITTED, session.session_id),
@@ -168,7 +120,7 @@ class WriteSessions:
                 raise faults.invalid_state(f"the session {session.session_id!r} is committed")
             if session.is_streaming:
                 return
-            dropped = self._drop_parts(session, published=())
+            dropped = self._streams.drop_parts(session, published=())
             db.execute(
                 "UPDATE write_sessions SET status = ? WHERE session_id = ?",
                 (ABORTED, session.session_id),
@@ -204,7 +156,7 @@ class WriteSessions:
         """Open a lane; a higher version replaces the earlier one, a lower one is refused."""
         with self._db.transaction() as db:
             self._require_open(session)
-            newest = self._newest(session, stream_id)
+            newest = self._streams.newest(session, stream_id)
             if newest is not None and version < newest.version:
                 raise faults.invalid_state(
                     f"the stream {stream_id!r} is at version {newest.version} already"
@@ -216,30 +168,18 @@ class WriteSessions:
                     (session.session_id, stream_id, version, token),
                 )
             elif exactly_once:
-                self._set_token(session, newest, token)
-            return self.stream(session, stream_id, version)
-
-    def stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
-        """Return one stream; 404 when it was never opened."""
-        row = self._db.row(
-            "SELECT * FROM streams WHERE session_id = ? AND stream_id = ? AND version = ?",
-            session.session_id,
-            stream_id,
-            version,
-        )
-        if row is None:
-            raise faults.no_such_stream(stream_id)
-        return _stream(row)
+                self._streams.set_token(session, newest, token)
+            return self._streams.stream(session, stream_id, version)
 
     def renewed_stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
         """Return an exactly-once stream with a new access token; the old one is worth nothing."""
-        stream = self.stream(session, stream_id, version)
-        self._set_token(session, stream, secrets.token_urlsafe(16))
-        return self.stream(session, stream_id, version)
+        stream = self._streams.stream(session, stream_id, version)
+        self._streams.set_token(session, stream, secrets.token_urlsafe(16))
+        return self._streams.stream(session, stream_id, version)
 
     def close_stream(self, session: WriteSession, stream_id: str, version: int) -> None:
         """Say that a stream is whole; closing twice is fine."""
-        stream = self.stream(session, stream_id, version)
+        stream = self._streams.stream(session, stream_id, version)
         if session.status == ABORTED:
             raise faults.invalid_state(f"the session {session.session_id!r} is aborted")
         self._db.run(
@@ -249,6 +189,14 @@ class WriteSessions:
             stream_id,
             stream.version,
         )
+
+    def stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
+        """Return one stream; 404 when it was never opened."""
+        return self._streams.stream(session, stream_id, version)
+
+    def streams(self, session: WriteSession) -> list[Stream]:
+        """Return the newest version of each stream, in stream order."""
+        return self._streams.streams(session)
 
     # -- rows ---------------------------------------------------------------------------------
 
@@ -297,7 +245,7 @@ class WriteSessions:
         staging_id = 0
         with self._db.transaction() as db:
             session = self.get(session.table.name, session.session_id)
-            stream = self.stream(session, stream.stream_id, stream.version)
+            stream = self._streams.stream(session, stream.stream_id, stream.version)
             self._check_writable(session, stream)
             if row_offset is not None and row_offset != stream.next_row:
                 # somebody else's upload of the same rows won while this one was on its way
@@ -308,7 +256,7 @@ class WriteSessions:
             if session.is_streaming or stream.stream_id == DEFAULT_ID:
                 staging_id = self._snapshots.publish(session.table, additions)
             else:
-                staging_id = self._add_parts(session, stream, additions)
+                staging_id = self._streams.add_parts(session, stream, additions)
             db.execute(
                 "UPDATE streams SET next_row = next_row + ?, rows = rows + ?, bytes = bytes + ?"
                 " WHERE session_id = ? AND stream_id = ? AND version = ?",
@@ -321,62 +269,8 @@ class WriteSessions:
                     stream.version,
                 ),
             )
-            stream = self.stream(session, stream.stream_id, stream.version)
+            stream = self._streams.stream(session, stream.stream_id, stream.version)
         return Landed(stream=stream, staging_id=staging_id, rows=rows)
-
-    # -- parts --------------------------------------------------------------------------------
-
-    def _add_parts(
-        self, session: WriteSession, stream: Stream, additions: Sequence[Addition]
-    ) -> int:
-        last = 0
-        with self._db.transaction() as db:
-            for addition in additions:
-                file = addition.file
-                cursor = db.execute(
-                    "INSERT INTO parts (name, session_id, stream_id, version, spec, rows,"
-                    " raw_bytes, disk_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        file.name,
-                        session.session_id,
-                        stream.stream_id,
-                        stream.version,
-                        json.dumps(addition.spec.items, ensure_ascii=False),
-                        file.rows,
-                        file.raw_bytes,
-                        file.disk_bytes,
-                    ),
-                )
-                last = cursor.lastrowid or 0
-        return last
-
-    def _parts(self, session: WriteSession, stream: Stream) -> Iterator[Addition]:
-        for row in self._db.rows(
-            "SELECT * FROM parts WHERE session_id = ? AND stream_id = ? AND version = ?"
-            " ORDER BY part_id",
-            session.session_id,
-            stream.stream_id,
-            stream.version,
-        ):
-            yield Addition(
-                spec=PartitionSpec(tuple((k, v) for k, v in json.loads(row["spec"]))),
-                file=RowFile(
-                    name=row["name"],
-                    rows=row["rows"],
-                    raw_bytes=row["raw_bytes"],
-                    disk_bytes=row["disk_bytes"],
-                ),
-            )
-
-    def _drop_parts(self, session: WriteSession, published: Sequence[str]) -> list[str]:
-        names = {
-            row["name"]
-            for row in self._db.rows(
-                "SELECT name FROM parts WHERE session_id = ?", session.session_id
-            )
-        }
-        self._db.run("DELETE FROM parts WHERE session_id = ?", session.session_id)
-        return sorted(names - set(published))
 
     def _publish(self, session: WriteSession, additions: list[Addition]) -> None:
         table, spec = session.table, session.spec
@@ -398,24 +292,17 @@ class WriteSessions:
 
     def _chosen(self, session: WriteSession, pairs: Sequence[tuple[str, int]]) -> list[Stream]:
         if pairs:
-            named = [self.stream(session, stream_id, version) for stream_id, version in pairs]
-            return sorted(named, key=lambda s: _natural(s.stream_id))
-        streams = self.streams(session)
+            named = [
+                self._streams.stream(session, stream_id, version) for stream_id, version in pairs
+            ]
+            return sorted(named, key=lambda s: natural_order(s.stream_id))
+        streams = self._streams.streams(session)
         for stream in streams:
             if stream.is_open and stream.rows:
                 raise faults.invalid_state(
                     f"the stream {stream.stream_id!r} holds {stream.rows} rows and is not closed"
                 )
         return [stream for stream in streams if not stream.is_open]
-
-    def _newest(self, session: WriteSession, stream_id: str) -> Stream | None:
-        row = self._db.row(
-            "SELECT * FROM streams WHERE session_id = ? AND stream_id = ?"
-            " ORDER BY version DESC LIMIT 1",
-            session.session_id,
-            stream_id,
-        )
-        return None if row is None else _stream(row)
 
     def _require_open(self, session: WriteSession) -> None:
         if session.status != OPEN:
@@ -425,7 +312,7 @@ class WriteSessions:
 
     def _check_writable(self, session: WriteSession, stream: Stream) -> None:
         self._require_open(session)
-        newest = self._newest(session, stream.stream_id)
+        newest = self._streams.newest(session, stream.stream_id)
         if newest is not None and newest.version > stream.version:
             raise faults.invalid_state(
                 f"version {newest.version} of the stream {stream.stream_id!r} replaced this one"
@@ -438,15 +325,6 @@ class WriteSessions:
             raise faults.invalid("the stream was not made for exactly-once writes")
         if not hmac.compare_digest(stream.token.encode(), (token or "").encode()):
             raise faults.forbidden("the access token of the stream is not the newest one")
-
-    def _set_token(self, session: WriteSession, stream: Stream, token: str) -> None:
-        self._db.run(
-            "UPDATE streams SET token = ? WHERE session_id = ? AND stream_id = ? AND version = ?",
-            token,
-            session.session_id,
-            stream.stream_id,
-            stream.version,
-        )
 
     def _insert(
         self,
@@ -469,21 +347,3 @@ class WriteSessions:
             now,
             now + LIFETIME,
         )
-
-
-def _stream(row: sqlite3.Row) -> Stream:
-    return Stream(
-        stream_id=row["stream_id"],
-        version=row["version"],
-        is_open=row["state"] == "open",
-        token=row["token"],
-        next_row=row["next_row"],
-        rows=row["rows"],
-        bytes=row["bytes"],
-    )
-
-
-def _natural(stream_id: str) -> tuple[bool, int, str]:
-    """Order ``2`` before ``10`` and numbers before names."""
-    number = stream_id.isascii() and stream_id.isdigit() and len(stream_id) < 19
-    return (not number, int(stream_id) if number else 0, stream_id)

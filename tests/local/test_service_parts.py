@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from odps_nb.errors import ConflictError, SessionExpiredError
 from odps_nb.local.service import Service, Settings
-from odps_nb.local.write_sessions import WriteSession
+from odps_nb.local.write_streams import WriteSession
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Compression, IndexSplit, PartitionSpec, TableName, WriteMode
 from odps_nb.wire.blocks import encode_blocks

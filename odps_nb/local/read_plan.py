@@ -1,0 +1,196 @@
+"""Read sessions as values: what a request asks of a table, planned (world local).
+
+Pure but for evaluating predicates on partition values. ``protocol.md`` sections 3.1, 4, 5.6.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.local import faults
+from odps_nb.local.predicates import Predicate
+from odps_nb.local.scans import ScanFile, ScanPlan
+from odps_nb.local.snapshots import Segment
+from odps_nb.local.splits import by_count, by_size
+from odps_nb.local.tables import Table
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import SplitMode, TableName, TimeUnit
+from odps_nb.wire.calls.read import CreateReadSession
+from odps_nb.wire.schema_json import decode_flat, encode_flat
+
+__all__ = [
+    "ReadSession",
+    "cut_ranges",
+    "find_column",
+    "output_schema",
+    "parse_filter",
+    "prune",
+    "scan_plan",
+    "seek",
+    "session_of_text",
+    "session_text",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSession:
+    """An open read session; ``ranges`` are the splits as row ranges of the snapshot."""
+
+    session_id: str
+    table: TableName
+    schema: TableSchema
+    plan: ScanPlan
+    mode: SplitMode
+    ranges: tuple[tuple[int, int], ...]
+    rows: int
+    size: int
+    expires: float
+    predicate_text: str = ""
+
+    @property
+    def record_count(self) -> int | None:
+        """Rows that row ranges count, where the mode has them."""
+        if self.mode is not SplitMode.ROW_OFFSET:
+            return None
+        if self.plan.predicate is None:
+            return self.rows
+        return sum(file.kept or 0 for file in self.plan.files)
+
+
+def output_schema(table: Table, request: CreateReadSession) -> TableSchema:
+    """Say what the stream holds (``protocol.md`` section 5.6)."""
+    schema, keys = table.schema, set(table.partition_keys)
+    data = [find_column(schema, name) for name in request.data_columns]
+    parts = [find_column(schema, name) for name in request.partition_columns]
+    # a partition key among the data columns is wanted as a column all the same
+    parts += [c for c in data if c.name in keys and c not in parts]
+    data = [c for c in data if c.name not in keys]
+    if strangers := [c.name for c in parts if c.name not in keys]:
+        raise faults.invalid(f"{strangers[0]!r} is not a partition column")
+    if not request.data_columns and not request.partition_columns:
+        return schema
+    return TableSchema(
+        columns=tuple(data) if request.data_columns else schema.columns,
+        partition_columns=tuple(parts),
+    )
+
+
+def find_column(schema: TableSchema, name: str) -> Column:
+    """Return a column; 400 when there is none of that name."""
+    found = schema.find(name)
+    if found is None:
+        raise faults.invalid(f"there is no column {name!r}")
+    return found
+
+
+def parse_filter(table: Table, request: CreateReadSession) -> Predicate | None:
+    """Read the filter; with the fallback asked for, one that does not apply is none."""
+    try:
+        return Predicate.parse(request.filter_predicate, table.schema)
+    except InvalidRequestError:
+        if request.filter_fallback:
+            return None
+        raise
+
+
+def prune(
+    table: Table, segments: tuple[Segment, ...], predicate: Predicate | None
+) -> tuple[Segment, ...]:
+    """Leave out the files of partitions that the filter excludes."""
+    part = None if predicate is None else predicate.partition_part(table.partition_keys)
+    if part is None:
+        return segments
+    specs = list(dict.fromkeys(s.spec for s in segments))
+    kept = dict(zip(specs, part.keeps(specs, table.schema), strict=True))
+    return tuple(s for s in segments if kept[s.spec])
+
+
+def scan_plan(table: Table, segments: Sequence[Segment], columns: tuple[Column, ...]) -> ScanPlan:
+    """Plan a scan of whole files."""
+    return ScanPlan(
+        files=tuple(ScanFile(name=s.name, rows=s.rows, values=s.spec.items) for s in segments),
+        columns=columns,
+        table_columns=table.schema.all_columns,
+        partition_keys=frozenset(table.partition_keys),
+    )
+
+
+def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[tuple[int, int]]:
+    """Cut the snapshot as the request says."""
+    mode, number = request.split_mode, request.split_number
+    if mode is SplitMode.ROW_OFFSET:
+        return []
+    if mode is SplitMode.PARALLELISM:
+        return by_count(segments, number, cross_partition=request.cross_partition)
+    if mode is SplitMode.BUCKET:
+        return by_count(segments, 1)
+    return by_size(
+        segments,
+        number,
+        cross_partition=request.cross_partition,
+        max_files=request.split_max_file_num,
+    )
+
+
+def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
+    """Return where the file with kept row ``offset`` begins, and the kept rows before it."""
+    start = before = 0
+    for file in files:
+        if before + (file.kept or 0) > offset:
+            break
+        start, before = start + file.rows, before + (file.kept or 0)
+    return start, before
+
+
+def session_text(session: ReadSession) -> str:
+    """Write a session as the catalogue keeps it."""
+    plan = session.plan
+    return json.dumps(
+        {
+            "table": [session.table.project, session.table.schema, session.table.table],
+            "output": encode_flat(session.schema),
+            "columns": encode_flat(TableSchema(columns=plan.table_columns)),
+            "keys": sorted(plan.partition_keys),
+            "files": [[f.name, f.rows, f.values, f.kept] for f in plan.files],
+            "units": [plan.timestamp_unit.value, plan.datetime_unit.value],
+            "predicate": session.predicate_text,
+            "mode": session.mode.value,
+            "ranges": session.ranges,
+            "rows": session.rows,
+            "size": session.size,
+        }
+    )
+
+
+def session_of_text(session_id: str, text: str, expires: float) -> ReadSession:
+    """Read a session from the catalogue."""
+    saved = json.loads(text)
+    project, schema, table = saved["table"]
+    output, stored = decode_flat(saved["output"]), decode_flat(saved["columns"])
+    plan = ScanPlan(
+        files=tuple(
+            ScanFile(name=n, rows=r, values=tuple((k, v) for k, v in values), kept=kept)
+            for n, r, values, kept in saved["files"]
+        ),
+        columns=output.all_columns,
+        table_columns=stored.columns,
+        partition_keys=frozenset(saved["keys"]),
+        timestamp_unit=TimeUnit(saved["units"][0]),
+        datetime_unit=TimeUnit(saved["units"][1]),
+        predicate=Predicate.parse(saved["predicate"], stored),
+    )
+    return ReadSession(
+        session_id=session_id,
+        table=TableName(project=project, schema=schema, table=table),
+        schema=output,
+        plan=plan,
+        mode=SplitMode(saved["mode"]),
+        ranges=tuple((a, b) for a, b in saved["ranges"]),
+        rows=saved["rows"],
+        size=saved["size"],
+        expires=expires,
+        predicate_text=saved["predicate"],
+    )

@@ -1,0 +1,179 @@
+"""Tables and partitions as values, and as rows of the catalogue (world local).
+
+Pure but for reading ``sqlite3.Row``; nothing here asks the database.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from odps_nb.local import faults
+from odps_nb.local.arrow_types import arrow_type
+from odps_nb.local.constants import constant
+from odps_nb.schema import TableSchema, TypeCode
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
+
+__all__ = [
+    "Partition",
+    "Table",
+    "check_columns",
+    "check_values",
+    "definition_text",
+    "partition_of_row",
+    "spec_text",
+    "table_of_row",
+]
+
+_PARTITION_TYPES = {
+    TypeCode.TINYINT,
+    TypeCode.SMALLINT,
+    TypeCode.INT,
+    TypeCode.BIGINT,
+    TypeCode.STRING,
+    TypeCode.CHAR,
+    TypeCode.VARCHAR,
+    TypeCode.DATE,
+    TypeCode.DATETIME,
+    TypeCode.TIMESTAMP,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table as the catalogue knows it; times are epoch seconds."""
+
+    table_id: int
+    name: TableName
+    schema: TableSchema
+    comment: str = ""
+    owner: str = ""
+    lifecycle: int = -1
+    properties: Mapping[str, str] = field(default_factory=dict)
+    schema_version: int = 0
+    version: int = 0
+    created: float = 0.0
+    altered: float = 0.0
+    modified: float = 0.0
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether rows live in partitions."""
+        return bool(self.schema.partition_columns)
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """Names of the partition columns, outermost first."""
+        return tuple(column.name for column in self.schema.partition_columns)
+
+    def spec(self, items: PartitionSpec, *, whole: bool = False) -> PartitionSpec:
+        """Return the spec in key order with the table's spelling of keys.
+
+        Raises
+        ------
+        InvalidRequestError
+            Unknown or repeated key, or (with ``whole``) a key is missing.
+        """
+        known = {key.casefold(): key for key in self.partition_keys}
+        given: dict[str, str] = {}
+        for key, value in items:
+            name = known.get(key.casefold())
+            if name is None or name in given:
+                keys = ", ".join(self.partition_keys) or "(none)"
+                raise faults.invalid(
+                    f"{items} does not fit the partition keys {keys} of {self.name.table}",
+                    code="InvalidPartitionSpec",
+                )
+            given[name] = value
+        if whole and len(given) < len(known):
+            missing = next(key for key in self.partition_keys if key not in given)
+            raise faults.invalid(
+                f"the partition spec {str(items)!r} lacks {missing!r}", code="InvalidPartitionSpec"
+            )
+        return PartitionSpec(tuple((k, given[k]) for k in self.partition_keys if k in given))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition with what it holds now."""
+
+    partition_id: int
+    spec: PartitionSpec
+    created: float
+    altered: float
+    modified: float
+    rows: int = 0
+    raw_bytes: int = 0
+    files: int = 0
+
+
+def check_values(table: Table, spec: PartitionSpec) -> PartitionSpec:
+    """Return the spec when each value can be a value of its key's type; else 400."""
+    types = {column.name: column.type for column in table.schema.partition_columns}
+    for key, value in spec:
+        constant(value, arrow_type(types[key]), key)
+    return spec
+
+
+def check_columns(schema: TableSchema) -> None:
+    """Fail with 400 unless a table can have these columns."""
+    if not schema.columns:
+        raise faults.invalid("a table needs a column")
+    seen: set[str] = set()
+    for column in schema.all_columns:
+        if column.name.casefold() in seen:
+            raise faults.invalid(f"the column {column.name!r} is named twice")
+        seen.add(column.name.casefold())
+        arrow_type(column.type)
+    for column in schema.partition_columns:
+        if column.type.code not in _PARTITION_TYPES:
+            raise faults.invalid(
+                f"{column.type.code.name} cannot be the type of the partition key {column.name!r}"
+            )
+
+
+def definition_text(schema: TableSchema) -> str:
+    """Write the columns as the catalogue keeps them."""
+    return json.dumps(encode_flat(assign_column_ids(schema)), ensure_ascii=False)
+
+
+def table_of_row(row: sqlite3.Row) -> Table:
+    """Read a table from its row in the catalogue."""
+    schema = row["schema"]
+    return Table(
+        table_id=row["table_id"],
+        name=TableName(project=row["project"], schema=schema, table=row["name"]),
+        schema=decode_flat(json.loads(row["definition"])),
+        comment=row["comment"],
+        owner=row["owner"],
+        lifecycle=row["lifecycle"],
+        properties=json.loads(row["properties"]),
+        schema_version=row["schema_version"],
+        version=row["version"],
+        created=row["created"],
+        altered=row["altered"],
+        modified=row["modified"],
+    )
+
+
+def partition_of_row(table: Table, row: sqlite3.Row) -> Partition:
+    """Read a partition from its row in the catalogue."""
+    values = json.loads(row["spec"])
+    return Partition(
+        partition_id=row["partition_id"],
+        spec=PartitionSpec(tuple(zip(table.partition_keys, values, strict=True))),
+        created=row["created"],
+        altered=row["altered"],
+        modified=row["modified"],
+        rows=row["rows"],
+        raw_bytes=row["bytes"],
+        files=row["files"],
+    )
+
+
+def spec_text(spec: PartitionSpec) -> str:
+    """Write partition values as the catalogue keeps them."""
+    return json.dumps([value for _, value in spec], ensure_ascii=False)
