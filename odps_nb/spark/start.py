@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.errors import ConfigError, MissingDependencyError
 from odps_nb.spark._quiet import without_pandas_notice
+from odps_nb.spark._stderr import without_module_notice
 from odps_nb.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ MINIMUM_PYSPARK = (4, 0)
 #: ``access_key``, ``access_id`` and ``bearer``.
 REDACTION = r"(?i)secret|password|token|access[._-]?key|access[._-]?id|credential|bearer"
 
+_MASTER = "ODPS_NB_SPARK_MASTER"
 _GIB = 1 << 30
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -40,8 +42,9 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
     Parameters
     ----------
     master
-        Spark master; by default ``local[*]``. Loopback addresses, the memory size and this
-        process's Python are set for masters on this machine only.
+        Spark master; by default that of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``. Loopback
+        addresses, the memory size and this process's Python are set for masters on this machine
+        only.
     conf
         Spark settings, which win over ours: ``**{"spark.executor.memory": "2g"}``, or with
         underscores, ``spark_executor_memory="2g"``. Never put keys or tokens here: settings show
@@ -72,14 +75,14 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
     if active is not None:
         return active
     chosen = {_conf_name(name): _conf_text(value) for name, value in conf.items()}
-    master = master or chosen.pop("spark.master", None) or "local[*]"
+    master = master or chosen.pop("spark.master", None) or os.environ.get(_MASTER) or "local[*]"
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)  # the launcher of Spark reads nothing else
     os.environ.update(_environment(master, os.environ))
     builder = SparkSession.builder.master(master)
     for name, value in {**defaults(master), **chosen}.items():
         builder = builder.config(name, value)
-    with without_pandas_notice():
+    with without_pandas_notice(), without_module_notice():
         return builder.getOrCreate()
 
 
@@ -169,7 +172,7 @@ def machine_memory(limits: tuple[str, ...] = ("/sys/fs/cgroup/memory.max",)) -> 
 def _heap(memory: int | None) -> str:
     # The rest is for the Python workers, Arrow's buffers and the notebook itself.
     share = (memory or 4 * _GIB) * 2 // 5
-    return f"{min(max(share, _GIB), 8 * _GIB) >> 20}m"
+    return f"{min(max(share, _GIB // 2), 8 * _GIB) >> 20}m"
 
 
 def _environment(master: str, environ: Mapping[str, str]) -> dict[str, str]:
