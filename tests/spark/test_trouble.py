@@ -1,0 +1,154 @@
+"""Reads and writes of Spark through a service that cuts, refuses, forgets and does not answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import odps_nb
+import odps_nb.spark
+from odps_nb.errors import ServerFaultError, SessionExpiredError
+from odps_nb.spark.faults import from_spark
+from odps_nb.wire.calls import WireRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+
+pytestmark = pytest.mark.spark
+
+ROWS = 20_000
+Ask = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def moody() -> Iterator[Connection]:
+    """A connection to a service that fails when it is asked to."""
+    from odps_nb.local.launch import start
+
+    with (
+        start(samples=False, options=("--misbehave",)) as service,
+        odps_nb.connect(
+            endpoint=service.endpoint,
+            tunnel_endpoint=service.tunnel_endpoint,
+            project=service.project,
+            access_id=service.access_id,
+            access_key=service.access_key,
+        ) as connection,
+    ):
+        yield connection
+
+
+@pytest.fixture
+def ask(moody: Connection) -> Iterator[Ask]:
+    """Put rules in force until the test ends."""
+
+    def put(*rules: dict[str, Any]) -> None:
+        body = json.dumps({"seed": 7, "rules": rules}).encode()
+        moody.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+
+    yield put
+    moody.storage.rest(WireRequest(method="DELETE", path="/misbehaviour"))
+
+
+def _struck(moody: Connection) -> list[int]:
+    _, body = moody.storage.rest(WireRequest(method="GET", path="/misbehaviour"))
+    return [rule["struck"] for rule in json.loads(body)["rules"]]
+
+
+@pytest.fixture
+def table(spark: SparkSession, moody: Connection, new_name: Callable[[str], str]) -> str:
+    """A table of twenty thousand numbers."""
+    name = new_name("moody")
+    moody.create_table(name, "id bigint")
+    odps_nb.spark.write(spark.range(0, ROWS, 1, 2), moody, name)
+    return name
+
+
+def _total(spark: SparkSession, odps: Connection, name: str) -> tuple[int, int]:
+    frame = odps_nb.spark.read(spark, odps, name, splits=2)
+    row = frame.selectExpr("count(*)", "count(distinct id)").collect()[0]
+    return row[0], row[1]
+
+
+def test_cut_and_refused_streams_are_read_on_without_losing_a_row(
+    spark: SparkSession, moody: Connection, table: str, ask: Ask
+) -> None:
+    ask(
+        {"action": "TableRead", "fault": "cut", "at": 5000, "times": 3},
+        {"action": "TableRead", "fault": "status", "status": 429, "retry_after": 0.05, "times": 2},
+        {"action": "TableRead", "fault": "close", "times": 1},
+    )
+    assert _total(spark, moody, table) == (ROWS, ROWS)
+    assert _struck(moody) == [3, 2, 1]
+
+
+def test_a_session_that_expires_in_the_middle_stops_the_job_with_what_to_do(
+    spark: SparkSession, moody: Connection, table: str, ask: Ask
+) -> None:
+    frame = odps_nb.spark.read(spark, moody, table, splits=2)
+    assert frame.count() == ROWS
+    ask({"action": "TableRead", "fault": "expire"})
+    with pytest.raises(Exception, match="read the table again") as caught:
+        frame.count()
+    assert isinstance(from_spark(caught.value), SessionExpiredError)
+    assert "java" not in str(caught.value).lower()
+    assert _total(spark, moody, table) == (ROWS, ROWS)
+
+
+def test_a_commit_whose_answer_is_lost_is_one_commit(
+    spark: SparkSession, moody: Connection, table: str, ask: Ask
+) -> None:
+    ask({"action": "TableCommitWriteSession", "fault": "close"})
+    receipt = odps_nb.spark.write(spark.range(ROWS, ROWS + 10), moody, table)
+    assert receipt.rows == 10
+    assert _struck(moody) == [1]
+    assert _total(spark, moody, table) == (ROWS + 10, ROWS + 10)
+
+
+def test_uploads_whose_answers_are_lost_bring_no_row_twice(
+    spark: SparkSession, moody: Connection, table: str, ask: Ask
+) -> None:
+    ask(
+        {"action": "TableWrite", "fault": "close", "times": 2},
+        {"action": "TableCreateWriteStream", "fault": "close"},
+        {"action": "TableCloseWriteStream", "fault": "status", "status": 503},
+    )
+    odps_nb.spark.write(spark.range(ROWS, ROWS + 1000, 1, 2), moody, table)
+    assert _struck(moody) == [2, 1, 1]
+    assert _total(spark, moody, table) == (ROWS + 1000, ROWS + 1000)
+
+
+def test_a_commit_that_is_refused_for_good_leaves_nothing(
+    spark: SparkSession, moody: Connection, table: str, ask: Ask
+) -> None:
+    ask({"action": "TableCommitWriteSession", "fault": "status", "status": 500, "times": 0})
+    with pytest.raises(ServerFaultError) as caught:
+        odps_nb.spark.write(spark.range(ROWS, ROWS + 10), moody, table)
+    assert any("left as it is" in note for note in caught.value.notes)
+    ask()
+    assert _total(spark, moody, table) == (ROWS, ROWS)
+
+
+def test_the_data_source_meets_the_same_troubles(
+    spark: SparkSession, moody: Connection, table: str, ask: Ask
+) -> None:
+    odps_nb.spark.register(spark)
+    given = odps_nb.spark.options(moody)
+    ask(
+        {"action": "TableRead", "fault": "cut", "at": 5000},
+        {"action": "TableCommitWriteSession", "fault": "close"},
+        {"action": "TableWrite", "fault": "close"},
+    )
+    more = spark.range(ROWS, ROWS + 10, 1, 1)
+    more.write.format("odps").options(**given).mode("append").save(table)
+    frame = spark.read.format("odps").options(**given).load(table)
+    assert frame.selectExpr("count(distinct id)", "count(id)").collect()[0][:] == (
+        ROWS + 10,
+        ROWS + 10,
+    )
+    assert _struck(moody) == [1, 1, 1]
