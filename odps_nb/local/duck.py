@@ -7,6 +7,7 @@ given back what was taken from it (``lock_configuration``). Used for predicates 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,11 +26,20 @@ _FENCE = (
 )
 
 
-def open_duck(*, threads: int = 1, memory: str = "1GB", macros: Sequence[str] = ()) -> Any:
+def open_duck(
+    *,
+    threads: int = 1,
+    memory: str = "1GB",
+    macros: Sequence[str] = (),
+    spill: Path | None = None,
+) -> Any:
     """Return a fenced connection; the caller closes it.
 
     Parameters
     ----------
+    spill
+        Folder for what does not fit into ``memory``; without it that fails. (Left to itself
+        DuckDB writes rows into the working directory, readable by everybody.)
     macros
         Definitions of functions of our own, as after ``CREATE MACRO``.
     """
@@ -39,6 +49,7 @@ def open_duck(*, threads: int = 1, memory: str = "1GB", macros: Sequence[str] = 
     for statement in (
         f"SET threads={int(threads)}",
         f"SET memory_limit='{memory}'",
+        "SET temp_directory='{}'".format("" if spill is None else str(spill).replace("'", "''")),
         *_FENCE,
         "SET lock_configuration=true",
     ):

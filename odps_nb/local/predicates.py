@@ -23,6 +23,8 @@ from odps_nb.terms import PartitionSpec
 __all__ = ["Evaluator", "Predicate"]
 
 MAX_LENGTH = 64 * 1024
+# DuckDB's own words for many rows or columns, and for waiting, that the parser does not know
+_NOT_OF_A_ROW = frozenset({"unnest", "columns", "sleep_ms", "pg_sleep", "write_log"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +96,17 @@ class Predicate:
             connection.close()
 
     def _try_on(self, schema: TableSchema) -> None:
-        """Evaluate on no rows: unknown functions and type errors show at session creation."""
+        """Evaluate on two rows of nulls, so that what is wrong shows at session creation.
+
+        Unknown functions and types show without rows; constants that cannot be compared
+        (``"id" = 1``: a text, not a column) and aggregates show only with some.
+        """
         types = {c.name: arrow_type(c.type) for c in schema.all_columns}
-        empty = {name: pa.array([], types[name]) for name in self.columns}
+        nulls = {name: pa.nulls(2, types[name]) for name in self.columns}
         with self.evaluator() as evaluator:
-            if not pa.types.is_boolean(evaluator.value_type(empty)):
+            if not pa.types.is_boolean(evaluator.value_type(nulls, 2)):
                 raise faults.invalid("the filter predicate is not a boolean expression")
-            evaluator.mask(empty, 0)
+            evaluator.mask(nulls, 2)
 
 
 class Evaluator:
@@ -114,9 +120,9 @@ class Evaluator:
         kept = self._run(f"COALESCE(CAST(({self._sql}) AS BOOLEAN), FALSE)", columns, rows)
         return kept.column(0).combine_chunks()
 
-    def value_type(self, columns: Mapping[str, pa.Array]) -> pa.DataType:
-        """Return the type of the expression over columns without rows."""
-        return self._run(self._sql, columns, 0).schema.field(0).type
+    def value_type(self, columns: Mapping[str, pa.Array], rows: int) -> pa.DataType:
+        """Return the type of the expression."""
+        return self._run(self._sql, columns, rows).schema.field(0).type
 
     def _run(self, expression: str, columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
         import duckdb
@@ -125,12 +131,15 @@ class Evaluator:
         batch = pa.table({**columns, "": pa.nulls(rows, pa.bool_())})
         self._connection.register("batch", batch)
         try:
-            return self._connection.sql(f"SELECT {expression} AS keep FROM batch").to_arrow_table()
+            found = self._connection.sql(f"SELECT {expression} AS keep FROM batch").to_arrow_table()
         except duckdb.Error as error:
             first = str(error).strip().splitlines()[0]
             raise faults.invalid(f"the filter predicate cannot be applied: {first}") from None
         finally:
             self._connection.unregister("batch")
+        if found.num_rows != rows:
+            raise faults.invalid("the filter predicate does not give one value for each row")
+        return found
 
 
 def _parse(text: str) -> Any:
@@ -142,12 +151,20 @@ def _parse(text: str) -> Any:
     except sqlglot.errors.SqlglotError as error:
         first = str(error).splitlines()[0]
         raise faults.invalid(f"the filter predicate cannot be read: {first}") from None
+    except RecursionError:
+        raise faults.invalid("the filter predicate is nested too deeply") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Condition):
         raise faults.invalid("the filter predicate is not one boolean expression")
     found = statements[0]
     fenced = (exp.Query, exp.Subquery, exp.Table, exp.Command, exp.Placeholder, exp.Parameter)
     if found.find(*fenced) is not None:
         raise faults.invalid("a filter predicate has no subqueries, tables or parameters")
+    # what looks beyond its row would depend on how the rows are cut into batches
+    beyond = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
+    if found.find(*beyond) is not None or any(
+        call.name.casefold() in _NOT_OF_A_ROW for call in found.find_all(exp.Anonymous)
+    ):
+        raise faults.invalid("a filter predicate looks at one row: no aggregates, windows, explode")
     return found
 
 

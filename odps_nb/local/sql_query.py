@@ -66,6 +66,8 @@ def _spell(query: Any) -> str:
         text: str = query.sql(dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE)
     except sqlglot.errors.SqlglotError as error:
         raise faults.parse_failed(str(error).splitlines()[0]) from None
+    except RecursionError:
+        raise faults.parse_failed("the query is nested too deeply") from None
     return text
 
 
@@ -84,6 +86,8 @@ def _parse(text: str) -> Any:
         ) from None
     except sqlglot.errors.SqlglotError as error:
         raise faults.parse_failed(str(error).splitlines()[0]) from None
+    except RecursionError:
+        raise faults.parse_failed("the query is nested too deeply") from None
     if len(parsed) != 1 or parsed[0] is None:
         raise faults.parse_failed("expected one query")
     found = parsed[0]

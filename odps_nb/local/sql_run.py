@@ -97,7 +97,8 @@ class SqlRunner:
         self, text: str, place: Place, stopper: Stopper, stack: ExitStack
     ) -> tuple[Any, TranslatedQuery]:
         query = translate(text, exists=lambda name: self._catalog.table(place.table(name)))
-        connection = open_duck(threads=2, macros=query.macros)
+        spill = self._folder.work_file(".spill")
+        connection = open_duck(threads=2, macros=query.macros, spill=spill)
         stack.callback(connection.close)
         stopper.watch(connection)
         stack.callback(stopper.release, connection)
