@@ -89,8 +89,9 @@ def _series(column: pa.ChunkedArray) -> pd.Series[Any]:
     elif pt.is_decimal(column.type) or pt.is_nested(column.type):
         mapper = pd.ArrowDtype
     series: pd.Series[Any] = column.to_pandas(types_mapper=mapper, date_as_object=False)
-    values = series.to_numpy() if isinstance(series.dtype, np.dtype) else None
-    if values is not None and not values.flags.writeable:
+    if column.num_chunks > 1 or not isinstance(series.dtype, np.dtype):
+        return series  # its chunks were joined into memory of its own
+    if not series.to_numpy().flags.writeable:
         return series.copy()  # a view of Arrow memory would refuse ``df.loc[…] = …``
     return series
 

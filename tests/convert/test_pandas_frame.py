@@ -109,6 +109,17 @@ def test_columns_can_be_written_to():
     assert frame["f"].tolist() == [2.0]
 
 
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_columns_can_be_written_to_and_leave_the_table_as_it_was(chunks: int):
+    piece = pa.table({"i": [1, 2], "f": [1.0, None], "t": [dt.datetime(2024, 1, 1)] * 2})
+    table = pa.concat_tables([piece] * chunks)
+    before = table.to_pylist()
+    frame = to_pandas(table)
+    frame.loc[1, "i"], frame.loc[1, "f"], frame.loc[1, "t"] = 7, 7.0, dt.datetime(2030, 1, 1)
+    assert frame.loc[1].tolist() == [7, 7.0, dt.datetime(2030, 1, 1)]
+    assert table.to_pylist() == before
+
+
 def test_repeated_names_of_a_query_survive():
     table = pa.Table.from_arrays([pa.array([1]), pa.array(["x"])], names=["a", "a"])
     assert list(to_pandas(table).columns) == ["a", "a"]
