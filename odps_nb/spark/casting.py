@@ -61,7 +61,9 @@ def cast_array(array: pa.Array, target: pa.DataType, *, column: str) -> pa.Array
         return array
     try:
         if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-            return _rescaled(array, pa.timestamp(source.unit), pa.timestamp(target.unit)).view(target)
+            return _rescaled(array, pa.timestamp(source.unit), pa.timestamp(target.unit)).view(
+                target
+            )
         if pa.types.is_duration(source) and pa.types.is_duration(target):
             return _rescaled(array, source, target)
         if pa.types.is_struct(source) and pa.types.is_duration(target):

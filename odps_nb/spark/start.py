@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.errors import ConfigError, MissingDependencyError
 from odps_nb.spark._quiet import without_pandas_notice
-from odps_nb.spark._stderr import without_module_notice
+from odps_nb.spark._stderr import without_noise
 from odps_nb.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
     builder = SparkSession.builder.master(master)
     for name, value in {**defaults(master), **chosen}.items():
         builder = builder.config(name, value)
-    with without_pandas_notice(), without_module_notice():
+    with without_pandas_notice(), without_noise():
         return builder.getOrCreate()
 
 
