@@ -11,6 +11,7 @@ import random
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import NoReturn
 
 from odps_nb.client.cancel import SHORT_WAIT, CancelToken
@@ -36,8 +37,9 @@ class Clock:
 class Attempts:
     """Tries of one logical call, the first one running.
 
-    ``what`` names the call in notes, log lines and events. Not thread-safe: one call is one
-    thread's business.
+    ``what`` names the call in notes, log lines and events. Everything that the call sends runs
+    under ``scope``, so that `stop` reaches it wherever an interrupt has left it. Not
+    thread-safe: one call is one thread's business.
     """
 
     what: str
@@ -49,11 +51,26 @@ class Attempts:
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     index: int = 0
     """Number of the running try, from 0, over the whole call."""
+    scope: CancelToken = field(init=False)
     _failed: int = 0
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self.scope = CancelToken(parent=self.cancel)
         self._began = self.clock.monotonic()
+
+    def stop(self) -> None:
+        """Shut down the sockets of this call. What an interrupt hit may not have closed them."""
+        self.scope.cancel()
+
+    def __enter__(self) -> Attempts:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.stop()
 
     def progressed(self) -> None:
         """Say that the running try got somewhere: the next failure counts as the first."""

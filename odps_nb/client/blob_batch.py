@@ -96,17 +96,18 @@ class BlobBatch:
         """Iterate over one record per reference; leaving early closes the connection."""
         left = Counter(self._references)
         kept: dict[BlobReference, BlobRecord] = {}
-        try:
-            for reference in self._references:
-                record = kept.pop(reference, None) or self._next()
-                left[reference] -= 1
-                if left[reference]:
-                    kept[reference] = record
-                if self._tracker is not None:
-                    self._tracker.add(items=1)
-                yield record
-        finally:
-            self._drop()
+        with self._attempts:
+            try:
+                for reference in self._references:
+                    record = kept.pop(reference, None) or self._next()
+                    left[reference] -= 1
+                    if left[reference]:
+                        kept[reference] = record
+                    if self._tracker is not None:
+                        self._tracker.add(items=1)
+                    yield record
+            finally:
+                self._drop()
 
     def _next(self) -> BlobRecord:
         while True:

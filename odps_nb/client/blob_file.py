@@ -112,18 +112,20 @@ class BlobFile(io.RawIOBase):
     def close(self) -> None:
         """Free the connection. Idempotent."""
         self._drop()
+        self._attempts.stop()
         self._piece = memoryview(b"")
         super().close()
 
     def start(self) -> BlobFile:
         """Send the request, so that a missing blob is known at once."""
-        while self._response is None:
-            try:
-                self._open()
-            except NotFoundError as error:
-                raise unknown_blob(error, self.reference, self._attempts.what) from error
-            except OdpsNbError as error:
-                self._attempts.again(error, idempotent=True)
+        with self._attempts:
+            while self._response is None:
+                try:
+                    self._open()
+                except NotFoundError as error:
+                    raise unknown_blob(error, self.reference, self._attempts.what) from error
+                except OdpsNbError as error:
+                    self._attempts.again(error, idempotent=True)
         return self
 
     def __repr__(self) -> str:

@@ -195,16 +195,17 @@ class _Lane:
         )
         alone = len(group) == 1 and group[0].is_bare
         request = self._single() if alone else self._batch()
-        while True:
-            try:
-                with self.storage.upload(request, attempts=attempts) as upload:
-                    body = _Body(upload, self.compression)
-                    answer = body.single(group[0]) if alone else body.frames(group, self)
-                    self._check(answer, group)
-                    self._tell(upload.sent_bytes, group)
-                    return answer.references
-            except OdpsNbError as error:
-                attempts.again(error, idempotent=True)
+        with attempts:
+            while True:
+                try:
+                    with self.storage.upload(request, attempts=attempts) as upload:
+                        body = _Body(upload, self.compression)
+                        answer = body.single(group[0]) if alone else body.frames(group, self)
+                        self._check(answer, group)
+                        self._tell(upload.sent_bytes, group)
+                        return answer.references
+                except OdpsNbError as error:
+                    attempts.again(error, idempotent=True)
 
     def header(self, source: _Source) -> FrameHeader:
         """Return what the frame of a blob says."""

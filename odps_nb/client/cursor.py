@@ -68,11 +68,12 @@ class RowCursor:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Iterate; leaving early closes the connection."""
-        try:
-            while (batch := self._next()) is not None:
-                yield batch
-        finally:
-            self._drop()
+        with self._attempts:
+            try:
+                while (batch := self._next()) is not None:
+                    yield batch
+            finally:
+                self._drop()
         self._tell_end()
 
     def _next(self) -> pa.RecordBatch | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Generic, TypeVar
@@ -80,16 +81,29 @@ def _side_by_side(work: _Round[T], count: int) -> Generator[T, None, None]:
         threading.Thread(target=work.run, name=f"odps_nb-worker-{n}", daemon=True)
         for n in range(count)
     ]
+    launching: threading.Thread | None = None
     try:
-        for thread in threads:
-            thread.start()
+        for launching in threads:
+            launching.start()
+        launching = None
         while (item := work.take()) is not None:
             yield item[0]
     finally:
         work.stop()
+        if launching is not None:
+            _await_launch(launching)
         for thread in threads:
             while thread.is_alive():
                 thread.join(SHORT_WAIT)
+
+
+def _await_launch(thread: threading.Thread) -> None:
+    """Wait until it is clear whether a thread runs whose ``start`` was interrupted."""
+    for _ in range(30):
+        known = thread.ident is not None
+        time.sleep(0.01)  # also between the thread's name and its being alive
+        if known:
+            return
 
 
 class _Lane(Generic[T]):

@@ -25,12 +25,13 @@ def fetch_preview(
     cancel: CancelToken | None = None,
 ) -> pa.Table:
     """Return the first rows of a table; one request, tried again as a whole."""
-    attempts = storage.attempts(f"preview of {request.table}", tracker=tracker, cancel=cancel)
-    while True:
-        try:
-            response = storage.open(request, attempts=attempts)
-            with response, RowStream(response) as stream:
-                batches = list(iter(stream.next, None))
-                return pa.Table.from_batches(batches, schema=stream.schema)
-        except OdpsNbError as error:
-            attempts.again(error, idempotent=True)
+    what = f"preview of {request.table}"
+    with storage.attempts(what, tracker=tracker, cancel=cancel) as attempts:
+        while True:
+            try:
+                response = storage.open(request, attempts=attempts)
+                with response, RowStream(response) as stream:
+                    batches = list(iter(stream.next, None))
+                    return pa.Table.from_batches(batches, schema=stream.schema)
+            except OdpsNbError as error:
+                attempts.again(error, idempotent=True)

@@ -116,12 +116,13 @@ class StorageClient:
         wire = self._encode(request)
         attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
         attempts.policy, attempts.read_timeout = retry or self._retry, read_timeout
-        while True:
-            try:
-                with self._send(wire, self.tunnel_endpoint, attempts) as response:
-                    return request.decode_answer(_document(response), response.headers)
-            except OdpsNbError as error:
-                attempts.again(error, idempotent=request.idempotent)
+        with attempts:
+            while True:
+                try:
+                    with self._send(wire, self.tunnel_endpoint, attempts) as response:
+                        return request.decode_answer(_document(response), response.headers)
+                except OdpsNbError as error:
+                    attempts.again(error, idempotent=request.idempotent)
 
     def open(
         self,
@@ -141,12 +142,12 @@ class StorageClient:
         wire = self._encode(request)
         if attempts is not None:
             return self._send(wire, self.tunnel_endpoint, attempts)
-        attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
-        while True:
-            try:
-                return self._send(wire, self.tunnel_endpoint, attempts)
-            except OdpsNbError as error:
-                attempts.again(error, idempotent=request.idempotent)
+        with self.attempts(_describe(wire), tracker=tracker, cancel=cancel) as attempts:
+            while True:
+                try:
+                    return self._send(wire, self.tunnel_endpoint, attempts)
+                except OdpsNbError as error:
+                    attempts.again(error, idempotent=request.idempotent)
 
     def upload(
         self,
@@ -181,13 +182,14 @@ class StorageClient:
         wire = self._scoped(wire)
         if idempotent is None:
             idempotent = wire.method.upper() not in ("POST", "PATCH")
-        attempts = self.attempts(f"{wire.method} {wire.path}", tracker=tracker, cancel=cancel)
-        while True:
-            try:
-                with self._send(wire, self.profile.endpoint, attempts) as response:
-                    return response.headers, _document(response)
-            except OdpsNbError as error:
-                attempts.again(error, idempotent=idempotent)
+        what = f"{wire.method} {wire.path}"
+        with self.attempts(what, tracker=tracker, cancel=cancel) as attempts:
+            while True:
+                try:
+                    with self._send(wire, self.profile.endpoint, attempts) as response:
+                        return response.headers, _document(response)
+                except OdpsNbError as error:
+                    attempts.again(error, idempotent=idempotent)
 
     def attempts(
         self,
@@ -274,6 +276,7 @@ class StorageClient:
         headers["odps-tunnel-retry-trace-id"] = attempts.trace_id
         headers["odps-tunnel-retry-index"] = str(attempts.index)
         abort = Abort()
+        attempts.scope.watch(abort)
         if attempts.cancel is not None:
             attempts.cancel.watch(abort)
         connect_timeout, read_timeout = self._timeouts

@@ -245,21 +245,25 @@ class WriteStream:
             tracker=self._tracker,
             cancel=self._cancel,
         )
-        end = first + part.rows
-        while self._offset < end:
-            try:
-                self._confirm(
-                    self._upload(part.after(self._offset - first), compression, attempts), end
-                )
-            except (TransportError, ServerFaultError, ProtocolError) as error:
-                self._look_up(error, first, end, attempts)
-            except ServiceError as error:
-                attempts.again(error, idempotent=False)  # only where the server did nothing
+        with attempts:
+            self._send_until(first + part.rows, part, first, compression, attempts)
         self._size += part.size
         if self._tracker is not None:
             self._tracker.add(
                 split=self.label, rows=part.rows, decoded_bytes=part.size, verified_bytes=part.size
             )
+
+    def _send_until(
+        self, end: int, part: RowPart, first: int, compression: Compression, attempts: Attempts
+    ) -> None:
+        while self._offset < end:
+            rest = part.after(self._offset - first)
+            try:
+                self._confirm(self._upload(rest, compression, attempts), end)
+            except (TransportError, ServerFaultError, ProtocolError) as error:
+                self._look_up(error, first, end, attempts)
+            except ServiceError as error:
+                attempts.again(error, idempotent=False)  # only where the server did nothing
 
     def _upload(
         self, part: RowPart, compression: Compression, attempts: Attempts

@@ -11,10 +11,10 @@ import re
 import socket
 import sys
 from http.client import HTTPResponse, IncompleteRead, LineTooLong
-from typing import TYPE_CHECKING, Any, cast
+from io import BufferedReader
+from typing import Any, cast
 
-if TYPE_CHECKING:
-    from io import BufferedReader
+from odps_nb.http.waiting import SlicedReader
 
 __all__ = ["BodyResponse"]
 
@@ -47,9 +47,9 @@ class BodyResponse(HTTPResponse):
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
-        # http.client's own buffer of 8 KiB costs two system calls for each chunk.
+        # http.client's own file sleeps too deeply, and its 8 KiB cost two calls for each chunk.
         self.fp.close()
-        self.fp = cast("BufferedReader", sock.makefile("rb", _BUFFER))
+        self.fp = cast("Any", BufferedReader(SlicedReader(sock), _BUFFER))
 
     def begin(self) -> None:
         """Read the head. Unlike http.client, don't take a cut head for a short one."""

@@ -19,10 +19,10 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 from urllib3.poolmanager import PoolManager
 from urllib3.util import wait_for_read
-from urllib3.util.wait import wait_for_socket
 
 from odps_nb.http.abort import Abort
 from odps_nb.http.body import BodyResponse
+from odps_nb.http.waiting import connect, wait_until_ready
 
 __all__ = ["EXCHANGE", "Adapter", "Exchange"]
 
@@ -83,9 +83,8 @@ class _Guarded(HTTPConnection):
         for option in self.socket_options or ():
             sock.setsockopt(*option)
         timeout = self.timeout
-        sock.settimeout(timeout if isinstance(timeout, (int, float)) else None)
         EXCHANGE.get().abort.attach(sock)
-        sock.connect(address)
+        connect(sock, address, timeout if isinstance(timeout, (int, float)) else None)
         return sock
 
     def request(self, *args: Any, **kwargs: Any) -> None:
@@ -117,8 +116,7 @@ class _GuardedTLS(_Guarded, HTTPSConnection):
 def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
     timeout = sock.gettimeout()
     while data:
-        if not wait_for_socket(sock, read=True, write=True, timeout=timeout):
-            raise TimeoutError("the peer takes no more of the request")
+        wait_until_ready(sock, timeout, read=True, write=True)
         if wait_for_read(sock, timeout=0.0):
             raise BrokenPipeError("the server answered before the request ended")
         data = data[sock.send(data) :]

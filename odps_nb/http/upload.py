@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from odps_nb.errors import BrokenStreamError, ServiceError, StateError
+from odps_nb.http.abort import Abort
 from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
 
 __all__ = ["Upload", "open_upload"]
@@ -28,6 +29,7 @@ class _Pipe:
     """Chunks on their way from the writer to the sending thread; ends once, either way."""
 
     def __init__(self, limit: int) -> None:
+        self.abort: Abort | None = None  # of the request that empties the pipe
         self._changed = threading.Condition()
         self._chunks: deque[bytes] = deque()
         self._limit = limit
@@ -67,7 +69,7 @@ class _Pipe:
     def _take(self) -> bytes | None:
         with self._changed:
             while not self._chunks:
-                if self._deserted:
+                if self._deserted or (self.abort is not None and self.abort.stopped):
                     raise StateError("the upload was aborted")
                 if self._complete:
                     return None
@@ -106,6 +108,7 @@ class Upload:
         self._transport, self._reject = transport, reject
         self._pipe = _Pipe(pending)
         self._request = request_factory(iter(self._pipe))
+        self._pipe.abort = self._request.abort
         self._buffer = bytearray()
         self._response: HttpResponse | None = None
         self._error: BaseException | None = None
@@ -113,7 +116,13 @@ class Upload:
         self._aborted = False
         self.sent_bytes = 0
         self._thread = threading.Thread(target=self._run, name="odps_nb-upload", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            # An interrupt may come while the thread begins; it must not wait for a body then.
+            self._pipe.desert()
+            self._request.abort.stop()
+            raise
 
     def write(self, data: Any) -> int:
         """Take all of ``data`` (anything with bytes in it), waiting while the peer is slow.

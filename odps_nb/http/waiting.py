@@ -1,0 +1,102 @@
+"""Waiting for a socket in short slices (floor 2).
+
+A signal that comes just before a thread falls asleep in the kernel does not wake it, and on some
+systems no signal does. Nobody sleeps longer than a slice here, so that Ctrl-C and `Abort` are
+always noticed. Knows neither HTTP nor what is waited for.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import socket
+import time
+from typing import Any
+
+from urllib3.util.wait import wait_for_socket
+
+__all__ = ["SLICE", "SlicedReader", "connect", "wait_until_ready"]
+
+SLICE = 0.1
+"""Seconds that one sleep lasts at most."""
+
+_UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLOCK", -1)}
+
+
+def wait_until_ready(
+    sock: socket.socket, timeout: float | None, *, read: bool = False, write: bool = False
+) -> None:
+    """Wait until one may read or write.
+
+    Raises
+    ------
+    TimeoutError
+        Neither, for ``timeout`` seconds.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while not wait_for_socket(sock, read=read, write=write, timeout=_slice(deadline)):
+        if deadline is not None and time.monotonic() >= deadline:
+            raise TimeoutError("the peer stays silent")
+
+
+def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
+    """Connect; the socket keeps ``timeout`` for what follows.
+
+    Raises
+    ------
+    OSError
+        The system's own error; a `TimeoutError` when nothing answers.
+    """
+    sock.settimeout(0.0)
+    code = sock.connect_ex(address)
+    if code in _UNDER_WAY:
+        wait_until_ready(sock, timeout, write=True)
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))
+    sock.settimeout(timeout)
+
+
+class SlicedReader(io.RawIOBase):
+    """The raw end of a socket; waits as long as the socket's timeout says, but in slices."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
+        self._sock = sock
+        self._timeout = sock.gettimeout()
+        # Keeps the descriptor open when http.client lets go of the socket before the body ends.
+        self._hold = sock.makefile("rb", 0)
+        sock.settimeout(SLICE if self._timeout is None else min(SLICE, self._timeout))
+
+    def readable(self) -> bool:
+        """Return ``True``."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor."""
+        return self._sock.fileno()
+
+    def readinto(self, buffer: Any) -> int:
+        """Receive into ``buffer``; 0 at the end of the connection."""
+        try:
+            return self._sock.recv_into(buffer)
+        except TimeoutError:
+            pass
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout - SLICE
+        while deadline is None or time.monotonic() < deadline:
+            try:
+                return self._sock.recv_into(buffer)
+            except TimeoutError:
+                continue
+        raise TimeoutError("the peer stays silent")
+
+    def close(self) -> None:
+        """Let go of the socket. Idempotent."""
+        if not self.closed:
+            self._hold.close()
+        super().close()
+
+
+def _slice(deadline: float | None) -> float:
+    return SLICE if deadline is None else max(0.0, min(SLICE, deadline - time.monotonic()))

@@ -1,0 +1,114 @@
+"""Ctrl-C ends any wait within half a second; no thread and no socket is left."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from ledger import Ledger
+from scripted import SCHEMA, TABLE, Service, ipc, numbers
+
+from odps_nb.client.blob import iter_blobs, open_blob
+from odps_nb.client.read import ReadSession, iter_batches, plan_ranges
+from odps_nb.client.write import open_write_session
+from odps_nb.terms import BlobReference
+from odps_nb.wire.calls import GetReadSession
+
+SESSION = ReadSession(table=TABLE, session_id="s", schema=SCHEMA, splits=plan_ranges(100, 4))
+REFERENCES = [BlobReference.from_raw(b"1"), BlobReference.from_raw(b"2")]
+
+
+class Interrupter:
+    """A step that answers some bytes, interrupts the main thread, and waits to be left."""
+
+    def __init__(self, head: bytes = b"") -> None:
+        self._head = head
+        self.left = threading.Semaphore(0)
+        self.at = 0.0
+
+    def __call__(self, line, seen) -> None:
+        if self._head:
+            line.send(line.headline(**{"Content-Length": "99999"}) + self._head)
+        if not self.at:
+            self.at = time.monotonic()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        if line.wait_closed(20):
+            self.left.release()
+
+    def check(self) -> None:
+        assert time.monotonic() - self.at < 0.5
+        assert self.left.acquire(timeout=10)
+        names = [t.name for t in threading.enumerate() if t.name.startswith("odps_nb")]
+        assert names == []
+
+
+def open_sockets() -> int:
+    found = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found += str(entry.readlink()).startswith("socket:")
+        except OSError:  # the descriptor of the listing itself
+            continue
+    return found
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("head", [b"", ipc(numbers(0, 25))[:300]])
+def test_an_interrupt_ends_a_read(workers, head):
+    step = Interrupter(head)
+    with Service(ReadRows=[step]) as service, service.client(read_timeout=60.0) as storage:
+        with pytest.raises(KeyboardInterrupt):
+            list(iter_batches(storage, SESSION, workers=workers))
+        step.check()
+
+
+def test_an_interrupt_ends_a_call():
+    step = Interrupter()
+    with Service(GetReadSession=[step]) as service, service.client(read_timeout=60.0) as storage:
+        with pytest.raises(KeyboardInterrupt):
+            storage.call(GetReadSession(table=TABLE, session_id="s"))
+        step.check()
+
+
+@pytest.mark.parametrize("fetch", ["many", "one"])
+def test_an_interrupt_ends_a_blob(fetch):
+    step = Interrupter(bytes(100))
+    with Service(ReadBlobs=[step]) as service, service.client(read_timeout=60.0) as storage:
+
+        def run() -> None:
+            if fetch == "many":
+                list(iter_blobs(storage, REFERENCES))
+            else:
+                with open_blob(storage, REFERENCES[0]) as file:
+                    file.read()
+
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        step.check()
+
+
+def test_an_interrupt_ends_an_upload_and_aborts_the_session():
+    step = Interrupter()
+    with Ledger() as service, service.client(read_timeout=60.0) as storage:
+        service._steps["WriteRows"][0] = step
+
+        def run() -> None:
+            with open_write_session(storage, TABLE) as session, session.open_stream() as stream:
+                stream.write(numbers(0, 100).to_batches())
+
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        step.check()
+        assert (service.status, service.committed) == ("ABORTED", None)
+
+
+def test_no_socket_is_left_behind():
+    gc.collect()
+    before = open_sockets()
+    for _ in range(3):
+        test_an_interrupt_ends_a_read(4, b"")
+    assert open_sockets() <= before

@@ -1,0 +1,88 @@
+"""Nobody sleeps so deeply that a signal, an abort or a deadline goes unnoticed."""
+
+from __future__ import annotations
+
+import _thread
+import socket
+import time
+
+import pytest
+from peers import Line, Peer, answers, refused
+
+from odps_nb.http.transport import HttpRequest, RequestsTransport
+from odps_nb.http.waiting import SLICE, SlicedReader, connect, wait_until_ready
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def test_a_signal_that_wakes_nobody_is_noticed():
+    def script(line: Line) -> None:
+        line.request()
+        # Marks the signal as pending for the main thread, which the kernel does not wake for it.
+        _thread.interrupt_main()
+        assert line.wait_closed()
+
+    transport = RequestsTransport()
+    with Peer(script) as peer:
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            transport.send(HttpRequest(method="GET", url=peer.url, read_timeout=60.0))
+        assert time.monotonic() - began < 5
+    transport.close()
+
+
+@pytest.mark.parametrize("timeout", [0.05, 0.25])
+def test_silence_lasts_as_long_as_the_timeout_says(pair, timeout):
+    ours, _ = pair
+    ours.settimeout(timeout)
+    with SlicedReader(ours) as reader:
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            reader.readinto(bytearray(1))
+        assert timeout - 0.02 <= time.monotonic() - began < timeout + 2 * SLICE + 1
+
+
+def test_bytes_that_come_after_some_slices_are_read(pair):
+    ours, theirs = pair
+    ours.settimeout(10.0)
+    with SlicedReader(ours) as reader:
+        with pytest.raises(TimeoutError):
+            wait_until_ready(ours, 2.5 * SLICE, read=True)
+        theirs.sendall(b"late")
+        buffer = bytearray(10)
+        assert reader.readinto(buffer) == 4
+        assert buffer[:4] == b"late"
+        theirs.close()
+        assert reader.readinto(buffer) == 0
+
+
+def test_a_reader_outlives_the_socket_object_that_it_reads_from(pair):
+    ours, theirs = pair
+    ours.settimeout(5.0)
+    reader = SlicedReader(ours)
+    ours.close()  # as http.client does when the answer says that the connection ends
+    theirs.sendall(b"rest")
+    buffer = bytearray(4)
+    assert reader.readinto(buffer) == 4
+    assert reader.readable()
+    assert reader.fileno() >= 0
+    reader.close()
+    reader.close()
+    assert ours.fileno() == -1
+
+
+def test_connecting_says_what_the_system_says():
+    with refused() as url, socket.socket() as sock, pytest.raises(ConnectionRefusedError):
+        connect(sock, ("127.0.0.1", int(url.rpartition(":")[2])), 5.0)
+
+
+def test_a_connected_socket_keeps_its_timeout():
+    with Peer(answers()) as peer, socket.socket() as sock:
+        connect(sock, ("127.0.0.1", peer.port), 3.5)
+        assert sock.gettimeout() == 3.5
