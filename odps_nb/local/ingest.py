@@ -22,7 +22,7 @@ from odps_nb.local.constants import constant, spelled
 from odps_nb.local.folder import Folder
 from odps_nb.local.row_files import RowFileWriter
 from odps_nb.local.snapshots import Addition
-from odps_nb.local.tables import Table
+from odps_nb.local.tables import OPERATION, Table
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.arrow_stream import END_MARKER
@@ -52,9 +52,14 @@ class Ingest:
         fixed = {key for key, _ in spec}
         self._dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
         self._fixed = tuple(c for c in table.schema.partition_columns if c.name in fixed)
-        self._columns: tuple[Column, ...] = (*table.schema.columns, *self._dynamic)
+        self._operation = (OPERATION,) if table.key_columns else ()
+        self._columns: tuple[Column, ...] = (
+            *table.schema.columns,
+            *self._operation,
+            *self._dynamic,
+        )
         self._matches: tuple[int | None, ...] | None = None
-        self._stored = arrow_schema(table.schema.columns)
+        self._stored = arrow_schema([*table.schema.columns, *self._operation])
         self._targets: dict[PartitionSpec, _Target] = {}
         self.rows = 0
 
@@ -68,6 +73,8 @@ class Ingest:
         fitted = conform(
             batch, self._columns, self._matches, blobs=lambda array: self._blobs.spell(array, use)
         )
+        if self._operation:
+            _check_operations(fitted.column(OPERATION.name))
         self.rows += fitted.num_rows
         for spec, rows in self._by_partition(fitted):
             target = self._target(spec)
@@ -118,7 +125,7 @@ class Ingest:
     def _by_partition(
         self, batch: pa.RecordBatch
     ) -> Iterator[tuple[PartitionSpec, pa.RecordBatch]]:
-        count = len(self._table.schema.columns)
+        count = len(self._stored)
         data = pa.record_batch(batch.columns[:count], schema=self._stored)
         if not self._dynamic:
             yield self._whole({}), data
@@ -142,6 +149,12 @@ class Ingest:
                 raise faults.invalid(f"one request writes to more than {MAX_PARTITIONS} partitions")
             found = self._targets[spec] = _Target(RowFileWriter(self._folder, self._stored))
         return found
+
+
+def _check_operations(operations: pa.Array) -> None:
+    known = pc.is_in(operations, value_set=pa.array([ord("U"), ord("D"), None], pa.int8()))
+    if not pc.all(known).as_py():
+        raise faults.invalid(f"{OPERATION.name} is neither 85 (upsert) nor 68 (delete)")
 
 
 def _groups(

@@ -38,6 +38,7 @@ __all__ = ["Instance", "Instances"]
 log = logging.getLogger("odps_nb.local")
 
 WORKERS = 4
+CANCEL_TRIES, CANCEL_PAUSE = 50, 0.1
 RUNNING, SUCCESS, FAILED, CANCELLED = "Running", "Success", "Failed", "Cancelled"
 
 
@@ -153,9 +154,14 @@ class Instances:
         self.get(project, instance_id)
         with self._lock:
             running = self._running.get(instance_id)
-        if running is not None:
-            running[0].stop()
-            self.wait(instance_id, 5.0)
+        if running is None:
+            return
+        stopper, future = running
+        for _ in range(CANCEL_TRIES):
+            # said again and again: an interrupt between two queries is lost
+            stopper.stop()
+            if wait([future], timeout=CANCEL_PAUSE).done:
+                return
 
     def listed(self, project: str, limit: int = 100) -> list[str]:
         """Return the ids of the newest instances."""

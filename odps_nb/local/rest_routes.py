@@ -19,6 +19,7 @@ from odps_nb.local.instances import FAILED, Instance
 from odps_nb.local.result_text import csv_text
 from odps_nb.local.service import Service
 from odps_nb.local.sql_ddl import Place
+from odps_nb.local.tables import Table
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import WireRequest
@@ -171,7 +172,7 @@ class RestRoutes:
             lifecycle=table.lifecycle,
             size=sum(s.raw_bytes for s in segments),
             record_count=sum(s.rows for s in segments),
-            properties=dict(table.properties),
+            properties=_reserved(table),
         )
         return _reply(info.encode_extended() if call.extended else info.encode())
 
@@ -290,6 +291,14 @@ class RestRoutes:
         )
         status = "Terminated" if instance.is_over else "Running"
         return control.InstanceResult(tasks=(task,), status=status)
+
+
+def _reserved(table: Table) -> dict[str, str]:
+    """Properties as the extended document spells those that clients know."""
+    known = dict(table.properties)
+    if "transactional" in known or table.key_columns:
+        known["Transactional"] = known.get("transactional", "true")
+    return known
 
 
 def _valid(name: str) -> str:

@@ -18,6 +18,7 @@ from odps_nb.local.catalog import Catalog
 from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder
 from odps_nb.local.instances import Instances
+from odps_nb.local.merges import Publisher
 from odps_nb.local.read_sessions import ReadSessions
 from odps_nb.local.snapshots import Snapshots
 from odps_nb.local.sql_run import SqlRunner
@@ -84,10 +85,11 @@ class Service:
         self.read_sessions = ReadSessions(
             self.database, self.catalog, self.snapshots, self.folder, clock
         )
+        self.publisher = Publisher(self.database, self.snapshots, self.folder)
         self.write_sessions = WriteSessions(
-            self.database, self.catalog, self.snapshots, self.blobs, self.folder, clock
+            self.database, self.catalog, self.publisher, self.blobs, self.folder, clock
         )
-        runner = SqlRunner(self.catalog, self.snapshots, self.blobs, self.folder)
+        runner = SqlRunner(self.catalog, self.snapshots, self.publisher, self.blobs, self.folder)
         self.instances = Instances(self.database, self.folder, runner, clock)
         self.catalog.add_project(settings.project, owner=self.owner)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-work")

@@ -6,7 +6,7 @@ writes becomes visible at once, or not at all.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from odps_nb.local.duck import open_duck
 from odps_nb.local.duck_types import duck_type, result_array
 from odps_nb.local.folder import Folder, new_id
 from odps_nb.local.ingest import Ingest
+from odps_nb.local.merges import Publisher
 from odps_nb.local.snapshots import Snapshots
 from odps_nb.local.sql_ddl import Definitions, Place
 from odps_nb.local.sql_query import TranslatedQuery, translate
@@ -53,7 +54,8 @@ class Stopper:
         """Stop now."""
         self.stopped = True
         for connection in list(self._connections):
-            connection.interrupt()
+            with suppress(Exception):  # closed meanwhile: then it is stopped
+                connection.interrupt()
 
     def check(self) -> None:
         """Raise when told to stop."""
@@ -65,9 +67,14 @@ class SqlRunner:
     """Runs statements; each call does one and is done when its rows are taken."""
 
     def __init__(
-        self, catalog: Catalog, snapshots: Snapshots, blobs: BlobStore, folder: Folder
+        self,
+        catalog: Catalog,
+        snapshots: Snapshots,
+        publisher: Publisher,
+        blobs: BlobStore,
+        folder: Folder,
     ) -> None:
-        self._catalog, self._snapshots = catalog, snapshots
+        self._catalog, self._snapshots, self._publisher = catalog, snapshots, publisher
         self._blobs, self._folder = blobs, folder
         self._definitions = Definitions(catalog, snapshots)
 
@@ -157,7 +164,7 @@ class SqlRunner:
             replace = [a.spec for a in additions] if dynamic else [spec]
         if table.is_partitioned and len(spec) == len(table.partition_keys):
             self._catalog.ensure_partition(table, spec)
-        self._snapshots.publish(table, additions, replace=replace)
+        self._publisher.publish(table, additions, replace=replace)
 
     def _create(
         self,
@@ -193,7 +200,7 @@ class SqlRunner:
                     stopper.check()
                     ingest.write(batch)
                 additions = ingest.finish()
-            self._snapshots.publish(table, additions)
+            self._publisher.publish(table, additions)
         except BaseException:
             self._snapshots.drop_table(table)
             raise

@@ -123,6 +123,10 @@ class Cursor:
         if not self.accept(*words):
             raise self.error(f"expected {' '.join(words).upper()}")
 
+    def skip(self) -> None:
+        """Take whatever comes next."""
+        self._next("more")
+
     def name(self) -> str:
         """Take one identifier."""
         token = self._next("a name")

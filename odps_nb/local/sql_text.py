@@ -29,6 +29,7 @@ from odps_nb.local.sql_statements import (
     Statement,
     Truncate,
 )
+from odps_nb.local.tables import PRIMARY_KEY
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns
@@ -100,9 +101,12 @@ def _create(cursor: Cursor) -> Statement:
     if cursor.accept("like"):
         return CreateTable(name=name, schema=None, if_not_exists=exists, like=_name(cursor))
     columns: tuple[Column, ...] = ()
+    keys: tuple[str, ...] = ()
     if cursor.peek("("):
-        columns = _columns(cursor)
+        columns, keys = _columns_and_keys(cursor)
     tail = _tail(cursor)
+    if keys:
+        tail.properties.append((PRIMARY_KEY, ",".join(keys)))
     query = None
     if cursor.accept("as"):
         query = cursor.rest
@@ -152,9 +156,40 @@ def _integer(cursor: Cursor) -> int:
     return int(text)
 
 
+def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """Read a column list that may end with ``, PRIMARY KEY (a, b)``."""
+    text = cursor.parenthesised()
+    inner = Cursor(text)
+    while not inner.at_end:
+        place = len(text) - len(inner.rest)
+        if inner.accept(",", "primary", "key"):
+            keys = _names(inner)
+            inner.end()
+            columns = _read_columns(text[:place])
+            known = {c.name.casefold(): c.name for c in columns}
+            if missing := [key for key in keys if key.casefold() not in known]:
+                raise faults.parse_failed(f"the key column {missing[0]!r} is not in the list")
+            return columns, tuple(known[key.casefold()] for key in keys)
+        inner.skip()
+    return _read_columns(text), ()
+
+
+def _names(cursor: Cursor) -> list[str]:
+    inner = Cursor(cursor.parenthesised())
+    names = [inner.name()]
+    while inner.accept(","):
+        names.append(inner.name())
+    inner.end()
+    return names
+
+
 def _columns(cursor: Cursor) -> tuple[Column, ...]:
+    return _read_columns(cursor.parenthesised())
+
+
+def _read_columns(text: str) -> tuple[Column, ...]:
     try:
-        return parse_columns(cursor.parenthesised())
+        return parse_columns(text)
     except InvalidRequestError as error:
         if (error.code or "").startswith("ODPS"):
             raise
@@ -263,12 +298,7 @@ def _insert(cursor: Cursor) -> Statement:
     partition = _items(cursor) if cursor.accept("partition") else ()
     columns: tuple[str, ...] = ()
     if cursor.peek("(") and not cursor.peek("(", "select") and not cursor.peek("(", "with"):
-        inner = Cursor(cursor.parenthesised())
-        names = [inner.name()]
-        while inner.accept(","):
-            names.append(inner.name())
-        inner.end()
-        columns = tuple(names)
+        columns = tuple(_names(cursor))
     if not any(cursor.peek(word) for word in ("select", "with", "values", "from", "(")):
         raise cursor.error("expected a query")
     return Insert(

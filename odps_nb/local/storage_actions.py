@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from odps_nb.local.ingest import read_body
 from odps_nb.local.read_plan import ReadSession
 from odps_nb.local.row_stream import coded, encode_stream, rebatch
 from odps_nb.local.service import Service
+from odps_nb.local.tables import OPERATION
 from odps_nb.local.write_sessions import OPEN
 from odps_nb.local.write_streams import Stream, WriteSession
 from odps_nb.schema import TableSchema
@@ -351,14 +352,17 @@ def _write_schema(session: WriteSession) -> WriteSchema:
     table = session.table
     fixed = {key for key, _ in session.spec}
     dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
-    whole = WriteSchema.of(table.schema)
-    return WriteSchema(
+    whole = WriteSchema.of(
+        table.schema,
+        system_columns=(OPERATION,) if table.key_columns else (),
+        key_columns=table.key_columns,
+    )
+    return replace(
+        whole,
         schema=TableSchema(
             columns=(*whole.schema.columns, *dynamic),
             partition_columns=whole.schema.partition_columns,
         ),
-        column_ids=whole.column_ids,
-        max_field_size=whole.max_field_size,
     )
 
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_type
 from odps_nb.local.constants import constant
-from odps_nb.schema import TableSchema, TypeCode
+from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
 
 __all__ = [
+    "OPERATION",
+    "PRIMARY_KEY",
     "Partition",
     "Table",
     "check_columns",
@@ -27,6 +29,10 @@ __all__ = [
     "spec_text",
     "table_of_row",
 ]
+
+PRIMARY_KEY = "primary_key"
+OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
+"""The column in which rows of a primary-key table say what they do."""
 
 _PARTITION_TYPES = {
     TypeCode.TINYINT,
@@ -58,6 +64,11 @@ class Table:
     created: float = 0.0
     altered: float = 0.0
     modified: float = 0.0
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """Names of the primary key; empty for a table without one."""
+        return tuple(name for name in self.properties.get(PRIMARY_KEY, "").split(",") if name)
 
     @property
     def is_partitioned(self) -> bool:

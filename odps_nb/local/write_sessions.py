@@ -19,7 +19,8 @@ from odps_nb.local.catalog import Catalog
 from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder, new_id
 from odps_nb.local.ingest import Ingest
-from odps_nb.local.snapshots import Addition, Snapshots
+from odps_nb.local.merges import Publisher
+from odps_nb.local.snapshots import Addition
 from odps_nb.local.tables import Table
 from odps_nb.local.write_streams import Landed, Stream, Streams, WriteSession, natural_order
 from odps_nb.terms import PartitionSpec, TableName, WriteMode
@@ -38,14 +39,14 @@ class WriteSessions:
         self,
         database: Database,
         catalog: Catalog,
-        snapshots: Snapshots,
+        publisher: Publisher,
         blobs: BlobStore,
         folder: Folder,
         clock: Callable[[], float],
     ) -> None:
-        self._db, self._catalog, self._snapshots = database, catalog, snapshots
+        self._db, self._catalog = database, catalog
         self._blobs, self._folder, self._clock = blobs, folder, clock
-        self._streams = Streams(database)
+        self._streams, self._publisher = Streams(database), publisher
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -254,7 +255,7 @@ class WriteSessions:
                     return Landed(stream=stream, staging_id=0, rows=0)
                 raise faults.offset_conflict(stream.next_row, row_offset)
             if session.is_streaming or stream.stream_id == DEFAULT_ID:
-                staging_id = self._snapshots.publish(session.table, additions)
+                staging_id = self._publisher.publish(session.table, additions)
             else:
                 staging_id = self._streams.add_parts(session, stream, additions)
             db.execute(
@@ -282,7 +283,7 @@ class WriteSessions:
         if table.is_partitioned and whole:
             self._catalog.ensure_partition(table, spec)
         if additions or replace:
-            self._snapshots.publish(table, additions, replace=replace)
+            self._publisher.publish(table, additions, replace=replace)
 
     def _unlink(self, names: Sequence[str]) -> None:
         for name in names:

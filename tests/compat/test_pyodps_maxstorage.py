@@ -306,3 +306,17 @@ def test_the_result_of_a_query_is_read(storage: MaxStorageClient, entry: ODPS) -
         {"a": 1, "b": "x"},
         {"a": 2, "b": "y"},
     ]
+
+
+def test_records_are_upserted_and_deleted_by_key(storage: MaxStorageClient, entry: ODPS) -> None:
+    name = f"k{time.time_ns()}"
+    entry.create_table(name, "id bigint not null, v string", transactional=True, primary_key="id")
+    session = storage.create_table_write_session(name)
+    writer = session.open_arrow_writer(stream_id="0").get_as_record_writer()
+    for record in ([1, "a"], [2, "b"], [1, "a2"]):
+        writer.write(record)
+    writer.delete([2, None])
+    writer.close()
+    session.commit()
+    read = read_all(storage.create_table_read_session(name))
+    assert read.to_pylist() == [{"id": 1, "v": "a2"}]
