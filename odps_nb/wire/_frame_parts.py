@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from odps_nb.errors import ChecksumError, FramingError, LimitExceededError
 from odps_nb.wire._push import BytesLike
@@ -47,7 +47,10 @@ class ChecksumKind(str, Enum):
     @property
     def wire_type(self) -> int:
         """The number in the footer's ``Type``."""
-        return list(ChecksumKind).index(self)
+        return _KINDS.index(self)
+
+
+_KINDS = tuple(ChecksumKind)  # the place is the number on the wire
 
 
 def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
@@ -61,12 +64,17 @@ def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
     if not data:
         return {}
     try:
-        value = json.loads(data.decode("utf-8"))
+        value = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise FramingError(f"the {what} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise FramingError(f"the {what} is not a JSON object but a {type(value).__name__}")
     return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    # Python would take NaN and Infinity, which are not JSON.
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def check_json_size(size: int, limit: int, what: str, index: int) -> int:
@@ -201,7 +209,7 @@ class Footer:
         number = checksum.get("Type", 0)
         if type(number) is not int or not 0 <= number <= 2:
             raise FramingError(f"unknown checksum type {number!r} in a frame footer")
-        kind = list(ChecksumKind)[number]
+        kind = _KINDS[number]
         if kind is ChecksumKind.CRC32:
             crc = checksum.get("Crc32")
             if type(crc) is not int or not 0 <= crc <= 0xFFFFFFFF:

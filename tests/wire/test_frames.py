@@ -257,6 +257,7 @@ def test_limits_are_arguments() -> None:
         b"\xff\xfe",
         b"[" * 100_000,
         b"1" * 5000,
+        b'{"New": NaN}',
         b'{"ContentType": 5}',
         b'{"CustomFileName": ["a"]}',
     ],
