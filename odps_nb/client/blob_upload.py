@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from odps_nb.client.call_upload import CallUpload
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import Phase, ProgressTracker
-from odps_nb.client.storage import CallUpload, StorageClient
+from odps_nb.client.storage import StorageClient
 from odps_nb.errors import ChecksumError, ConfigError, FramingError, OdpsNbError
 from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 from odps_nb.wire.calls import WriteBlob, WriteBlobAnswer, WriteBlobBatch
@@ -139,12 +140,18 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
             option="data",
             hint="pass bytes, a path or a binary file",
         )
-    if not content.seekable():
+    if not _is_seekable(content):
         content = _spool(content, files)
     start = content.tell()
-    size = content.seek(0, io.SEEK_END) - start
-    content.seek(start)
+    content.seek(0, io.SEEK_END)  # some files return nothing from it
+    size = content.tell() - start
     return _Source(content=content, start=start, size=size, **known)
+
+
+def _is_seekable(file: Any) -> bool:
+    # A SpooledTemporaryFile has no seekable() before Python 3.11, and can seek.
+    ask = getattr(file, "seekable", None)
+    return bool(ask()) if ask is not None else callable(getattr(file, "seek", None))
 
 
 def _spool(stream: IO[bytes], files: contextlib.ExitStack) -> IO[bytes]:

@@ -13,32 +13,26 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from odps_nb.client.answers import document, refusal, successful
 from odps_nb.client.attempts import Attempts, Clock
+from odps_nb.client.call_upload import CallUpload
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import ProgressTracker
-from odps_nb.errors import (
-    LimitExceededError,
-    OdpsNbError,
-    StateError,
-    TransportError,
-)
+from odps_nb.errors import OdpsNbError, StateError, TransportError
 from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport, Transport
-from odps_nb.http.upload import Upload, open_upload
-from odps_nb.wire.calls import Call, Scope, StreamingCall, WireRequest, decode_error
+from odps_nb.http.upload import open_upload
+from odps_nb.wire.calls import Call, Scope, StreamingCall, WireRequest
 from odps_nb.wire.control import GetTunnelEndpoint, decode_tunnel_endpoint
 from odps_nb.wire.signing import sign
 
 if TYPE_CHECKING:
     from odps_nb.client.profile import Profile
 
-__all__ = ["CallUpload", "StorageClient"]
-
-MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML answer
-MAX_ERROR = 1 << 20
+__all__ = ["StorageClient"]
 
 _log = logging.getLogger("odps_nb")
 _SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
@@ -120,7 +114,7 @@ class StorageClient:
             while True:
                 try:
                     with self._send(wire, self.tunnel_endpoint, attempts) as response:
-                        return request.decode_answer(_document(response), response.headers)
+                        return request.decode_answer(document(response), response.headers)
                 except OdpsNbError as error:
                     attempts.again(error, idempotent=request.idempotent)
 
@@ -159,8 +153,17 @@ class StorageClient:
     ) -> CallUpload[T]:
         """Begin a request whose body the caller writes. It is tried once: see `write`."""
         wire = self._encode(request)
-        attempts = attempts or self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
-        return CallUpload(self, request, wire, attempts)
+        tries = attempts or self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
+        began = time.perf_counter()
+
+        def with_body(body: Iterator[bytes]) -> HttpRequest:
+            return self._request(wire, self.tunnel_endpoint, tries, body)
+
+        def noted(response: HttpResponse) -> None:
+            self._note(response, tries, time.perf_counter() - began)
+
+        upload = open_upload(self._transport, with_body, reject=refusal)
+        return CallUpload(request, upload, noted)
 
     def rest(
         self,
@@ -187,7 +190,7 @@ class StorageClient:
             while True:
                 try:
                     with self._send(wire, self.profile.endpoint, attempts) as response:
-                        return response.headers, _document(response)
+                        return response.headers, document(response)
                 except OdpsNbError as error:
                     attempts.again(error, idempotent=idempotent)
 
@@ -299,7 +302,7 @@ class StorageClient:
             _log.debug("%s: %s", attempts.what, error)
             raise
         self._note(response, attempts, time.perf_counter() - began)
-        return _successful(response)
+        return successful(response)
 
     def _note(self, response: HttpResponse, attempts: Attempts, seconds: float) -> None:
         _log.debug(
@@ -316,91 +319,6 @@ class StorageClient:
         request = GetTunnelEndpoint(project=self.profile.project, quota_name=self.profile.quota)
         _, body = self.rest(request.encode(scope=self._scope))
         return decode_tunnel_endpoint(body, endpoint=self.profile.endpoint)
-
-
-class CallUpload(Generic[T]):
-    """One call whose body is being written; leaving it without `finish` aborts.
-
-    `write` takes anything with bytes in it and waits while the server is slow; trouble on the
-    way, an early answer included, is raised by the next `write` or by `finish`.
-    """
-
-    def __init__(
-        self, storage: StorageClient, request: Call[T], wire: WireRequest, attempts: Attempts
-    ) -> None:
-        self._request, self._attempts, self._storage = request, attempts, storage
-        self._began = time.perf_counter()
-
-        def with_body(body: Iterator[bytes]) -> HttpRequest:
-            return storage._request(wire, storage.tunnel_endpoint, attempts, body)
-
-        self._upload: Upload = open_upload(storage._transport, with_body, reject=_refusal)
-        self._answer: T | None = None
-
-    @property
-    def sent_bytes(self) -> int:
-        """Bytes that were taken for sending so far."""
-        return self._upload.sent_bytes
-
-    def write(self, data: Any) -> int:
-        """Take all of ``data``; return its size in bytes."""
-        return self._upload.write(data)
-
-    def finish(self) -> T:
-        """End the body and return the server's answer; the same one if called again.
-
-        Raises
-        ------
-        TransportError
-            No answer: with ``request_sent`` nobody knows whether the server acted.
-        ServiceError
-            The server said no.
-        """
-        if self._answer is None:
-            with self._upload.finish() as response:
-                self._storage._note(response, self._attempts, time.perf_counter() - self._began)
-                body = _document(_successful(response))
-                self._answer = self._request.decode_answer(body, response.headers)
-        return self._answer
-
-    def abort(self) -> None:
-        """Cut the body and close the connection. Idempotent."""
-        self._upload.abort()
-
-    def __enter__(self) -> CallUpload[T]:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        self._upload.__exit__(kind, error, _)
-
-
-def _successful(response: HttpResponse) -> HttpResponse:
-    if 200 <= response.status < 300:
-        return response
-    with response:
-        raise decode_error(response.status, response.headers, response.read(MAX_ERROR))
-
-
-def _refusal(response: HttpResponse) -> Exception:
-    """Read the error out of an answer that came while the body was still being sent."""
-    with response:
-        return decode_error(response.status, response.headers, response.read(MAX_ERROR))
-
-
-def _document(response: HttpResponse) -> bytes:
-    pieces: list[bytes] = []
-    for piece in response.chunks():
-        pieces.append(piece)
-        if response.wire_bytes > MAX_DOCUMENT:
-            raise LimitExceededError(
-                "the answer is too long for a document",
-                limit=MAX_DOCUMENT,
-                actual=response.wire_bytes,
-                request_id=response.request_id,
-            )
-    return b"".join(pieces)
 
 
 def _describe(wire: WireRequest) -> str:

@@ -16,12 +16,8 @@ from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.client.storage import StorageClient
 from odps_nb.client.write_parts import DEFAULT_PART_BYTES
-from odps_nb.client.write_stream import (
-    StreamReceipt,
-    WriteSessionRef,
-    WriteStream,
-    open_write_stream,
-)
+from odps_nb.client.write_stream import WriteStream, open_write_stream
+from odps_nb.client.write_values import StreamReceipt, WriteSessionRef
 from odps_nb.errors import (
     ConflictError,
     NotFoundError,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import TracebackType
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.client.storage import StorageClient
 from odps_nb.client.write_parts import DEFAULT_PART_BYTES, RowPart, iter_parts, write_ipc
+from odps_nb.client.write_values import StreamReceipt, WriteSessionRef
 from odps_nb.errors import (
     ConflictError,
     OdpsNbError,
@@ -28,7 +28,7 @@ from odps_nb.errors import (
     StateError,
     TransportError,
 )
-from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
+from odps_nb.terms import BlobReference, Compression, PartitionSpec
 from odps_nb.wire.calls import (
     CloseWriteStream,
     CreateWriteStream,
@@ -38,29 +38,9 @@ from odps_nb.wire.calls import (
 )
 from odps_nb.wire.schema_json import WriteSchema
 
-__all__ = ["StreamReceipt", "WriteSessionRef", "WriteStream", "open_write_stream"]
+__all__ = ["WriteStream", "open_write_stream"]
 
 _log = logging.getLogger("odps_nb")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteSessionRef:
-    """What names a write session in another process: a plain value that may be pickled."""
-
-    table: TableName
-    session_id: str
-    partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value
-    route_token: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamReceipt:
-    """A closed stream, as a commit needs it; may be pickled. ``size`` is in bytes of Arrow."""
-
-    stream_id: str
-    version: int
-    rows: int
-    size: int
 
 
 def open_write_stream(

@@ -42,8 +42,11 @@ class Interrupter:
     def check(self) -> None:
         assert time.monotonic() - self.at < 0.5
         assert self.left.acquire(timeout=10)
-        names = [t.name for t in threading.enumerate() if t.name.startswith("odps_nb")]
-        assert names == []
+        # What the interrupt hit may need one slice more to notice that it is over.
+        for thread in threading.enumerate():
+            if thread.name.startswith("odps_nb"):
+                thread.join(1.0)
+                assert not thread.is_alive()
 
 
 def open_sockets() -> int:
