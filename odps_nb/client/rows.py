@@ -8,6 +8,7 @@ is looked at before it is believed, and its end must be marked, at the end of th
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -116,9 +117,10 @@ class _Decoded(_Direct):
     ) -> None:
         super().__init__(response, b"", max_message)
         self._decoder: Decoder | None = decoder(coding)
+        # Taken one by one: a kilobyte may become a gigabyte, if not of one message.
+        self._pieces: Iterator[bytes] = self._decoder.pieces(head)
         self._ready: deque[memoryview] = deque()
         self._size = 0
-        self._keep(self._decoder.feed(head))
 
     def _take(self, n: int) -> bytes:
         return bytes(self._decoded(n))
@@ -146,20 +148,18 @@ class _Decoded(_Direct):
 
     def _more(self) -> bool:
         """Decode some more; ``False`` once the coding ended where the body does."""
-        if self._decoder is None:
-            return False
-        data = self._response.read1()
-        if data:
-            self._keep(self._decoder.feed(data))
-            return True
-        self._keep(self._decoder.feed_eof())
-        self._decoder = None
-        return bool(self._size)
-
-    def _keep(self, data: bytes) -> None:
-        if data:
-            self._ready.append(memoryview(data))
-            self._size += len(data)
+        while True:
+            for piece in self._pieces:
+                if piece:
+                    self._ready.append(memoryview(piece))
+                    self._size += len(piece)
+                    return True
+            if self._decoder is None:
+                return False
+            if data := self._response.read1():
+                self._pieces = self._decoder.pieces(data)
+            else:
+                self._pieces, self._decoder = self._decoder.pieces_eof(), None
 
 
 class RowStream:
