@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from odps_nb.client.answers import document, refusal, successful
 from odps_nb.client.attempts import Attempts, Clock
 from odps_nb.client.call_upload import CallUpload
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import ProgressTracker
-from odps_nb.errors import OdpsNbError, StateError, TransportError
+from odps_nb.errors import ConfigError, OdpsNbError, StateError, TransportError
 from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport, Transport
@@ -233,6 +233,12 @@ class StorageClient:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError(
+            "a connection cannot travel to another process",
+            hint="send Profile.as_options() where that is safe, and connect there",
+        )
 
     def __repr__(self) -> str:
         state = " closed" if self._closed else ""

@@ -30,10 +30,11 @@ __all__ = ["EXCHANGE", "Adapter", "Exchange"]
 class Exchange:
     """What one attempt at one request went through; filled in by the connection."""
 
-    __slots__ = ("abort", "answered_early", "body", "sent", "source_error")
+    __slots__ = ("abort", "answered_early", "body", "send_timeout", "sent", "source_error")
 
-    def __init__(self, abort: Abort) -> None:
+    def __init__(self, abort: Abort, *, send_timeout: float | None = None) -> None:
         self.abort = abort
+        self.send_timeout = send_timeout  # seconds that the peer may take nothing
         self.sent = False  # a byte of the request left us
         self.answered_early = False
         self.body: BodyResponse | None = None
@@ -100,6 +101,7 @@ class _Guarded(HTTPConnection):
         if not exchange.sent or isinstance(sock, ssl.SSLSocket):
             # Headers go in one piece. Under TLS "readable" may be a session ticket, no answer.
             exchange.sent = True
+            sock.settimeout(exchange.send_timeout)  # urllib3 left that for connecting
             super().send(data)
             return
         try:

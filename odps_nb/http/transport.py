@@ -239,7 +239,7 @@ class RequestsTransport:
         """
         if self._closed:
             raise StateError("the transport is closed")
-        exchange = Exchange(request.abort)
+        exchange = Exchange(request.abort, send_timeout=request.read_timeout)
         token = EXCHANGE.set(exchange)
         try:
             raw = self._send(request, exchange)

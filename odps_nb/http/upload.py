@@ -136,13 +136,16 @@ class Upload:
             raise StateError("the upload is over", hint="open another one")
         self._raise_if_over()
         view = memoryview(data).cast("B")
-        if isinstance(data, bytes) and len(data) == _PIECE and not self._buffer:
-            self._put(data)
-            return len(view)
-        for start in range(0, len(view), _PIECE):
-            self._buffer += view[start : start + _PIECE]
-            if len(self._buffer) >= _PIECE:
+        at = 0
+        if self._buffer:
+            at = min(len(view), _PIECE - len(self._buffer))
+            self._buffer += view[:at]
+            if len(self._buffer) == _PIECE:
                 self._flush()
+        while len(view) - at >= _PIECE:
+            self._put(bytes(view[at : at + _PIECE]))
+            at += _PIECE
+        self._buffer += view[at:]
         return len(view)
 
     def finish(self) -> HttpResponse:

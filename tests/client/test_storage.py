@@ -17,6 +17,7 @@ from odps_nb.errors import (
     AccessDeniedError,
     BrokenStreamError,
     CancelledError,
+    ConfigError,
     ConnectError,
     FramingError,
     NotFoundError,
@@ -286,6 +287,15 @@ def test_a_closed_client_says_so():
             with pytest.raises(StateError):
                 call()
     assert "closed" in repr(storage)
+
+
+def test_a_client_does_not_travel():
+    with (
+        Service(GetReadSession=[give(FOUND)]) as service,
+        service.client() as storage,
+        pytest.raises(ConfigError, match="another process"),
+    ):
+        pickle.dumps(storage)
 
 
 def test_no_secret_is_in_logs_errors_and_reprs(caplog):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -294,6 +295,27 @@ def test_cancelling_stops_an_upload_and_aborts():
         run(storage)
     assert (service.committed, service.status) == (None, "ABORTED")
     assert caught.value.notes[-1] == "the write was aborted; nothing of it is in the table"
+
+
+def test_cancelling_wakes_an_upload_that_waits_for_its_answer():
+    token = CancelToken()
+    times: list[float] = []
+
+    def cancel(line, seen) -> None:
+        times.append(time.monotonic())
+        token.cancel()
+        assert line.wait_closed()
+
+    def run(storage):
+        with open_write_session(storage, TABLE, cancel=token) as session:
+            session.open_stream().write(batches())
+
+    with Ledger() as service, service.client(read_timeout=60.0) as storage:
+        service._steps["WriteRows"][0] = cancel
+        with pytest.raises(CancelledError):
+            run(storage)
+        assert time.monotonic() - times[0] < 0.5
+    assert (service.committed, service.status) == (None, "ABORTED")
 
 
 def test_a_cancelled_write_is_not_committed():

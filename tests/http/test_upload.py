@@ -159,6 +159,25 @@ def test_a_peer_that_takes_nothing_is_a_timeout(transport):
         flood(upload)
 
 
+def test_a_peer_that_pauses_has_as_long_as_for_an_answer(transport):
+    def script(line: Line) -> None:
+        seen = line.head()
+        time.sleep(0.5)  # longer than one may take to connect
+        line.drain(seen)
+        line.answer(b"ok")
+
+    def request(body):
+        return HttpRequest(
+            method="POST", url=peer.url, body=body, connect_timeout=0.2, read_timeout=20.0
+        )
+
+    with Peer(script) as peer, open_upload(transport, request) as upload:
+        for _ in range(64):
+            upload.write(bytes(1 << 18))
+        with upload.finish() as answer:
+            assert answer.read() == b"ok"
+
+
 def test_no_answer_to_a_whole_body_is_an_error(transport):
     with Peer(lambda line: line.request()) as peer, begin(transport, peer.url) as upload:
         upload.write(b"data")
