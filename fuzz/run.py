@@ -26,7 +26,9 @@ def child(name: str, flags: list[str]) -> None:
 
     with atheris.instrument_imports(include=["odps_nb.wire"]):
         import targets
-    atheris.Setup([sys.argv[0], *flags], targets.TARGETS[name])
+    # For a merge libFuzzer runs its first argument again, through a shell.
+    command = f"{sys.executable} {Path(__file__)} --child {name}"
+    atheris.Setup([command, *flags], targets.TARGETS[name])
     atheris.Fuzz()
 
 
