@@ -1,0 +1,78 @@
+"""The quickstart as a visitor sees it: a real JupyterLab, a real browser, the real service."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from odps_nb.local.launch import LocalService
+
+MODEL = "() => window.jupyterapp.shell.currentWidget.context.model.toJSON().cells"
+IMAGES = """() => [...document.querySelectorAll('.jp-OutputArea img')]
+  .map(image => ({alt: image.alt, loaded: image.complete && image.naturalWidth > 0,
+                  local: image.src.startsWith('data:')}))"""
+
+
+@pytest.fixture(scope="module")
+def lab_page(repo: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("lab_page", repo / "tools" / "lab_page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _text(cell: dict) -> str:
+    parts = []
+    for output in cell.get("outputs", []):
+        data = output.get("data", {})
+        parts += [output.get("text", ""), data.get("text/plain", ""), data.get("text/html", "")]
+    return "\n".join("".join(part) for part in parts)
+
+
+@pytest.mark.browser
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_the_quickstart_runs_in_a_real_jupyterlab(
+    service: LocalService, lab_page: ModuleType, repo: Path, tmp_path: Path
+) -> None:
+    notebook = Path(shutil.copy(repo / "notebooks" / "01_quickstart.ipynb", tmp_path))
+    env = {
+        **os.environ,
+        "ODPS_ENDPOINT": service.endpoint,
+        "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
+        "ODPS_PROJECT": service.project,
+        "ODPS_ACCESS_ID": service.access_id,
+        "ODPS_ACCESS_KEY": service.access_key,
+    }
+    with lab_page.open_notebook(notebook, env=env) as page:
+        state = lab_page.run_all(page, seconds=300)
+        cells = page.evaluate(MODEL)
+        images = page.evaluate(IMAGES)
+    assert state["errors"] == []
+    assert state["ran"] == state["total"] > 15
+    texts = {"".join(cell["source"]).split("\n")[0]: _text(cell) for cell in cells}
+
+    read = next(text for source, text in texts.items() if source.startswith("%odps read"))
+    assert "2,048,000 rows" in read
+    assert "verified" in read
+    assert "done in" in read
+
+    gallery = next(text for source, text in texts.items() if source.startswith("%odps blobs"))
+    assert gallery.count("<figure") == 24
+    assert len(images) >= 10
+    assert [image for image in images if not (image["loaded"] and image["local"])] == []
+    assert all(image["alt"] for image in images)
+
+    everything = json.dumps(cells)
+    assert service.access_key not in everything
+    assert service.access_id not in everything
