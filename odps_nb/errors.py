@@ -169,7 +169,7 @@ class LimitExceededError(ProtocolError):
 
 
 class TransportError(OdpsNbError):
-    """No answer, or not the whole of it. ``request_sent`` says whether the server may have acted."""
+    """No answer, or not the whole of it; ``request_sent``: the server may have acted."""
 
     fact_names = ("hint", "url", "request_id", "request_sent")
     url: str | None
@@ -219,7 +219,7 @@ class ConflictError(ServiceError):
 
 
 class SessionExpiredError(ServiceError):
-    """The session is over; a new one would see another snapshot, so it is never reopened silently."""
+    """The session is over; a new one sees another snapshot, so none is opened silently."""
 
 
 class ThrottledError(ServiceError):
