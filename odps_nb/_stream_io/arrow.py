@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import threading
+import weakref
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from odps_nb._stream_io.ahead import OneAhead
 from odps_nb._stream_io.payload import DecodedStream
 from odps_nb._stream_io.raw import content_encoding_of
 from odps_nb._stream_io.reader import Status, StreamReader
@@ -65,6 +68,69 @@ class _IpcSource:
         return self._plain
 
 
+class _Batches:
+    """Batch after batch of a stream, and the proof that they are all; knows no reader."""
+
+    def __init__(
+        self,
+        stream: StreamReader,
+        expected_rows: int | None,
+        max_batch: int,
+        max_output: int | None,
+    ) -> None:
+        self._stream = stream
+        self._source = _IpcSource(stream, max_batch, max_output)
+        self._expected_rows = expected_rows
+        self._lock = threading.Lock()  # the schema may be asked for while a batch is on its way
+        self._reader: Any = None
+
+    def schema(self) -> pa.Schema:
+        """Return the schema, opening the stream if need be."""
+        return self._translated(self._opened).schema
+
+    def read(self) -> pa.RecordBatch | None:
+        """Return the next batch; ``None`` at the proven end."""
+        return self._translated(self._next)
+
+    def _opened(self) -> Any:
+        import pyarrow as pa
+
+        with self._lock:
+            if self._reader is None:
+                self._reader = pa.ipc.open_stream(self._source)
+        return self._reader
+
+    def _next(self) -> pa.RecordBatch | None:
+        try:
+            return self._opened().read_next_batch()
+        except StopIteration:
+            self._source.check.require(rows=self._expected_rows)
+            self._source.read(1)  # the end of the body, which the check requires to be here
+            return None
+
+    def _translated(self, step: Callable[[], Any]) -> Any:
+        import pyarrow as pa
+
+        try:
+            return step()
+        except (pa.ArrowException, OSError) as error:
+            if self._source.failed:
+                raise
+            raise self._ours(error) from error
+
+    def _ours(self, error: Exception) -> OdpsNbError:
+        check = self._source.check
+        facts = {"offset": check.total, "request_id": self._stream.request_id}
+        if not check.complete and self._stream.get_status() is Status.OK:
+            return TruncatedError(
+                f"the Arrow stream stops after {check.total} bytes inside a message",
+                actual=check.total,
+                hint="batches are missing; read the split again or resume it",
+                **facts,
+            )
+        return FramingError(f"pyarrow cannot read the stream: {error}", **facts)
+
+
 class ArrowReader:
     """The record batches of a table read; iterate, or `read` until ``None``.
 
@@ -82,6 +148,9 @@ class ArrowReader:
         Bytes of one batch that are accepted.
     max_output
         Bytes that a coding around the stream may decode to.
+    prefetch
+        Read the next batch while the last one is worked on, in a helper thread that ends with
+        the stream, with `close`, and with the reader itself.
 
     Raises
     ------
@@ -112,24 +181,27 @@ class ArrowReader:
         expected_rows: int | None = None,
         max_batch: int = DEFAULT_MAX_BODY,
         max_output: int | None = None,
+        prefetch: bool = False,
     ) -> None:
         self._stream = stream_reader
-        self._source = _IpcSource(stream_reader, max_batch, max_output)
-        self._expected_rows = expected_rows
-        self._reader: Any = None
+        self._batches = _Batches(stream_reader, expected_rows, max_batch, max_output)
+        self._ahead: OneAhead[pa.RecordBatch] | None = None
+        if prefetch:
+            self._ahead = OneAhead(self._batches.read, stream_reader.abort)
+            weakref.finalize(self, self._ahead.close)
         self._status = Status.RUNNING
         self._closed = False
 
     @property
     def schema(self) -> pa.Schema:
         """Schema of the batches. Reads the beginning of the stream if need be."""
-        return self._guarded(self._opened).schema
+        return self._guarded(self._batches.schema)
 
     def read(self) -> pa.RecordBatch | None:
         """Return the next batch; ``None`` at the proven end."""
         if self._status is Status.OK and not self._closed:
             return None
-        batch = self._guarded(self._next)
+        batch = self._guarded(self._batches.read if self._ahead is None else self._ahead.take)
         if batch is None:
             self._status = Status.OK
         return batch
@@ -143,49 +215,15 @@ class ArrowReader:
             raise StopIteration
         return batch
 
-    def _opened(self) -> Any:
-        if self._reader is None:
-            import pyarrow as pa
-
-            self._reader = pa.ipc.open_stream(self._source)
-        return self._reader
-
-    def _next(self) -> pa.RecordBatch | None:
-        try:
-            return self._opened().read_next_batch()
-        except StopIteration:
-            self._source.check.require(rows=self._expected_rows)
-            self._source.read(1)  # the end of the body, which the check requires to be here
-            return None
-
-    def _guarded(self, step: Any) -> Any:
-        import pyarrow as pa
-
+    def _guarded(self, step: Callable[[], Any]) -> Any:
         if self._closed:
             raise StateError("the reader is closed", hint="read it before closing it")
         if self._status is Status.FAILED:
             raise StateError("the reader failed before; what follows a defect means nothing")
         before, self._status = self._status, Status.FAILED
-        try:
-            result = step()
-        except (pa.ArrowException, OSError) as error:
-            if self._source.failed:
-                raise
-            raise self._translated(error) from error
+        result = step()
         self._status = before
         return result
-
-    def _translated(self, error: Exception) -> OdpsNbError:
-        check = self._source.check
-        facts = {"offset": check.total, "request_id": self._stream.request_id}
-        if not check.complete and self._stream.get_status() is Status.OK:
-            return TruncatedError(
-                f"the Arrow stream stops after {check.total} bytes inside a message",
-                actual=check.total,
-                hint="batches are missing; read the split again or resume it",
-                **facts,
-            )
-        return FramingError(f"pyarrow cannot read the stream: {error}", **facts)
 
     def get_status(self) -> Status:
         """`Status.OK` once the end was proven."""
@@ -200,6 +238,8 @@ class ArrowReader:
         self._closed = True
         if self._status is Status.RUNNING:
             self._status = Status.CANCELLED
+        if self._ahead is not None:
+            self._ahead.close()
         self._stream.close()
 
     def __enter__(self) -> ArrowReader:

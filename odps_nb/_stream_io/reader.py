@@ -176,6 +176,12 @@ class StreamReader(io.BufferedIOBase):
         """Whether `close` was called."""
         return self._closed
 
+    def abort(self) -> None:
+        """Make a read that waits end soon; may be called from any thread, and reads are over."""
+        stop = getattr(self._answer, "abort", None)
+        if stop is not None:
+            stop()
+
     def close(self) -> None:
         """Free the connection. Idempotent."""
         if not self._closed:
