@@ -71,9 +71,11 @@ def register(spark: SparkSession) -> None:
     Examples
     --------
     >>> import odps_nb.spark
-    >>> odps_nb.spark.register(spark)  # doctest: +SKIP
-    >>> reader = spark.read.format("odps").options(**odps_nb.spark.options(odps))  # doctest: +SKIP
-    >>> reader.option("table", "orders").load().createTempView("orders")  # doctest: +SKIP
+    >>> odps_nb.spark.register(spark)
+    >>> reader = spark.read.format("odps").options(**odps_nb.spark.options(odps))
+    >>> reader.option("table", "media").load().createOrReplaceTempView("media")
+    >>> spark.sql("select count(*) > 0 as some from media").first().some
+    True
     """
     spark.dataSource.register(OdpsDataSource)
 

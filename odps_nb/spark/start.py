@@ -66,7 +66,9 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
     Examples
     --------
     >>> import odps_nb.spark
-    >>> spark = odps_nb.spark.session("local[2]")  # doctest: +SKIP
+    >>> spark = odps_nb.spark.session("local[2]")
+    >>> spark.range(3).count()
+    3
     """
     pyspark_version()
     from pyspark.sql import SparkSession

@@ -1,0 +1,86 @@
+"""Every example in every docstring of the package runs as it is written.
+
+Examples that need a service find a connection called ``odps``; those of Spark find ``spark``.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import odps_nb
+
+PACKAGE = Path(odps_nb.__file__).parent
+
+
+def _modules_with_examples() -> list[str]:
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if ">>>" in path.read_text(encoding="utf-8"):
+            parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+            found.append(".".join(part for part in parts if part != "__init__"))
+    return found
+
+
+MODULES = _modules_with_examples()
+ON_SPARK = [name for name in MODULES if name.startswith("odps_nb.spark.")]
+
+
+def run(name: str, **given: object) -> None:
+    with pd.option_context("display.width", 200, "display.max_columns", 20):
+        result = doctest.testmod(importlib.import_module(name), extraglobs=given)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name not in ON_SPARK])
+def test_examples_show_what_happens(name, odps):
+    run(name, odps=odps)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)  # it may be the first to start Spark
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
+@pytest.mark.parametrize("name", ON_SPARK)
+def test_examples_of_spark_show_what_happens(name, odps):
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    spark = odps_nb.spark.session("local[2]", spark_driver_memory="1g")
+    try:
+        run(name, odps=odps, spark=spark)
+    finally:
+        if running is None:
+            spark.stop()
+
+
+def test_no_example_is_skipped():
+    skipping = "# doctest: +" + "SKIP"
+    assert not [
+        path for path in PACKAGE.rglob("*.py") if skipping in path.read_text(encoding="utf-8")
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "odps_nb.access.connection.Connection",
+        "odps_nb.access.table.Table",
+        "odps_nb.access.scan.Scan",
+        "odps_nb.access.sql.Result",
+        "odps_nb.access.blob.Blob",
+        "odps_nb.access.receipt.Receipt",
+        "odps_nb._faces.connect",
+        *(f"odps_nb.stream_io.{name}" for name in odps_nb.stream_io.__all__ if "Stream" in name),
+        "odps_nb.stream_io.ArrowReader",
+        "odps_nb.stream_io.ArrowWriter",
+        "odps_nb.stream_io.BlobDataIterator",
+    ],
+)
+def test_what_a_user_holds_has_an_example(name):
+    module, _, attribute = name.rpartition(".")
+    assert ">>>" in (getattr(importlib.import_module(module), attribute).__doc__ or "")
