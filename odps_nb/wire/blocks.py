@@ -33,7 +33,7 @@ import numpy as np
 
 from odps_nb.errors import ChecksumError, StateError, TruncatedError
 from odps_nb.wire._push import BytesLike, PushDecoder
-from odps_nb.wire.crc32c import crc32c
+from odps_nb.wire.crc32c import IMPLEMENTATION, IS_FAST, crc32c
 
 __all__ = [
     "BLOCK_SIZE",
@@ -144,7 +144,7 @@ def _mismatch(
     kind: type[ChecksumError], block: int, size: int, expected: int, actual: int
 ) -> ChecksumError:
     offset = block * STORED_SIZE
-    return kind(
+    error = kind(
         f"CRC32C of block {block} (byte {offset}, {size} payload bytes) is {actual:08x} "
         f"where {expected:08x} is stored",
         block=block,
@@ -153,6 +153,9 @@ def _mismatch(
         actual=actual,
         hint="fetch it again; the bytes were damaged or cut on their way",
     )
+    if not IS_FAST:
+        error.add_note(f"CRC32C by {IMPLEMENTATION}")
+    return error
 
 
 def strip_trailers(stored: BytesLike, count: int) -> bytes:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odps_nb.errors import ChecksumError, ProtocolError, StateError, TruncatedError
+from odps_nb.wire import blocks
 from odps_nb.wire.blocks import (
     BLOCK_SIZE,
     RUN_BLOCKS,
@@ -172,6 +173,19 @@ def test_a_bad_tail_is_called_cut_or_damaged_for_nobody_can_tell() -> None:
     assert (error.block, error.offset) == (0, 0)
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), copy.message, copy.block) == (DamagedTailError, error.message, 0)
+
+
+def test_an_error_says_when_the_slow_implementation_computed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ChecksumError) as caught:
+        decode(bytes(20))
+    assert caught.value.notes == ()
+    monkeypatch.setattr(blocks, "IS_FAST", False)
+    monkeypatch.setattr(blocks, "IMPLEMENTATION", "pure Python (slow)")
+    with pytest.raises(ChecksumError) as caught:
+        decode(bytes(20))
+    assert caught.value.notes == ("CRC32C by pure Python (slow)",)
 
 
 def test_after_an_error_the_decoder_stays_dead() -> None:
