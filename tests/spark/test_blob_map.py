@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import odps_nb.spark
 from odps_nb.errors import ConfigError, ConversionError
+from odps_nb.spark import blobs
+from odps_nb.spark.blobs import BlobTask, map_batches
+from odps_nb.spark.credentials import TaskProfile
 from odps_nb.spark.faults import from_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame, SparkSession
 
     from odps_nb.access.connection import Connection
@@ -57,20 +60,56 @@ def test_digests_equal_those_of_the_blobs_and_nulls_are_kept(
 
 
 @pytest.mark.spark
-def test_tuples_and_absent_keys_and_none_are_rows_too(odps: Connection, media: DataFrame) -> None:
-    kinds = [
-        lambda record: (len(record.data), [record.data[:1]]),
-        lambda record: {"size": len(record.data)},
-        lambda record: None,
-    ]
-    some = media.filter("content is not null").limit(3)
-    for kind, expected in zip(kinds, [(True, True), (True, False), (False, False)], strict=True):
-        schema = "size bigint, head array<binary>"
-        rows = odps_nb.spark.blob_map(some, "content", kind, schema, odps=odps).collect()
-        assert {(row.size is not None, row.head is not None) for row in rows} == {expected}
+def test_what_a_function_does_wrong_is_said_without_java(
+    odps: Connection, media: DataFrame
+) -> None:
+    mapped = odps_nb.spark.blob_map(
+        media, "content", lambda record: {"sise": 1}, "size bigint", odps=odps
+    )
+    with pytest.raises(Exception, match="'sise', which is no column") as caught:
+        mapped.limit(1).collect()
+    assert isinstance(from_spark(caught.value), ConversionError)
+    assert "java" not in str(caught.value).lower()
 
 
-@pytest.mark.spark
+def _task(odps: Connection, fn: Callable[[Any], Any], added: pa.Schema) -> BlobTask:
+    return BlobTask(
+        profile=TaskProfile.of(odps.storage),
+        column=0,
+        name="content",
+        fn=fn,
+        added=added,
+        whole=pa.schema([pa.field("content", pa.string()), *added]),
+    )
+
+
+def _some(odps: Connection, count: int = 3) -> pa.RecordBatch:
+    references = odps.table("media").read(columns=["content"]).to_arrow().column("content")
+    tokens = [token for token in references.to_pylist() if token is not None][:count]
+    return pa.RecordBatch.from_pydict({"content": pa.array([*tokens, None], pa.string())})
+
+
+TWO = pa.schema([("size", pa.int64()), ("head", pa.list_(pa.binary()))])
+
+
+@pytest.mark.parametrize(
+    ("fn", "filled"),
+    [
+        (lambda record: (len(record.data), [record.data[:1]]), (True, True)),
+        (lambda record: {"size": len(record.data)}, (True, False)),
+        (lambda record: None, (False, False)),
+    ],
+)
+def test_tuples_and_absent_keys_and_none_are_rows_too(
+    odps: Connection, fn: Callable[[Any], Any], filled: tuple[bool, bool]
+) -> None:
+    batch = _some(odps)
+    rows = [row for out in map_batches(_task(odps, fn, TWO), [batch]) for row in out.to_pylist()]
+    assert [row["content"] for row in rows] == batch.column(0).to_pylist()
+    assert {(row["size"] is not None, row["head"] is not None) for row in rows[:-1]} == {filled}
+    assert (rows[-1]["size"], rows[-1]["head"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("fn", "told"),
     [
@@ -81,12 +120,21 @@ def test_tuples_and_absent_keys_and_none_are_rows_too(odps: Connection, media: D
     ],
 )
 def test_what_does_not_fit_the_schema_is_said(
-    odps: Connection, media: DataFrame, fn: Callable[[Any], Any], told: str
+    odps: Connection, fn: Callable[[Any], Any], told: str
 ) -> None:
-    mapped = odps_nb.spark.blob_map(media, "content", fn, "size bigint", odps=odps)
-    with pytest.raises(Exception, match=told) as caught:
-        mapped.collect()
-    assert isinstance(from_spark(caught.value), ConversionError)
+    task = _task(odps, fn, pa.schema([("size", pa.int64())]))
+    with pytest.raises(ConversionError, match=told) as caught:
+        list(map_batches(task, [_some(odps)]))
+    assert "blobs of column 'content'" in str(caught.value)
+
+
+def test_results_are_sent_on_before_they_fill_the_memory(
+    odps: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blobs, "BYTES_PER_BATCH", 1000)
+    task = _task(odps, lambda record: (b"x" * 600,), pa.schema([("copy", pa.binary())]))
+    sizes = [out.num_rows for out in map_batches(task, [_some(odps, 5)])]
+    assert sizes == [2, 2, 2]
 
 
 @pytest.mark.spark
