@@ -19,7 +19,7 @@ from odps_nb.errors import (
     TruncatedError,
 )
 
-__all__ = ["NEVER", "RetryPolicy"]
+__all__ = ["RetryPolicy"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +78,6 @@ class RetryPolicy:
         if asked is not None:
             wait = max(wait, asked)
         return wait if elapsed + wait <= self.deadline else None
-
-
-NEVER = RetryPolicy(max_attempts=1, connect_attempts=1)
-"""The policy that takes the first failure for an answer."""
 
 
 def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:

@@ -122,18 +122,6 @@ class HttpResponse:
         while data := self.read1(size):
             yield data
 
-    def at_end(self) -> bool:
-        """Whether the body is over, as far as can be told without taking any of it.
-
-        Reads the closing chunk if that is next. A body without Content-Length and chunks is
-        over only when a read found nothing.
-        """
-        if not self._readable():
-            return True
-        left = self._guarded(_available, self._body)
-        self._account(0)
-        return not left
-
     def abort(self) -> None:
         """Stop it from any thread; a waiting read ends in `CancelledError` at once."""
         self._request.abort.stop()
@@ -195,10 +183,6 @@ class HttpResponse:
         self._broken = ours
         self.close()
         return ours
-
-
-def _available(body: BodyResponse) -> int:
-    return body.available()
 
 
 class Transport(Protocol):

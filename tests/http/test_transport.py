@@ -102,7 +102,7 @@ def test_every_way_to_read_gives_the_same_bytes(transport, size, chunked):
             while count := answer.readinto(buffer):
                 got += buffer[:count]
             assert got == PAYLOAD
-            assert answer.at_end()
+            assert answer.closed
         assert peer.connections == 1
 
 
