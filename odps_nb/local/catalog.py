@@ -106,6 +106,7 @@ class Catalog:
         check_columns(schema)
         now = self._clock()
         with self._db.transaction() as db:
+            self._db.must_last()
             self._check_schema(name)
             if self.find_table(name) is not None:
                 raise faults.invalid(
@@ -174,6 +175,7 @@ class Catalog:
     def forget_table(self, table: Table) -> None:
         """Remove a table and its partitions from the catalogue (its files: ``snapshots``)."""
         with self._db.transaction() as db:
+            self._db.must_last()
             db.execute("DELETE FROM partitions WHERE table_id = ?", (table.table_id,))
             db.execute("DELETE FROM versions WHERE table_id = ?", (table.table_id,))
             db.execute("DELETE FROM tables WHERE table_id = ?", (table.table_id,))
@@ -182,6 +184,7 @@ class Catalog:
         """Give a table another schema (columns added at the end) and a new schema version."""
         check_columns(schema)
         with self._db.transaction() as db:
+            self._db.must_last()
             db.execute(
                 "UPDATE tables SET definition = ?, schema_version = schema_version + 1, altered = ?"
                 " WHERE table_id = ?",
@@ -201,6 +204,7 @@ class Catalog:
         """Change what is said about a table; ``None`` leaves a thing as it is."""
         named = replace(table.name, table=name or table.name.table)
         with self._db.transaction() as db:
+            self._db.must_last()
             other = self.find_table(named)
             if other is not None and other.table_id != table.table_id:
                 raise faults.invalid(f"the table {named} exists", code="ObjectAlreadyExists")
@@ -245,6 +249,7 @@ class Catalog:
         spec = check_values(table, table.spec(spec, whole=True))
         now, text = self._clock(), spec_text(spec)
         with self._db.transaction() as db:
+            self._db.must_last()
             row = db.execute(
                 "SELECT partition_id FROM partitions WHERE table_id = ? AND spec = ?",
                 (table.table_id, text),

@@ -7,6 +7,7 @@ reads sees the state between two of them. Knows no table names of users and no f
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -91,7 +92,8 @@ class Database:
     path
         The SQLite file, made when missing.
     durable
-        Whether a commit survives a power cut (``synchronous=FULL``), not only ``kill -9``.
+        Whether a step that was marked with `must_last` survives a power cut. Every step
+        survives ``kill -9``.
     """
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
@@ -101,9 +103,13 @@ class Database:
         self._connection.row_factory = sqlite3.Row
         run = self._connection.execute
         run("PRAGMA journal_mode=WAL")
-        run(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+        # A step is appended to the log and no more; those that must last force the log to disk,
+        # which in this mode takes all steps before them along.
+        run("PRAGMA synchronous=NORMAL")
         run("PRAGMA busy_timeout=5000")
         self._depth = 0
+        self._log = path.with_name(path.name + "-wal")
+        self._durable, self._lasting = durable, False
         self._prepare()
 
     @contextmanager
@@ -121,12 +127,18 @@ class Database:
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
+                if self._lasting and self._durable:
+                    self._force_log()
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
             finally:
-                self._depth = 0
+                self._depth, self._lasting = 0, False
+
+    def must_last(self) -> None:
+        """Have the running transaction survive a power cut, too: it was promised to somebody."""
+        self._lasting = True
 
     def rows(self, statement: str, *values: Any) -> list[sqlite3.Row]:
         """Return all rows of a query."""
@@ -148,6 +160,13 @@ class Database:
         """Close the connection; a second call does nothing."""
         with self._lock:
             self._connection.close()
+
+    def _force_log(self) -> None:
+        fd = os.open(self._log, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def _prepare(self) -> None:
         found = self._connection.execute("PRAGMA user_version").fetchone()[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow as pa
 from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_type
 from odps_nb.local.constants import constant
-from odps_nb.local.duck import open_duck
+from odps_nb.local.duck import Duck
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
 
@@ -33,9 +33,10 @@ class Predicate:
 
     columns: tuple[str, ...]
     conjuncts: tuple[tuple[frozenset[str], str], ...]
+    duck: Duck = field(repr=False, compare=False)
 
     @classmethod
-    def parse(cls, text: str, schema: TableSchema) -> Predicate | None:
+    def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate | None:
         """Read a predicate; ``None`` for an empty one.
 
         Raises
@@ -53,7 +54,7 @@ class Predicate:
         )
         used = frozenset[str]().union(*(names for names, _ in conjuncts))
         columns = tuple(name for name in schema.names if name in used)
-        predicate = cls(columns=columns, conjuncts=conjuncts)
+        predicate = cls(columns=columns, conjuncts=conjuncts, duck=duck)
         predicate._try_on(schema)
         return predicate
 
@@ -68,7 +69,7 @@ class Predicate:
         if not own:
             return None
         used = frozenset[str]().union(*(names for names, _ in own))
-        return Predicate(columns=tuple(k for k in keys if k in used), conjuncts=own)
+        return replace(self, columns=tuple(k for k in keys if k in used), conjuncts=own)
 
     def keeps(self, specs: list[PartitionSpec], schema: TableSchema) -> list[bool]:
         """Say for each partition whether the predicate (a `partition_part`) holds for it."""
@@ -89,11 +90,8 @@ class Predicate:
     @contextmanager
     def evaluator(self) -> Iterator[Evaluator]:
         """Open what evaluates this predicate; closed when the block is left."""
-        connection = open_duck()
-        try:
+        with self.duck.connection() as connection:
             yield Evaluator(connection, self.sql)
-        finally:
-            connection.close()
 
     def _try_on(self, schema: TableSchema) -> None:
         """Evaluate on two rows of nulls, so that what is wrong shows at session creation.

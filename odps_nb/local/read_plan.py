@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
+from odps_nb.local.duck import Duck
 from odps_nb.local.predicates import Predicate
 from odps_nb.local.scans import ScanFile, ScanPlan
 from odps_nb.local.snapshots import Segment
@@ -86,10 +87,10 @@ def find_column(schema: TableSchema, name: str) -> Column:
     return found
 
 
-def parse_filter(table: Table, request: CreateReadSession) -> Predicate | None:
+def parse_filter(table: Table, request: CreateReadSession, duck: Duck) -> Predicate | None:
     """Read the filter; with the fallback asked for, one that does not apply is none."""
     try:
-        return Predicate.parse(request.filter_predicate, table.schema)
+        return Predicate.parse(request.filter_predicate, table.schema, duck)
     except InvalidRequestError:
         if request.filter_fallback:
             return None
@@ -165,7 +166,7 @@ def session_text(session: ReadSession) -> str:
     )
 
 
-def session_of_text(session_id: str, text: str, expires: float) -> ReadSession:
+def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> ReadSession:
     """Read a session from the catalogue."""
     saved = json.loads(text)
     project, schema, table = saved["table"]
@@ -180,7 +181,7 @@ def session_of_text(session_id: str, text: str, expires: float) -> ReadSession:
         partition_keys=frozenset(saved["keys"]),
         timestamp_unit=TimeUnit(saved["units"][0]),
         datetime_unit=TimeUnit(saved["units"][1]),
-        predicate=Predicate.parse(saved["predicate"], stored),
+        predicate=Predicate.parse(saved["predicate"], stored, duck),
     )
     return ReadSession(
         session_id=session_id,

@@ -16,6 +16,7 @@ import pyarrow as pa
 from odps_nb.local import faults
 from odps_nb.local.catalog import Catalog
 from odps_nb.local.database import Database
+from odps_nb.local.duck import Duck
 from odps_nb.local.folder import Folder, new_id
 from odps_nb.local.read_plan import (
     ReadSession,
@@ -51,10 +52,11 @@ class ReadSessions:
         catalog: Catalog,
         snapshots: Snapshots,
         folder: Folder,
+        duck: Duck,
         clock: Callable[[], float],
     ) -> None:
         self._db, self._catalog, self._snapshots = database, catalog, snapshots
-        self._folder, self._clock = folder, clock
+        self._folder, self._duck, self._clock = folder, duck, clock
         self._cache: OrderedDict[str, ReadSession] = OrderedDict()
         self._cache_lock = Lock()
 
@@ -171,7 +173,7 @@ class ReadSessions:
         request: CreateReadSession,
     ) -> ReadSession:
         output = output_schema(table, request)
-        predicate = parse_filter(table, request)
+        predicate = parse_filter(table, request, self._duck)
         segments = prune(table, segments, predicate)
         plan = replace(
             scan_plan(table, segments, output.all_columns),
@@ -243,7 +245,7 @@ class ReadSessions:
         row = self._db.row("SELECT * FROM read_sessions WHERE session_id = ?", session_id)
         if row is None:
             raise faults.no_such_session(session_id)
-        session = session_of_text(session_id, row["plan"], row["expires"])
+        session = session_of_text(session_id, row["plan"], row["expires"], self._duck)
         self._remember(session)
         return session
 

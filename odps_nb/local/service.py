@@ -16,11 +16,13 @@ from pathlib import Path
 from odps_nb.local.blobs import BlobStore
 from odps_nb.local.catalog import Catalog
 from odps_nb.local.database import Database
+from odps_nb.local.duck import Duck
 from odps_nb.local.folder import Folder
 from odps_nb.local.instances import Instances
 from odps_nb.local.merges import Publisher
 from odps_nb.local.read_sessions import ReadSessions
 from odps_nb.local.snapshots import Snapshots
+from odps_nb.local.sql_functions import MACROS
 from odps_nb.local.sql_run import SqlRunner
 from odps_nb.local.write_sessions import WriteSessions
 
@@ -82,14 +84,17 @@ class Service:
         self.catalog = Catalog(self.database, clock)
         self.snapshots = Snapshots(self.database, self.catalog, self.folder, clock)
         self.blobs = BlobStore(self.database, self.folder, clock)
+        self.duck = Duck(macros=MACROS, spill=self.folder.work / "spill")
         self.read_sessions = ReadSessions(
-            self.database, self.catalog, self.snapshots, self.folder, clock
+            self.database, self.catalog, self.snapshots, self.folder, self.duck, clock
         )
         self.publisher = Publisher(self.database, self.snapshots, self.folder)
         self.write_sessions = WriteSessions(
             self.database, self.catalog, self.publisher, self.blobs, self.folder, clock
         )
-        runner = SqlRunner(self.catalog, self.snapshots, self.publisher, self.blobs, self.folder)
+        runner = SqlRunner(
+            self.catalog, self.snapshots, self.publisher, self.blobs, self.folder, self.duck
+        )
         self.instances = Instances(self.database, self.folder, runner, clock)
         self.catalog.add_project(settings.project, owner=self.owner)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-work")
@@ -108,6 +113,7 @@ class Service:
         """Stop work and release the folder; a second call does nothing."""
         self.instances.close()
         self.workers.shutdown(wait=True, cancel_futures=True)
+        self.duck.close()
         self.database.close()
         self.folder.close()
 

@@ -86,6 +86,7 @@ class Snapshots:
         """
         now = self._clock()
         with self._db.transaction() as db:
+            self._db.must_last()
             table = self._catalog.table_by_id(table.table_id)
             version = table.version + 1
             if replace is not None:

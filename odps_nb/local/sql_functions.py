@@ -71,7 +71,7 @@ MACROS = (
     " (x, s, t, k) AS split_part(list_filter(string_split(x, s),"
     " lambda p: starts_with(p, k || t))[1], t, 2)",
 )
-_BY_NAME = {macro.split("(")[0]: macro for macro in MACROS}
+_NAMES = frozenset(macro.split("(")[0] for macro in MACROS)
 # known to sqlglot's Hive, but with fewer arguments or another result than here
 _OWN = ("DATEDIFF", "DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_CHAR", "UNIX_TIMESTAMP")
 
@@ -85,14 +85,13 @@ def maxcompute_dialect() -> Any:
     return type("MaxCompute", (Hive,), {"Parser": parser})
 
 
-def translate_functions(query: Any) -> tuple[str, ...]:
-    """Point calls of MaxCompute's own functions at macros, in place; return the macros needed."""
+def translate_functions(query: Any) -> None:
+    """Point the calls of MaxCompute's own functions at their macros, in place."""
     from sqlglot import exp
 
-    needed: dict[str, None] = {}
     for call in list(query.find_all(exp.Anonymous)):
         name = f"mc_{call.name.lower()}"
-        if name not in _BY_NAME:
+        if name not in _NAMES:
             continue
         first = call.expressions[0] if call.expressions else None
         if name == "mc_wm_concat" and isinstance(first, exp.Distinct):
@@ -103,8 +102,6 @@ def translate_functions(query: Any) -> tuple[str, ...]:
         if name == "mc_to_char" and len(call.expressions) == 2:
             _check_format(call.expressions[1])
         call.set("this", name)
-        needed[_BY_NAME[name]] = None
-    return tuple(needed)
 
 
 def _check_format(form: Any) -> None:

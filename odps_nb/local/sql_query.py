@@ -18,11 +18,10 @@ __all__ = ["TranslatedQuery", "translate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedQuery:
-    """DuckDB text, the macros it calls, and which of our names stands for which table."""
+    """DuckDB text, and which of our names stands for which table (as written)."""
 
     sql: str
     tables: dict[str, tuple[str, ...]]
-    macros: tuple[str, ...]
     plain_columns: tuple[str | None, ...] | None
 
 
@@ -47,13 +46,12 @@ def translate(text: str, *, exists: Callable[[tuple[str, ...]], object]) -> Tran
     tables: dict[str, tuple[str, ...]] = {}
     for table in list(query.find_all(exp.Table)):
         _replace_table(table, ctes, tables, exists)
-    macros = translate_functions(query)
+    translate_functions(query)
     _plain_grouping(query)
     _name_columns(query)
     return TranslatedQuery(
         sql=_spell(query),
         tables=tables,
-        macros=macros,
         plain_columns=_plain_columns(query),
     )
 

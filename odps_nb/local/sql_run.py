@@ -16,7 +16,7 @@ from odps_nb.errors import CancelledError
 from odps_nb.local import faults, sql_statements
 from odps_nb.local.blobs import BlobStore
 from odps_nb.local.catalog import Catalog
-from odps_nb.local.duck import open_duck
+from odps_nb.local.duck import Duck
 from odps_nb.local.duck_types import duck_type, result_array
 from odps_nb.local.folder import Folder, new_id
 from odps_nb.local.ingest import Ingest
@@ -73,9 +73,10 @@ class SqlRunner:
         publisher: Publisher,
         blobs: BlobStore,
         folder: Folder,
+        duck: Duck,
     ) -> None:
         self._catalog, self._snapshots, self._publisher = catalog, snapshots, publisher
-        self._blobs, self._folder = blobs, folder
+        self._blobs, self._folder, self._duck = blobs, folder, duck
         self._definitions = Definitions(catalog, snapshots)
 
     def run(
@@ -104,9 +105,7 @@ class SqlRunner:
         self, text: str, place: Place, stopper: Stopper, stack: ExitStack
     ) -> tuple[Any, TranslatedQuery]:
         query = translate(text, exists=lambda name: self._catalog.table(place.table(name)))
-        spill = self._folder.work_file(".spill")
-        connection = open_duck(threads=2, macros=query.macros, spill=spill)
-        stack.callback(connection.close)
+        connection = stack.enter_context(self._duck.connection())
         stopper.watch(connection)
         stack.callback(stopper.release, connection)
         pin = new_id()

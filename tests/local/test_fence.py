@@ -3,7 +3,7 @@
 import pytest
 
 from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError
-from odps_nb.local.duck import open_duck
+from odps_nb.local.duck import Duck
 
 DEEP = 5000
 
@@ -86,7 +86,7 @@ def test_the_engine_behind_the_fence_writes_no_file_and_cannot_be_reset(tmp_path
     import duckdb
 
     monkeypatch.chdir(tmp_path)
-    connection = open_duck()
+    duck = Duck()
     try:
         for statement in (
             "SET enable_external_access=true",
@@ -97,10 +97,10 @@ def test_the_engine_behind_the_fence_writes_no_file_and_cannot_be_reset(tmp_path
             "SELECT * FROM read_text('/etc/passwd')",
             "SELECT * FROM glob('/etc/*')",
         ):
-            with pytest.raises(duckdb.Error):
+            with duck.connection() as connection, pytest.raises(duckdb.Error):
                 connection.execute(statement).fetchall()
     finally:
-        connection.close()
+        duck.close()
     assert not list(tmp_path.iterdir())
 
 
@@ -111,24 +111,25 @@ def test_what_does_not_fit_into_memory_fails_where_no_folder_was_given(tmp_path,
     import duckdb
 
     monkeypatch.chdir(tmp_path)
-    connection = open_duck(memory="40MB")
+    duck = Duck(memory="40MB")
     try:
-        with pytest.raises(duckdb.OutOfMemoryException):
+        with duck.connection() as connection, pytest.raises(duckdb.OutOfMemoryException):
             connection.sql(BIG).to_arrow_table()
     finally:
-        connection.close()
+        duck.close()
     assert not list(tmp_path.iterdir())
 
 
 def test_what_does_not_fit_into_memory_goes_into_the_folder_given_and_away(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     spill = tmp_path / "it's here"
-    connection = open_duck(memory="40MB", spill=spill)
+    duck = Duck(memory="80MB", spill=spill)
     try:
-        reader = connection.sql(BIG).to_arrow_reader(1000)
-        assert reader.read_next_batch().num_rows
-        assert list(tmp_path.iterdir()) == [spill]
-        reader.close()
+        with duck.connection() as connection:
+            reader = connection.sql(BIG).to_arrow_reader(1000)
+            assert reader.read_next_batch().num_rows
+            assert list(tmp_path.iterdir()) == [spill]
+            reader.close()
     finally:
-        connection.close()
+        duck.close()
     assert not list(tmp_path.iterdir())

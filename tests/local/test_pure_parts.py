@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local.arrow_types import arrow_schema, arrow_type
 from odps_nb.local.conform import conform, match_columns
+from odps_nb.local.duck import Duck
 from odps_nb.local.folder import Folder
 from odps_nb.local.predicates import Predicate
 from odps_nb.local.row_files import RowFileWriter, read_rows
@@ -256,6 +258,38 @@ def test_strings_and_names_are_unescaped() -> None:
     assert [cursor.text(), cursor.text(), cursor.text()] == ["it's", "x'y\n", "d"]
 
 
+@pytest.fixture(scope="module")
+def duck() -> Iterator[Duck]:
+    opened = Duck()
+    yield opened
+    opened.close()
+    opened.close()
+
+
+def test_the_fence_holds_for_each_connection(duck: Duck) -> None:
+    import duckdb
+
+    secret = pa.table({"a": [1]})
+    with duck.connection() as one, duck.connection() as two:
+        one.register("mine", secret)
+        assert one.sql("SELECT a FROM mine").fetchall() == [(1,)]
+        for text in (
+            "SELECT * FROM secret",
+            "SELECT * FROM mine",
+            "SELECT * FROM read_text('/etc/passwd')",
+            "SELECT * FROM glob('/*')",
+            "COPY (SELECT 1) TO '/tmp/odps_nb_leak'",
+            "ATTACH '/tmp/odps_nb_leak.db'",
+            "INSTALL httpfs",
+            "LOAD httpfs",
+            "SET enable_external_access=true",
+            "SET GLOBAL python_enable_replacements=true",
+            "RESET lock_configuration",
+        ):
+            with pytest.raises(duckdb.Error):
+                two.sql(text)
+
+
 SCHEMA = TableSchema(
     columns=(
         Column(name="id", type=parse_type("bigint")),
@@ -265,14 +299,16 @@ SCHEMA = TableSchema(
 )
 
 
-@given(st.text())
-def test_any_text_is_a_predicate_or_an_error_of_ours(text: str) -> None:
+@given(text=st.text())
+def test_any_text_is_a_predicate_or_an_error_of_ours(duck: Duck, text: str) -> None:
     with suppress(InvalidRequestError):
-        Predicate.parse(text, SCHEMA)
+        Predicate.parse(text, SCHEMA, duck)
 
 
-def test_a_predicate_knows_what_only_partitions_decide() -> None:
-    predicate = Predicate.parse("id > 5 AND (ds = 'a' OR ds LIKE 'b%') AND NOTE IS NULL", SCHEMA)
+def test_a_predicate_knows_what_only_partitions_decide(duck: Duck) -> None:
+    predicate = Predicate.parse(
+        "id > 5 AND (ds = 'a' OR ds LIKE 'b%') AND NOTE IS NULL", SCHEMA, duck
+    )
     assert predicate is not None
     assert predicate.columns == ("id", "Note", "ds")
     part = predicate.partition_part(("ds",))
