@@ -1,0 +1,67 @@
+"""The examples of the README do what they say: its Python blocks run in order, as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import odps_nb
+
+SETTINGS = ("endpoint", "tunnel_endpoint", "project", "access_id", "access_key")
+
+
+@pytest.fixture
+def blocks(repo: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (repo / "README.md").read_text("utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def environment(service, odps, monkeypatch):
+    """What the README assumes: settings in the environment; the tables it makes go away after."""
+    for name in SETTINGS:
+        monkeypatch.setenv(f"ODPS_{name.upper()}", getattr(service, name))
+    yield
+    for name in ("report", "status_counts"):
+        odps.drop_table(name, if_exists=True)
+
+
+def test_reading_and_writing_work_as_shown(blocks, environment):
+    names: dict[str, object] = {}
+    assert len(blocks) == 3
+    for block in blocks[:2]:
+        exec(block, names)
+    assert names["receipt"].rows == names["df"]["status"].nunique()
+    names["odps"].close()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)  # it may be the first to start Spark
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
+def test_spark_works_as_shown(blocks, environment):
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    names: dict[str, object] = {}
+    exec(blocks[0], names)
+    try:
+        odps_nb.spark.session("local[2]", spark_driver_memory="1g")
+        exec(blocks[2], names)
+        assert names["sizes"].count() > 30
+        assert names["odps"].table("status_counts").read().to_arrow().num_rows > 1
+    finally:
+        if running is None:
+            SparkSession.getActiveSession().stop()
+        names["odps"].close()
+
+
+def test_every_link_leads_somewhere(repo: Path):
+    pages = [repo / "README.md", repo / "CONTRIBUTING.md", *(repo / "docs").rglob("*.md")]
+    dead = [
+        f"{page.relative_to(repo)}: {link}"
+        for page in pages
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text("utf-8"))
+        if "://" not in link and not (page.parent / link).exists()
+    ]
+    assert not dead
