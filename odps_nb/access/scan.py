@@ -7,14 +7,14 @@ batches into what people hold; knows neither the wire nor how anything looks.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from odps_nb.access.arriving import frame_of
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.catalog import suggest_tables
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.client.progress import ProgressListener, ProgressTracker
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import InvalidRequestError, NotFoundError
@@ -164,15 +164,8 @@ class Scan:
 
     def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
         """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
-        from odps_nb.convert.pandas_frame import to_pandas
-
         with self._tracker(progress) as tracker, self._cancellable() as token:
-            batches = deque(self._batches(tracker, token))
-            schema = batches[0].schema if batches else self.arrow_schema
-            tracker.phase(Phase.CONVERTING)
-            # Handed over one by one, so that nobody here keeps what is converted already.
-            rows = (batches.popleft() for _ in range(len(batches)))
-            return to_pandas(rows, schema=schema)
+            return frame_of(self._batches(tracker, token), lambda: self.arrow_schema, tracker)
 
     def to_spark(self, spark: Any) -> Any:
         """Return a Spark DataFrame whose tasks read the splits themselves.
@@ -227,7 +220,7 @@ class Scan:
         *,
         workers: int | None = None,
         read_ahead: int | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch, None, None]:
         from odps_nb.client.read import iter_batches
 
         session = self._open(tracker, token)

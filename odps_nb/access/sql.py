@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from odps_nb.access.arriving import frame_of
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
 from odps_nb.client.query import SqlInstance, cancel_sql, wait_sql
@@ -98,14 +98,8 @@ class Result:
 
     def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
         """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
-        from odps_nb.convert.pandas_frame import to_pandas
-
         with self._tracker(progress) as tracker:
-            batches = deque(self._batches(tracker))
-            schema = batches[0].schema if batches else arrow_schema(self.schema)
-            tracker.phase(Phase.CONVERTING)
-            rows = (batches.popleft() for _ in range(len(batches)))
-            return to_pandas(rows, schema=schema)
+            return frame_of(self._batches(tracker), lambda: arrow_schema(self.schema), tracker)
 
     def to_spark(self, spark: Any) -> Any:
         """Return the rows as a Spark DataFrame; they pass through this process."""
@@ -120,7 +114,7 @@ class Result:
         self._token.cancel()
         cancel_sql(self._connection.storage, self._instance)
 
-    def _batches(self, tracker: ProgressTracker) -> Iterator[pa.RecordBatch]:
+    def _batches(self, tracker: ProgressTracker) -> Generator[pa.RecordBatch, None, None]:
         session = self._open(tracker)
         tracker.plan(session_id=session.session_id, rows_total=session.row_count)
         tracker.phase(Phase.READING)

@@ -24,7 +24,8 @@ A write takes the same dtypes and everything else that Arrow understands; what f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ from odps_nb.wire.type_text import format_type
 
 __all__ = ["from_pandas", "to_pandas"]
 
+_GROUP_BYTES = 32 * 2**20
 _NULLABLE: dict[pa.DataType, Any] = {
     pa.int8(): pd.Int8Dtype(),
     pa.int16(): pd.Int16Dtype(),
@@ -64,25 +66,55 @@ def to_pandas(
     Parameters
     ----------
     data
-        A table, or batches. Batches are freed while they are converted, so that the peak stays
-        near twice the Arrow size; a table stays usable and is left as it is.
+        A table, or batches, which may still be arriving. Batches are freed while they are
+        converted, so that the peak stays far below twice the Arrow size, and the DataFrame
+        holds no memory but its own; a table stays usable and is left as it is.
     schema
         Needed for batches: an empty result has columns too.
     """
-    table = data if isinstance(data, pa.Table) else pa.Table.from_batches(data, schema=schema)
-    columns: list[pa.ChunkedArray | None] = table.columns
+    table = data if isinstance(data, pa.Table) else _gathered(data, schema)
+    columns = deque(table.columns)
     names, rows = table.column_names, table.num_rows
     del data, table
     series: dict[int, pd.Series[Any]] = {}
-    for place in range(len(columns)):
-        series[place] = _series(columns[place])
-        columns[place] = None  # so that batches which nobody else holds can go
+    freed = 0
+    while columns:
+        freed += columns[0].nbytes
+        series[len(series)] = _series(columns.popleft())  # what nobody else holds can go
+        if freed >= _GROUP_BYTES:
+            freed = 0
+            pa.default_memory_pool().release_unused()  # Arrow's memory is of no use to pandas
     frame = pd.DataFrame(series, copy=False, index=pd.RangeIndex(rows))
     frame.columns = pd.Index(names)
     return frame
 
 
+def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema | None) -> pa.Table:
+    """Return a table each column of which has memory of its own.
+
+    The columns of a batch that came off the wire are slices of one buffer: any of them would
+    keep all of them, and text and nested columns go into the DataFrame as they are.
+    """
+    groups = [group.combine_chunks() for group in _groups(batches)]
+    return pa.concat_tables(groups) if groups else pa.Table.from_batches([], schema=schema)
+
+
+def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= _GROUP_BYTES:
+            group, held, size = pa.Table.from_batches(held), [], 0
+            yield group
+    if held:
+        yield pa.Table.from_batches(held)
+
+
 def _series(column: pa.ChunkedArray) -> pd.Series[Any]:
+    if pt.is_binary(column.type) or pt.is_large_binary(column.type):
+        return _bytes_series(column)
     mapper: Callable[[pa.DataType], Any] | None = None
     if column.null_count and column.type in _NULLABLE:
         mapper = _NULLABLE.get
@@ -94,6 +126,16 @@ def _series(column: pa.ChunkedArray) -> pd.Series[Any]:
     if not series.to_numpy().flags.writeable:
         return series.copy()  # a view of Arrow memory would refuse ``df.loc[…] = …``
     return series
+
+
+def _bytes_series(column: pa.ChunkedArray) -> pd.Series[Any]:
+    """Make the objects part by part: equal ones are found by a table that grows with the part."""
+    values = np.empty(len(column), object)
+    at = 0
+    for part in column.chunks:
+        values[at : at + len(part)] = part.to_numpy(zero_copy_only=False)
+        at += len(part)
+    return pd.Series(values, dtype=object, copy=False)
 
 
 # -- from pandas ------------------------------------------------------------------------------

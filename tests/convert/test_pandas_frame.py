@@ -1,7 +1,9 @@
 """DataFrames: each type keeps its values and its kind, with nulls and at its extremes."""
 
 import datetime as dt
+import io
 import uuid
+from collections.abc import Iterator
 from decimal import Decimal
 
 import numpy as np
@@ -93,6 +95,42 @@ def test_batches_are_the_same_as_a_table_and_empty_ones_have_columns():
     empty = to_pandas(iter([]), schema=table.schema)
     assert (list(empty.columns), len(empty)) == (["a", "b"], 0)
     assert len(to_pandas(pa.table({}))) == 0
+
+
+def off_the_wire(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Batches as a stream gives them: the columns of each are slices of one buffer."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=10_000)
+    body = io.BytesIO(sink.getvalue().to_pybytes())
+    with pa.ipc.open_stream(pa.PythonFile(body, mode="r")) as reader:
+        yield from reader
+
+
+def test_a_frame_keeps_no_memory_of_columns_that_were_converted():
+    numbers = np.arange(100_000.0)
+    table = pa.table(
+        {
+            **{f"n{at}": numbers for at in range(10)},
+            "text": pa.array(["x"] * 100_000),
+            "exact": pa.array([Decimal(1)] * 100_000, pa.decimal128(18, 2)),
+        }
+    )
+    shared = table.column("text").nbytes * 3 + table.column("exact").nbytes
+    before = pa.total_allocated_bytes()
+    frame = to_pandas(off_the_wire(table), schema=table.schema)
+    assert pa.total_allocated_bytes() - before < shared < table.nbytes / 3
+    pd.testing.assert_frame_equal(frame, to_pandas(table))
+
+
+def test_bytes_are_objects_whatever_the_parts_they_came_in():
+    values = [b"a", None, b"", b"a", b"\xff"]
+    parts = [pa.table({"b": pa.array(values, pa.binary())})] * 3
+    frame = to_pandas(pa.concat_tables(parts))
+    assert frame["b"].tolist() == values * 3
+    nothing = to_pandas(pa.table({"b": pa.array([None, None], pa.large_binary())}))
+    assert nothing["b"].dtype == object
+    assert nothing["b"].tolist() == [None, None]
 
 
 def test_a_table_stays_usable_after_conversion():
