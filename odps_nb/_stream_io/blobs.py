@@ -17,6 +17,7 @@ __all__ = ["BlobDataIterator", "BlobStreamReader"]
 
 
 _SKIP = 256 << 10
+_SMALL = 128 << 10  # a cut frame is worth completing in the window when less than this is there
 
 
 class BlobDataIterator(Iterator[BlobRecord]):
@@ -119,8 +120,9 @@ class BlobDataIterator(Iterator[BlobRecord]):
         # The last frame is left to _next_whole, which also proves that nothing follows it.
         if self._left < 2:
             return None
-        stream = self._stream
-        records, stream._at = self._scanner.scan(stream._window, stream._at, self._left - 1)
+        stream, records = self._stream, self._scan_window()
+        if not records and stream._size - stream._at < _SMALL and stream._widen():
+            records = self._scan_window()  # a frame that the window had cut is whole now
         if not records:
             return None
         self._left -= len(records)
@@ -128,6 +130,11 @@ class BlobDataIterator(Iterator[BlobRecord]):
         records.reverse()
         self._ready.extend(records)
         return self._pop()
+
+    def _scan_window(self) -> list[BlobRecord]:
+        stream = self._stream
+        records, stream._at = self._scanner.scan(stream._window, stream._at, self._left - 1)
+        return records
 
     def _next_whole(self) -> BlobRecord | None:
         source = self._source

@@ -31,6 +31,7 @@ __all__ = ["CrcStrippingStream", "DecodedStream", "PayloadStream", "open_payload
 _CHUNK = 64 << 10
 _DIRECT = 64 << 10  # what is smaller is served from the window
 _FIRST_RUN = 16
+_WINDOW_RUN = 128  # blocks of a window: 512 KiB stay in a core's own cache
 _TRUSTED_SIZE = 64 << 20  # memory is taken at once for this much; beyond, as the bytes arrive
 
 
@@ -155,6 +156,14 @@ class PayloadStream(io.BufferedIOBase):
         self._set_window(window)
         return True
 
+    def _widen(self) -> bool:
+        """Put the next payload behind what is left of the window; ``False`` at the end."""
+        more = self._guarded(self._next)
+        at, rest = self.tell(), self._window[self._at :]
+        self._set_window(rest + more)
+        self._base = at
+        return bool(more)
+
     def _set_window(self, window: bytes) -> None:
         self._window, self._view = window, memoryview(window)
         self._size, self._at = len(window), 0
@@ -239,7 +248,7 @@ class CrcStrippingStream(PayloadStream):
             return b""
         # Runs begin small, so that a small blob costs little and a first byte does not wait.
         stored, count = self._take(self._run)
-        self._run = min(2 * self._run, RUN_BLOCKS)
+        self._run = min(2 * self._run, _WINDOW_RUN)
         if count:
             return strip_trailers(stored, count)
         return self._end()
