@@ -120,6 +120,11 @@ class TableName:
 
         ``project`` and ``schema`` are the defaults of the connection.
         """
+        if not isinstance(text, str):  # people pass what a DataFrame held
+            raise InvalidRequestError(
+                f"a table is named by text, not by a {type(text).__name__}",
+                hint="write table, project.table or project.schema.table",
+            )
         parts = [part.strip().strip("`") for part in text.split(".")]
         if len(parts) == 1:
             return cls(project=project, schema=schema, table=parts[0])

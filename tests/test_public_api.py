@@ -24,7 +24,7 @@ from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
 from odps_nb.access.table import Table
 from odps_nb.client.profile import Profile
-from odps_nb.errors import NotFoundError
+from odps_nb.errors import InvalidRequestError, NotFoundError
 
 NEEDED = object()
 NONE_OF = dict.fromkeys
@@ -324,6 +324,16 @@ def test_a_blob_column_takes_bytes_paths_files_and_new_blobs(odps, new_name, tmp
     assert [(one.data, one.mime_type) for one in records] == [(b"\x89PNG", "image/png")] * 2
     assert hasattr(records[0], "custom_file_name")
     odps.drop_table(name)
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), pd.NA, 5])
+def test_what_is_no_name_and_no_reference_is_one_typed_error(odps, value):
+    with pytest.raises(InvalidRequestError, match="named by text"):
+        odps.table(value)
+    with pytest.raises(InvalidRequestError, match="no blob reference"):
+        odps.blob(value)
+    with pytest.raises(InvalidRequestError, match="no blob reference"):
+        odps.blobs([value])
 
 
 def test_sql_gives_a_result_that_can_be_cancelled(odps):

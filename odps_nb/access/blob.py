@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
 from odps_nb.access.faces import PLAIN, Faces
 from odps_nb.access.saving import file_name_for, save_stream
-from odps_nb.errors import ConversionError, OdpsNbError, explain
+from odps_nb.errors import ConversionError, InvalidRequestError, OdpsNbError, explain
 from odps_nb.terms import BlobReference, format_bytes
 
 if TYPE_CHECKING:
@@ -31,7 +31,14 @@ def reference_of(value: str | bytes | BlobReference) -> BlobReference:
     Text and bytes are the base64 text that a read gives (``protocol.md`` section 6.5); the raw
     bytes that an upload answers with are made one by `BlobReference.from_raw`.
     """
-    return value if isinstance(value, BlobReference) else BlobReference.from_text(value)
+    if isinstance(value, BlobReference):
+        return value
+    if not isinstance(value, (str, bytes)):  # a null cell: None, NaN, pd.NA
+        raise InvalidRequestError(
+            f"a {type(value).__name__} is no blob reference",
+            hint="leave out the rows without a blob, e.g. by column.dropna()",
+        )
+    return BlobReference.from_text(value)
 
 
 class Blob:
