@@ -23,7 +23,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from odps_nb.errors import OdpsNbError, explain
+from odps_nb.errors import ConfigError, OdpsNbError, explain
 from odps_nb.local.app import build_app
 from odps_nb.local.misbehaviour import Misbehaviour
 from odps_nb.local.sample_tables import adopt, install_samples
@@ -75,6 +75,11 @@ def _parser() -> argparse.ArgumentParser:
         "--no-samples", action="store_true", help="no sample tables in a new folder"
     )
     parser.add_argument("--schemas", action="store_true", help="switch the schema feature on")
+    parser.add_argument(
+        "--credentials",
+        help="JSON file with 'keys' (id: secret), 'sts_tokens' (id: token), "
+        "'bearer_tokens' (token: id); only its owner may read it",
+    )
     parser.add_argument("--misbehave", action="store_true", help="take rules for faults")
     parser.add_argument("--scenario", help="file with rules for faults, in force at once")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
@@ -87,9 +92,12 @@ def _serve(options: argparse.Namespace, root: Path) -> None:
     # asyncio sets this only where a socket names its protocol, which this one does not; without
     # it each small answer waits 40 ms for the client's delayed acknowledgement
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    given = _credentials(options.credentials)
     settings = Settings(
         project=options.project,
-        keys=_keys(),
+        keys=given.get("keys") or _keys(),
+        sts_tokens=given.get("sts_tokens"),
+        bearer_tokens=given.get("bearer_tokens"),
         schemas=options.schemas,
         durable=options.root is not None,
     )
@@ -138,6 +146,26 @@ def _misbehaviour(options: argparse.Namespace) -> Misbehaviour | None:
     if options.scenario:
         rules.load(Path(options.scenario).read_bytes())
     return rules
+
+
+def _credentials(path: str | None) -> dict[str, dict[str, str]]:
+    """Read a credentials file; one that others can read is refused."""
+    if path is None:
+        return {}
+    file = Path(path)
+    try:
+        if file.stat().st_mode & 0o077:
+            raise ConfigError(
+                f"{file} can be read by others", option="credentials", hint=f"chmod 600 {file}"
+            )
+        found = json.loads(file.read_text())
+        return {k: {str(a): str(b) for a, b in found[k].items()} for k in found}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(
+            f"the credentials in {file} cannot be read: {type(error).__name__}",
+            option="credentials",
+            hint='write {"keys": {"id": "secret"}, "bearer_tokens": {"token": "id"}}',
+        ) from None
 
 
 def _keys() -> dict[str, str] | None:

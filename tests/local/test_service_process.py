@@ -88,9 +88,9 @@ def test_the_key_is_readable_by_its_owner_alone(root: Path) -> None:
 
 def test_a_given_key_is_used(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_ID", "me")
-    monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_KEY", "my secret")
+    monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_KEY", "my-secret")
     with start(root, samples=False) as service:
-        assert (service.access_id, service.access_key) == ("me", "my secret")
+        assert (service.access_id, service.access_key) == ("me", "my-secret")
 
 
 def test_a_temporary_folder_goes_away_with_its_service(
@@ -252,3 +252,30 @@ def test_a_reader_that_leaves_early_holds_nothing(peer: Peer) -> None:
     assert peer.read("big").num_rows == 200_000
     assert process.num_threads() < 60
     assert sum(f.path.endswith(".parquet") for f in process.open_files()) <= 2
+
+
+def test_keys_and_tokens_come_from_a_file_of_their_owner(tmp_path: Path) -> None:
+    path = tmp_path / "credentials.json"
+    path.write_text(
+        json.dumps(
+            {
+                "keys": {"me": "my-secret"},
+                "sts_tokens": {"me": "temporary"},
+                "bearer_tokens": {"bearer": "me"},
+            }
+        )
+    )
+    path.chmod(0o644)
+    options = ("--credentials", str(path))
+    with pytest.raises(ConfigError, match="can be read by others"):
+        start(samples=False, options=options)
+    path.chmod(0o600)
+    with start(samples=False, options=options) as service:
+        request = control.GetProject(project=service.project).encode()
+        with pytest.raises(AccessDeniedError):
+            Peer(service).ok(request)
+        assert Peer(service).ok(request, **{"authorization-sts-token": "temporary"}).ok
+        url = request.url(service.endpoint)
+        for token, status in (("bearer", 200), ("stranger", 401)):
+            answer = requests.get(url, headers={"x-odps-bearer-token": token}, timeout=10)
+            assert answer.status_code == status
