@@ -96,6 +96,7 @@ def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema | None) -> pa
     keep all of them, and text and nested columns go into the DataFrame as they are.
     """
     groups = [group.combine_chunks() for group in _groups(batches)]
+    pa.default_memory_pool().release_unused()  # what the batches came in
     return pa.concat_tables(groups) if groups else pa.Table.from_batches([], schema=schema)
 
 
