@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Case", "Comparison", "Goal", "compare", "header", "summary"]
+__all__ = ["Case", "Comparison", "Goal", "compare", "header", "judged", "summary"]
 
 MIN_SAMPLE = 0.05
 _WIDTH = 44
@@ -123,9 +123,14 @@ def _judge(result: Comparison, goals: Sequence[Goal]) -> None:
     for goal in goals:
         ratio = result.ratio(goal.against)
         line = f"{result.title}: {ratio:.2f} × {goal.against} (goal {goal.at_least:g} ×)"
-        met = ratio >= goal.at_least
-        (_met if met else _missed).append(line)
-        print(f"  {'goal met   ' if met else 'GOAL MISSED'}  {ratio:.2f} of {goal.at_least:g}")
+        met = judged(line, ratio >= goal.at_least)
+        print(f"  {met}  {ratio:.2f} of {goal.at_least:g}")
+
+
+def judged(line: str, met: bool) -> str:
+    """Count a goal for the `summary`; the words that say whether it was met."""
+    (_met if met else _missed).append(line)
+    return "goal met   " if met else "GOAL MISSED"
 
 
 def header(text: str) -> None:
