@@ -21,6 +21,13 @@ settings.register_profile("shared", deadline=None, suppress_health_check=[Health
 settings.load_profile("shared")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file, and all of Spark's, in one process when several run them."""
+    for item in items:
+        group = "spark" if item.get_closest_marker("spark") else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the tests away from the user's profiles, variables and Jupyter settings."""
