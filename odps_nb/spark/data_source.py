@@ -128,7 +128,7 @@ class OdpsReader(DataSourceReader):
         from odps_nb.spark.types import arrow_schema, spark_schema
 
         with StorageClient(settings.profile) as storage:
-            session = open_read_session(storage, settings.plan(tuple(schema.names)))
+            session = open_read_session(storage, settings.plan(storage, schema.names))
             self._task = ReadTask.of(TaskProfile.of(storage), session)
         _require_types(schema, spark_schema(session.schema))
         self._schema = arrow_schema(schema)

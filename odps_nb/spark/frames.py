@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from odps_nb.access.checks import PartitionLike
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.credentials import TaskProfile, profile_of
+from odps_nb.spark.read_plan import plan_read
 from odps_nb.spark.reader import ReadTask, read_split
-from odps_nb.terms import Compression, PartitionSpec, TableName
+from odps_nb.terms import Compression, TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +35,7 @@ def read(
     table: str | TableName,
     *,
     columns: Sequence[str] | None = None,
-    partitions: Sequence[str | PartitionSpec] | str | PartitionSpec | None = None,
+    partitions: PartitionLike | Iterable[PartitionLike] | None = None,
     where: str | None = None,
     limit: int | None = None,
     splits: int | None = None,
@@ -63,27 +65,28 @@ def read(
     Raises
     ------
     NotFoundError
-        No such table, partition or column.
+        No such table or column; close names are in the hint.
+    InvalidRequestError
+        An argument that makes no sense.
     ConversionError
         Spark has no type for a column.
     """
-    from odps_nb.client.read import ReadPlan, open_read_session
+    from odps_nb.client.read import open_read_session
     from odps_nb.client.storage import StorageClient
 
     profile = profile_of(odps)
-    if isinstance(partitions, (str, PartitionSpec)):
-        partitions = [partitions]
-    plan = ReadPlan(
-        table=profile.table(table),
-        columns=tuple(columns or ()),
-        partitions=tuple(PartitionSpec.of(one) for one in partitions or ()),
-        where=where,
-        limit=limit,
-        splits=splits,
-        split_bytes=split_bytes,
-        compression=Compression.of(compression),
-    )
     with StorageClient(profile) as storage:
+        plan = plan_read(
+            storage,
+            profile.table(table),
+            columns=columns,
+            partitions=partitions,
+            where=where,
+            limit=limit,
+            splits=splits,
+            split_bytes=split_bytes,
+            compression=Compression.of(compression),
+        )
         return frame_of(spark, storage, open_read_session(storage, plan), columns=plan.columns)
 
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odps_nb.access.checks import check_columns
 from odps_nb.client.profile import Profile
-from odps_nb.errors import ConfigError, NotFoundError
+from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema
 from odps_nb.spark.credentials import profile_of
+from odps_nb.spark.read_plan import plan_read
 from odps_nb.terms import Compression, PartitionSpec, TableName
 
 if TYPE_CHECKING:
     from odps_nb.client.read import ReadPlan
+    from odps_nb.client.storage import StorageClient
 
 __all__ = ["ReadSettings", "WriteSettings"]
 
@@ -117,35 +120,26 @@ class ReadSettings:
         )
 
     def chosen(self, schema: TableSchema) -> TableSchema:
-        """Return the columns that are asked for, as the session will have them.
+        """Return the columns that are asked for, data columns first.
 
         Raises
         ------
         NotFoundError
-            The table has no such column.
+            The table has no such column; close names are in the hint.
         """
         if not self.columns:
             return schema
-        for name in self.columns:
-            if schema.find(name) is None:
-                raise NotFoundError(
-                    f"{self.table} has no column {name!r}",
-                    hint=f"its columns are: {', '.join(schema.names)}",
-                )
-        wanted = {name.casefold() for name in self.columns}
+        wanted = set(check_columns(self.columns, schema, self.table))
         return TableSchema(
-            columns=tuple(c for c in schema.columns if c.name.casefold() in wanted),
-            partition_columns=tuple(
-                c for c in schema.partition_columns if c.name.casefold() in wanted
-            ),
+            columns=tuple(c for c in schema.columns if c.name in wanted),
+            partition_columns=tuple(c for c in schema.partition_columns if c.name in wanted),
         )
 
-    def plan(self, columns: tuple[str, ...]) -> ReadPlan:
-        """Return the plan that reads these columns."""
-        from odps_nb.client.read import ReadPlan
-
-        return ReadPlan(
-            table=self.table,
+    def plan(self, storage: StorageClient, columns: Sequence[str]) -> ReadPlan:
+        """Return the plan that reads these columns; costs one request."""
+        return plan_read(
+            storage,
+            self.table,
             columns=columns,
             partitions=self.partitions,
             where=self.where,

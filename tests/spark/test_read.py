@@ -176,9 +176,16 @@ def test_a_missing_table_or_column_fails_at_once_and_without_java(
 ) -> None:
     with pytest.raises(NotFoundError):
         odps_nb.spark.read(spark, odps, "no_such_table")
-    with pytest.raises(InvalidRequestError, match="no_such_column") as caught:
-        odps_nb.spark.read(spark, odps, "orders", columns=["no_such_column"])
+    with pytest.raises(NotFoundError, match="amont") as caught:
+        odps_nb.spark.read(spark, odps, "orders", columns=["id", "amont"])
+    assert "did you mean 'amount'" in str(caught.value.hint)
     assert "java" not in str(caught.value).lower()
+    with pytest.raises(InvalidRequestError, match="day"):
+        odps_nb.spark.read(spark, odps, "orders", partitions="day=1")
+    with pytest.raises(InvalidRequestError, match="columns is empty"):
+        odps_nb.spark.read(spark, odps, "orders", columns=[])
+    with pytest.raises(InvalidRequestError, match="limit"):
+        odps_nb.spark.read(spark, odps, "orders", limit=-1)
 
 
 @pytest.mark.spark
