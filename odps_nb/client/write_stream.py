@@ -212,6 +212,7 @@ class WriteStream:
         try:
             for part in iter_parts(batches, max_bytes=self._part_bytes):
                 self._send(part, compression)
+                del part  # or it would be here while the next one is gathered
         except BaseException:
             self._failed = True
             raise
