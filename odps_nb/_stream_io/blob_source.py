@@ -10,6 +10,7 @@ from odps_nb.wire.frames import (
     DEFAULT_MAX_BLOB,
     DEFAULT_MAX_HEADER,
     LENGTH,
+    RETAINED_BYTES,
     ChecksumKind,
     Footer,
     FrameHeader,
@@ -131,23 +132,27 @@ class FrameSource(BlobSource):
         wanted = self.left or 0
         if 0 <= size < wanted:
             wanted = size
-        data = self.stream.read(wanted)
-        self._account(data, wanted)
+        if wanted <= RETAINED_BYTES:  # kept until the footer: no copy, for these are bytes
+            data = self.stream.read(wanted)
+            self._checksum.update(data)
+        else:
+            data = self.stream.read_watched(wanted, self._checksum.update)
+        self._account(len(data), wanted)
         return data
 
     def take_into(self, target: memoryview) -> int:
         """Fill ``target`` from the current blob, checking its footer with the last byte."""
         target = target[: self.left]
         count = self.stream.readinto(target)
-        self._account(target[:count], len(target))
+        self._checksum.update(target[:count])
+        self._account(count, len(target))
         return count
 
-    def _account(self, data: bytes | memoryview, wanted: int) -> None:
-        if len(data) < wanted:
-            raise self._cut("data", self.left or 0, len(data))
+    def _account(self, taken: int, wanted: int) -> None:
+        if taken < wanted:
+            raise self._cut("data", self.left or 0, taken)
         if not wanted:
             return
-        self._checksum.update(data)
         self.left = (self.left or 0) - wanted
         if not self.left:
             self._finish()

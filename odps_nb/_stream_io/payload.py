@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from odps_nb._stream_io.raw import close_raw, content_encoding_of, read_some, runs_of
@@ -32,6 +33,7 @@ _CHUNK = 64 << 10
 _DIRECT = 64 << 10  # what is smaller is served from the window
 _FIRST_RUN = 16
 _WINDOW_RUN = 128  # blocks of a window: 512 KiB stay in a core's own cache
+_WATCHED = 1 << 20
 _TRUSTED_SIZE = 64 << 20  # memory is taken at once for this much; beyond, as the bytes arrive
 
 
@@ -137,6 +139,15 @@ class PayloadStream(io.BufferedIOBase):
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def read_watched(self, size: int, watch: Callable[[memoryview], None]) -> bytes:
+        """Return what ``read`` would, showing each part to ``watch`` while it is still at hand."""
+        if not _DIRECT < size <= _TRUSTED_SIZE:
+            data = self.read(size)
+            watch(memoryview(data))
+            return data
+        self._check()
+        return io.BufferedReader(_Filler(self, watch), 1).read(size)
+
     def _read_growing(self, size: int) -> bytes:
         sink = io.BytesIO()
         while size and (self._at < self._size or self._refill()):
@@ -192,14 +203,20 @@ class PayloadStream(io.BufferedIOBase):
 class _Filler(io.RawIOBase):
     """Lets a `PayloadStream` write into bytes that are being made."""
 
-    def __init__(self, stream: PayloadStream) -> None:
-        self._stream = stream
+    def __init__(
+        self, stream: PayloadStream, watch: Callable[[memoryview], None] | None = None
+    ) -> None:
+        self._stream, self._watch = stream, watch
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        return self._stream.readinto(buffer)
+        if self._watch is None:
+            return self._stream.readinto(buffer)
+        count = self._stream.readinto(memoryview(buffer)[:_WATCHED])
+        self._watch(memoryview(buffer)[:count])
+        return count
 
 
 class CrcStrippingStream(PayloadStream):

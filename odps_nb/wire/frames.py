@@ -28,6 +28,7 @@ from odps_nb.wire._frame_events import (
     BlobStart,
 )
 from odps_nb.wire._frame_parts import (
+    RETAINED_BYTES,
     ChecksumKind,
     Footer,
     FrameHeader,
@@ -43,6 +44,7 @@ __all__ = [
     "DEFAULT_MAX_BLOB",
     "DEFAULT_MAX_HEADER",
     "LENGTH",
+    "RETAINED_BYTES",
     "BlobData",
     "BlobEnd",
     "BlobEvent",
