@@ -105,6 +105,13 @@ class _Facts(Exception):
         facts = {name: getattr(self, name) for name in self.fact_names}
         return _revive, (type(self), self.message, facts, self.notes)
 
+    def __copy__(self) -> _Facts:
+        # Importing pyodps registers a reducer for every exception there is, and `copy.copy`
+        # would prefer it to the one above; its copies share their list of notes.
+        make, parts = self.__reduce__()
+        copied: _Facts = make(*parts)
+        return copied
+
 
 def _shorten(value: object) -> str:
     # A peer chooses messages and some facts; a repr lands in logs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import inspect
 import pickle
 from typing import Any
@@ -92,7 +93,21 @@ def test_error_survives_pickling_with_message_facts_and_notes(kind: type[Any]) -
             assert getattr(back, name) == f"<{name}>"
 
 
+@pytest.fixture(params=["alone", "beside pyodps"])
+def _reducers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without and with the reducers that importing pyodps registers for every exception."""
+    table = {k: v for k, v in copyreg.dispatch_table.items() if not issubclass(k, BaseException)}
+    monkeypatch.setattr(copyreg, "dispatch_table", table)
+    monkeypatch.setattr(copy, "dispatch_table", table)
+    if request.param == "beside pyodps":
+        from odps.lib.tblib import pickling_support
+
+        pickling_support.install()
+        assert errors.OdpsNbError in table
+
+
 @every_kind
+@pytest.mark.usefixtures("_reducers")
 def test_copies_are_errors_of_their_own(kind: type[Any]) -> None:
     error = full(kind)
     error.add_note("one")
