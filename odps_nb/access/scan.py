@@ -165,7 +165,12 @@ class Scan:
     def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
         """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
         with self._tracker(progress) as tracker, self._cancellable() as token:
-            return frame_of(self._batches(tracker, token), lambda: self.arrow_schema, tracker)
+            return frame_of(
+                self._batches(tracker, token),
+                lambda: self.arrow_schema,
+                tracker,
+                row_count=lambda: self.row_count,
+            )
 
     def to_spark(self, spark: Any) -> Any:
         """Return a Spark DataFrame whose tasks read the splits themselves.

@@ -24,16 +24,15 @@ A write takes the same dtypes and everything else that Arrow understands; what f
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.types as pt
 
 from odps_nb.convert.arrow_schema import fit_table
+from odps_nb.convert.frame_columns import frame_column
 from odps_nb.convert.python_values import array_of
 from odps_nb.errors import ConversionError
 from odps_nb.schema import OdpsType, TableSchema
@@ -41,102 +40,48 @@ from odps_nb.wire.type_text import format_type
 
 __all__ = ["from_pandas", "to_pandas"]
 
-_GROUP_BYTES = 32 * 2**20
-_NULLABLE: dict[pa.DataType, Any] = {
-    pa.int8(): pd.Int8Dtype(),
-    pa.int16(): pd.Int16Dtype(),
-    pa.int32(): pd.Int32Dtype(),
-    pa.int64(): pd.Int64Dtype(),
-    pa.uint8(): pd.UInt8Dtype(),
-    pa.uint16(): pd.UInt16Dtype(),
-    pa.uint32(): pd.UInt32Dtype(),
-    pa.uint64(): pd.UInt64Dtype(),
-    pa.bool_(): pd.BooleanDtype(),
-}
-
 
 # -- to pandas --------------------------------------------------------------------------------
 
 
 def to_pandas(
-    data: pa.Table | Iterable[pa.RecordBatch], *, schema: pa.Schema | None = None
+    data: pa.Table | Iterable[pa.RecordBatch],
+    *,
+    schema: pa.Schema | None = None,
+    rows: int | None = None,
 ) -> pd.DataFrame:
     """Return a DataFrame with the dtypes of the table at the top of this module.
 
     Parameters
     ----------
     data
-        A table, or batches, which may still be arriving. Batches are freed while they are
-        converted, so that the peak stays far below twice the Arrow size, and the DataFrame
-        holds no memory but its own; a table stays usable and is left as it is.
+        A table, or batches, which may still be arriving. A batch is converted when it comes and
+        then let go, so that hardly more is needed than the DataFrame, which holds no memory but
+        its own; a table stays usable and is left as it is.
     schema
         Needed for batches: an empty result has columns too.
+    rows
+        How many there will be, where that is known: then no value is moved a second time.
     """
-    table = data if isinstance(data, pa.Table) else _gathered(data, schema)
-    columns = deque(table.columns)
-    names, rows = table.column_names, table.num_rows
-    del data, table
-    series: dict[int, pd.Series[Any]] = {}
-    freed = 0
-    while columns:
-        freed += columns[0].nbytes
-        series[len(series)] = _series(columns.popleft())  # what nobody else holds can go
-        if freed >= _GROUP_BYTES:
-            freed = 0
-            pa.default_memory_pool().release_unused()  # Arrow's memory is of no use to pandas
-    frame = pd.DataFrame(series, copy=False, index=pd.RangeIndex(rows))
-    frame.columns = pd.Index(names)
-    return frame
-
-
-def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema | None) -> pa.Table:
-    """Return a table each column of which has memory of its own.
-
-    The columns of a batch that came off the wire are slices of one buffer: any of them would
-    keep all of them, and text and nested columns go into the DataFrame as they are.
-    """
-    groups = [group.combine_chunks() for group in _groups(batches)]
-    pa.default_memory_pool().release_unused()  # what the batches came in
-    return pa.concat_tables(groups) if groups else pa.Table.from_batches([], schema=schema)
-
-
-def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
-    size = 0
+    if isinstance(data, pa.Table):
+        schema, rows, batches = data.schema, data.num_rows, iter(data.to_batches())
+    else:
+        batches = iter(data)
+        if schema is None:
+            raise TypeError("batches need their schema")
+    columns = [frame_column(field.type, rows) for field in schema]
+    count = 0
     for batch in batches:
-        held.append(batch)
-        size += batch.nbytes
-        if size >= _GROUP_BYTES:
-            group, held, size = pa.Table.from_batches(held), [], 0
-            yield group
-    if held:
-        yield pa.Table.from_batches(held)
-
-
-def _series(column: pa.ChunkedArray) -> pd.Series[Any]:
-    if pt.is_binary(column.type) or pt.is_large_binary(column.type):
-        return _bytes_series(column)
-    mapper: Callable[[pa.DataType], Any] | None = None
-    if column.null_count and column.type in _NULLABLE:
-        mapper = _NULLABLE.get
-    elif pt.is_decimal(column.type) or pt.is_nested(column.type):
-        mapper = pd.ArrowDtype
-    series: pd.Series[Any] = column.to_pandas(types_mapper=mapper, date_as_object=False)
-    if column.num_chunks > 1 or not isinstance(series.dtype, np.dtype):
-        return series  # its chunks were joined into memory of its own
-    if not series.to_numpy().flags.writeable:
-        return series.copy()  # a view of Arrow memory would refuse ``df.loc[…] = …``
-    return series
-
-
-def _bytes_series(column: pa.ChunkedArray) -> pd.Series[Any]:
-    """Make the objects part by part: equal ones are found by a table that grows with the part."""
-    values = np.empty(len(column), object)
-    at = 0
-    for part in column.chunks:
-        values[at : at + len(part)] = part.to_numpy(zero_copy_only=False)
-        at += len(part)
-    return pd.Series(values, dtype=object, copy=False)
+        count += batch.num_rows
+        for column, part in zip(columns, batch.columns, strict=True):
+            column.add(part)
+    series: dict[int, pd.Series[Any]] = {}
+    columns.reverse()
+    while columns:
+        series[len(series)] = columns.pop().series()  # what it held can go
+    frame = pd.DataFrame(series, copy=False, index=pd.RangeIndex(count))
+    frame.columns = pd.Index(schema.names)
+    return frame
 
 
 # -- from pandas ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from odps_nb.convert import frame_columns
 from odps_nb.convert.arrow_schema import arrow_schema, fit_table
 from odps_nb.convert.pandas_frame import from_pandas, to_pandas
 from odps_nb.errors import ConversionError
@@ -116,11 +117,47 @@ def test_a_frame_keeps_no_memory_of_columns_that_were_converted():
             "exact": pa.array([Decimal(1)] * 100_000, pa.decimal128(18, 2)),
         }
     )
-    shared = table.column("text").nbytes * 3 + table.column("exact").nbytes
+    own = table.nbytes * 1.05  # each value once; what the batches came in would double it
     before = pa.total_allocated_bytes()
-    frame = to_pandas(off_the_wire(table), schema=table.schema)
-    assert pa.total_allocated_bytes() - before < shared < table.nbytes / 3
+    frame = to_pandas(off_the_wire(table), schema=table.schema, rows=table.num_rows)
+    assert pa.total_allocated_bytes() - before < own
     pd.testing.assert_frame_equal(frame, to_pandas(table))
+
+
+@pytest.mark.parametrize("rows", [None, 0, 3, 10**15, -1])
+def test_the_number_of_rows_may_be_told_wrong(rows, monkeypatch):
+    monkeypatch.setattr(frame_columns, "_FIRST_ROWS", 2)
+    values = {
+        "number": pa.array([1, 2, 3, None] * 50),
+        "flag": pa.array([True, None, False, True] * 50),
+        "real": pa.array([0.5, None, float("nan"), -0.0] * 50),
+        "day": pa.array([dt.date(1, 1, 1), None, dt.date(9999, 12, 31), dt.date(2024, 2, 29)] * 50),
+        "text": pa.array(["a", None, "", "漢"] * 50),
+        "data": pa.array([b"a", None, b"", b"\xff"] * 50),
+        "late": pa.array([1] * 199 + [None]),
+    }
+    table = pa.table(values)
+    frame = to_pandas(iter(table.to_batches(max_chunksize=3)), schema=table.schema, rows=rows)
+    pd.testing.assert_frame_equal(frame, to_pandas(table))
+    assert frame.dtypes.map(str).to_dict() | {"text": "text"} == {
+        "number": "Int64",
+        "flag": "boolean",
+        "real": "float64",
+        "day": "datetime64[ms]",
+        "text": "text",
+        "data": "object",
+        "late": "Int64",
+    }
+    assert pa.Table.from_pandas(frame, schema=table.schema).equals(
+        table.set_column(2, "real", pa.array([0.5, None, None, -0.0] * 50))
+    )
+    frame.loc[0, "number"], frame.loc[1, "real"] = 7, 1.0
+    assert (frame.loc[0, "number"], frame.loc[1, "real"]) == (7, 1.0)
+
+
+def test_batches_without_their_schema_are_the_callers_mistake():
+    with pytest.raises(TypeError, match="schema"):
+        to_pandas(iter([]))
 
 
 def test_bytes_are_objects_whatever_the_parts_they_came_in():

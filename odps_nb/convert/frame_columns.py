@@ -1,0 +1,144 @@
+"""The columns of a DataFrame, made while the rows arrive (floor 2, pure).
+
+Each takes the parts of a column as Arrow arrays and holds none of them: fixed-width values and
+bytes are written into one NumPy array, everything else is copied out of the buffer in which the
+columns of a batch came together. So a batch can go as soon as the next one is there, and a read
+that waits for its line has converted meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.types as pt
+
+__all__ = ["FrameColumn", "frame_column"]
+
+_FIRST_ROWS = 1 << 16  # where nothing is known of their number
+_MAX_FIRST_ROWS = 1 << 24  # a peer told the number; more rows get their place when they come
+_SETTLE_BYTES = 4 * 2**20
+
+_DTYPES = {
+    pa.int8(): "int8",
+    pa.int16(): "int16",
+    pa.int32(): "int32",
+    pa.int64(): "int64",
+    pa.uint8(): "uint8",
+    pa.uint16(): "uint16",
+    pa.uint32(): "uint32",
+    pa.uint64(): "uint64",
+    pa.bool_(): "bool",
+    pa.float32(): "float32",
+    pa.float64(): "float64",
+    pa.date32(): "datetime64[ms]",
+    pa.binary(): "object",
+    pa.large_binary(): "object",
+    **{pa.timestamp(unit): f"datetime64[{unit}]" for unit in ("s", "ms", "us", "ns")},
+    **{pa.duration(unit): f"timedelta64[{unit}]" for unit in ("s", "ms", "us", "ns")},
+}
+
+
+class FrameColumn(Protocol):
+    """One column under construction."""
+
+    def add(self, part: pa.Array) -> None:
+        """Take the next values; no reference to ``part`` is kept beyond the next few calls."""
+
+    def series(self) -> pd.Series[Any]:
+        """Return all values, in memory of their own; nothing can be added any more."""
+
+
+def frame_column(kind: pa.DataType, rows: int | None) -> FrameColumn:
+    """Return a column for values of an Arrow type.
+
+    Parameters
+    ----------
+    kind
+        The type of all parts.
+    rows
+        How many values are expected, if that is known; it may be wrong.
+    """
+    dtype = _DTYPES.get(kind)
+    return _ArrowColumn(kind) if dtype is None else _NumpyColumn(np.dtype(dtype), rows)
+
+
+class _NumpyColumn:
+    """Values in a NumPy array; nulls of integers and booleans in a mask, made at the first."""
+
+    def __init__(self, dtype: np.dtype[Any], rows: int | None) -> None:
+        room = _FIRST_ROWS if rows is None else min(max(rows, 0), _MAX_FIRST_ROWS)
+        self._values = _room(room, dtype)
+        self._mask: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+        self._count = 0
+
+    def add(self, part: pa.Array) -> None:
+        start, end = self._count, self._count + len(part)
+        if end > len(self._values):
+            self._grow(end)
+        if part.null_count and self._values.dtype.kind in "iub":
+            if self._mask is None:
+                self._mask = np.zeros(len(self._values), bool)
+            self._mask[start:end] = part.is_null().to_numpy(zero_copy_only=False)
+            part = part.fill_null(False if pt.is_boolean(part.type) else 0)
+        self._values[start:end] = part.to_numpy(zero_copy_only=False)
+        self._count = end
+
+    def series(self) -> pd.Series[Any]:
+        values = self._values[: self._count]
+        if self._mask is None:
+            return pd.Series(values, copy=False)
+        mask = self._mask[: self._count]
+        masked = pd.arrays.BooleanArray if values.dtype == bool else pd.arrays.IntegerArray
+        return pd.Series(masked(values, mask), copy=False)
+
+    def _grow(self, needed: int) -> None:
+        room = max(needed, 2 * len(self._values))
+        values = _room(room, self._values.dtype)
+        values[: self._count] = self._values[: self._count]
+        self._values = values
+        if self._mask is not None:
+            mask = np.zeros(room, bool)
+            mask[: self._count] = self._mask[: self._count]
+            self._mask = mask
+
+
+def _room(rows: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return an array to write to; from Arrow's pool, which the batches that went left warm."""
+    if dtype.hasobject:
+        return np.empty(rows, dtype)
+    return np.frombuffer(pa.allocate_buffer(rows * dtype.itemsize), dtype)
+
+
+class _ArrowColumn:
+    """Text, exact numbers and nested values, which stay Arrow or are converted at the end."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._chunks: list[pa.Array] = []
+        self._pending: list[pa.Array] = []
+        self._pending_bytes = 0
+
+    def add(self, part: pa.Array) -> None:
+        self._pending.append(part)
+        self._pending_bytes += part.nbytes
+        if self._pending_bytes >= _SETTLE_BYTES:
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._pending:
+            self._chunks.append(pa.concat_arrays(self._pending))
+        self._pending, self._pending_bytes = [], 0
+
+    def series(self) -> pd.Series[Any]:
+        self._settle()
+        column = pa.chunked_array(self._chunks, self._kind)
+        self._chunks.clear()
+        exact = pt.is_decimal(self._kind) or pt.is_nested(self._kind)
+        mapper = pd.ArrowDtype if exact else None
+        series: pd.Series[Any] = column.to_pandas(types_mapper=mapper, date_as_object=False)
+        if isinstance(series.dtype, np.dtype) and not series.to_numpy().flags.writeable:
+            return series.copy()  # a view of Arrow memory would refuse ``df.loc[…] = …``
+        return series
