@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import pkgutil
 from pathlib import Path
 
 import pandas as pd
@@ -72,7 +73,16 @@ def test_no_example_is_skipped():
         "odps_nb.access.table.Table",
         "odps_nb.access.scan.Scan",
         "odps_nb.access.sql.Result",
+        "odps_nb.access.table.Table.blobs",
+        "odps_nb.access.table.Table.read",
+        "odps_nb.access.table.Table.write",
         "odps_nb.access.blob.Blob",
+        "odps_nb.access.blob.BlobColumn",
+        "odps_nb.access.blob.NewBlob",
+        "odps_nb.spark.frames.read",
+        "odps_nb.spark.writer.write",
+        "odps_nb.spark.blobs.blob_map",
+        "odps_nb.spark.start.session",
         "odps_nb.access.receipt.Receipt",
         "odps_nb._faces.connect",
         *(f"odps_nb.stream_io.{name}" for name in odps_nb.stream_io.__all__ if "Stream" in name),
@@ -82,5 +92,4 @@ def test_no_example_is_skipped():
     ],
 )
 def test_what_a_user_holds_has_an_example(name):
-    module, _, attribute = name.rpartition(".")
-    assert ">>>" in (getattr(importlib.import_module(module), attribute).__doc__ or "")
+    assert ">>>" in (pkgutil.resolve_name(name).__doc__ or "")

@@ -168,7 +168,16 @@ class Blob:
 
 
 class BlobColumn(Sequence[Blob]):
-    """Blobs of one column, in row order without nulls: a gallery in a notebook."""
+    """Blobs of one column, in row order without nulls: a gallery in a notebook.
+
+    Examples
+    --------
+    >>> column = odps.table("media").blobs("content", limit=5)
+    >>> column[1:3]
+    BlobColumn(2 blobs of local.media.content)
+    >>> [blob.file_name for blob in column[1:3]]
+    ['mandelbrot.png', 'julia.webp']
+    """
 
     def __init__(self, blobs: Iterable[Blob], *, title: str, faces: Faces = PLAIN) -> None:
         self._blobs, self._title, self._faces = tuple(blobs), title, faces
@@ -219,6 +228,15 @@ class NewBlob:
         E.g. ``image/png``; guessed from the name where there is one.
     file_name
         E.g. ``cat.png``; taken from a path. Stored by API version 3 only.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = odps.create_table("doc_new_blob", "id bigint, content blob")
+    >>> note = NewBlob(b"remember the milk", mime_type="text/plain")
+    >>> table.write(pd.DataFrame({"id": [1], "content": [note]})).rows
+    1
+    >>> odps.drop_table("doc_new_blob")
     """
 
     data: bytes | bytearray | memoryview | Path | BinaryIO

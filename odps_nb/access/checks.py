@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable, Mapping, Sequence
+from typing import SupportsIndex
 
 from odps_nb.errors import InvalidRequestError, NotFoundError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 
-__all__ = ["check_columns", "check_partition", "check_partitions", "did_you_mean", "partition_list"]
+__all__ = [
+    "check_columns",
+    "check_count",
+    "check_partition",
+    "check_partitions",
+    "did_you_mean",
+    "partition_list",
+]
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
 
@@ -49,6 +58,26 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
         if spelled.count(name) > 1:
             raise InvalidRequestError(f"the column {name!r} is asked for twice")
     return tuple(spelled)
+
+
+def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) -> int | None:
+    """Return a whole number as `int`, NumPy's too; ``None`` stays ``None``.
+
+    Raises
+    ------
+    InvalidRequestError
+        No whole number, or too small a one.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidRequestError(
+            f"{name} is {value!r}; it must be a whole number", hint=f"for example {name}=5"
+        )
+    count = operator.index(value)
+    if count < at_least:
+        raise InvalidRequestError(f"{name} is {count}; it must be at least {at_least}")
+    return count
 
 
 def partition_list(

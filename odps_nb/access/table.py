@@ -10,7 +10,13 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.checks import PartitionLike, check_columns, check_partition, check_partitions
+from odps_nb.access.checks import (
+    PartitionLike,
+    check_columns,
+    check_count,
+    check_partition,
+    check_partitions,
+)
 from odps_nb.access.faces import Listing
 from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.client.progress import ProgressListener, silent
@@ -140,7 +146,7 @@ class Table:
         limit
             Rows at most.
         splits, split_bytes
-            How many parts to read side by side, or how big each is (bytes).
+            How many parts to read side by side, or how big each is (bytes); not both.
         compression
             ``"zstd"`` or ``"lz4"`` where the network is slower than a processor.
         max_bytes
@@ -155,6 +161,13 @@ class Table:
             No such table or column; close names are in the hint.
         InvalidRequestError
             An argument that makes no sense; nothing was read.
+
+        Examples
+        --------
+        >>> odps.table("orders").read(["id", "ds"], where="quantity > 9", limit=2).to_pandas()
+                id          ds
+        0  1000081  2024-01-01
+        1  1000100  2024-01-01
         """
         from odps_nb.access.scan import Scan
 
@@ -168,20 +181,24 @@ class Table:
         specs: tuple[PartitionSpec, ...] = ()
         if partitions is not None:
             specs = check_partitions(partitions, self.schema, self._name)
+        if splits is not None and split_bytes is not None:
+            raise InvalidRequestError(
+                "splits and split_bytes are two answers to one question",
+                hint="give how many parts, or how big each is",
+            )
         plan = ReadPlan(
             table=self._name,
             columns=wanted,
             partition_columns=self._partition_names() if wanted else None,
             partitions=specs,
             where=_condition(where),
-            limit=limit,
-            splits=splits,
-            split_bytes=split_bytes,
+            limit=check_count("limit", limit, at_least=0),
+            splits=check_count("splits", splits),
+            split_bytes=check_count("split_bytes", split_bytes),
             compression=Compression.of(compression),
         )
-        if max_bytes is not None and max_bytes < 1:
-            raise InvalidRequestError(f"max_bytes is {max_bytes}; it must be at least 1")
-        return Scan(self._connection, plan, max_bytes=max_bytes, progress=progress)
+        bound = check_count("max_bytes", max_bytes)
+        return Scan(self._connection, plan, max_bytes=bound, progress=progress)
 
     def head(
         self,
@@ -219,6 +236,12 @@ class Table:
         ------
         NotFoundError
             No BLOB of that name; the hint lists those that are there.
+
+        Examples
+        --------
+        >>> pictures = odps.table("media").blobs("content", where="declared = 'image/png'")
+        >>> pictures[0].file_name, pictures[0].bytes()[:4]
+        ('mandelbrot.png', b'\\x89PNG')
         """
         from odps_nb.access.gather import gather_blobs
 
@@ -267,6 +290,16 @@ class Table:
             Columns, types or values do not fit: all of them are listed, with rows.
         NotFoundError
             No such table.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> table = odps.create_table("doc_write", "id bigint, name string")
+        >>> table.write(pd.DataFrame({"id": [1, 2], "name": ["a", None]})).rows
+        2
+        >>> table.write(pd.DataFrame({"id": [3]}), overwrite=True).rows
+        1
+        >>> odps.drop_table("doc_write")
         """
         from odps_nb.access.writing import WriteOptions, write_data
 

@@ -74,6 +74,16 @@ def blob_map(
         No such column, or a new column has the name of an old one.
     ConversionError
         The reference column is neither text nor bytes; in a task, what `fn` returned does not fit.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> media = odps_nb.spark.read(spark, odps, "media", columns=["name", "content"], limit=3)
+    >>> def head(blob):
+    ...     return {"magic": bytes(blob.data[:3])}
+    >>> found = odps_nb.spark.blob_map(media, "content", head, "magic binary", odps=odps)
+    >>> {row.name: bytes(row.magic) for row in found.collect()}["mountains.jpg"]
+    b'\\xff\\xd8\\xff'
     """
     from pyspark.sql.types import StructField, StructType
 

@@ -70,6 +70,15 @@ def read(
         An argument that makes no sense.
     ConversionError
         Spark has no type for a column.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> day = odps_nb.spark.read(
+    ...     spark, odps, "orders", columns=["id", "status"], partitions="ds=2024-01-01"
+    ... )
+    >>> day.filter("id <= 1000010").count()
+    10
     """
     from odps_nb.client.read import open_read_session
     from odps_nb.client.storage import StorageClient

@@ -81,6 +81,14 @@ def write(
         The extent of an overwrite was not said.
     NotFoundError
         No such table.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> table = odps.create_table("doc_spark_write", "id bigint")
+    >>> odps_nb.spark.write(spark.range(1000), odps, "doc_spark_write").rows
+    1000
+    >>> odps.drop_table("doc_spark_write")
     """
     from odps_nb.client.storage import StorageClient
     from odps_nb.client.write import open_write_session

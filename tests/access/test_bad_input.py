@@ -7,6 +7,7 @@ import io
 import socket
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -45,6 +46,27 @@ def rows_in(table) -> int:
 def has_three_lines(error: BaseException) -> bool:
     lines = explain(error)
     return 2 <= len(lines) <= 3 and lines[-1].startswith("to do: ")
+
+
+# -- numbers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["limit", "splits", "split_bytes", "max_bytes"])
+@pytest.mark.parametrize("value", ["5", 2.5, True, -1, float("nan")])
+def test_a_number_that_makes_no_sense_is_named(odps, name, value):
+    with pytest.raises(InvalidRequestError, match=f"{name} is {value!r}"):
+        odps.table("orders").read(**{name: value})
+
+
+def test_numbers_of_numpy_are_numbers(odps):
+    read = odps.table("orders").read(["id"], limit=np.int64(3), splits=np.int8(2))
+    assert read.to_arrow().num_rows == 3
+
+
+def test_a_number_of_splits_and_their_size_exclude_each_other(odps):
+    with pytest.raises(InvalidRequestError, match="splits and split_bytes") as caught:
+        odps.table("orders").read(splits=2, split_bytes=1 << 20)
+    assert has_three_lines(caught.value)
 
 
 # -- names --------------------------------------------------------------------------------------
