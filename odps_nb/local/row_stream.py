@@ -51,14 +51,27 @@ def _fitting(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 def encode_stream(
     schema: pa.Schema, batches: Iterator[pa.RecordBatch], *, ipc: Compression = Compression.NONE
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield the stream in chunks of about `CHUNK_BYTES`, the end marker last."""
+    """Yield the stream in chunks of about `CHUNK_BYTES`, the end marker last.
+
+    The first rows are made before the schema is given away: what they fail with can still be an
+    answer, and no longer a stream that breaks.
+    """
     head = schema.serialize()
+    chunks = _row_chunks(batches, ipc, head.size)
+    first = next(chunks)
     yield memoryview(head)
+    yield first
+    yield from chunks
+
+
+def _row_chunks(
+    batches: Iterator[pa.RecordBatch], ipc: Compression, head_size: int
+) -> Iterator[bytes | memoryview]:
     options = pa.ipc.IpcWriteOptions(compression=ipc.value) if ipc is not Compression.NONE else None
     held: list[pa.Buffer | memoryview] = []
     size = 0
     for batch in batches:
-        message = batch.serialize() if options is None else _message(batch, options, head.size)
+        message = batch.serialize() if options is None else _message(batch, options, head_size)
         held.append(message)
         size += len(message)
         if size >= CHUNK_BYTES:

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
+import requests
 
 from odps_nb.errors import InvalidRequestError, NotFoundError, SessionExpiredError
 from odps_nb.terms import (
@@ -166,6 +167,32 @@ def test_a_filter_that_cannot_be_applied_fails_or_falls_back(peer: Peer, plain: 
             peer.open_read(plain, filter_predicate=text)
     read = peer.read(plain, filter_predicate="nope = 1", filter_fallback=True)
     assert read.num_rows == 10_000
+
+
+def test_a_row_that_a_filter_fails_on_is_answered_with_the_reason(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(id bigint, note string)")
+    peer.write(name, pa.table({"id": [1, 2], "note": ["1", "not a number"]}))
+    session = peer.open_read(name, filter_predicate="note > 1")
+    for options in ({}, {"compression": Compression.ZSTD}):
+        with pytest.raises(InvalidRequestError, match="'not a number'") as caught:
+            peer.split(name, session.session_id, IndexSplit(0), **options)
+        assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")
+        assert caught.value.request_id
+
+
+def test_a_row_that_a_filter_fails_on_late_breaks_the_answer_and_is_named_to_who_goes_on(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(id bigint, note string)")
+    notes = [f"{i:0200d}" for i in range(ONE_GROUP)]
+    peer.write(name, pa.table({"id": range(ONE_GROUP + 1), "note": [*notes, "not a number"]}))
+    session = peer.open_read(name, filter_predicate="cast(note as decimal(38,0)) >= 0 or note > 1")
+    with pytest.raises(requests.exceptions.ChunkedEncodingError):
+        peer.split(name, session.session_id, IndexSplit(0))
+    with pytest.raises(InvalidRequestError, match="'not a number'"):
+        peer.split(name, session.session_id, IndexSplit(0), skip_rows=ONE_GROUP)
 
 
 def test_a_session_shows_what_was_there_when_it_was_made(peer: Peer, plain: str) -> None:
