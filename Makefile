@@ -2,8 +2,9 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 SECONDS ?= 60
+RUNS ?= 10000
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check lint types bench fuzz docs clean
+.PHONY: help setup demo lab test check lint types coverage bench fuzz docs clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -34,12 +35,18 @@ lint:
 types:
 	@$(PY) -m mypy
 
+coverage: setup ## branch coverage of odps_nb/wire by its own tests; less than all of it is a failure
+	$(PY) -m pytest tests/wire -n 2 -q --cov=odps_nb/wire --cov-branch --cov-fail-under=100 --cov-report=term:skip-covered
+
 bench: setup ## speed and memory beside pyodps in the same run; prints ratios
 	$(PY) -m benchmarks
 
 fuzz: setup ## coverage-guided fuzzing of the decoders (SECONDS=60 in all)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -e .[fuzz]
 	$(PY) fuzz/run.py --seconds $(SECONDS)
+
+chaos: setup ## RUNS=10000 reads, writes and blobs through a network that breaks them; says how each ended
+	@ODPS_NB_CHAOS=$$(( ($(RUNS) + 3) / 4 )) $(PY) -m pytest tests/client/test_chaos.py -n 2 --dist load -rN --tb=short
 
 docs: setup ## regenerate the pictures and tables in docs/ from real runs
 	$(PY) tools/pictures.py
