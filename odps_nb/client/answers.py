@@ -5,9 +5,11 @@ Must not know: single calls.
 
 from __future__ import annotations
 
-from odps_nb.errors import LimitExceededError
+from odps_nb.errors import LimitExceededError, ServiceError
+from odps_nb.http.retry_after import seconds_until_retry
 from odps_nb.http.transport import HttpResponse
 from odps_nb.wire.calls import decode_error
+from odps_nb.wire.calls.errors import MAX_RETRY_AFTER
 
 __all__ = ["document", "refusal", "successful"]
 
@@ -15,18 +17,24 @@ MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML answer
 MAX_ERROR = 1 << 20
 
 
-def successful(response: HttpResponse) -> HttpResponse:
-    """Return an answer that says yes; raise what one says that does not."""
+def successful(response: HttpResponse, now: float) -> HttpResponse:
+    """Return an answer that says yes; raise what one says that does not.
+
+    ``now`` is in seconds of the epoch, as the answer came.
+    """
     if 200 <= response.status < 300:
         return response
-    with response:
-        raise decode_error(response.status, response.headers, response.read(MAX_ERROR))
+    raise refusal(response, now)
 
 
-def refusal(response: HttpResponse) -> Exception:
-    """Read the error out of an answer that came while the body was still being sent."""
+def refusal(response: HttpResponse, now: float) -> ServiceError:
+    """Read the error out of an answer that says no, and close it."""
     with response:
-        return decode_error(response.status, response.headers, response.read(MAX_ERROR))
+        error = decode_error(response.status, response.headers, response.read(MAX_ERROR))
+    asked = seconds_until_retry(response.headers, now)
+    if asked is not None:
+        error.retry_after = min(asked, MAX_RETRY_AFTER)
+    return error
 
 
 def document(response: HttpResponse) -> bytes:

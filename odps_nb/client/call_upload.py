@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from odps_nb.client.answers import document, successful
+from odps_nb.client.answers import document
 from odps_nb.http.transport import HttpResponse
 from odps_nb.http.upload import Upload
 from odps_nb.wire.calls import Call
@@ -27,9 +27,12 @@ class CallUpload(Generic[T]):
     """
 
     def __init__(
-        self, request: Call[T], upload: Upload, noted: Callable[[HttpResponse], None]
+        self,
+        request: Call[T],
+        upload: Upload,
+        accepted: Callable[[HttpResponse], HttpResponse],
     ) -> None:
-        self._request, self._upload, self._noted = request, upload, noted
+        self._request, self._upload, self._accepted = request, upload, accepted
         self._answer: T | None = None
 
     @property
@@ -53,8 +56,7 @@ class CallUpload(Generic[T]):
         """
         if self._answer is None:
             with self._upload.finish() as response:
-                self._noted(response)
-                body = document(successful(response))
+                body = document(self._accepted(response))
                 self._answer = self._request.decode_answer(body, response.headers)
         return self._answer
 

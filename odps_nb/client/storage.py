@@ -20,7 +20,7 @@ from odps_nb.client.attempts import Attempts, Clock
 from odps_nb.client.call_upload import CallUpload
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import ProgressTracker
-from odps_nb.errors import ConfigError, OdpsNbError, StateError, TransportError
+from odps_nb.errors import ConfigError, OdpsNbError, ServiceError, StateError, TransportError
 from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport, Transport
@@ -159,11 +159,15 @@ class StorageClient:
         def with_body(body: Iterator[bytes]) -> HttpRequest:
             return self._request(wire, self.tunnel_endpoint, tries, body)
 
-        def noted(response: HttpResponse) -> None:
+        def accepted(response: HttpResponse) -> HttpResponse:
             self._note(response, tries, time.perf_counter() - began)
+            return successful(response, self._now())
 
-        upload = open_upload(self._transport, with_body, reject=refusal)
-        return CallUpload(request, upload, noted)
+        def refused(response: HttpResponse) -> ServiceError:
+            return refusal(response, self._now())
+
+        upload = open_upload(self._transport, with_body, reject=refused)
+        return CallUpload(request, upload, accepted)
 
     def rest(
         self,
@@ -308,7 +312,7 @@ class StorageClient:
             _log.debug("%s: %s", attempts.what, error)
             raise
         self._note(response, attempts, time.perf_counter() - began)
-        return successful(response)
+        return successful(response, self._now())
 
     def _note(self, response: HttpResponse, attempts: Attempts, seconds: float) -> None:
         _log.debug(

@@ -34,6 +34,7 @@ from odps_nb.wire.calls import (
     ReadSessionAnswer,
     WireRequest,
 )
+from odps_nb.wire.http_date import parse_date
 from odps_nb.wire.signing import verify
 
 ASK = GetReadSession(table=TABLE, session_id="s")
@@ -127,6 +128,40 @@ def test_throttling_waits_as_long_as_it_is_told():
     ):
         storage.call(COMMIT)
     assert service.slept == [3.0, 3.0]
+
+
+LATER = "Wed, 21 Oct 2026 07:28:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "waited"),
+    [
+        ({"Date": "Wed, 21 Oct 2026 07:27:45 GMT"}, 15.0),
+        ({}, 20.0),  # by our own clock
+        ({"Date": "Wed, 21 Oct 2026 07:30:00 GMT"}, 0.2),  # over already: the wait of the policy
+    ],
+    ids=["its clock", "our clock", "past"],
+)
+def test_throttling_waits_until_the_date_that_it_is_told(headers, waited):
+    throttled = fail(429, "FlowExceeded", **{"Retry-After": LATER, **headers})
+    with (
+        Service(GetReadSession=[throttled, give(FOUND)]) as service,
+        service.client(clock=lambda: parse_date(LATER) - 20.0) as storage,
+    ):
+        storage.call(ASK)
+    assert service.slept == [waited]
+
+
+def test_a_date_far_away_is_bounded_as_seconds_are():
+    throttled = fail(429, "FlowExceeded", **{"Retry-After": LATER})
+    with (
+        Service(GetReadSession=[throttled]) as service,
+        service.client(clock=lambda: 0.0) as storage,
+        pytest.raises(ThrottledError) as caught,
+    ):
+        storage.call(ASK)
+    assert pickle.loads(pickle.dumps(caught.value)).retry_after == 3600.0
+    assert service.slept == []
 
 
 def test_throttling_without_end_ends():
