@@ -5,7 +5,7 @@ Knows how a stream is opened at a row only by a function that makes the request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import pyarrow as pa
 
@@ -66,7 +66,7 @@ class RowCursor:
         self._wire_bytes = 0  # of the open stream, as far as it was told
         self._decoded_bytes = 0
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Iterate; leaving early closes the connection."""
         with self._attempts:
             try:

@@ -23,10 +23,11 @@ from odps_nb.client.read_session import (
     open_read_session,
     plan_ranges,
 )
+from odps_nb.client.session_keeper import SessionKeeper
 from odps_nb.client.storage import StorageClient
 from odps_nb.errors import LimitExceededError, TruncatedError
 from odps_nb.terms import Compression, RowRangeSplit, Split, format_bytes
-from odps_nb.wire.calls import GetReadSession, ReadRows
+from odps_nb.wire.calls import ReadRows
 
 __all__ = [
     "ReadPlan",
@@ -40,7 +41,6 @@ __all__ = [
 
 DEFAULT_BATCH_BYTES = 16 * 2**20
 MIN_BATCH_BYTES = 64 * 2**10
-REFRESH_BEFORE = 60.0
 
 
 def iter_split(
@@ -55,6 +55,7 @@ def iter_split(
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
+    keeper: SessionKeeper | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Iterate over the batches of one split; closing the iterator closes its connection.
 
@@ -71,6 +72,8 @@ def iter_split(
         Rows at the start of the split to leave out.
     max_batch_bytes
         Upper bound of a batch that the service is asked for.
+    keeper
+        Keeps the session alive for several splits; without one, the split has its own.
 
     Raises
     ------
@@ -87,12 +90,11 @@ def iter_split(
         max_batch_raw_size=max_batch_bytes,
         data_columns=columns,
         compression=session.compression if compression is None else compression,
-        route_token=session.route_token,
     )
-    _keep_alive(storage, session, cancel)
+    keeper = keeper or SessionKeeper(storage, session, tracker=tracker)
     cursor = RowCursor(
         storage,
-        partial(_read_from, request),
+        partial(_read_from, request, keeper, cancel),
         what=f"{split} of {session.table}",
         start=skip_rows,
         expected=rows_of(split),
@@ -101,22 +103,31 @@ def iter_split(
         tracker=tracker,
         cancel=cancel,
     )
-    return cursor.batches()
+    return _kept(cursor.batches(), keeper, cancel)
 
 
-def _read_from(request: ReadRows, row: int) -> ReadRows:
-    split = request.split
+def _read_from(
+    request: ReadRows, keeper: SessionKeeper, cancel: CancelToken | None, row: int
+) -> ReadRows:
+    keeper.keep(cancel)
+    request, split = replace(request, route_token=keeper.route_token), request.split
     if isinstance(split, RowRangeSplit):
         return replace(request, split=RowRangeSplit(split.offset + row, split.count - row))
     return replace(request, skip_rows=row)
 
 
-def _keep_alive(storage: StorageClient, session: ReadSession, cancel: CancelToken | None) -> None:
-    if session.expires_at is not None and session.expires_at - storage.now() < REFRESH_BEFORE:
-        storage.call(
-            GetReadSession(table=session.table, session_id=session.session_id, refresh=True),
-            cancel=cancel,
-        )
+def _kept(
+    batches: Generator[pa.RecordBatch, None, None],
+    keeper: SessionKeeper,
+    cancel: CancelToken | None,
+) -> Iterator[pa.RecordBatch]:
+    """Look after the session at every batch: a long split outlives what was left of it."""
+    try:
+        for batch in batches:
+            yield batch
+            keeper.keep(cancel)
+    finally:
+        batches.close()
 
 
 def iter_batches(
@@ -162,6 +173,7 @@ def iter_batches(
     ahead = DEFAULT_MAX_BYTES if read_ahead is None else read_ahead
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
     lanes = min(len(session.splits), workers or DEFAULT_WORKERS)
+    keeper = SessionKeeper(storage, session, tracker=tracker)
 
     def job(split: Split) -> Callable[[CancelToken], Iterator[pa.RecordBatch]]:
         return lambda token: iter_split(
@@ -173,6 +185,7 @@ def iter_batches(
             max_batch_bytes=_batch_bytes(ahead, lanes),
             tracker=tracker,
             cancel=token,
+            keeper=keeper,
         )
 
     batches = fan_out(

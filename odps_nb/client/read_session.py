@@ -35,7 +35,7 @@ from odps_nb.terms import (
 )
 from odps_nb.wire.calls import CreateReadSession, GetReadSession, ReadSessionAnswer
 
-__all__ = ["ReadPlan", "ReadSession", "open_read_session", "plan_ranges"]
+__all__ = ["ReadPlan", "ReadSession", "open_read_session", "plan_ranges", "require_ready"]
 
 DEFAULT_SPLIT_BYTES = 64 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
@@ -206,10 +206,11 @@ def _ask(
             cancel=cancel,
         )
         answer = replace(answer, route_token=answer.route_token or token)
-    return _require_ready(answer, request.table)
+    return require_ready(answer, request.table)
 
 
-def _require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAnswer:
+def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAnswer:
+    """Return the answer of a session that can be read; raise what became of another."""
     if answer.status is SessionStatus.NORMAL:
         return answer
     kind = SessionExpiredError if answer.status is SessionStatus.EXPIRED else ServiceError
