@@ -28,7 +28,7 @@ from odps_nb.local.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.sql_ddl import Place
 from odps_nb.local.sql_results import Rows
 from odps_nb.local.sql_run import SqlRunner, Stopper
-from odps_nb.local.sql_statements import Statement
+from odps_nb.local.sql_statements import Query, Statement
 from odps_nb.local.sql_text import parse_script
 from odps_nb.schema import TableSchema
 from odps_nb.wire.schema_json import decode_flat, encode_flat
@@ -64,6 +64,11 @@ class Instance:
     def is_over(self) -> bool:
         """Whether nothing more will happen."""
         return self.status != RUNNING
+
+    @property
+    def is_query(self) -> bool:
+        """Whether the last statement asks for rows of tables (``SHOW`` and ``DESC`` do not)."""
+        return isinstance(parse_script(self.query)[-1], Query)
 
 
 class Instances:

@@ -30,6 +30,7 @@ __all__ = ["RestRoutes"]
 PATIENCE = 0.5
 CSV_ROWS = 10_000
 PAGE = 1000
+PROPERTIES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
 XML = "application/xml"
 _ABOUT_PROJECTS = (control.GetTenant, control.GetProject, control.GetTunnelEndpoint)
 _ABOUT_TABLES = (
@@ -38,6 +39,12 @@ _ABOUT_TABLES = (
     control.ListPartitions,
     control.GetPartition,
 )
+# What this service does not keep; a list of it is empty.
+NOTHING_OF = {
+    "/resources": ("Resources", "Resource"),
+    "/registration/functions": ("Functions", "Function"),
+    "/volumes": ("Volumes", "Volume"),
+}
 _PROJECT = re.compile(r"/projects/([^/]+)(/.*)?")
 _SCHEMAS = re.compile(r"/projects/([^/]+)/schemas(?:/([^/]+))?")
 
@@ -62,7 +69,7 @@ class RestRoutes:
         if call is None:
             return self._other(wire, request)
         if isinstance(call, _ABOUT_PROJECTS):
-            return self._about_project(call, request)
+            return self._about_project(call, wire, request)
         if isinstance(call, _ABOUT_TABLES):
             return self._about_table(call)
         if isinstance(call, control.SubmitSql):
@@ -72,11 +79,11 @@ class RestRoutes:
             return Response(status_code=200)
         return self._instance(call, wire)
 
-    def _about_project(self, call: Any, request: Request) -> Response:
+    def _about_project(self, call: Any, wire: WireRequest, request: Request) -> Response:
         if isinstance(call, control.GetTenant):
             return self._tenant()
         if isinstance(call, control.GetProject):
-            return self._project(call.project)
+            return self._project(call.project, extended="extended" in dict(wire.params))
         self._service.catalog.project(call.project)
         return _reply(control.encode_tunnel_endpoint(request.url.netloc))
 
@@ -99,9 +106,16 @@ class RestRoutes:
             ).encode()
         )
 
-    def _project(self, name: str) -> Response:
+    def _project(self, name: str, *, extended: bool) -> Response:
         owner, created = self._service.catalog.project(name)
-        return _reply(control.ProjectInfo(name=name, owner=owner, created_at=created).encode())
+        schemas = "true" if self._service.settings.schemas else "false"
+        info = control.ProjectInfo(
+            name=name,
+            owner=owner,
+            created_at=created,
+            properties=PROPERTIES | {"odps.schema.model.enabled": schemas},
+        )
+        return _reply(info.encode_extended() if extended else info.encode())
 
     def _other(self, wire: WireRequest, request: Request) -> Response:
         if wire.path == "/logview/host":
@@ -117,6 +131,9 @@ class RestRoutes:
             # for links to pages that this service does not have: it opens nothing here
             body = element("Authorization", (element("Result", _base64(match[1])),))
             return Response(DECLARATION + body, media_type=XML)
+        if match and rest in NOTHING_OF and wire.method == "GET":
+            self._service.catalog.project(match[1])
+            return _list(*NOTHING_OF[rest], ())
         if match and rest == "/instances" and wire.method == "GET":
             return _list("Instances", "Instance", self._service.instances.listed(match[1]))
         if match and rest.startswith("/instances/") and "source" in params:
@@ -285,7 +302,11 @@ class RestRoutes:
             text, kind = instance.message, "text"
         elif instance.schema.columns:
             schema, batches = self._service.instances.rows(instance, 0, CSV_ROWS)
-            text = csv_text(schema, list(batches))
+            if instance.is_query or len(schema) > 1:
+                text = csv_text(schema, list(batches))
+            else:  # SHOW …: one name a line
+                names = (name for batch in batches for name in batch.column(0).to_pylist())
+                text, kind = "".join(f"{name}\n" for name in names), "text"
         task = control.TaskResult(
             name=instance.task, status=instance.status, text=text, format=kind
         )

@@ -230,6 +230,11 @@ class TunnelRoutes:
         instances = self._service.instances
         result = instances.result(project, instance_id)
         if "downloads" in params:
+            if not instances.get(project, instance_id).is_query:
+                # what the stock client takes as the sign to read the text of the result instead
+                raise faults.invalid(
+                    "only the rows of a query can be downloaded", code="InstanceTypeNotSupported"
+                )
             download = instances.open_download(instance_id)
         else:
             download = params["downloadid"]

@@ -82,6 +82,53 @@ def test_the_rows_of_a_query_are_read_in_each_way(entry: ODPS) -> None:
         assert sorted(reader.to_pandas()["a"]) == [1, 2]
 
 
+def test_what_is_shown_is_text(entry: ODPS, name: str) -> None:
+    """The stock client first asks for rows, hears that there are none, and takes the text."""
+    entry.execute_sql(
+        f"create table {name} (n bigint comment 'a number') partitioned by (p string)"
+    )
+    entry.execute_sql(f"alter table {name} add partition (p='a') partition (p='b')")
+    with entry.execute_sql(f"show partitions {name}").open_reader() as reader:
+        assert reader.raw.split() == ["p=a", "p=b"]
+    with entry.execute_sql("show tables").open_reader() as reader:
+        assert name in reader.raw.split()
+    with entry.execute_sql(f"desc {name}").open_reader() as reader:
+        assert '"n","bigint","a number"' in reader.raw
+    instance = entry.execute_sql("show tables")
+    with pytest.raises(errors.InstanceTypeNotSupported):
+        instance.open_reader(tunnel=True)
+
+
+def test_the_last_partition_with_rows_is_found(entry: ODPS, name: str) -> None:
+    table = entry.create_table(name, ("n bigint", "p string"))
+    assert table.get_max_partition() is None
+    for value in ("a", "b"):
+        entry.write_table(name, [[1]], partition=f"p={value}", create_partition=True)
+    table.create_partition("p=c")
+    assert str(table.get_max_partition()) == "p='b'"
+    assert str(table.get_max_partition(skip_empty=False)) == "p='c'"
+    assert table.get_partition("p=b").physical_size > 0
+
+
+def test_a_project_tells_its_properties_and_lists_what_is_not_kept(entry: ODPS) -> None:
+    project = entry.get_project()
+    assert project.properties["odps.sql.type.system.odps2"] == "true"
+    assert project.get_property("odps.schema.model.enabled") == "false"
+    assert project.get_property("odps.no.such", "default") == "default"
+    assert project.extended_properties["odps.sql.decimal.odps2"] == "true"
+    assert list(entry.list_resources()) == []
+    assert list(entry.list_functions()) == []
+
+
+def test_pyodps_own_dataframe_asks_by_sql(entry: ODPS, name: str) -> None:
+    from odps.df import DataFrame
+
+    entry.execute_sql(f"create table {name} as select * from values (1, 'a'), (2, 'a') t(n, s)")
+    frame = DataFrame(entry.get_table(name))
+    found = frame.groupby("s").agg(total=frame.n.sum()).execute()
+    assert [tuple(row.values) for row in found] == [("a", 3)]
+
+
 def test_a_query_that_cannot_be_read_is_a_parse_error(entry: ODPS) -> None:
     with pytest.raises(errors.ParseError):
         entry.execute_sql("selec 1")

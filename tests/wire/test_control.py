@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -334,6 +335,11 @@ def test_partition_document_round_trips() -> None:
 def test_project_document_round_trips() -> None:
     info = ProjectInfo(name="p1", owner="me", created_at=NOW, modified_at=NOW + 1)
     assert ProjectInfo.decode(*info.encode()) == info
+    told = replace(info, properties={"odps.sql.type.system.odps2": "true", "a&b": "<c>"})
+    assert ProjectInfo.decode(*told.encode()) == told
+    body, headers = told.encode_extended()
+    assert b"<ExtendedProperties><Property><Name>" in body
+    assert ProjectInfo.decode(body, headers) == told
     assert GetProject(project="p1").decode_answer(*info.encode()) == info
 
 

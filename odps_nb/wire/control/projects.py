@@ -37,10 +37,24 @@ class ProjectInfo:
     owner: str = ""
     created_at: float | None = None
     modified_at: float | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Return body and headers; clients insist on the headers."""
-        body = DECLARATION + element("Project", (element("Name", self.name),))
+        return self._encode("Properties")
+
+    def encode_extended(self) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers of ``GET …?extended``, which has more properties."""
+        return self._encode("ExtendedProperties")
+
+    def _encode(self, members: str) -> tuple[bytes, dict[str, str]]:
+        listed = tuple(
+            element("Property", (element("Name", name), element("Value", value)))
+            for name, value in self.properties.items()
+        )
+        body = DECLARATION + element(
+            "Project", (element("Name", self.name), element(members, listed))
+        )
         headers = {
             "x-odps-owner": self.owner,
             "x-odps-creation-time": date_text(self.created_at or 0),
@@ -57,6 +71,9 @@ class ProjectInfo:
             owner=find_header(headers, "x-odps-owner") or child_text(root, "Owner"),
             created_at=epoch(find_header(headers, "x-odps-creation-time")),
             modified_at=epoch(find_header(headers, "last-modified")),
+            properties={
+                child_text(one, "Name"): child_text(one, "Value") for one in root.iter("Property")
+            },
         )
 
 

@@ -267,6 +267,7 @@ class PartitionInfo:
             "lastModifiedTime": self.modified_at or created,
             "partitionRecordNum": self.record_count or 0,
             "partitionSize": self.size or 0,
+            "PhysicalSize": self.size or 0,  # a member of ``?extended``, which may come uninvited
         }
         body = DECLARATION + element("Partition", (element("Schema", dump(members).decode()),))
         return body.encode(), {"Content-Type": "application/xml"}
