@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,13 @@ __all__ = ["Evaluator", "Predicate"]
 MAX_LENGTH = 64 * 1024
 # DuckDB's own words for many rows or columns, and for waiting, that the parser does not know
 _NOT_OF_A_ROW = frozenset({"unnest", "columns", "sleep_ms", "pg_sleep", "write_log"})
+# what makes long texts and lists of short ones: DuckDB neither counts their memory nor stops them
+_GROWING = frozenset(
+    {
+        *("repeat", "lpad", "rpad", "format", "printf", "bar", "range", "generate_series"),
+        *("list_resize", "array_resize", "reduce", "list_reduce", "array_reduce"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +62,8 @@ class Predicate:
         )
         used = frozenset[str]().union(*(names for names, _ in conjuncts))
         columns = tuple(name for name in schema.names if name in used)
+        for _, spelled in conjuncts:
+            _check_growth(spelled)
         predicate = cls(columns=columns, conjuncts=conjuncts, duck=duck)
         predicate._try_on(schema)
         return predicate
@@ -164,6 +174,19 @@ def _parse(text: str) -> Any:
     ):
         raise faults.invalid("a filter predicate looks at one row: no aggregates, windows, explode")
     return found
+
+
+def _check_growth(spelled: str) -> None:
+    """Refuse calls of what grows, by the names that DuckDB will read."""
+    import sqlglot
+
+    tokens = sqlglot.tokenize(spelled, read="duckdb")
+    for token, following in pairwise(tokens):
+        name = token.text.casefold()
+        if following.text == "(" and name in _GROWING:
+            raise faults.invalid(
+                f"a filter predicate cannot call {name!r}, which makes long values of short ones"
+            )
 
 
 def _flatten(parsed: Any) -> list[Any]:

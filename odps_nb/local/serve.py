@@ -26,6 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from odps_nb.errors import ConfigError, OdpsNbError, explain
 from odps_nb.local.app import build_app
 from odps_nb.local.misbehaviour import Misbehaviour
+from odps_nb.local.queries import QueryLimits
 from odps_nb.local.sample_tables import adopt, install_samples
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 
@@ -34,8 +35,11 @@ __all__ = ["main"]
 HOST = "127.0.0.1"
 KEEP_ALIVE = 120
 GRACE = 5
+HARD_AFTER = 4
+HARD_STATUS = 3
 TIDY_EVERY = 60.0
 PARENT_CHECK = 1.0
+END_CHECK = 0.25
 _HELP = """\
 Serves a folder as a small MaxCompute project on this machine: tables, blobs, SQL. It listens on
 127.0.0.1 only. The access key is made at random when the folder is new and kept in it, readable
@@ -54,14 +58,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     temporary = None
     if options.root is None:
         temporary = tempfile.mkdtemp(prefix="odps-nb-")
+    last = HardEnd(GRACE + HARD_AFTER, temporary=temporary)
     try:
-        _serve(options, Path(temporary or options.root))
+        _serve(options, Path(temporary or options.root), last)
     except OdpsNbError as error:
         sys.stderr.write("\n".join(explain(error)) + "\n")
         return 1
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+        last.reached()
     return 0
 
 
@@ -80,6 +86,21 @@ def _parser() -> argparse.ArgumentParser:
         help="JSON file with 'keys' (id: secret), 'sts_tokens' (id: token), "
         "'bearer_tokens' (token: id); only its owner may read it",
     )
+    limits = QueryLimits()
+    parser.add_argument(
+        "--query-memory",
+        type=int,
+        default=limits.memory,
+        metavar="MIB",
+        help="memory that one SQL statement may take (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--query-seconds",
+        type=float,
+        default=limits.seconds,
+        metavar="S",
+        help="time that one SQL statement may take (default: %(default)g)",
+    )
     parser.add_argument("--misbehave", action="store_true", help="take rules for faults")
     parser.add_argument("--scenario", help="file with rules for faults, in force at once")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
@@ -87,7 +108,36 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _serve(options: argparse.Namespace, root: Path) -> None:
+class HardEnd:
+    """Ends the process when it has not ended by itself in time after it was told to.
+
+    Nothing is lost that was promised: the catalogue changes in transactions, and files count when
+    they are whole. It is as safe as ``kill -9``, which the service survives.
+    """
+
+    def __init__(self, seconds: float, *, temporary: str | None = None) -> None:
+        self._seconds, self._temporary = seconds, temporary
+        self._ended = threading.Event()
+
+    def begin(self) -> None:
+        """Count from now."""
+        threading.Thread(target=self._wait, name="odps-nb-hard-end", daemon=True).start()
+
+    def reached(self) -> None:
+        """Say that all is put away."""
+        self._ended.set()
+
+    def _wait(self) -> None:
+        if self._ended.wait(self._seconds):
+            return
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        sys.stderr.write(f"the service did not end in {self._seconds:g} s and ends at once\n")
+        sys.stderr.flush()
+        os._exit(HARD_STATUS)
+
+
+def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
     listener = socket.create_server((HOST, options.port), backlog=512)
     # asyncio sets this only where a socket names its protocol, which this one does not; without
     # it each small answer waits 40 ms for the client's delayed acknowledgement
@@ -100,6 +150,7 @@ def _serve(options: argparse.Namespace, root: Path) -> None:
         bearer_tokens=given.get("bearer_tokens"),
         schemas=options.schemas,
         durable=options.root is not None,
+        query_limits=QueryLimits(memory=options.query_memory, seconds=options.query_seconds),
     )
     prepare = None if options.no_samples else install_samples
     fresh = not (root / "catalog.sqlite").exists()
@@ -123,7 +174,7 @@ def _serve(options: argparse.Namespace, root: Path) -> None:
             signal.signal(number, lambda *_: None)
         _announce(options, service, listener.getsockname()[1])
         done = threading.Event()
-        _background(service, server, done, with_parent=options.with_parent)
+        _background(service, server, done, last, with_parent=options.with_parent)
         try:
             server.run(sockets=[listener])
         finally:
@@ -195,10 +246,18 @@ def _announce(options: argparse.Namespace, service: Service, port: int) -> None:
 
 
 def _background(
-    service: Service, server: uvicorn.Server, done: threading.Event, *, with_parent: bool
+    service: Service,
+    server: uvicorn.Server,
+    done: threading.Event,
+    last: HardEnd,
+    *,
+    with_parent: bool,
 ) -> None:
-    """Start what runs beside the server: tidying, and listening for the end of the parent."""
-    threads = [threading.Thread(target=_tidy, args=(service, done), daemon=True)]
+    """Start what runs beside the server: tidying, and listening for the end."""
+    threads = [
+        threading.Thread(target=_tidy, args=(service, done), daemon=True),
+        threading.Thread(target=_watch_end, args=(server, done, last), daemon=True),
+    ]
     if with_parent:
         threads.append(threading.Thread(target=_watch_pipe, args=(server,), daemon=True))
         threads.append(threading.Thread(target=_watch_pid, args=(server, done), daemon=True))
@@ -209,6 +268,13 @@ def _background(
 def _tidy(service: Service, done: threading.Event) -> None:
     while not done.wait(TIDY_EVERY):
         service.tidy()
+
+
+def _watch_end(server: uvicorn.Server, done: threading.Event, last: HardEnd) -> None:
+    """Begin to count when the server is told to stop, and not when it has managed to."""
+    while not (server.should_exit or done.wait(END_CHECK)):
+        pass
+    last.begin()
 
 
 def _watch_pipe(server: uvicorn.Server) -> None:

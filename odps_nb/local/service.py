@@ -20,6 +20,7 @@ from odps_nb.local.duck import Duck
 from odps_nb.local.folder import Folder
 from odps_nb.local.instances import Instances
 from odps_nb.local.merges import Publisher
+from odps_nb.local.queries import Queries, QueryLimits
 from odps_nb.local.read_sessions import ReadSessions
 from odps_nb.local.snapshots import Snapshots
 from odps_nb.local.sql_functions import MACROS
@@ -44,6 +45,7 @@ class Settings:
     verify: bool = True
     durable: bool = True
     max_body: int = 16 * 2**30
+    query_limits: QueryLimits | None = None
 
 
 class Service:
@@ -92,8 +94,9 @@ class Service:
         self.write_sessions = WriteSessions(
             self.database, self.catalog, self.publisher, self.blobs, self.folder, clock
         )
+        self.queries = Queries(self.folder.work, settings.query_limits or QueryLimits())
         runner = SqlRunner(
-            self.catalog, self.snapshots, self.publisher, self.blobs, self.folder, self.duck
+            self.catalog, self.snapshots, self.publisher, self.blobs, self.folder, self.queries
         )
         self.instances = Instances(self.database, self.folder, runner, clock)
         self.catalog.add_project(settings.project, owner=self.owner)
@@ -112,6 +115,7 @@ class Service:
     def close(self) -> None:
         """Stop work and release the folder; a second call does nothing."""
         self.instances.close()
+        self.queries.close()
         self.workers.shutdown(wait=True, cancel_futures=True)
         self.duck.close()
         self.database.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,20 +10,18 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import fs
 
-from odps_nb.errors import CancelledError
-from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_schema, arrow_type
 from odps_nb.local.constants import constant
 from odps_nb.local.duck_types import duck_type, result_array, result_type
 from odps_nb.local.folder import Folder
+from odps_nb.local.queries import QueryRun
 from odps_nb.local.snapshots import Segment
 from odps_nb.local.sql_query import TranslatedQuery
 from odps_nb.local.tables import Table
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 
-__all__ = ["Rows", "batches", "dataset", "sql", "text_rows", "typed_rows"]
+__all__ = ["Rows", "dataset", "text_rows", "typed_rows"]
 
-BATCH_ROWS = 64 * 1024
 STRING = PrimitiveType(TypeCode.STRING)
 
 
@@ -36,12 +33,12 @@ class Rows:
     batches: Iterator[pa.RecordBatch]
 
 
-def dataset(folder: Folder, table: Table, segments: Sequence[Segment]) -> ds.Dataset:
-    """Return the visible rows of a table as an Arrow dataset with its partition columns."""
+def dataset(folder: Folder, table: Table, segments: Sequence[Segment]) -> ds.Dataset | pa.Table:
+    """Return the visible rows of a table with its partition columns, as a value to be sent."""
     schema = arrow_schema(table.schema)
     schema = pa.schema([field.with_nullable(True) for field in schema])
     if not segments:
-        return ds.dataset(schema.empty_table())
+        return schema.empty_table()
     files, here = ds.ParquetFileFormat(), fs.LocalFileSystem()
     types = {c.name: arrow_type(c.type) for c in table.schema.partition_columns}
     fragments = []
@@ -55,58 +52,20 @@ def dataset(folder: Folder, table: Table, segments: Sequence[Segment]) -> ds.Dat
     return ds.FileSystemDataset(fragments, schema, files, here)
 
 
-def sql(connection: Any, query: str) -> Any:
-    """Prepare a query; it runs when its rows are taken."""
-    with _duck_errors():
-        return connection.sql(query)
-
-
-def batches(relation: Any) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a prepared query; errors of DuckDB become ours."""
-    with _duck_errors():
-        for batch in relation.to_arrow_reader(BATCH_ROWS):
-            if batch.num_rows:
-                yield batch
-
-
-@contextmanager
-def _duck_errors() -> Iterator[None]:
-    """Turn what DuckDB (or Arrow, which carries its errors) raises into errors of ours."""
-    import duckdb
-
-    try:
-        yield
-    except duckdb.InterruptException:
-        raise CancelledError("the query was cancelled") from None
-    except (duckdb.Error, pa.ArrowException, OSError) as error:
-        if "INTERRUPT" in str(error).upper():
-            raise CancelledError("the query was cancelled") from None
-        raise _failed(error) from None
-
-
-def _failed(error: Exception) -> Exception:
-    first = str(error).strip().splitlines()[0]
-    if first.startswith(("Parser Error", "Binder Error", "Catalog Error")):
-        return faults.parse_failed(f"Semantic analysis exception - {first}")
-    return faults.invalid(f"ODPS-0121095: {first}")
-
-
-def typed_rows(connection: Any, query: TranslatedQuery, stored: dict[str, OdpsType]) -> Rows:
+def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType]) -> Rows:
     """Prepare a query whose rows have MaxCompute types.
 
     ``stored`` gives the types of columns that may pass through as they are.
     """
-    relation = sql(connection, query.sql)
-    with _duck_errors():
-        empty = connection.sql(f"SELECT * FROM ({query.sql}) LIMIT 0").to_arrow_table()
+    found = run.describe(query.sql)
     columns = []
     names: set[str] = set()
-    for index, (name, spelled) in enumerate(zip(relation.columns, relation.types, strict=True)):
-        arrow = empty.schema.field(index).type
-        odps = result_type(str(spelled), arrow)
+    for index, (name, spelled) in enumerate(zip(found.columns, found.types, strict=True)):
+        arrow = found.schema.field(index).type
+        odps = result_type(spelled, arrow)
         source = name if query.plain_columns is None else query.plain_columns[index]
         kept = stored.get((source or "").casefold())
-        if kept is not None and duck_type(kept) == _plain_spelling(str(spelled)):
+        if kept is not None and duck_type(kept) == _plain_spelling(spelled):
             odps = kept
         shown = name
         while shown.casefold() in names:
@@ -117,7 +76,7 @@ def typed_rows(connection: Any, query: TranslatedQuery, stored: dict[str, OdpsTy
     target = arrow_schema(schema.columns)
 
     def typed() -> Iterator[pa.RecordBatch]:
-        for batch in batches(relation):
+        for batch in run.batches(query.sql):
             arrays = [
                 result_array(array, column.type)
                 for array, column in zip(batch.columns, columns, strict=True)

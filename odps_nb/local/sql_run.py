@@ -1,4 +1,4 @@
-"""Runs SQL statements on the catalogue: DDL directly, queries in DuckDB (world local).
+"""Runs SQL statements on the catalogue: DDL here, queries in `queries` (world local).
 
 A query sees the tables as they are when it starts and nothing else of this machine. What it
 writes becomes visible at once, or not at all.
@@ -6,9 +6,8 @@ writes becomes visible at once, or not at all.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,15 +15,15 @@ from odps_nb.errors import CancelledError
 from odps_nb.local import faults, sql_statements
 from odps_nb.local.blobs import BlobStore
 from odps_nb.local.catalog import Catalog
-from odps_nb.local.duck import Duck
 from odps_nb.local.duck_types import duck_type, result_array
 from odps_nb.local.folder import Folder, new_id
 from odps_nb.local.ingest import Ingest
 from odps_nb.local.merges import Publisher
+from odps_nb.local.queries import Queries, QueryRun
 from odps_nb.local.snapshots import Snapshots
 from odps_nb.local.sql_ddl import Definitions, Place
 from odps_nb.local.sql_query import TranslatedQuery, translate
-from odps_nb.local.sql_results import Rows, batches, dataset, sql, typed_rows
+from odps_nb.local.sql_results import Rows, dataset, typed_rows
 from odps_nb.local.tables import Table
 from odps_nb.schema import Column, OdpsType
 from odps_nb.terms import PartitionSpec
@@ -39,23 +38,22 @@ class Stopper:
     """Stops a running statement from another thread."""
 
     stopped: bool = False
-    _connections: list[Any] = field(default_factory=list)
+    _runs: list[QueryRun] = field(default_factory=list)
 
-    def watch(self, connection: Any) -> None:
-        """Interrupt this connection when told to stop."""
-        self._connections.append(connection)
+    def watch(self, run: QueryRun) -> None:
+        """Interrupt this query when told to stop."""
+        self._runs.append(run)
         self.check()
 
-    def release(self, connection: Any) -> None:
-        """Forget a connection that is done."""
-        self._connections.remove(connection)
+    def release(self, run: QueryRun) -> None:
+        """Forget a query that is done."""
+        self._runs.remove(run)
 
     def stop(self) -> None:
         """Stop now."""
         self.stopped = True
-        for connection in list(self._connections):
-            with suppress(Exception):  # closed meanwhile: then it is stopped
-                connection.interrupt()
+        for run in list(self._runs):
+            run.interrupt()
 
     def check(self) -> None:
         """Raise when told to stop."""
@@ -73,10 +71,10 @@ class SqlRunner:
         publisher: Publisher,
         blobs: BlobStore,
         folder: Folder,
-        duck: Duck,
+        queries: Queries,
     ) -> None:
         self._catalog, self._snapshots, self._publisher = catalog, snapshots, publisher
-        self._blobs, self._folder, self._duck = blobs, folder, duck
+        self._blobs, self._folder, self._queries = blobs, folder, queries
         self._definitions = Definitions(catalog, snapshots)
 
     def run(
@@ -98,24 +96,25 @@ class SqlRunner:
     # -- queries ------------------------------------------------------------------------------
 
     def _query(self, text: str, place: Place, stopper: Stopper, stack: ExitStack) -> Rows:
-        connection, query = self._open(text, place, stopper, stack)
-        return typed_rows(connection, query, self._stored_types(query, place))
+        run, query = self._open(text, place, stopper, stack)
+        return typed_rows(run, query, self._stored_types(query, place))
 
     def _open(
         self, text: str, place: Place, stopper: Stopper, stack: ExitStack
-    ) -> tuple[Any, TranslatedQuery]:
+    ) -> tuple[QueryRun, TranslatedQuery]:
         query = translate(text, exists=lambda name: self._catalog.table(place.table(name)))
-        connection = stack.enter_context(self._duck.connection())
-        stopper.watch(connection)
-        stack.callback(stopper.release, connection)
         pin = new_id()
         stack.callback(self._snapshots.unpin, pin)
+        tables = {}
         for ours, name in query.tables.items():
             table = self._catalog.table(place.table(name))
             segments = self._snapshots.visible(table)
             self._snapshots.pin(pin, segments)
-            connection.register(ours, dataset(self._folder, table, segments))
-        return connection, query
+            tables[ours] = dataset(self._folder, table, segments)
+        run = stack.enter_context(self._queries.run(tables))
+        stopper.watch(run)
+        stack.callback(stopper.release, run)
+        return run, query
 
     def _stored_types(self, query: TranslatedQuery, place: Place) -> dict[str, OdpsType]:
         """Types of columns that a result may hold as they are, where the name says which."""
@@ -135,20 +134,20 @@ class SqlRunner:
     ) -> None:
         table = self._catalog.table(place.table(statement.name))
         spec, columns = _insert_target(table, statement)
-        connection, query = self._open(statement.query, place, stopper, stack)
+        run, query = self._open(statement.query, place, stopper, stack)
         casts = ", ".join(
             f"CAST(c{i} AS {duck_type(column.type)}) AS c{i}" for i, column in enumerate(columns)
         )
         names = ", ".join(f"c{i}" for i in range(len(columns)))
-        relation = sql(connection, query.sql)
-        if len(relation.columns) != len(columns):
+        given = run.describe(query.sql).columns
+        if len(given) != len(columns):
             raise faults.invalid(
-                f"ODPS-0130071: the query gives {len(relation.columns)} columns, "
+                f"ODPS-0130071: the query gives {len(given)} columns, "
                 f"the table takes {len(columns)}"
             )
         wrapped = f"SELECT {casts} FROM ({query.sql}) AS q({names})"
         with Ingest(self._folder, table, spec, self._blobs) as ingest:
-            for batch in batches(sql(connection, wrapped)):
+            for batch in run.batches(wrapped):
                 stopper.check()
                 arrays = [
                     result_array(array, column.type)

@@ -34,10 +34,23 @@ OUTSIDE = [
     "copy batch to '/tmp/x'",
     "`id`` = 1 or 1 = 1 --` = 1",
 ]
+GROWING = [
+    "repeat(status, 1000000000) = 'x'",
+    "REPEAT (status, 1000000000) = 'x'",
+    "length(`repeat`(status, 1000000000)) = 1",
+    "lpad(status, 2000000000, 'y') = 'x'",
+    "length(space(2000000000)) = 1",
+    "size(sequence(1, 800000000)) = 1",
+    "format('{:1000000000}', id) = 'x'",
+    "printf('%1000000000d', id) = 'x'",
+    "list_resize(array(id), 1000000000) is null",
+]
 NONSENSE = ["(" * DEEP + "id = 1" + ")" * DEEP, "not " * DEEP + "id = 1", '"id" = 1', "1 = 1 /* x"]
 
 
-@pytest.mark.parametrize("where", NOT_OF_A_ROW + OUTSIDE + NONSENSE, ids=lambda text: text[:30])
+@pytest.mark.parametrize(
+    "where", NOT_OF_A_ROW + OUTSIDE + GROWING + NONSENSE, ids=lambda text: text[:30]
+)
 def test_a_predicate_that_is_none_is_refused_before_a_row_moves(odps, where):
     with pytest.raises(InvalidRequestError) as caught:
         _ = odps.table("orders").read(["id"], where=where).splits
