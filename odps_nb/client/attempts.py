@@ -77,6 +77,11 @@ class Attempts:
         self._failed = 0
         self._began = self.clock.monotonic()
 
+    def others_progressed(self) -> None:
+        """Say that work beside this call got somewhere: tries don't run out, waits stay long."""
+        self._failed = max(0, min(self._failed, self.policy.max_attempts - 2))
+        self._began = self.clock.monotonic()
+
     def again(self, error: OdpsNbError, *, idempotent: bool, resume: str | None = None) -> None:
         """Wait until the next try, or raise ``error`` with a note of what was tried.
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Generator, Sequence
 import pyarrow as pa
 
 from odps_nb.client.cancel import CancelToken
+from odps_nb.client.pace import Pace
 from odps_nb.client.progress import ProgressTracker
 from odps_nb.client.rows import RowStream
 from odps_nb.client.storage import StorageClient
-from odps_nb.errors import FramingError, OdpsNbError, TruncatedError
+from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
 from odps_nb.terms import RowRangeSplit, Split
 from odps_nb.wire.calls import StreamingCall
 
@@ -42,6 +43,8 @@ class RowCursor:
         Columns wanted, in their order; empty for what comes.
     label
         Name of the split for the tracker.
+    pace
+        Of all who read beside; told when the service says that it is too much.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class RowCursor:
         expected: int | None = None,
         select: Sequence[str] = (),
         label: str | None = None,
+        pace: Pace | None = None,
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> None:
@@ -61,6 +65,7 @@ class RowCursor:
         self._start, self._row, self._expected = start, start, expected
         self._label, self._tracker, self._cancel = label, tracker, cancel
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
+        self._pace, self._items_seen = pace, 0
         self._stream: RowStream | None = None
         self._schema: pa.Schema | None = None
         self._wire_bytes = 0  # of the open stream, as far as it was told
@@ -84,8 +89,17 @@ class RowCursor:
                 return self._advance()
             except OdpsNbError as error:
                 self._drop()
+                if self._pace is not None and isinstance(error, ThrottledError):
+                    self._slow_down(self._pace)
                 resume = f"row {self._row}" if self._row > self._start else None
                 self._attempts.again(error, idempotent=True, resume=resume)
+
+    def _slow_down(self, pace: Pace) -> None:
+        """Leave the place to those who get rows; give up only where nobody gets any."""
+        pace.refused()
+        before, self._items_seen = self._items_seen, pace.items
+        if self._items_seen > before:
+            self._attempts.others_progressed()
 
     def _advance(self) -> pa.RecordBatch | None:
         if self._stream is None:

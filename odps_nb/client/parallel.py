@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from odps_nb.client.cancel import SHORT_WAIT, CancelToken
+from odps_nb.client.pace import Pace
 
 __all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_WORKERS", "Job", "fan_out"]
 
@@ -34,6 +35,7 @@ def fan_out(
     max_bytes: int = DEFAULT_MAX_BYTES,
     total_bytes: int | None = None,
     ordered: bool = True,
+    pace: Pace | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[T, None, None]:
     """Iterate over the items of all jobs.
@@ -53,6 +55,8 @@ def fan_out(
         A consumer that goes on gets all items nevertheless, one at a time.
     ordered
         Whether items come job after job. Otherwise as they arrive, in order within a job.
+    pace
+        Says how many of the workers may begin a job; all of them if ``None``.
     cancel
         Stops all of it.
 
@@ -67,7 +71,8 @@ def fan_out(
     if count <= 1:
         return _one_by_one(jobs, cancel or CancelToken())
     budget = _Budget(max_bytes, total_bytes)
-    return _side_by_side(_Round(jobs, size, budget, ordered, CancelToken(parent=cancel)), count)
+    token = CancelToken(parent=cancel)
+    return _side_by_side(_Round(jobs, size, budget, pace or Pace(count), ordered, token), count)
 
 
 def _one_by_one(jobs: Sequence[Job[T]], cancel: CancelToken) -> Generator[T, None, None]:
@@ -150,14 +155,16 @@ class _Round(Generic[T]):
         jobs: Sequence[Job[T]],
         size: Callable[[T], int],
         budget: _Budget,
+        pace: Pace,
         ordered: bool,  # noqa: FBT001  internal, passed once
         token: CancelToken,
     ) -> None:
         self._jobs, self._size, self._budget = jobs, size, budget
-        self._ordered, self._token = ordered, token
+        self._pace, self._ordered, self._token = pace, ordered, token
         self._changed = threading.Condition()
         self._lanes: dict[int, _Lane[T]] = {}
         self._next = 0  # job to start
+        self._running = 0
         self._head = 0  # lane to deliver from, if ordered
         self._stopped = False
 
@@ -176,11 +183,18 @@ class _Round(Generic[T]):
 
     def _start_one(self) -> tuple[int, _Lane[T]] | None:
         with self._changed:
-            if self._stopped or self._next >= len(self._jobs):
+            # Jobs begin in order, so while the head has not begun nothing runs, and it may begin.
+            while not self._is_over() and self._running >= self._pace.lanes:
+                self._changed.wait(SHORT_WAIT)
+            if self._is_over():
                 return None
+            self._running += 1
             number, self._next = self._next, self._next + 1
             lane = self._lanes[number] = _Lane()
             return number, lane
+
+    def _is_over(self) -> bool:
+        return self._stopped or self._next >= len(self._jobs)
 
     def _work(self, number: int, lane: _Lane[T]) -> None:
         items = self._jobs[number](self._token)
@@ -202,6 +216,7 @@ class _Round(Generic[T]):
                 return False
             lane.items.append((item, size))
             self._budget.put(size)
+            self._pace.came()
             self._changed.notify_all()
             return True
 
@@ -213,6 +228,7 @@ class _Round(Generic[T]):
     def _end_one(self, lane: _Lane[T], error: BaseException | None) -> None:
         with self._changed:
             lane.done, lane.error = True, error
+            self._running -= 1
             if error is not None:
                 self._next = len(self._jobs)  # nothing behind it will be wanted
             self._changed.notify_all()

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.cursor import RowCursor, rows_of
+from odps_nb.client.pace import Pace
 from odps_nb.client.parallel import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, fan_out
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.client.read_session import (
@@ -56,6 +57,7 @@ def iter_split(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
     keeper: SessionKeeper | None = None,
+    pace: Pace | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Iterate over the batches of one split; closing the iterator closes its connection.
 
@@ -74,6 +76,8 @@ def iter_split(
         Upper bound of a batch that the service is asked for.
     keeper
         Keeps the session alive for several splits; without one, the split has its own.
+    pace
+        Shared with those who read other splits, so that they make way for each other.
 
     Raises
     ------
@@ -100,6 +104,7 @@ def iter_split(
         expected=rows_of(split),
         select=columns or session.columns,
         label=str(split),
+        pace=pace,
         tracker=tracker,
         cancel=cancel,
     )
@@ -173,7 +178,7 @@ def iter_batches(
     ahead = DEFAULT_MAX_BYTES if read_ahead is None else read_ahead
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
     lanes = min(len(session.splits), workers or DEFAULT_WORKERS)
-    keeper = SessionKeeper(storage, session, tracker=tracker)
+    keeper, pace = SessionKeeper(storage, session, tracker=tracker), Pace(lanes)
 
     def job(split: Split) -> Callable[[CancelToken], Iterator[pa.RecordBatch]]:
         return lambda token: iter_split(
@@ -186,6 +191,7 @@ def iter_batches(
             tracker=tracker,
             cancel=token,
             keeper=keeper,
+            pace=pace,
         )
 
     batches = fan_out(
@@ -195,6 +201,7 @@ def iter_batches(
         max_bytes=ahead // 2,
         total_bytes=max_bytes,
         ordered=ordered,
+        pace=pace,
         cancel=cancel,
     )
     rows = _complete(batches, session) if limit is None else _limited(batches, limit)

@@ -1,0 +1,176 @@
+"""A service that refuses for haste gets fewer connections, and all rows still come in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted import SCHEMA, TABLE, Service, fail, ids, ipc, numbers
+
+from odps_nb.client.cancel import CancelToken
+from odps_nb.client.pace import ITEMS_PER_LANE, Pace
+from odps_nb.client.parallel import fan_out
+from odps_nb.client.progress import ProgressTracker
+from odps_nb.client.read import ReadSession, iter_batches, plan_ranges
+from odps_nb.errors import CancelledError, ThrottledError
+from odps_nb.http.retry import RetryPolicy
+
+SPLITS, BATCHES = 12, 40
+ROWS = SPLITS * BATCHES
+SESSION = ReadSession(
+    table=TABLE, session_id="s", schema=SCHEMA, splits=plan_ranges(ROWS, SPLITS), row_count=ROWS
+)
+
+
+class Narrow:
+    """A step that serves two splits at a time, batch by batch, and refuses any other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.serving = self.most = self.refused = 0
+
+    def __call__(self, line, seen) -> None:
+        with self._lock:
+            split = line.peer.calls["ReadRows"][-1].split
+            admitted = self.serving < 2
+            self.serving += admitted
+            self.refused += not admitted
+            self.most = max(self.most, self.serving)
+        if not admitted:
+            fail(429, "SlotExceeded")(line, seen)
+            return
+        try:
+            body = ipc(numbers(split.offset, split.offset + split.count), rows=1)
+            line.send(line.headline(**{"Content-Length": str(len(body))}))
+            step = len(body) // BATCHES
+            for at in range(0, len(body), step):
+                line.send(body[at : at + step])
+                time.sleep(0.002)
+        finally:
+            with self._lock:
+                self.serving -= 1
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_splits_that_a_service_refuses_wait_while_others_get_rows(ordered):
+    narrow, tracker = Narrow(), ProgressTracker("read", "t")
+
+    def sleep(seconds: float) -> None:
+        """Wait for three batches of those two that are served: one of them was handed on."""
+        told, until = tracker.snapshot().rows, time.monotonic() + 10
+        while narrow.serving and tracker.snapshot().rows < told + 3 and time.monotonic() < until:
+            time.sleep(0.001)
+
+    with (
+        Service(ReadRows=[narrow]) as service,
+        service.client(sleep=sleep, retry=RetryPolicy(max_attempts=4, spread=0.0)) as storage,
+    ):
+        # A split that is refused four times would be the end, if nobody else got rows meanwhile.
+        got = ids(iter_batches(storage, SESSION, ordered=ordered, workers=6, tracker=tracker))
+    assert (got if ordered else sorted(got)) == list(range(ROWS))
+    assert narrow.most == 2
+    assert narrow.refused > 4
+
+
+def test_a_service_that_refuses_everybody_is_an_error_soon():
+    with (
+        Service(ReadRows=[fail(429, "SlotExceeded")]) as service,
+        service.client(retry=RetryPolicy(max_attempts=3)) as storage,
+        pytest.raises(ThrottledError),
+    ):
+        list(iter_batches(storage, SESSION))
+    assert len(service.calls["ReadRows"]) <= 3 * 8
+
+
+def test_a_policy_of_one_try_is_kept():
+    with (
+        Service(ReadRows=[fail(429, "SlotExceeded")]) as service,
+        service.client(retry=RetryPolicy(max_attempts=1)) as storage,
+        pytest.raises(ThrottledError),
+    ):
+        list(iter_batches(storage, SESSION, workers=1))
+    assert len(service.calls["ReadRows"]) == 1
+
+
+@settings(max_examples=80)
+@given(
+    lists=st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=9),
+    haste=st.sets(st.integers(0, 50)),
+    workers=st.integers(1, 5),
+    max_bytes=st.integers(0, 60),
+    ordered=st.booleans(),
+)
+def test_lanes_that_come_and_go_change_neither_order_nor_items(
+    lists, haste, workers, max_bytes, ordered
+):
+    pace = Pace(workers)
+
+    def job(items):
+        def run(token):
+            for item in items:
+                if item in haste:
+                    pace.refused()
+                yield item
+
+        return run
+
+    found = list(
+        fan_out(
+            [job(items) for items in lists],
+            size=int,
+            workers=workers,
+            max_bytes=max_bytes,
+            ordered=ordered,
+            pace=pace,
+        )
+    )
+    wanted = [item for some in lists for item in some]
+    assert found == wanted if ordered else sorted(found) == sorted(wanted)
+
+
+def test_no_more_jobs_run_than_there_are_lanes():
+    pace, running, most = Pace(4), [], []
+    for _ in range(9):
+        pace.refused()
+
+    def job(token):
+        running.append(1)
+        most.append(len(running))
+        yield 1
+        running.pop()
+
+    # fewer items than would give a lane again
+    assert list(fan_out([job] * (ITEMS_PER_LANE - 1), size=int, workers=4, pace=pace))
+    assert max(most) == 1
+
+
+def test_who_waits_for_a_lane_is_stopped_at_once():
+    pace, token = Pace(3), CancelToken()
+    for _ in range(3):
+        pace.refused()
+
+    def job(inner):
+        yield 1
+        inner.wait(60)
+        inner.check()
+
+    items = fan_out([job] * 3, size=int, workers=3, pace=pace, cancel=token)
+    assert next(items) == 1
+    token.cancel()
+    began = time.monotonic()
+    with pytest.raises(CancelledError):
+        list(items)
+    assert time.monotonic() - began < 0.5
+
+
+def test_lanes_go_down_to_one_and_up_to_all():
+    pace = Pace(3)
+    for _ in range(5):
+        pace.refused()
+    assert pace.lanes == 1
+    for _ in range(10 * ITEMS_PER_LANE):
+        pace.came()
+    assert (pace.lanes, pace.items) == (3, 10 * ITEMS_PER_LANE)
