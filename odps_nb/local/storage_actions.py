@@ -341,9 +341,8 @@ class StorageActions:
         instances = self._service.instances
         instances.check_download(request.session_id, request.instance_id)
         result = instances.result(request.project, request.instance_id)
-        schema, batches = instances.rows(
-            result, request.offset, request.count, columns=request.columns
-        )
+        count = result.rows if request.count is None else request.count
+        schema, batches = instances.rows(result, request.offset, count, columns=request.columns)
         return self._rows(schema, rebatch(batches, max_rows=4096), client, request.compression)
 
 

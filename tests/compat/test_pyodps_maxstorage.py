@@ -306,6 +306,8 @@ def test_the_result_of_a_query_is_read(storage: MaxStorageClient, entry: ODPS) -
         {"a": 1, "b": "x"},
         {"a": 2, "b": "y"},
     ]
+    rest = session.open_arrow_reader(1, task_name="AnonymousSQLTask_")  # names no number
+    assert sum(batch.num_rows for batch in rest) == 1
 
 
 def test_records_are_upserted_and_deleted_by_key(storage: MaxStorageClient, entry: ODPS) -> None:

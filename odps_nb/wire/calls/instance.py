@@ -154,7 +154,10 @@ class GetInstanceReadSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadInstance:
-    """Open the Arrow stream of rows ``[offset, offset + count)`` of a result."""
+    """Open the Arrow stream of rows ``[offset, offset + count)`` of a result.
+
+    ``count`` is ``None`` for all the rest.
+    """
 
     ACTION: ClassVar[str] = "InstanceRead"
     idempotent: ClassVar[bool] = True
@@ -163,7 +166,7 @@ class ReadInstance:
     instance_id: str
     session_id: str
     offset: int
-    count: int
+    count: int | None = None
     columns: tuple[str, ...] = ()
     task_name: str = DEFAULT_TASK
     enable_limit: bool = False
@@ -176,7 +179,7 @@ class ReadInstance:
             instance_target(self.project, self.instance_id),
             (
                 ("SessionId", self.session_id),
-                ("Count", str(self.count)),
+                *((("Count", str(self.count)),) if self.count is not None else ()),
                 ("Offset", str(self.offset)),
             ),
             api_version=api_version,
@@ -200,7 +203,7 @@ class ReadInstance:
             instance_id=instance_id,
             session_id=params.text("SessionId"),
             offset=params.optional_integer("Offset") or 0,
-            count=params.integer("Count"),
+            count=params.optional_integer("Count"),
             columns=fields.texts("Columns"),
             task_name=fields.text("TaskName") or DEFAULT_TASK,
             enable_limit=fields.boolean("EnableLimit", default=False),
