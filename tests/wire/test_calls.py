@@ -364,10 +364,16 @@ OTHER_TARGETS = [
     ),
     (
         ReadInstance(project="p1", instance_id="i-1", session_id="s-1", offset=4, count=3),
-        ReadInstance(project="p1", instance_id="i-1", session_id="s-1", offset=4),
         "POST",
         "projects.p1.instances.i-1",
         (SESSION, ("Count", "3"), ("Offset", "4")),
+        '{"TaskName": "AnonymousSQLTask", "QueryId": 0, "EnableLimit": false, "Columns": []}',
+    ),
+    (
+        ReadInstance(project="p1", instance_id="i-1", session_id="s-1", offset=4),
+        "POST",
+        "projects.p1.instances.i-1",
+        (SESSION, ("Offset", "4")),
         '{"TaskName": "AnonymousSQLTask", "QueryId": 0, "EnableLimit": false, "Columns": []}',
     ),
 ]
