@@ -78,8 +78,11 @@ class Attempts:
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
-        """Say that work beside this call got somewhere: tries don't run out, waits stay long."""
-        self._failed = max(0, min(self._failed, self.policy.max_attempts - 2))
+        """Say that work beside this call got somewhere: half of the tries are free again.
+
+        Only half, so that the waits between them stay long.
+        """
+        self._failed = min(self._failed, self.policy.max_attempts // 2)
         self._began = self.clock.monotonic()
 
     def again(self, error: OdpsNbError, *, idempotent: bool, resume: str | None = None) -> None:

@@ -18,7 +18,7 @@ from odps_nb.client.read import ReadSession, iter_batches, plan_ranges
 from odps_nb.errors import CancelledError, ThrottledError
 from odps_nb.http.retry import RetryPolicy
 
-SPLITS, BATCHES = 12, 40
+SPLITS, BATCHES, WORKERS = 12, 60, 6
 ROWS = SPLITS * BATCHES
 SESSION = ReadSession(
     table=TABLE, session_id="s", schema=SCHEMA, splits=plan_ranges(ROWS, SPLITS), row_count=ROWS
@@ -30,13 +30,14 @@ class Narrow:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.serving = self.most = self.refused = 0
+        self.serving = self.most = self.refused = self.admitted = 0
 
     def __call__(self, line, seen) -> None:
         with self._lock:
             split = line.peer.calls["ReadRows"][-1].split
             admitted = self.serving < 2
             self.serving += admitted
+            self.admitted += admitted
             self.refused += not admitted
             self.most = max(self.most, self.serving)
         if not admitted:
@@ -59,17 +60,20 @@ def test_splits_that_a_service_refuses_wait_while_others_get_rows(ordered):
     narrow, tracker = Narrow(), ProgressTracker("read", "t")
 
     def sleep(seconds: float) -> None:
-        """Wait for three batches of those two that are served: one of them was handed on."""
-        told, until = tracker.snapshot().rows, time.monotonic() + 10
-        while narrow.serving and tracker.snapshot().rows < told + 3 and time.monotonic() < until:
+        """Wait for more batches than there are workers: one of them was handed on by then."""
+        enough, until = tracker.snapshot().rows + WORKERS + 1, time.monotonic() + 10
+        while time.monotonic() < until:
+            rows = tracker.snapshot().rows
+            if rows >= enough or rows == narrow.admitted * BATCHES:  # or nobody is served
+                return
             time.sleep(0.001)
 
     with (
         Service(ReadRows=[narrow]) as service,
-        service.client(sleep=sleep, retry=RetryPolicy(max_attempts=4, spread=0.0)) as storage,
+        service.client(sleep=sleep, retry=RetryPolicy(max_attempts=6, spread=0.0)) as storage,
     ):
-        # A split that is refused four times would be the end, if nobody else got rows meanwhile.
-        got = ids(iter_batches(storage, SESSION, ordered=ordered, workers=6, tracker=tracker))
+        # A split that is refused six times would be the end, if nobody else got rows meanwhile.
+        got = ids(iter_batches(storage, SESSION, ordered=ordered, workers=WORKERS, tracker=tracker))
     assert (got if ordered else sorted(got)) == list(range(ROWS))
     assert narrow.most == 2
     assert narrow.refused > 4
