@@ -50,6 +50,7 @@ class ReadSession:
     size: int
     expires: float
     predicate_text: str = ""
+    version: int = 0
 
     @property
     def record_count(self) -> int | None:
@@ -162,6 +163,7 @@ def session_text(session: ReadSession) -> str:
             "ranges": session.ranges,
             "rows": session.rows,
             "size": session.size,
+            "version": session.version,
         }
     )
 
@@ -194,4 +196,5 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         size=saved["size"],
         expires=expires,
         predicate_text=saved["predicate"],
+        version=saved.get("version", 0),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 from threading import Lock
 
 import pyarrow as pa
@@ -162,8 +163,7 @@ class ReadSessions:
     def _moment(self, table: Table, value: object) -> int | None:
         if value in (None, ""):
             return None
-        number = float(_version(value, 0))
-        return self._snapshots.version_at(table, number / 1000 if number >= 1e11 else number)
+        return self._snapshots.version_at(table, _seconds(value))
 
     def _planned(
         self,
@@ -194,6 +194,7 @@ class ReadSessions:
             size=sum(s.raw_bytes for s in segments),
             expires=self._clock() + LIFETIME,
             predicate_text=request.filter_predicate if predicate is not None else "",
+            version=table.version,
         )
 
     def _counted(self, plan: ScanPlan) -> Iterator[ScanFile]:
@@ -268,6 +269,19 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
         yield batch.slice(0, rows)
         rows -= batch.num_rows
     return
+
+
+def _seconds(value: object) -> float:
+    """Read a time: seconds or milliseconds of the epoch, or text as in ISO 8601, UTC if silent."""
+    text = str(value)
+    if text.isdecimal():
+        number = float(text)
+        return number / 1000 if number >= 1e11 else number
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise faults.invalid(f"{value!r} is no time") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def _version(value: object, default: int) -> int:

@@ -117,6 +117,7 @@ class StorageActions:
             estimated_size=session.size,
             estimated_rows=session.rows,
             bucket_ids=tuple(range(len(session.ranges))) if session.mode.value == "Bucket" else (),
+            latest_version=session.version,
             route_token=self._route,
         )
 

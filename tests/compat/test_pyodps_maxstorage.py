@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from odps import ODPS
 from odps.maxstorage import MaxStorageClient
 from odps.maxstorage.models.enums import SplitMode, WriteMode
-from odps.maxstorage.options import SplitOptions
+from odps.maxstorage.options import IncrementalReadOptions, SplitOptions
 
 from odps_nb.local.launch import LocalService, start
 
@@ -186,6 +187,32 @@ def test_a_filter_is_pushed_down(storage: MaxStorageClient, new_table: Callable[
     session.commit()
     found = storage.create_table_read_session(name, filter_predicate="id >= 990 and note <> 'n995'")
     assert read_all(found).column("id").to_pylist() == [990, 991, 992, 993, 994, 996, 997, 998, 999]
+
+
+@pytest.mark.parametrize("mode", ["version", "timestamp"])
+def test_what_was_added_since_the_last_read_is_read(
+    storage: MaxStorageClient, entry: ODPS, mode: str
+) -> None:
+    name = f"i{time.time_ns()}"
+    entry.create_table(name, "id bigint")
+    moments = []
+    for number in range(3):
+        entry.write_table(name, [[number]])
+        moments.append(datetime.now(timezone.utc))
+        time.sleep(0.01)  # two commits of one moment would be one to a clock
+    last = storage.create_table_read_session(name).latest_version
+    assert last == 3
+    entry.write_table(name, [[3]])
+    for since, upto, found in ((1, 3, [1, 2]), (3, None, [3])):
+        bounds = {"from_": since, "to": upto}
+        if mode == "timestamp":
+            bounds = {key: at and moments[at - 1].isoformat() for key, at in bounds.items()}
+        session = storage.create_table_read_session(
+            name,
+            incremental_read_enabled=True,
+            incremental_read_options=IncrementalReadOptions(version=mode, **bounds),
+        )
+        assert read_all(session).column("id").to_pylist() == found
 
 
 def test_preview_shows_the_first_rows(

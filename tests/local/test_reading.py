@@ -294,6 +294,17 @@ def test_rows_added_since_a_version_are_read_alone(
     assert read.column("id").to_pylist() == [1]
 
 
+@pytest.mark.parametrize("when", ["yesterday", "1e9", "12:00"])
+def test_what_is_no_time_is_refused(peer: Peer, plain: str, when: str) -> None:
+    request = calls.CreateReadSession(
+        table=peer.table(plain),
+        incremental_read=True,
+        incremental_options={"Mode": "timestamp", "From": when},
+    )
+    refused = peer.send(request.encode())
+    assert (refused.status_code, f"{when!r} is no time" in refused.text) == (400, True)
+
+
 def test_a_column_added_later_is_null_in_older_rows(peer: Peer, plain: str) -> None:
     peer.sql(f"ALTER TABLE {plain} ADD COLUMNS (extra double);")
     peer.write(plain, pa.table({"id": [-1], "extra": [0.5]}))

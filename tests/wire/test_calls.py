@@ -999,6 +999,7 @@ ANSWER_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
         "estimated_rows": maybe_counts,
         "bucket_ids": st.lists(counts, max_size=3).map(tuple),
         "message": texts,
+        "latest_version": counts,
         "route_token": tokens,
     },
     WriteSessionAnswer: {"session_id": words, "warning": texts, "route_token": tokens},

@@ -63,6 +63,8 @@ class ReadSessionAnswer:
     ``splits_count`` counts in `SplitMode.SIZE` and kin; ``record_count`` is known in
     `SplitMode.ROW_OFFSET` and ``None`` otherwise. ``expires_at`` is in seconds of the epoch,
     ``estimated_size`` in bytes. ``schema`` is what the streams will hold, in order.
+    ``latest_version`` is the version of the table that the snapshot shows: where the next
+    incremental read starts.
     """
 
     session_id: str
@@ -76,6 +78,7 @@ class ReadSessionAnswer:
     estimated_rows: int | None = None
     bucket_ids: tuple[int, ...] = ()
     message: str = ""
+    latest_version: int = 0
     route_token: str | None = None
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
@@ -98,7 +101,7 @@ class ReadSessionAnswer:
                 "EstimatedSize": self.estimated_size,
                 "EstimatedRowCount": self.estimated_rows,
             },
-            "LatestVersion": 0,
+            "LatestVersion": self.latest_version,
             "EnableLargeString": False,
         }
         return dump(members), {ROUTE_TOKEN: self.route_token} if self.route_token else {}
@@ -126,6 +129,7 @@ class ReadSessionAnswer:
             estimated_rows=stats.optional_integer("EstimatedRowCount"),
             bucket_ids=fields.integers("SplitBucketId"),
             message=fields.text("Message"),
+            latest_version=fields.integer("LatestVersion"),
             route_token=find_header(headers, ROUTE_TOKEN),
         )
 
