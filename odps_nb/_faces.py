@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,10 @@ def connect(
     access_key: str | None = None,
     sts_token: str | None = None,
     bearer_token: str | None = None,
+    app_id: str | None = None,
+    app_key: str | None = None,
+    credential_process: str | None = None,
+    credentials: Callable[[], Mapping[str, Any]] | None = None,
     region: str | None = None,
     quota: str | None = None,
     api_version: int | None = None,
@@ -56,8 +60,11 @@ def connect(
     root
         With ``"local"``: the folder that keeps the tables; without it they are temporary.
     endpoint, tunnel_endpoint, project, schema, access_id, access_key, sts_token, bearer_token, \
-region, quota, api_version
+app_id, app_key, region, quota, api_version
         Settings that win over those of the source; see `odps_nb.client.profile.Profile`.
+    credential_process, credentials
+        A program that prints temporary keys as JSON, or a function that returns them; asked
+        again before they end.
 
     Raises
     ------
@@ -84,6 +91,10 @@ region, quota, api_version
         "access_key": access_key,
         "sts_token": sts_token,
         "bearer_token": bearer_token,
+        "app_id": app_id,
+        "app_key": app_key,
+        "credential_process": credential_process,
+        "credentials": credentials,
         "region": region,
         "quota": quota,
         "api_version": api_version,

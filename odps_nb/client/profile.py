@@ -7,12 +7,13 @@ a service. Secrets are in no repr and no error, and a profile refuses to be pick
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from odps_nb.client import profile_sources as sources
+from odps_nb.client.credential_source import CredentialSource, from_process
 from odps_nb.errors import ConfigError
 from odps_nb.terms import TableName
 
@@ -41,6 +42,13 @@ class Profile:
         Defaults for table names that do not say them.
     access_id, access_key, sts_token, bearer_token
         Either id and key (with an STS token for temporary keys) or a bearer token.
+    app_id, app_key
+        An application that acts for that user: requests are signed by both.
+    credential_process
+        A program, with its arguments, that prints the keys as JSON; run without a shell when
+        keys are needed and again before they end. See `odps_nb.client.credential_source`.
+    credentials
+        A function without arguments that returns the keys as a mapping, instead of a program.
     tunnel_endpoint
         Base of the Storage API; ``None``: asked from the service when first needed.
     region
@@ -70,16 +78,22 @@ class Profile:
     access_key: str | None = field(default=None, repr=False)
     sts_token: str | None = field(default=None, repr=False)
     bearer_token: str | None = field(default=None, repr=False)
+    app_id: str | None = None
+    app_key: str | None = field(default=None, repr=False)
+    credential_process: str | None = field(default=None, repr=False)
+    credentials: Callable[[], Mapping[str, Any]] | None = field(default=None, repr=False)
     schema: str | None = None
     tunnel_endpoint: str | None = None
     region: str | None = None
     quota: str | None = None
     api_version: int = 2
     name: str | None = None
+    _source: CredentialSource | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         missing = [option for option in ("endpoint", "project") if not getattr(self, option)]
-        if not self.bearer_token:
+        object.__setattr__(self, "_source", self._make_source())
+        if not self.bearer_token and self._source is None:
             missing += [
                 option for option in ("access_id", "access_key") if not getattr(self, option)
             ]
@@ -88,6 +102,12 @@ class Profile:
         for option in ("endpoint", "tunnel_endpoint"):
             if (url := getattr(self, option)) is not None:
                 object.__setattr__(self, option, _checked_url(option, url))
+        if bool(self.app_id) != bool(self.app_key):
+            raise ConfigError(
+                "an application has both an id and a key",
+                option="app_id",
+                hint="set app_id= and app_key=",
+            )
         if self.api_version not in (2, 3):
             raise ConfigError(
                 f"api_version {self.api_version!r} is unknown",
@@ -96,18 +116,49 @@ class Profile:
             )
         TableName(project=self.project, schema=self.schema, table="t")  # refuses what is no name
 
+    def _make_source(self) -> CredentialSource | None:
+        given = self.access_id or self.access_key or self.sts_token or self.bearer_token
+        command, ask = self.credential_process, self.credentials
+        if sum(map(bool, (given, command, ask))) > 1:
+            raise ConfigError(
+                "keys, credentials and credential_process exclude each other",
+                option="credentials",
+                hint="keep one of them",
+            )
+        if ask is not None:
+            return CredentialSource(ask, "the function for credentials")
+        if command:
+            return CredentialSource(lambda: from_process(command), "the credential process")
+        return None
+
     @property
-    def credentials(self) -> Credentials:
-        """What signs the requests."""
+    def keys(self) -> Credentials:
+        """What signs the requests now; a function or program may be asked for it.
+
+        Raises
+        ------
+        ConfigError
+            It failed, or gave no keys.
+        """
         from odps_nb.wire.signing import Credentials
 
+        account = self._account()
         return Credentials(
-            access_id=self.access_id or "",
-            access_key=self.access_key or "",
-            sts_token=self.sts_token,
-            bearer_token=self.bearer_token,
+            access_id=account.get("access_id", ""),
+            access_key=account.get("access_key", ""),
+            sts_token=account.get("sts_token"),
+            bearer_token=account.get("bearer_token"),
             region=self.region,
+            app_id=self.app_id,
+            app_key=self.app_key,
         )
+
+    def _account(self) -> Mapping[str, str]:
+        if self._source is not None:
+            return self._source.get()
+        names = ("access_id", "access_key", "sts_token", "bearer_token")
+        named = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in named.items() if value}
 
     def table(self, text: str | TableName) -> TableName:
         """Return the full name of a table, with this profile's project and schema as defaults."""
@@ -118,16 +169,21 @@ class Profile:
     def as_options(self) -> dict[str, str]:
         """Return every setting as text, **secrets included**, for the options of a Spark reader.
 
+        Of keys that are renewed these are the present ones, which end when they end.
+
         Options of a Spark DataFrame reader reach tasks and stay out of plans and the UI; those
         of SQL ``OPTIONS (…)`` and of ``spark.conf`` do not, so never put these there.
         """
         named = {one.name: getattr(self, one.name) for one in fields(self)}
+        for made_here in ("credential_process", "credentials", "_source"):
+            del named[made_here]
+        named.update(self._account())
         return {key: str(value) for key, value in named.items() if value is not None}
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Profile:
         """Make a profile of `as_options`; keys in any case, other keys are left alone."""
-        known = {one.name for one in fields(cls)}
+        known = {*sources.FIELDS, "name"}
         chosen: dict[str, Any] = {
             key.lower(): value for key, value in options.items() if key.lower() in known
         }
@@ -165,7 +221,7 @@ class Profile:
             (the hint names keywords and environment variables).
         """
         env = os.environ if environ is None else environ
-        for key in keywords.keys() - set(sources.FIELDS):
+        for key in keywords.keys() - {*sources.FIELDS, "credentials"}:
             raise ConfigError(
                 f"unknown setting {key!r}",
                 option=key,
@@ -208,9 +264,11 @@ class Profile:
         shown = []
         for one in fields(self):
             value = getattr(self, one.name)
-            if value is None:
+            if value is None or one.name == "_source":
                 continue
-            if one.name in sources.SECRET_FIELDS:
+            if one.name == "credentials":
+                shown.append("credentials=<function>")
+            elif one.name in sources.SECRET_FIELDS:
                 shown.append(f"{one.name}=<hidden>")
             elif one.name == "access_id":  # enough to tell two keys apart, too little to use
                 shown.append(f"access_id={value[:4] + '…' if len(value) > 8 else '…'!r}")
@@ -253,7 +311,8 @@ def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
 
 
 def _complete(account: Mapping[str, Any]) -> bool:
-    return "bearer_token" in account or ("access_id" in account and "access_key" in account)
+    renewed = account.keys() & {"bearer_token", "credential_process", "credentials"}
+    return bool(renewed) or ("access_id" in account and "access_key" in account)
 
 
 def _missing(options: list[str]) -> ConfigError:

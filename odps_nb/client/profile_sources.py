@@ -27,12 +27,22 @@ __all__ = [
     "profile_names",
 ]
 
-CREDENTIAL_FIELDS = ("access_id", "access_key", "sts_token", "bearer_token")
-SECRET_FIELDS = ("access_key", "sts_token", "bearer_token")
+_TEXT_CREDENTIALS = (
+    "access_id",
+    "access_key",
+    "sts_token",
+    "bearer_token",
+    "app_id",
+    "app_key",
+    "credential_process",
+)
+CREDENTIAL_FIELDS = (*_TEXT_CREDENTIALS, "credentials")
+# The words of a command may be keys.
+SECRET_FIELDS = ("access_key", "sts_token", "bearer_token", "app_key", "credential_process")
 FIELDS = (
     "endpoint",
     "project",
-    *CREDENTIAL_FIELDS,
+    *_TEXT_CREDENTIALS,
     "schema",
     "tunnel_endpoint",
     "region",
@@ -195,6 +205,7 @@ def from_pyodps(entry: Any) -> dict[str, Any]:
     """
     account = entry.account
     token = getattr(account, "token", None)
+    application = getattr(entry, "app_account", None)
     settings: dict[str, Any] = {
         "endpoint": entry.endpoint,
         "project": entry.project,
@@ -206,6 +217,8 @@ def from_pyodps(entry: Any) -> dict[str, Any]:
         "access_id": getattr(account, "access_id", None),
         "access_key": getattr(account, "secret_access_key", None),
         "sts_token": getattr(account, "sts_token", None),
+        "app_id": getattr(application, "access_id", None),
+        "app_key": getattr(application, "secret_access_key", None),
     }
     if settings["access_key"] is None:
         if type(account).__name__ != "BearerTokenAccount" or not token:

@@ -282,7 +282,7 @@ class StorageClient:
             url,
             headers,
             endpoint=endpoint,
-            credentials=self.profile.credentials,
+            credentials=self.profile.keys,
             now=self._now(),
             version=4 if self.profile.region else 2,
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from odps import ODPS
+from odps.accounts import AppAccount
 
 from odps_nb.client.profile import Profile
 from odps_nb.errors import ConfigError, InvalidRequestError
@@ -205,3 +206,10 @@ def test_names_get_the_defaults_of_the_profile():
     profile = Profile(endpoint="http://h", project="p", access_id="i", access_key="k", schema="s")
     assert str(profile.table("t")) == "p.s.t"
     assert str(profile.table("q.t")) == "q.t"
+
+
+def test_an_application_of_a_pyodps_entry_signs_too():
+    application = AppAccount("app", SECRET)
+    entry = ODPS("me", "k", project="p", endpoint="http://h/api", app_account=application)
+    keys = Profile.from_pyodps(entry).keys
+    assert (keys.access_id, keys.app_id, keys.app_key) == ("me", "app", SECRET)

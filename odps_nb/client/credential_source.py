@@ -1,0 +1,187 @@
+"""Keys that somebody else renews: a function or a program that is asked for them (floor 3).
+
+Temporary keys end. Who makes them is asked when they are first needed and again before they end,
+by one thread at a time, and a renewal that fails does no harm as long as the old keys are good.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from odps_nb.errors import ConfigError
+
+__all__ = ["CredentialSource", "from_process"]
+
+MARGIN = 300.0  # seconds before the end at which keys are renewed
+HOLD = 60.0  # seconds that keys are kept whose end is not told
+PATIENCE = 30.0  # seconds until a renewal that failed is tried again
+PROCESS_SECONDS = 60.0
+
+# Lower case without underscores; the second column of names is what Alibaba's tools print.
+_NAMES = {
+    "accessid": "access_id",
+    "accesskeyid": "access_id",
+    "accesskey": "access_key",
+    "accesskeysecret": "access_key",
+    "ststoken": "sts_token",
+    "securitytoken": "sts_token",
+    "bearertoken": "bearer_token",
+    "expiration": "expiration",
+}
+
+
+class CredentialSource:
+    """Asks for keys and remembers them while they are good; safe to use from many threads.
+
+    Parameters
+    ----------
+    ask
+        Returns a mapping with ``access_id`` and ``access_key`` (and ``sts_token``) or
+        ``bearer_token``, and ``expiration``: seconds of the epoch or text as in ISO 8601.
+    what
+        What it is called in an error.
+    clock
+        Seconds of the epoch.
+
+    Examples
+    --------
+    >>> source = CredentialSource(lambda: {"access_id": "me", "access_key": "secret"}, "a test")
+    >>> sorted(source.get())
+    ['access_id', 'access_key']
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Mapping[str, Any]],
+        what: str,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._ask, self._what, self._clock = ask, what, clock
+        self._lock = threading.Lock()
+        self._keys: dict[str, str] = {}
+        self._renew_at = self._ends_at = 0.0
+
+    def get(self) -> Mapping[str, str]:
+        """Return keys that are good now.
+
+        Raises
+        ------
+        ConfigError
+            The source failed, or gave no keys; nothing of what it gave is shown.
+        """
+        with self._lock:
+            now = self._clock()
+            if now < self._renew_at:
+                return self._keys
+            try:
+                keys, ends_at = self._asked(now)
+            except ConfigError:
+                if now >= self._ends_at:
+                    raise
+                self._renew_at = min(self._ends_at, now + PATIENCE)
+                return self._keys
+            self._keys, self._ends_at = keys, ends_at
+            left = ends_at - now
+            self._renew_at = ends_at - min(MARGIN, left / 2)
+            return keys
+
+    def _asked(self, now: float) -> tuple[dict[str, str], float]:
+        try:
+            given = self._ask()
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"{self._what} failed: {type(error).__name__}",
+                option="credentials",
+                hint="call it by hand to see why",
+            ) from error
+        if not isinstance(given, Mapping):
+            raise self._no_keys(f"gave {type(given).__name__} instead of a mapping")
+        named = {
+            _NAMES.get(str(key).lower().replace("_", "")): value for key, value in given.items()
+        }
+        expiration = named.pop("expiration", None)
+        keys = {key: value for key, value in named.items() if key and value}
+        if not all(isinstance(value, str) for value in keys.values()):
+            raise self._no_keys("gave a key that is no text")
+        if "bearer_token" not in keys and not {"access_id", "access_key"} <= keys.keys():
+            raise self._no_keys("gave neither access_id and access_key nor bearer_token")
+        ends_at = now + 2 * HOLD if expiration in (None, "") else self._seconds(expiration)
+        if ends_at <= now:
+            raise self._no_keys("gave keys that have ended already")
+        return keys, ends_at
+
+    def _seconds(self, value: object) -> float:
+        try:
+            if isinstance(value, (int, float)):
+                return float(value)
+            moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+        except (ValueError, OverflowError):
+            raise self._no_keys("gave an expiration that is no time") from None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+
+    def _no_keys(self, why: str) -> ConfigError:
+        return ConfigError(
+            f"{self._what} {why}",
+            option="credentials",
+            hint='it must give {"access_id": …, "access_key": …, "sts_token": …, "expiration": …}',
+        )
+
+    def __repr__(self) -> str:
+        return f"<CredentialSource {self._what}>"
+
+
+def from_process(command: str) -> Mapping[str, Any]:
+    """Run a program, without a shell, and read the JSON object that it prints.
+
+    Raises
+    ------
+    ConfigError
+        It is not there, does not end within a minute, fails, or prints something else. Neither
+        its arguments nor its output are shown: keys may be in both.
+    """
+    words = shlex.split(command)
+    name = words[0] if words else ""
+    what = f"the credential process {name!r}"
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROCESS_SECONDS
+        )
+    except (OSError, IndexError):
+        raise ConfigError(
+            f"{what} cannot be started",
+            option="credential_process",
+            hint="name a program that can be run, with its whole path",
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise ConfigError(
+            f"{what} did not end within {PROCESS_SECONDS:.0f} s",
+            option="credential_process",
+            hint="run it by hand: it must not ask anything",
+        ) from None
+    if done.returncode:
+        raise ConfigError(
+            f"{what} failed with exit status {done.returncode}",
+            option="credential_process",
+            hint="run it by hand to see why",
+        )
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f"{what} printed no JSON object",
+            option="credential_process",
+            hint='it must print {"access_id": …, "access_key": …, "sts_token": …, "expiration": …}',
+        )
+    return found
