@@ -35,7 +35,7 @@ from odps_nb.local.query_process import (
 
 __all__ = ["Described", "Queries", "QueryLimits", "QueryRun"]
 
-IDLE = 2
+IDLE = 4
 KEPT_BYTES = 512 << 20
 MAX_PAYLOAD = BATCH_BYTES + MAX_ROW + (1 << 20)
 
@@ -97,8 +97,12 @@ class Queries:
 
     def _take(self) -> _Process:
         with self._lock:
-            if self._idle:
-                return self._idle.pop()
+            while self._idle:
+                process = self._idle.pop()
+                if process.is_running:
+                    return process
+                self._all.discard(process)
+                process.end()
             if self._closed:
                 raise CancelledError("the service ends")
             process = _Process(self._limits.memory, self._work)
@@ -259,6 +263,11 @@ class _Process:
             return pa.ipc.open_stream(payload).read_all()
         found: dict[str, Any] = json.loads(payload)
         return found
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives."""
+        return self._process.poll() is None
 
     def kill(self) -> None:
         """End the process; who waits for an answer gets ``None``."""

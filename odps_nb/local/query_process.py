@@ -62,10 +62,12 @@ def main() -> None:
 
 
 def _listen(source: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
-    while head := source.read(REQUEST_HEAD.size):
-        # the other end of the pipe is the process that started us
-        requests.put(pickle.loads(source.read(REQUEST_HEAD.unpack(head)[0])))  # noqa: S301
-    os._exit(0)
+    try:
+        while head := source.read(REQUEST_HEAD.size):
+            # the other end of the pipe is the process that started us
+            requests.put(pickle.loads(source.read(REQUEST_HEAD.unpack(head)[0])))  # noqa: S301
+    finally:
+        os._exit(0)  # at the end of the pipe, also in the middle of a request
 
 
 def _query(duck: Duck, requests: queue.SimpleQueue[dict[str, Any]], answers: BinaryIO) -> None:

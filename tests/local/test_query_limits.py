@@ -115,7 +115,17 @@ def test_many_queries_at_once_use_few_processes(bounded: LocalService) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = [table.to_pylist() for table in pool.map(ask, range(24))]
     assert found == [[{"a": number}] for number in range(24)]
-    assert len(psutil.Process(bounded.pid).children()) <= 2
+    assert len(psutil.Process(bounded.pid).children()) <= 4
+
+
+def test_a_process_that_was_ended_while_it_waited_is_replaced(bounded: LocalService) -> None:
+    peer = Peer(bounded)
+    peer.sql("SELECT 1;")
+    waiting = psutil.Process(bounded.pid).children()
+    for process in waiting:
+        process.kill()
+    psutil.wait_procs(waiting, timeout=0.5)  # they are not our children: zombies until asked for
+    assert peer.query("SELECT 2 AS a;").to_pylist() == [{"a": 2}]
 
 
 def wait_for_children(pid: int) -> list[psutil.Process]:
