@@ -107,6 +107,8 @@ def _surface(
         try:
             wire = _wire(request)
             access_id = _who(service, request, wire)
+            if service.rights.limits(access_id):
+                await edge.run(service.workers, service.authorize, access_id, wire)
             response = await handler(request, wire, access_id)
         except OdpsNbError as error:
             log.info("%s %s %s: %s", request_id, request.method, request.url.path, error)

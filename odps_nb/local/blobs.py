@@ -51,6 +51,7 @@ class StoredBlob:
     crc32: int
     content_type: str = ""
     file_name: str = ""
+    project: str = ""
 
     @property
     def reference(self) -> BlobReference:
@@ -146,6 +147,7 @@ class BlobStore:
                     crc32=row["crc32"],
                     content_type=row["content_type"],
                     file_name=row["file_name"],
+                    project=row["project"],
                 )
                 found[blob.blob_id, blob.secret] = blob
         return found

@@ -154,6 +154,13 @@ class Instances:
             ended=row["ended"],
         )
 
+    def check_owner(self, project: str, instance_id: str, access_id: str) -> None:
+        """Refuse with 403 an instance that another key has submitted."""
+        if self.get(project, instance_id).owner != access_id:
+            raise faults.forbidden(
+                f"ODPS-0130013:Authorization exception - the instance {instance_id} is another's"
+            )
+
     def cancel(self, project: str, instance_id: str) -> None:
         """Stop an instance; one that is over stays as it is."""
         self.get(project, instance_id)

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from odps_nb.local import edge, faults
 from odps_nb.local.instances import FAILED, Instance
 from odps_nb.local.result_text import csv_text
+from odps_nb.local.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.local.sql_ddl import Place
 from odps_nb.local.tables import Table
@@ -67,7 +68,7 @@ class RestRoutes:
             return self._schemas(wire, schema[1], schema[2])
         call = control.decode_control(wire)
         if call is None:
-            return self._other(wire, request)
+            return self._other(wire, access_id, request)
         if isinstance(call, _ABOUT_PROJECTS):
             return self._about_project(call, wire, request)
         if isinstance(call, _ABOUT_TABLES):
@@ -117,11 +118,13 @@ class RestRoutes:
         )
         return _reply(info.encode_extended() if extended else info.encode())
 
-    def _other(self, wire: WireRequest, request: Request) -> Response:
+    def _other(self, wire: WireRequest, access_id: str, request: Request) -> Response:
         if wire.path == "/logview/host":
             return Response(f"{request.url.scheme}://{request.url.netloc}", media_type="text/plain")
         if wire.path == "/projects" and wire.method == "GET":
-            return _list("Projects", "Project", self._service.catalog.projects())
+            rights, all_of = self._service.rights, self._service.catalog.projects()
+            shown = [name for name in all_of if rights.allows(access_id, name, Right.READ)]
+            return _list("Projects", "Project", shown)
         match = _PROJECT.fullmatch(wire.path)
         rest = (match[2] or "") if match else ""
         params = dict(wire.params)
@@ -252,6 +255,7 @@ class RestRoutes:
             schema=schema or None,
             owner=access_id,
             three_parts=settings.get("odps.namespace.schema", "").lower() == "true",
+            rights=self._service.rights,
         )
         source = (wire.body or b"").decode("utf-8", "replace")
         job = re.search(r"<Job>.*</Job>", source, re.DOTALL)

@@ -25,12 +25,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from odps_nb.errors import ConfigError, OdpsNbError, explain
 from odps_nb.local.app import build_app
+from odps_nb.local.json_log import JsonFormatter, LoggedApp, requests_log
 from odps_nb.local.misbehaviour import Misbehaviour
 from odps_nb.local.queries import QueryLimits
 from odps_nb.local.sample_tables import adopt, install_samples
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 
 __all__ = ["main"]
+
+log = logging.getLogger("odps_nb.local")
 
 HOST = "127.0.0.1"
 KEEP_ALIVE = 120
@@ -50,11 +53,7 @@ by you alone; ODPS_NB_LOCAL_ACCESS_ID and ODPS_NB_LOCAL_ACCESS_KEY set another o
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until told to stop; return the exit status."""
     options = _parser().parse_args(argv)
-    logging.basicConfig(
-        level=logging.DEBUG if options.verbose else logging.WARNING,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    _start_log(options)
     temporary = None
     if options.root is None:
         temporary = tempfile.mkdtemp(prefix="odps-nb-")
@@ -71,6 +70,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _start_log(options: argparse.Namespace) -> None:
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if options.log_json else logging.Formatter(form))
+    logging.basicConfig(
+        level=logging.DEBUG if options.verbose else logging.WARNING, handlers=[handler]
+    )
+    if options.log_json:
+        requests_log.setLevel(logging.INFO)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="odps-nb serve", description=_HELP)
     parser.add_argument("--root", help="folder of the service; default: a temporary one")
@@ -83,8 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--schemas", action="store_true", help="switch the schema feature on")
     parser.add_argument(
         "--credentials",
-        help="JSON file with 'keys' (id: secret), 'sts_tokens' (id: token), "
-        "'bearer_tokens' (token: id); only its owner may read it",
+        help="JSON file with 'keys' (id: secret), 'sts_tokens' (id: token), 'bearer_tokens' "
+        "(token: id), 'rights' (id: {project: read or write}; a key without may do all); "
+        "only its owner may read it",
     )
     limits = QueryLimits()
     parser.add_argument(
@@ -103,6 +114,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--misbehave", action="store_true", help="take rules for faults")
     parser.add_argument("--scenario", help="file with rules for faults, in force at once")
+    parser.add_argument(
+        "--log-json",
+        action="store_true",
+        help="log to stderr as JSON, an object a line; each request is one, without secrets",
+    )
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
     parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     return parser
@@ -132,8 +148,7 @@ class HardEnd:
             return
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
-        sys.stderr.write(f"the service did not end in {self._seconds:g} s and ends at once\n")
-        sys.stderr.flush()
+        log.error("the service did not end in %g s and ends at once", self._seconds)
         os._exit(HARD_STATUS)
 
 
@@ -148,6 +163,7 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
         keys=given.get("keys") or _keys(),
         sts_tokens=given.get("sts_tokens"),
         bearer_tokens=given.get("bearer_tokens"),
+        rights=given.get("rights"),
         schemas=options.schemas,
         durable=options.root is not None,
         query_limits=QueryLimits(memory=options.query_memory, seconds=options.query_seconds),
@@ -157,9 +173,10 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
     with listener, Service(root, settings, prepare=prepare) as service:
         if fresh and prepare is not None:
             adopt(service)
+        app = build_app(service, _misbehaviour(options))
         server = uvicorn.Server(
             uvicorn.Config(
-                build_app(service, _misbehaviour(options)),
+                LoggedApp(app) if options.log_json else app,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -199,7 +216,7 @@ def _misbehaviour(options: argparse.Namespace) -> Misbehaviour | None:
     return rules
 
 
-def _credentials(path: str | None) -> dict[str, dict[str, str]]:
+def _credentials(path: str | None) -> dict[str, Any]:
     """Read a credentials file; one that others can read is refused."""
     if path is None:
         return {}
@@ -210,13 +227,21 @@ def _credentials(path: str | None) -> dict[str, dict[str, str]]:
                 f"{file} can be read by others", option="credentials", hint=f"chmod 600 {file}"
             )
         found = json.loads(file.read_text())
-        return {k: {str(a): str(b) for a, b in found[k].items()} for k in found}
+        rights = {key: dict(own) for key, own in found.pop("rights", {}).items()}
+        given = {k: {str(a): str(b) for a, b in found[k].items()} for k in found}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise ConfigError(
             f"the credentials in {file} cannot be read: {type(error).__name__}",
             option="credentials",
             hint='write {"keys": {"id": "secret"}, "bearer_tokens": {"token": "id"}}',
         ) from None
+    if strangers := rights.keys() - given.get("keys", {}).keys():
+        raise ConfigError(
+            f"there are rights for {', '.join(sorted(strangers))}, and no such key",
+            option="credentials",
+            hint="name each of them under 'keys', too",
+        )
+    return {**given, "rights": rights}
 
 
 def _keys() -> dict[str, str] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +22,13 @@ from odps_nb.local.instances import Instances
 from odps_nb.local.merges import Publisher
 from odps_nb.local.queries import Queries, QueryLimits
 from odps_nb.local.read_sessions import ReadSessions
+from odps_nb.local.rights import Right, Rights, instance_of
 from odps_nb.local.snapshots import Snapshots
 from odps_nb.local.sql_functions import MACROS
 from odps_nb.local.sql_run import SqlRunner
 from odps_nb.local.write_sessions import WriteSessions
+from odps_nb.terms import BlobReference
+from odps_nb.wire.calls import WireRequest
 
 __all__ = ["DEFAULT_PROJECT", "Service", "Settings"]
 
@@ -46,6 +49,7 @@ class Settings:
     durable: bool = True
     max_body: int = 16 * 2**30
     query_limits: QueryLimits | None = None
+    rights: Mapping[str, Mapping[str, str]] | None = None
 
 
 class Service:
@@ -80,6 +84,7 @@ class Service:
         settings, clock = self.settings, self.clock
         self.keys = self.folder.access_keys(settings.keys)
         self.owner = next(iter(self.keys))
+        self.rights = Rights(settings.rights)
         self.route_token = f"local-{secrets.token_hex(8)}"
         self.started = clock()
         self.database = Database(self.folder.catalog, durable=settings.durable)
@@ -99,7 +104,8 @@ class Service:
             self.catalog, self.snapshots, self.publisher, self.blobs, self.folder, self.queries
         )
         self.instances = Instances(self.database, self.folder, runner, clock)
-        self.catalog.add_project(settings.project, owner=self.owner)
+        for project in (settings.project, *self.rights.projects):
+            self.catalog.add_project(project, owner=self.owner)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-work")
         self.tidy()
         self.snapshots.sweep()
@@ -111,6 +117,17 @@ class Service:
         self.write_sessions.abort_expired()
         self.snapshots.collect()
         self.blobs.collect()
+
+    def authorize(self, access_id: str, wire: WireRequest) -> None:
+        """Refuse with 403 what this key may not; results of SQL belong to who asked for them."""
+        self.rights.check(access_id, wire)
+        if (found := instance_of(wire)) is not None:
+            self.instances.check_owner(*found, access_id)
+
+    def authorize_blobs(self, access_id: str, references: Sequence[BlobReference]) -> None:
+        """Refuse with 403 unless this key may read the projects of all these blobs."""
+        for project in sorted({blob.project for blob in self.blobs.find(references)}):
+            self.rights.require(access_id, project, Right.READ)
 
     def close(self) -> None:
         """Stop work and release the folder; a second call does nothing."""

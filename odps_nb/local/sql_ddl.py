@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from odps_nb.local import faults, sql_statements
 from odps_nb.local.catalog import Catalog
+from odps_nb.local.rights import Right, Rights
 from odps_nb.local.snapshots import Snapshots
 from odps_nb.local.sql_results import Rows, text_rows
 from odps_nb.local.tables import Table
@@ -26,14 +27,18 @@ class Place:
     schema: str | None = None
     owner: str = ""
     three_parts: bool = False
+    rights: Rights = field(default_factory=Rights)
 
-    def table(self, name: sql_statements.Name) -> TableName:
-        """Read a name as written in SQL."""
+    def table(self, name: sql_statements.Name, right: Right = Right.READ) -> TableName:
+        """Read a name as written in SQL; 403 for a table of a project without the right."""
         if len(name) > 3:
             raise faults.parse_failed(f"{'.'.join(name)} is no table name")
         if len(name) == 2 and self.three_parts:
-            return TableName(project=self.project, schema=name[0], table=name[1])
-        return TableName.parse(".".join(name), project=self.project, schema=self.schema)
+            found = TableName(project=self.project, schema=name[0], table=name[1])
+        else:
+            found = TableName.parse(".".join(name), project=self.project, schema=self.schema)
+        self.rights.require(self.owner, found.project, right)
+        return found
 
 
 class Definitions:
@@ -49,7 +54,7 @@ class Definitions:
         elif isinstance(statement, sql_statements.DropTable):
             self._drop(statement, place)
         else:
-            self._change(statement, self._catalog.table(place.table(statement.name)))
+            self._change(statement, self._catalog.table(place.table(statement.name, Right.WRITE)))
 
     def _change(self, statement: Any, table: Table) -> None:
         match statement:
@@ -79,13 +84,14 @@ class Definitions:
         self, statement: sql_statements.CreateSchema | sql_statements.DropSchema, place: Place
     ) -> None:
         project, name = _schema_name(statement.name, place)
+        place.rights.require(place.owner, project, Right.WRITE)
         if isinstance(statement, sql_statements.CreateSchema):
             self._catalog.add_schema(project, name, if_not_exists=statement.if_not_exists)
         elif not statement.if_exists or name in self._catalog.schemas(project):
             self._catalog.drop_schema(project, name)
 
     def _drop(self, statement: sql_statements.DropTable, place: Place) -> None:
-        name = place.table(statement.name)
+        name = place.table(statement.name, Right.WRITE)
         table = self._catalog.find_table(name)
         if table is None and statement.if_exists:
             return
@@ -116,6 +122,7 @@ class Definitions:
             project, schema = place.project, place.schema
             if statement.scope:
                 project, schema = _scope(statement.scope, place)
+            place.rights.require(place.owner, project, Right.READ)
             names = [t.name.table for t in self._catalog.tables(project, schema)]
             return text_rows(
                 ("table_name",), [(n,) for n in names if fnmatch.fnmatch(n, statement.pattern)]

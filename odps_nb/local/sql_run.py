@@ -20,6 +20,7 @@ from odps_nb.local.folder import Folder, new_id
 from odps_nb.local.ingest import Ingest
 from odps_nb.local.merges import Publisher
 from odps_nb.local.queries import Queries, QueryRun
+from odps_nb.local.rights import Right
 from odps_nb.local.snapshots import Snapshots
 from odps_nb.local.sql_ddl import Definitions, Place
 from odps_nb.local.sql_query import TranslatedQuery, translate
@@ -132,7 +133,7 @@ class SqlRunner:
     def _insert(
         self, statement: sql_statements.Insert, place: Place, stopper: Stopper, stack: ExitStack
     ) -> None:
-        table = self._catalog.table(place.table(statement.name))
+        table = self._catalog.table(place.table(statement.name, Right.WRITE))
         spec, columns = _insert_target(table, statement)
         run, query = self._open(statement.query, place, stopper, stack)
         casts = ", ".join(
@@ -171,7 +172,7 @@ class SqlRunner:
         stopper: Stopper,
         stack: ExitStack,
     ) -> None:
-        name = place.table(statement.name)
+        name = place.table(statement.name, Right.WRITE)
         if statement.if_not_exists and self._catalog.find_table(name) is not None:
             return
         rows = None

@@ -11,7 +11,7 @@ from odps_nb.local import edge, faults
 from odps_nb.local.clients import identify
 from odps_nb.local.service import Service
 from odps_nb.local.storage_actions import StorageActions, StreamAnswer
-from odps_nb.wire.calls import WireRequest, decode_request
+from odps_nb.wire.calls import ReadBlobs, WireRequest, decode_request
 
 __all__ = ["StorageRoutes"]
 
@@ -35,6 +35,8 @@ class StorageRoutes:
             body = await edge.body_file(request, service.folder, pool, service.settings.max_body)
         else:
             call = decode_request(replace(wire, body=await edge.body_bytes(request)))
+        if isinstance(call, ReadBlobs) and service.rights.limits(access_id):
+            await edge.run(pool, service.authorize_blobs, access_id, call.references)
         try:
             answer = await edge.run(pool, self._actions.answer, call, identify(wire), body)
         finally:
