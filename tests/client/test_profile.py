@@ -196,7 +196,9 @@ def test_options_round_trip_in_any_case():
 
 
 def test_a_pyodps_entry_gives_its_settings():
-    entry = ODPS("id", SECRET, project="p", endpoint="http://127.0.0.1:9/api")
+    entry = ODPS(
+        "id", SECRET, project="p", endpoint="http://127.0.0.1:9/api", overwrite_global=False
+    )
     profile = Profile.from_pyodps(entry, schema="s")
     assert (profile.endpoint, profile.project) == ("http://127.0.0.1:9/api", "p")
     assert (profile.access_id, profile.access_key, profile.schema) == ("id", SECRET, "s")
@@ -210,6 +212,13 @@ def test_names_get_the_defaults_of_the_profile():
 
 def test_an_application_of_a_pyodps_entry_signs_too():
     application = AppAccount("app", SECRET)
-    entry = ODPS("me", "k", project="p", endpoint="http://h/api", app_account=application)
+    entry = ODPS(
+        "me",
+        "k",
+        project="p",
+        endpoint="http://h/api",
+        app_account=application,
+        overwrite_global=False,  # else pyodps signs every later entry with it
+    )
     keys = Profile.from_pyodps(entry).keys
     assert (keys.access_id, keys.app_id, keys.app_key) == ("me", "app", SECRET)

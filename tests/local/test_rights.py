@@ -124,6 +124,7 @@ def test_the_stock_client_is_refused_with_its_own_error(guarded: LocalService) -
         project="ours",
         endpoint=guarded.endpoint,
         tunnel_endpoint=guarded.tunnel_endpoint,
+        overwrite_global=False,  # else pyodps takes this tunnel for every later entry
     )
     with entry.get_table("t").open_reader() as rows:
         assert rows.count == 1
