@@ -98,7 +98,6 @@ def open_place(service: LocalService, recorder: Recorder, api_version: int) -> P
     profile = Profile(
         endpoint=recorder.endpoint,
         tunnel_endpoint=recorder.base,
-        overwrite_global=False,  # else pyodps takes this tunnel for every later entry
         project=service.project,
         access_id=service.access_id,
         access_key=service.access_key,
