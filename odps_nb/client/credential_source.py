@@ -98,12 +98,12 @@ class CredentialSource:
             given = self._ask()
         except ConfigError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was, it becomes one of ours
             raise ConfigError(
                 f"{self._what} failed: {type(error).__name__}",
                 option="credentials",
                 hint="call it by hand to see why",
-            ) from error
+            ) from None  # its message may hold keys
         if not isinstance(given, Mapping):
             raise self._no_keys(f"gave {type(given).__name__} instead of a mapping")
         named = {
@@ -149,7 +149,14 @@ def from_process(command: str) -> Mapping[str, Any]:
         It is not there, does not end within a minute, fails, or prints something else. Neither
         its arguments nor its output are shown: keys may be in both.
     """
-    words = shlex.split(command)
+    try:
+        words = shlex.split(command)
+    except ValueError as error:  # says what is open, and no word of the command
+        raise ConfigError(
+            f"credential_process cannot be read: {error}",
+            option="credential_process",
+            hint="close each quote; write it as a shell would read it",
+        ) from None
     name = words[0] if words else ""
     what = f"the credential process {name!r}"
     try:

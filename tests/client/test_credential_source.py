@@ -68,8 +68,9 @@ def test_a_renewal_that_fails_does_no_harm_while_the_old_keys_are_good():
         assert source.get() == first
     assert maker.count == 3  # not at 3410: half a minute has not passed
     clock.now = began + 3600
-    with pytest.raises(ConfigError, match="a test failed: RuntimeError"):
+    with pytest.raises(ConfigError, match="a test failed: RuntimeError") as caught:
         source.get()
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
     maker.broken = False
     assert source.get()["access_id"] == "id5"
 
@@ -132,6 +133,7 @@ def test_a_program_gives_keys():
     [
         ("/no/such/program --key " + SECRET, "cannot be started"),
         ("", "cannot be started"),
+        (f"/bin/echo '{SECRET}", "No closing quotation"),
         (program(f"import sys; print('{SECRET}', file=sys.stderr); sys.exit(3)"), "status 3"),
         (program(f"print('{SECRET}')"), "no JSON object"),
         (program(f"print('[\"{SECRET}\"]')"), "no JSON object"),
