@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SECONDS ?= 60
 RUNS ?= 10000
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check lint types coverage bench fuzz docs clean
+.PHONY: help setup demo lab test check lint types coverage bench fuzz chaos versions docs clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ fuzz: setup ## coverage-guided fuzzing of the decoders (SECONDS=60 in all)
 
 chaos: setup ## RUNS=10000 reads, writes and blobs through a network that breaks them; says how each ended
 	@ODPS_NB_CHAOS=$$(( ($(RUNS) + 3) / 4 )) $(PY) -m pytest tests/client/test_chaos.py -n 2 --dist load -rN --tb=short
+
+versions: ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2": only those)
+	@$(PYTHON) tools/versions.py $(NAMES)
 
 docs: setup ## regenerate the pictures and tables in docs/ from real runs
 	$(PY) tools/pictures.py

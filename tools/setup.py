@@ -45,7 +45,7 @@ def ensure_venv(extra: str) -> None:
         return
     if not PYTHON.exists():
         say("making .venv …")
-        create_venv()
+        create_venv(VENV)
     say(f"installing odps-nb[{extra}] into .venv (a few minutes the first time) …")
     run(
         [
@@ -69,10 +69,12 @@ def is_stamped(extra: str, wanted: str) -> bool:
     return PYTHON.exists() and stamp.exists() and stamp.read_text() == wanted
 
 
-def create_venv() -> None:
-    made = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
+def create_venv(place: Path) -> None:
+    made = subprocess.run(
+        [sys.executable, "-m", "venv", str(place)], capture_output=True, text=True
+    )
     if made.returncode:
-        shutil.rmtree(VENV, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
         stop(
             "this Python cannot make a virtual environment; on Debian: "
             "apt-get install python3-venv\n" + (made.stdout + made.stderr).strip()[-400:]

@@ -1,0 +1,98 @@
+"""`make versions`: the named tests with other versions of what odps_nb stands on.
+
+Each row of `ROWS` is an environment in ``build/versions/NAME``: the project, what its tests
+need, and the pins of the row. Quick when nothing has changed: a stamp in each environment
+remembers what was installed.
+
+    python3 tools/versions.py [NAME …]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from setup import create_venv, ensure_java, say, stop
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / "build" / "versions"
+
+FRAMES = (
+    "tests/convert",
+    "tests/access",
+    "tests/test_round_trip.py",
+    "tests/notebook/test_magics.py",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One environment: ``pins`` are requirements as pip takes them, ``tests`` are of pytest."""
+
+    name: str
+    pins: tuple[str, ...]
+    tests: tuple[str, ...]
+    extras: str = "test,notebook,local,keyring"
+    java: bool = False
+
+
+ROWS = (Row("pandas-2", pins=("pandas<3",), tests=FRAMES),)
+
+
+def ensure_environment(row: Row) -> Path:
+    """Make the environment unless it is there; return its Python."""
+    place = PLACE / row.name
+    python, stamp = place / "bin" / "python", place / ".installed"
+    if stamp.exists() and stamp.read_text() == fingerprint(row):
+        return python
+    say(f"installing {', '.join(row.pins)} into {place.relative_to(ROOT)} …")
+    shutil.rmtree(place, ignore_errors=True)
+    create_venv(place)
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if subprocess.run([*command, "-e", f"{ROOT}[{row.extras}]", *row.pins]).returncode:
+        stop(f"pip could not install {row.name}; the lines above say why")
+    stamp.write_text(fingerprint(row))
+    return python
+
+
+def fingerprint(row: Row) -> str:
+    facts = [(ROOT / "pyproject.toml").read_text("utf-8"), sys.version, str(ROOT), repr(row)]
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+
+
+def passes(row: Row) -> bool:
+    """Run the tests of a row; pytest itself says what failed."""
+    python = ensure_environment(row)
+    if row.java:
+        ensure_java()
+    # Child processes (the service, Spark's workers) must load this checkout, and this Python.
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python)}
+    return not subprocess.run(
+        [str(python), "-m", "pytest", *row.tests], cwd=ROOT, env=env
+    ).returncode
+
+
+def main() -> None:
+    names = [row.name for row in ROWS]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}; all")
+    wanted = parser.parse_args().names or names
+    if unknown := set(wanted) - set(names):
+        stop(f"no row is called {' or '.join(sorted(unknown))}; there are: {', '.join(names)}")
+    failed = []
+    for row in ROWS:
+        if row.name in wanted:
+            say(f"{row.name}: {', '.join(row.pins)}")
+            failed += [] if passes(row) else [row.name]
+    if failed:
+        stop(f"tests failed with {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
