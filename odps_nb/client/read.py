@@ -23,6 +23,7 @@ from odps_nb.client.read_session import (
     ReadSession,
     open_read_session,
     plan_ranges,
+    reopen_read_session,
 )
 from odps_nb.client.session_keeper import SessionKeeper
 from odps_nb.client.storage import StorageClient
@@ -38,6 +39,7 @@ __all__ = [
     "iter_split",
     "open_read_session",
     "plan_ranges",
+    "reopen_read_session",
 ]
 
 DEFAULT_BATCH_BYTES = 16 * 2**20

@@ -178,6 +178,7 @@ class Catalog:
             self._db.must_last()
             db.execute("DELETE FROM partitions WHERE table_id = ?", (table.table_id,))
             db.execute("DELETE FROM versions WHERE table_id = ?", (table.table_id,))
+            db.execute("DELETE FROM version_marks WHERE table_id = ?", (table.table_id,))
             db.execute("DELETE FROM tables WHERE table_id = ?", (table.table_id,))
 
     def change_schema(self, table: Table, schema: TableSchema) -> Table:

@@ -21,6 +21,14 @@ __all__ = ["Database"]
 
 SCHEMA_VERSION = 1
 
+# Made in folders of earlier builds, too. Nobody knows any more what the versions did that are
+# there already: they count as gone.
+_VERSION_MARKS = """
+CREATE TABLE version_marks (table_id INTEGER NOT NULL, version INTEGER NOT NULL,
+    mark TEXT NOT NULL, PRIMARY KEY (table_id, version, mark)) WITHOUT ROWID;
+INSERT INTO version_marks SELECT table_id, version, 'gone' FROM versions;
+"""
+
 _TABLES = """
 CREATE TABLE projects (name TEXT PRIMARY KEY, owner TEXT NOT NULL, created REAL NOT NULL);
 CREATE TABLE schemas (project TEXT NOT NULL, name TEXT NOT NULL, created REAL NOT NULL,
@@ -171,6 +179,7 @@ class Database:
     def _prepare(self) -> None:
         found = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if found == SCHEMA_VERSION:
+            self._add_marks()
             return
         if found:
             raise ConfigError(
@@ -182,3 +191,11 @@ class Database:
             for statement in _TABLES.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            self._add_marks()
+
+    def _add_marks(self) -> None:
+        if self.row("SELECT 1 FROM sqlite_master WHERE name = 'version_marks'") is not None:
+            return
+        with self.transaction() as connection:
+            for statement in _VERSION_MARKS.split(";"):
+                connection.execute(statement)

@@ -27,6 +27,8 @@ __all__ = [
     "no_such_session",
     "no_such_stream",
     "no_such_table",
+    "no_such_version",
+    "not_appended",
     "offset_conflict",
     "parse_failed",
 ]
@@ -70,6 +72,23 @@ def no_such_partition(spec: object, table: object) -> NotFoundError:
     return no_such(
         f"ODPS-0420031: the specified partition {spec} of {table} does not exist",
         code="NoSuchPartition",
+    )
+
+
+def no_such_version(name: object, version: int) -> NotFoundError:
+    """Rows that a version added are not kept any more."""
+    return no_such(
+        f"version {version} of {name} is not kept any more: its rows were replaced since",
+        code="NoSuchVersion",
+    )
+
+
+def not_appended(name: object, version: int) -> ConflictError:
+    """An incremental read meets a version that did more than add rows."""
+    return ConflictError(
+        f"version {version} of {name} replaced rows, it did not only add some",
+        status=409,
+        code="VersionReplacedRows",
     )
 
 

@@ -144,7 +144,10 @@ class ReadSessions:
             self._must_exist(table, spec)
         if request.incremental_read:
             after, upto = self._interval(table, request)
-            return self._snapshots.added_since(table, after, upto, specs)
+            mode = (request.incremental_options or {}).get("Mode")
+            return self._snapshots.added_since(
+                table, after, upto, specs, appends_only=str(mode).lower() == "append"
+            )
         return self._snapshots.visible(table, specs)
 
     def _must_exist(self, table: Table, spec: object) -> None:

@@ -11,11 +11,13 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from odps_nb.local import faults
 from odps_nb.local.catalog import Catalog
 from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder
 from odps_nb.local.row_files import RowFile
 from odps_nb.local.tables import Partition, Table
+from odps_nb.local.version_marks import GONE, REPLACED, VersionMarks
 from odps_nb.terms import PartitionSpec
 
 __all__ = ["Addition", "Segment", "Snapshots"]
@@ -47,6 +49,7 @@ class Snapshots:
         self, database: Database, catalog: Catalog, folder: Folder, clock: Callable[[], float]
     ) -> None:
         self._db, self._catalog, self._folder, self._clock = database, catalog, folder, clock
+        self._marks = VersionMarks(database)
 
     def visible(self, table: Table, specs: Sequence[PartitionSpec] = ()) -> tuple[Segment, ...]:
         """Return the files that a reader sees now, in row order.
@@ -56,10 +59,41 @@ class Snapshots:
         return self._segments(table, "f.removed IS NULL", (), specs)
 
     def added_since(
-        self, table: Table, after: int, upto: int, specs: Sequence[PartitionSpec] = ()
+        self,
+        table: Table,
+        after: int,
+        upto: int,
+        specs: Sequence[PartitionSpec] = (),
+        *,
+        appends_only: bool = False,
     ) -> tuple[Segment, ...]:
-        """Return the still existing files that versions ``(after, upto]`` added."""
-        return self._segments(table, "f.added > ? AND f.added <= ?", (after, upto), specs)
+        """Return the files that versions ``(after, upto]`` added: always the same ones, or an error.
+
+        Parameters
+        ----------
+        appends_only
+            Leave out versions that also took rows away, instead of refusing them.
+
+        Raises
+        ------
+        ConflictError
+            A version replaced rows, which rows that were added cannot tell of.
+        NotFoundError
+            Rows that a version added are gone since: they were replaced later.
+        """
+        replaced = self._marks.between(table.table_id, after, upto, REPLACED)
+        if replaced and not appends_only:
+            raise faults.not_appended(table.name, replaced[0])
+        gone = self._marks.between(table.table_id, after, upto, GONE)
+        if missing := [version for version in gone if version not in replaced]:
+            raise faults.no_such_version(table.name, missing[0])
+        return self._segments(
+            table,
+            "f.added > ? AND f.added <= ? AND f.added NOT IN (SELECT version FROM version_marks"
+            " WHERE table_id = f.table_id AND mark = ?)",
+            (after, upto, REPLACED),
+            specs,
+        )
 
     def version_at(self, table: Table, at: float) -> int:
         """Return the newest version not younger than ``at`` (epoch seconds); 0 before the first."""
@@ -90,7 +124,7 @@ class Snapshots:
             table = self._catalog.table_by_id(table.table_id)
             version = table.version + 1
             if replace is not None:
-                self._hide(self.visible(table, replace), version)
+                self._replace(table, self.visible(table, replace), version)
             for addition in additions:
                 self._add(table, addition, version, now)
             db.execute("INSERT INTO versions VALUES (?, ?, ?)", (table.table_id, version, now))
@@ -128,9 +162,10 @@ class Snapshots:
         """Delete removed files that nobody pins; return how many."""
         with self._db.transaction() as db:
             gone = db.execute(
-                "SELECT file_id, name FROM files WHERE removed IS NOT NULL"
+                "SELECT file_id, name, table_id, added FROM files WHERE removed IS NOT NULL"
                 " AND file_id NOT IN (SELECT file_id FROM pins)"
             ).fetchall()
+            self._marks.add_gone(gone)
             db.executemany("DELETE FROM files WHERE file_id = ?", [(r["file_id"],) for r in gone])
         for row in gone:
             self._folder.drop_row_file(row["name"])
@@ -175,6 +210,11 @@ class Snapshots:
             for row in rows
         )
         return tuple(s for s in found if not specs or any(one.covers(s.spec) for one in specs))
+
+    def _replace(self, table: Table, segments: Sequence[Segment], version: int) -> None:
+        if segments:
+            self._marks.add(table.table_id, version, REPLACED)
+            self._hide(segments, version)
 
     def _hide(self, segments: Iterable[Segment], version: int) -> None:
         with self._db.transaction() as db:

@@ -1,0 +1,120 @@
+"""Incremental reads: always the same rows for a range of versions, or a refusal that says why."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.errors import ConflictError, NotFoundError
+from odps_nb.local.service import Service, Settings
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import IndexSplit, PartitionSpec, TableName, WriteMode
+from odps_nb.wire.calls import CreateReadSession
+from odps_nb.wire.type_text import parse_type
+
+NAME = TableName(project="local", table="t")
+SCHEMA = TableSchema(columns=(Column(name="a", type=parse_type("bigint")),))
+
+
+@pytest.fixture
+def service(root: Path) -> Iterator[Service]:
+    with Service(root, Settings(durable=False)) as opened:
+        opened.catalog.create_table(NAME, SCHEMA, owner="me")
+        yield opened
+
+
+def write(service: Service, *values: int, overwrite: bool = False) -> None:
+    writes = service.write_sessions
+    session = writes.create(NAME, PartitionSpec(), overwrite=overwrite, mode=WriteMode.BATCH)
+    if values:
+        stream = writes.open_stream(session, "0", 1, exactly_once=False)
+        batch = pa.record_batch({"a": pa.array(values, pa.int64())})
+        writes.write(session, stream, [batch], count=batch.num_rows)
+        writes.close_stream(session, "0", 1)
+    writes.commit(session)
+
+
+def added(service: Service, after: int, upto: int, mode: str = "version") -> list[int]:
+    options = {"Mode": mode, "StartVersion": after, "EndVersion": upto}
+    request = CreateReadSession(table=NAME, incremental_read=True, incremental_options=options)
+    session = service.read_sessions.create(request)
+    found: list[int] = []
+    for index in range(len(session.ranges)):
+        _, batches = service.read_sessions.rows(session, IndexSplit(index))
+        found += [value for batch in batches for value in batch.column(0).to_pylist()]
+    service.read_sessions.expire(session.session_id)
+    return found
+
+
+def test_the_first_version_is_left_out_and_the_last_is_in(service: Service) -> None:
+    for value in range(4):
+        write(service, value)
+    assert added(service, 1, 3) == [1, 2]
+    assert added(service, 3, 3) == []
+
+
+def test_an_overwrite_is_refused_or_left_out(service: Service) -> None:
+    write(service, 1)
+    write(service, 2, overwrite=True)
+    write(service, 3)
+    with pytest.raises(ConflictError, match="version 2 of .* replaced rows") as caught:
+        added(service, 1, 3)
+    assert caught.value.code == "VersionReplacedRows"
+    assert added(service, 1, 3, "append") == [3]
+    assert added(service, 2, 3) == [3]
+
+
+def test_an_overwrite_of_nothing_is_an_append(service: Service) -> None:
+    write(service, 1, overwrite=True)
+    assert added(service, 0, 1) == [1]
+
+
+def test_rows_replaced_later_are_read_until_their_files_are_gone(service: Service) -> None:
+    write(service, 1)
+    write(service, 2)
+    reader = service.read_sessions.create(CreateReadSession(table=NAME)).session_id
+    write(service, 3, overwrite=True)
+    service.tidy()
+    assert added(service, 0, 2) == [1, 2]
+    service.read_sessions.expire(reader)
+    service.tidy()
+    for mode in ("version", "append"):
+        with pytest.raises(NotFoundError, match="version 2 of .* not kept any more") as caught:
+            added(service, 1, 2, mode)
+        assert caught.value.code == "NoSuchVersion"
+
+
+def test_a_version_that_only_replaced_needs_no_files(service: Service) -> None:
+    write(service, 1)
+    write(service, 2, overwrite=True)
+    write(service, 3, overwrite=True)
+    write(service, 4)
+    service.tidy()
+    assert added(service, 1, 4, "append") == [4]
+
+
+def test_a_dropped_table_leaves_no_marks(service: Service) -> None:
+    write(service, 1)
+    write(service, 2, overwrite=True)
+    service.snapshots.drop_table(service.catalog.table(NAME))
+    service.tidy()
+    assert service.database.rows("SELECT * FROM version_marks") == []
+
+
+def test_versions_of_a_folder_without_marks_count_as_gone(root: Path) -> None:
+    with Service(root, Settings(durable=False)) as service:
+        service.catalog.create_table(NAME, SCHEMA, owner="me")
+        write(service, 1)
+        catalog = service.folder.catalog
+    with sqlite3.connect(catalog) as older:
+        older.execute("DROP TABLE version_marks")
+    older.close()
+    with Service(root, Settings(durable=False)) as service:
+        write(service, 2)
+        assert added(service, 1, 2) == [2]
+        with pytest.raises(NotFoundError):
+            added(service, 0, 2)
