@@ -82,6 +82,7 @@ def test_no_example_is_skipped():
         "odps_nb.spark.frames.read",
         "odps_nb.spark.writer.write",
         "odps_nb.spark.blobs.blob_map",
+        "odps_nb.spark.blobs.with_blobs",
         "odps_nb.spark.start.session",
         "odps_nb.access.receipt.Receipt",
         "odps_nb._faces.connect",

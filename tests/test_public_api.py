@@ -117,6 +117,11 @@ CONTRACT = [
         {"df": NEEDED, "odps": NEEDED, "table": NEEDED, "partition": None, "mode": "append"},
     ),
     (odps_nb.spark.blob_map, 4, NONE_OF(["df", "ref_column", "fn", "schema"], NEEDED)),
+    (
+        odps_nb.spark.with_blobs,
+        2,
+        {"df": NEEDED, "ref_column": NEEDED, "column": "blob"},
+    ),
     (odps_nb.spark.session, 1, {"master": None}),
     (odps_nb.spark.register, 1, {"spark": NEEDED}),
     (odps_nb.spark.options, 1, {"odps": None}),

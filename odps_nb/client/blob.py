@@ -7,7 +7,7 @@ that failed. Must not know: what a blob is a picture of.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from odps_nb.client.blob_batch import BlobBatch, BlobRecord
 from odps_nb.client.blob_file import BlobFile, open_blob
@@ -19,6 +19,7 @@ from odps_nb.client.storage import StorageClient
 from odps_nb.terms import BlobReference, Compression
 
 __all__ = [
+    "MAX_BLOB",
     "BlobFile",
     "BlobRecord",
     "fetch_blob_with_metadata",
@@ -43,9 +44,10 @@ def iter_blobs(
     workers: int = BLOB_WORKERS,
     max_bytes: int = DEFAULT_MAX_BYTES,
     max_blob: int = MAX_BLOB,
+    metadata: bool = False,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
-) -> Iterator[BlobRecord]:
+) -> Generator[BlobRecord, None, None]:
     """Iterate over one record per reference, in order; an empty blob is a blob.
 
     Leaving the iterator early closes its connections and joins its threads. A reference named
@@ -61,11 +63,16 @@ def iter_blobs(
         Bytes of blobs that may wait for the consumer.
     max_blob
         Bytes of one blob that are accepted.
+    metadata
+        Whether media type and file name are wanted of a single blob, too. The service sends it
+        bare; for its frame it is asked for twice, and the second copy is not read.
 
     Raises
     ------
     NotFoundError
         The service does not know a reference; the message names it.
+    LimitExceededError
+        A blob is larger than ``max_blob``.
     ChecksumError, TruncatedError
         A blob stayed damaged, however often it was fetched.
     """
@@ -84,7 +91,7 @@ def iter_blobs(
             first=low,
             compression=compression,
             max_blob=max_blob,
-            framed=len(wanted) > 1,
+            framed=metadata or len(wanted) > 1,
             tracker=tracker,
             cancel=token,
         ).records()

@@ -80,6 +80,8 @@ def upload_blobs(
     with contextlib.ExitStack() as files:
         for group in _groups(_source(item, files) for item in items):
             references += lane.send(group)
+            for source in group:
+                source.let_go()
     return references
 
 
@@ -92,6 +94,12 @@ class _Source:
     size: int
     mime_type: str | None
     file_name: str | None
+    is_copy: bool = False
+
+    def let_go(self) -> None:
+        """Free the copy of what could be read only once; hundreds would hold gigabytes."""
+        if self.is_copy:
+            self.content.close()
 
     @property
     def is_bare(self) -> bool:
@@ -140,12 +148,13 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
             option="data",
             hint="pass bytes, a path or a binary file",
         )
-    if not _is_seekable(content):
+    is_copy = not _is_seekable(content)
+    if is_copy:
         content = _spool(content, files)
     start = content.tell()
     content.seek(0, io.SEEK_END)  # some files return nothing from it
     size = content.tell() - start
-    return _Source(content=content, start=start, size=size, **known)
+    return _Source(content=content, start=start, size=size, is_copy=is_copy, **known)
 
 
 def _is_seekable(file: Any) -> bool:

@@ -15,21 +15,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from odps_nb.spark.blobs import blob_map
+    from odps_nb.spark.blobs import NEW_BLOB, blob_map, with_blobs
     from odps_nb.spark.data_source import options, register
     from odps_nb.spark.frames import read, read_scan
     from odps_nb.spark.start import session
     from odps_nb.spark.writer import write
 
-__all__ = ["blob_map", "options", "read", "read_scan", "register", "session", "write"]
+__all__ = [
+    "NEW_BLOB",
+    "blob_map",
+    "options",
+    "read",
+    "read_scan",
+    "register",
+    "session",
+    "with_blobs",
+    "write",
+]
 
 _LAZY = {
+    "NEW_BLOB": "odps_nb.spark.blobs",
     "blob_map": "odps_nb.spark.blobs",
     "options": "odps_nb.spark.data_source",
     "read": "odps_nb.spark.frames",
     "read_scan": "odps_nb.spark.frames",
     "register": "odps_nb.spark.data_source",
     "session": "odps_nb.spark.start",
+    "with_blobs": "odps_nb.spark.blobs",
     "write": "odps_nb.spark.writer",
 }
 

@@ -1,24 +1,23 @@
-"""`blob_map`: fetch blobs and compute on them in one place, next to each other (floor 5).
+"""`blob_map` and `with_blobs`: blobs of a column, worked on in tasks (floor 5).
 
-Bytes that cross into the JVM as a column and back out to a function cost six times the work. Here
-a task takes references, fetches many blobs with one request, hands each to the function as it
-arrives, and sends on only what the function returns. One blob is in memory at a time.
+Bytes that cross into the JVM as a column and back out to a function cost six times the work. So
+`blob_map` fetches and computes in one place: a task takes references, fetches many blobs with one
+request, hands each to the function as it arrives, and sends on only what the function returns.
+`with_blobs` sends the bytes on, for blobs that are small and functions that are not Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from odps_nb.errors import ConfigError, ConversionError
 from odps_nb.spark._quiet import without_pandas_notice
-from odps_nb.spark.casting import select
+from odps_nb.spark.blob_tasks import LARGEST_VALUE, BlobTask, Row, map_batches
 from odps_nb.spark.credentials import TaskProfile, profile_of
-from odps_nb.spark.faults import task_errors
-from odps_nb.terms import BlobReference, Compression
+from odps_nb.terms import Compression, format_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,16 +26,15 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.blob import BlobRecord
     from odps_nb.client.profile import Profile
-    from odps_nb.client.storage import StorageClient
 
-__all__ = ["BlobTask", "blob_map", "map_batches"]
+__all__ = ["NEW_BLOB", "blob_map", "with_blobs"]
 
-#: References in one request, rows in one answer batch, bytes of results before they are sent on.
-REFERENCES_PER_REQUEST = 64
-ROWS_PER_BATCH = 4096
-BYTES_PER_BATCH = 16 << 20
+NEW_BLOB = "struct<data: binary, mime_type: string, file_name: string>"
+"""Spark's type of a blob with its bytes: `with_blobs` makes it, `odps_nb.spark.write` uploads it.
 
-Row = dict[str, Any] | tuple[Any, ...] | None
+``data`` is what is stored; the other two may be null. In the schema of `blob_map` it is the type
+of a column for which the function returns `odps_nb.NewBlob` or bytes.
+"""
 
 
 def blob_map(
@@ -60,7 +58,8 @@ def blob_map(
     fn
         Called once per row, on an executor, with ``data``, ``mime_type`` and
         ``custom_file_name`` of one verified blob. Returns a dict (a key that is absent is null),
-        a tuple in the order of `schema`, or ``None`` for nulls.
+        a tuple in the order of `schema`, or ``None`` for nulls. For a column of type `NEW_BLOB`
+        it may return an `odps_nb.NewBlob` or bytes, which `odps_nb.spark.write` then uploads.
     schema
         The new columns: a StructType, or text like ``"width int, thumbnail binary"``.
     odps
@@ -74,6 +73,8 @@ def blob_map(
         No such column, or a new column has the name of an old one.
     ConversionError
         The reference column is neither text nor bytes; in a task, what `fn` returned does not fit.
+    LimitExceededError
+        In a task: `fn` returned a value of more than 256 MB.
 
     Examples
     --------
@@ -85,15 +86,100 @@ def blob_map(
     >>> {row.name: bytes(row.magic) for row in found.collect()}["mountains.jpg"]
     b'\\xff\\xd8\\xff'
     """
+    from pyspark.sql.types import StructType
+
+    asked = cast(StructType, StructType.fromDDL(schema)) if isinstance(schema, str) else schema
+    return _mapped(df, ref_column, fn, asked, odps, compression, option="schema")
+
+
+def with_blobs(
+    df: DataFrame,
+    ref_column: str,
+    *,
+    column: str = "blob",
+    max_blob_bytes: int = 16_000_000,
+    odps: Connection | Profile | str | None = None,
+    compression: str | Compression | None = None,
+) -> DataFrame:
+    """Return the DataFrame with the blobs themselves as a new column, for small ones.
+
+    The column is of type `NEW_BLOB`: take ``blob.data`` where bytes are wanted, or write it into
+    a BLOB column as it is. Every byte goes through the JVM; for what a Python function makes of a
+    blob `blob_map` is several times as fast, and takes blobs of any size.
+
+    Parameters
+    ----------
+    df, ref_column, odps, compression
+        As in `blob_map`. Where the reference is null, the new column is.
+    column
+        Name of the new column.
+    max_blob_bytes
+        The largest blob that is taken, 256 MB at most.
+
+    Raises
+    ------
+    ConfigError
+        No such column, the new one is there already, or `max_blob_bytes` is out of bounds.
+    ConversionError
+        The reference column is neither text nor bytes.
+    LimitExceededError
+        In a task: a blob is larger than `max_blob_bytes`. Its bytes are not fetched.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> media = odps_nb.spark.read(spark, odps, "media", columns=["name", "content"], limit=3)
+    >>> whole = odps_nb.spark.with_blobs(media, "content", odps=odps)
+    >>> row = whole.filter("name = 'mountains.jpg'").select("blob.*").first()
+    >>> row.mime_type, row.file_name, bytes(row.data[:3])
+    ('image/jpeg', 'mountains.jpg', b'\\xff\\xd8\\xff')
+    """
+    from pyspark.sql.types import StructType
+
+    if not 0 < max_blob_bytes <= LARGEST_VALUE:
+        raise ConfigError(
+            f"max_blob_bytes is {max_blob_bytes}; it must be between 1 and {LARGEST_VALUE}",
+            option="max_blob_bytes",
+            hint=f"rows of Spark hold {format_bytes(LARGEST_VALUE)} in a value at most here; "
+            "odps_nb.spark.blob_map takes larger blobs",
+        )
+    kind = cast(StructType, StructType.fromDDL(f"blob {NEW_BLOB}")).fields[0].dataType
+    added = StructType().add(column, kind)
+    return _mapped(
+        df, ref_column, _whole, added, odps, compression, option="column", largest=max_blob_bytes
+    )
+
+
+def _whole(record: BlobRecord) -> Row:
+    return (
+        {
+            "data": record.data,
+            "mime_type": record.mime_type,
+            "file_name": record.custom_file_name,
+        },
+    )
+
+
+def _mapped(
+    df: DataFrame,
+    ref_column: str,
+    fn: Callable[[BlobRecord], Row],
+    asked: StructType,
+    odps: Connection | Profile | str | None,
+    compression: str | Compression | None,
+    *,
+    option: str,
+    largest: int | None = None,
+) -> DataFrame:
+    """Check names, and add the columns that tasks fill."""
     from pyspark.sql.types import StructField, StructType
 
     from odps_nb.client.storage import StorageClient
     from odps_nb.spark.types import arrow_schema
 
-    asked = cast(StructType, StructType.fromDDL(schema)) if isinstance(schema, str) else schema
     # A null reference makes nulls, whatever the schema promises.
     added = StructType([StructField(f.name, f.dataType, metadata=f.metadata) for f in asked.fields])
-    index = _checked_column(df.schema, ref_column, added)
+    index = _checked_column(df.schema, ref_column, added, option)
     whole = StructType([*df.schema.fields, *added.fields])
     with StorageClient(profile_of(odps)) as storage:
         profile = TaskProfile.of(storage)
@@ -105,6 +191,7 @@ def blob_map(
         added=arrow_schema(added),
         whole=arrow_schema(whole),
         compression=Compression.of(compression),
+        largest=largest,
     )
 
     def map_blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -114,7 +201,7 @@ def blob_map(
         return df.mapInArrow(map_blobs, whole)
 
 
-def _checked_column(schema: StructType, name: str, added: StructType) -> int:
+def _checked_column(schema: StructType, name: str, added: StructType, option: str) -> int:
     names = [field.name.casefold() for field in schema.fields]
     if name.casefold() not in names:
         raise ConfigError(
@@ -125,7 +212,7 @@ def _checked_column(schema: StructType, name: str, added: StructType) -> int:
     if twins := [one for one in added.names if one.casefold() in names]:
         raise ConfigError(
             f"the DataFrame has a column {twins[0]!r} already",
-            option="schema",
+            option=option,
             hint="give the new column another name, or drop the old one first",
         )
     index = names.index(name.casefold())
@@ -138,116 +225,3 @@ def _checked_column(schema: StructType, name: str, added: StructType) -> int:
             target_type="string",
         )
     return index
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobTask:
-    """What a task of `blob_map` needs; pickled with the function that it calls."""
-
-    profile: TaskProfile
-    column: int
-    name: str
-    fn: Callable[[BlobRecord], Row]
-    added: pa.Schema
-    whole: pa.Schema
-    compression: Compression = Compression.NONE
-
-
-@dataclass(slots=True)
-class _Results:
-    """Rows that `fn` returned and that were not sent on yet."""
-
-    task: BlobTask
-    columns: list[list[Any]] = field(default_factory=list)
-    rows: int = 0
-    size: int = 0
-
-    def __post_init__(self) -> None:
-        self.columns = [[] for _ in self.task.added]
-
-    @property
-    def is_full(self) -> bool:
-        return self.rows >= ROWS_PER_BATCH or self.size >= BYTES_PER_BATCH
-
-    def add(self, row: Row) -> None:
-        for values, value in zip(self.columns, _ordered(row, self.task.added), strict=True):
-            values.append(value)
-            self.size += len(value) if isinstance(value, (bytes, bytearray, str)) else 8
-        self.rows += 1
-
-    def take(self, kept: pa.RecordBatch) -> pa.RecordBatch:
-        """Put the new columns beside the rows that they belong to, and begin again."""
-        made = [
-            _as_array(values, field)
-            for values, field in zip(self.columns, self.task.added, strict=True)
-        ]
-        self.columns, self.rows, self.size = [[] for _ in self.task.added], 0, 0
-        names = self.task.whole.names
-        return select(pa.RecordBatch.from_arrays([*kept.columns, *made], names), self.task.whole)
-
-
-def map_batches(task: BlobTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run in a task: add the new columns to every batch, in order."""
-    with (
-        task_errors(f"blobs of column {task.name!r}"),
-        task.profile.open() as storage,
-    ):
-        for batch in batches:
-            yield from _map_batch(task, storage, batch)
-
-
-def _map_batch(
-    task: BlobTask, storage: StorageClient, batch: pa.RecordBatch
-) -> Iterator[pa.RecordBatch]:
-    results, sent = _Results(task), 0
-    for row in _rows(task, storage, batch.column(task.column).to_pylist()):
-        results.add(row)
-        if results.is_full:
-            count = results.rows
-            yield results.take(batch.slice(sent, count))
-            sent += count
-    if results.rows:
-        yield results.take(batch.slice(sent))
-
-
-def _rows(task: BlobTask, storage: StorageClient, tokens: list[str | None]) -> Iterator[Row]:
-    """Call the function for every reference, in order; ``None`` where there is none."""
-    from odps_nb.client.blob import iter_blobs
-
-    for start in range(0, len(tokens), REFERENCES_PER_REQUEST):
-        some = tokens[start : start + REFERENCES_PER_REQUEST]
-        references = [BlobReference.from_text(one) for one in some if one is not None]
-        records = iter_blobs(storage, references, compression=task.compression)
-        for token in some:
-            yield None if token is None else task.fn(next(records))
-
-
-def _ordered(row: Row, schema: pa.Schema) -> Iterable[Any]:
-    if row is None:
-        return [None] * len(schema)
-    if isinstance(row, dict):
-        if strange := row.keys() - set(schema.names):
-            raise ConversionError(
-                f"the function returned {sorted(map(str, strange))[0]!r}, which is no column",
-                hint=f"the columns are: {', '.join(schema.names)}",
-            )
-        return [row.get(name) for name in schema.names]
-    if isinstance(row, tuple) and len(row) == len(schema):
-        return row
-    raise ConversionError(
-        f"the function returned {type(row).__name__}"
-        + (f" of {len(row)}" if isinstance(row, tuple) else ""),
-        target_type=f"dict, or tuple of {len(schema)}",
-        hint="return a dict by column name, or a tuple with one value per column",
-    )
-
-
-def _as_array(values: list[Any], field: pa.Field) -> pa.Array:
-    try:
-        return pa.array(values, field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise ConversionError(
-            f"the function's values for {field.name!r} do not fit: {error}",
-            column=field.name,
-            target_type=str(field.type),
-        ) from None

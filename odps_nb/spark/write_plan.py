@@ -16,6 +16,7 @@ from odps_nb.convert.arrow_schema import match_columns
 from odps_nb.convert.arrow_types import has_blob
 from odps_nb.errors import ConfigError, ConversionError, InvalidRequestError
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
+from odps_nb.spark.blobs import NEW_BLOB
 from odps_nb.spark.types import arrow_schema, table_type
 from odps_nb.terms import PartitionSpec, TableName
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NEW_BLOB_FIELDS", "check_frame", "check_scope", "months_as_numbers"]
 
-#: A struct of these fields in place of a BLOB is a blob to upload; ``data`` alone is required.
+#: A struct of these fields in place of a BLOB is a blob to upload; ``data`` alone is required
+#: (`NEW_BLOB` is the one with all of them).
 NEW_BLOB_FIELDS = {
     "data": spark.BinaryType,
     "mime_type": spark.StringType,
@@ -145,8 +147,7 @@ def _misfit(path: str, kind: spark.DataType, reason: str) -> ConversionError:
         column=path,
         source_type=kind.simpleString(),
         target_type="blob",
-        hint="for a BLOB pass its content (binary), a reference to copy (string), or "
-        "struct<data: binary, mime_type: string, file_name: string>",
+        hint=f"for a BLOB pass its content (binary), a reference to copy (string), or {NEW_BLOB}",
     )
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.errors import ConfigError, ConversionError
-from odps_nb.spark import blobs
-from odps_nb.spark.blobs import BlobTask, map_batches
+from odps_nb.spark import blob_tasks
+from odps_nb.spark.blob_tasks import BlobTask, map_batches
 from odps_nb.spark.credentials import TaskProfile
 from odps_nb.spark.faults import from_spark
 
@@ -131,7 +131,7 @@ def test_what_does_not_fit_the_schema_is_said(
 def test_results_are_sent_on_before_they_fill_the_memory(
     odps: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blobs, "BYTES_PER_BATCH", 1000)
+    monkeypatch.setattr(blob_tasks, "BYTES_PER_BATCH", 1000)
     task = _task(odps, lambda record: (b"x" * 600,), pa.schema([("copy", pa.binary())]))
     sizes = [out.num_rows for out in map_batches(task, [_some(odps, 5)])]
     assert sizes == [2, 2, 2]
