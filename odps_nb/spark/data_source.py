@@ -24,12 +24,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from odps_nb.errors import ConversionError
+from odps_nb.errors import ConversionError, InvalidRequestError
 from odps_nb.spark.credentials import TaskProfile, profile_of
 from odps_nb.spark.faults import task_errors
 from odps_nb.spark.reader import ReadTask, read_split
 from odps_nb.spark.settings import ReadSettings, WriteSettings
-from odps_nb.spark.uploading import WriteTask, Written, write_partition
+from odps_nb.spark.uploading import WriteTask, Written, check_written, write_partition
 from odps_nb.spark.write_plan import check_frame
 from odps_nb.spark.writer import write_target
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.profile import Profile
+    from odps_nb.client.storage import StorageClient
     from odps_nb.client.write import WriteSessionRef
 
 __all__ = ["OdpsDataSource", "OdpsReader", "OdpsWriter", "Options", "options", "register"]
@@ -65,8 +66,8 @@ def register(spark: SparkSession) -> None:
 
     Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (specs
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes`` and ``compression``;
-    those of a writer ``table``, ``partition``, ``overwrite_scope`` and ``compression``; and those
-    of `options`, or ``profile`` with a profile's name.
+    those of a writer ``table``, ``partition``, ``overwrite_scope``, ``max_partitions`` and
+    ``compression``; and those of `options`, or ``profile`` with a profile's name.
 
     Examples
     --------
@@ -187,6 +188,7 @@ class OdpsWriter(DataSourceArrowWriter):
                 session=session.ref,
                 target=target,
                 compression=settings.compression,
+                max_partitions=settings.max_partitions,
             )
 
     @property
@@ -204,10 +206,22 @@ class OdpsWriter(DataSourceArrowWriter):
 
         session = self._task.session
         with task_errors(f"commit of {session.table}"), self._task.profile.open() as storage:
-            streams = [m.written.stream for m in messages if isinstance(m, _Message) and m.written]
+            done = [m.written for m in messages if isinstance(m, _Message) and m.written]
+            self._check(storage, done)
+            streams = [one.stream for one in done]
             if not streams:  # a commit that names no stream would mean all of them
                 streams = [open_write_stream(storage, session, "empty").close()]
             commit_write(storage, session, streams)
+
+    def _check(self, storage: StorageClient, done: Sequence[Written]) -> None:
+        """Abort at once what is too much: `abort` leaves alone what may be committed."""
+        from odps_nb.client.write import abort_write
+
+        try:
+            check_written(self._task.session.table, done, self._task.max_partitions)
+        except InvalidRequestError:
+            abort_write(storage, self._task.session)
+            raise
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop the session, unless it may be committed.

@@ -18,6 +18,7 @@ from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema
 from odps_nb.spark.credentials import profile_of
 from odps_nb.spark.read_plan import plan_read
+from odps_nb.spark.uploading import MAX_PARTITIONS
 from odps_nb.terms import Compression, PartitionSpec, TableName
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ __all__ = ["ReadSettings", "WriteSettings"]
 _PROFILE = frozenset(field.name for field in dataclasses.fields(Profile))
 _COMMON = frozenset({"compression", "path", "profile", "table"})
 _READ = _COMMON | {"columns", "limit", "partitions", "split_bytes", "splits", "where"}
-_WRITE = _COMMON | {"overwrite_scope", "partition"}
+_WRITE = _COMMON | {"max_partitions", "overwrite_scope", "partition"}
 
 
 def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> dict[str, str]:
@@ -158,6 +159,7 @@ class WriteSettings:
     table: TableName
     partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value
     overwrite_scope: str | None = None
+    max_partitions: int = MAX_PARTITIONS
     compression: Compression = Compression.NONE
 
     @classmethod
@@ -176,5 +178,6 @@ class WriteSettings:
             table=table,
             partition=PartitionSpec.of(given.get("partition")),
             overwrite_scope=given.get("overwrite_scope"),
+            max_partitions=_number(given, "max_partitions") or MAX_PARTITIONS,
             compression=Compression.of(given.get("compression")),
         )

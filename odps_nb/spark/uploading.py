@@ -8,8 +8,8 @@ failed, killed or late attempt wrote is in no commit. Runs on executors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -21,15 +21,27 @@ from odps_nb.access.sources import Chunk, Target
 from odps_nb.access.uploading import BlobUploader
 from odps_nb.client.write import StreamReceipt, WriteSessionRef, open_write_stream
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
-from odps_nb.errors import ConversionError
+from odps_nb.errors import ConversionError, InvalidRequestError
 from odps_nb.schema import Column
 from odps_nb.spark.credentials import TaskProfile
 from odps_nb.spark.faults import task_errors
-from odps_nb.terms import BlobReference, Compression
+from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 
-__all__ = ["WriteTask", "Written", "attempt_name", "write_partition"]
+__all__ = [
+    "MAX_PARTITIONS",
+    "MAX_STREAMS",
+    "WriteTask",
+    "Written",
+    "attempt_name",
+    "check_written",
+    "write_partition",
+]
 
 BLOB_ROWS = 256
+#: Streams of one session, and table partitions that one session makes out of the rows: what the
+#: service's own connectors keep to.
+MAX_STREAMS = 20_000
+MAX_PARTITIONS = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +52,20 @@ class WriteTask:
     session: WriteSessionRef
     target: Target
     compression: Compression = Compression.NONE
+    max_partitions: int = MAX_PARTITIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A closed stream and the blobs that went into it (``blob_size`` in bytes)."""
+    """A closed stream and the blobs that went into it (``blob_size`` in bytes).
+
+    ``partitions`` are those that the rows named, as texts.
+    """
 
     stream: StreamReceipt
     blobs: int = 0
     blob_size: int = 0
+    partitions: tuple[str, ...] = ()
 
 
 def attempt_name() -> str:
@@ -73,6 +90,8 @@ def write_partition(
     ------
     ConversionError
         A value does not fit; row and column are named.
+    InvalidRequestError
+        The rows name more partitions than are allowed.
     """
     name = attempt_name() if name is None else name
     with task_errors(f"stream {name} of {task.session.table}"):
@@ -89,8 +108,67 @@ def write_partition(
                     column_ids=stream.schema.column_ids,
                     copy=lambda reference: Blob(storage, reference),
                 )
-                stream.write(_fitted(first, rows, task.target, uploader), task.compression)
-            return Written(stream=stream.close(), blobs=uploader.count, blob_size=uploader.size)
+                named = _Named(task)
+                fitted = named.watch(_fitted(first, rows, task.target, uploader))
+                stream.write(fitted, task.compression)
+            return Written(
+                stream=stream.close(),
+                blobs=uploader.count,
+                blob_size=uploader.size,
+                partitions=tuple(sorted(named.specs)),
+            )
+
+
+def check_written(
+    table: TableName, done: Sequence[Written], max_partitions: int = MAX_PARTITIONS
+) -> None:
+    """Refuse a commit of more streams or partitions than a session may have.
+
+    Raises
+    ------
+    InvalidRequestError
+        It is too many. Nothing has been committed.
+    """
+    if len(done) > MAX_STREAMS:
+        raise InvalidRequestError(
+            f"{len(done)} tasks wrote into {table}; a session takes {MAX_STREAMS} streams",
+            code="TooManyStreams",
+            hint=f"write df.coalesce({MAX_STREAMS}), or lower spark.sql.shuffle.partitions",
+        )
+    named = {spec for one in done for spec in one.partitions}
+    if len(named) > max_partitions:
+        raise _too_many_partitions(table, named, max_partitions)
+
+
+def _too_many_partitions(table: TableName, named: set[str], limit: int) -> InvalidRequestError:
+    some = ", ".join(sorted(named)[:3])
+    return InvalidRequestError(
+        f"the rows belong to more than {limit} partitions of {table}: {some}, …",
+        code="TooManyPartitions",
+        hint="write fewer at a time (filter by partition, or name one with partition=); "
+        "raise max_partitions if the service takes more",
+    )
+
+
+@dataclass(slots=True)
+class _Named:
+    """The partitions that rows name, noted as they pass; a task stops at the first too many."""
+
+    task: WriteTask
+    specs: set[str] = field(default_factory=set)
+
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        target = self.task.target
+        keys = [column.name for column in target.columns.partition_columns]
+        for batch in batches:
+            if keys:
+                rows = pa.Table.from_batches([batch]).select(keys).group_by(keys).aggregate([])
+                for row in rows.to_pylist():
+                    pairs = ((key, str(row[key])) for key in keys)
+                    self.specs.add(str(PartitionSpec((*target.fixed, *pairs))))
+                if len(self.specs) > self.task.max_partitions:
+                    raise _too_many_partitions(target.table, self.specs, self.task.max_partitions)
+            yield batch
 
 
 def _fitted(

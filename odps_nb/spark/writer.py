@@ -21,7 +21,14 @@ from odps_nb.errors import OdpsNbError
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.credentials import TaskProfile, profile_of
 from odps_nb.spark.faults import from_spark
-from odps_nb.spark.uploading import WriteTask, Written, write_partition
+from odps_nb.spark.uploading import (
+    MAX_PARTITIONS,
+    MAX_STREAMS,
+    WriteTask,
+    Written,
+    check_written,
+    write_partition,
+)
 from odps_nb.spark.write_plan import check_frame, check_scope, months_as_numbers
 from odps_nb.terms import Compression, PartitionSpec, TableName
 
@@ -36,7 +43,10 @@ if TYPE_CHECKING:
 
 __all__ = ["write", "write_target"]
 
-_RESULT = "stream_id string, version int, rows bigint, size bigint, blobs bigint, blob_size bigint"
+_RESULT = (
+    "stream_id string, version int, rows bigint, size bigint, blobs bigint, blob_size bigint, "
+    "partitions array<string>"
+)
 
 
 def write(
@@ -47,6 +57,7 @@ def write(
     partition: PartitionLike | None = None,
     mode: str = "append",
     overwrite_scope: str | None = None,
+    max_partitions: int = MAX_PARTITIONS,
     compression: str | Compression | None = None,
     progress: ProgressListener | None = None,
 ) -> Receipt:
@@ -59,7 +70,8 @@ def write(
     Parameters
     ----------
     df
-        What to write. Each of its partitions is one stream; none is sent through the driver.
+        What to write. Each of its partitions is one stream, up to 20,000, to which more are
+        brought down; none is sent through the driver.
     odps
         As in `odps_nb.spark.read`.
     partition
@@ -70,6 +82,9 @@ def write(
     overwrite_scope
         ``"partitions"``: replace the partitions that get rows. Nothing is overwritten in a
         partitioned table unless this, or one whole `partition`, is said.
+    max_partitions
+        The most partitions that the rows may name; a column of the wrong kind in the place of a
+        key would otherwise make thousands.
     compression
         ``"zstd"`` or ``"lz4"`` inside the Arrow streams.
 
@@ -79,6 +94,8 @@ def write(
         Columns, types or values do not fit: nothing was written.
     ConfigError
         The extent of an overwrite was not said.
+    InvalidRequestError
+        The rows name more than `max_partitions` partitions: nothing was written.
     NotFoundError
         No such table.
 
@@ -111,11 +128,13 @@ def write(
             session=session.ref,
             target=target,
             compression=Compression.of(compression),
+            max_partitions=max_partitions,
         )
         tracker.phase(Phase.WRITING)
         with contextlib.ExitStack() as undo:
             undo.push(session)  # whatever ends the job early, an interrupt included, aborts
             done = _run(_arranged(df, target), task) or [_empty(session)]
+            check_written(name, done, max_partitions)
             undo.pop_all()
         tracker.add(rows=sum(one.stream.rows for one in done))
         _commit(session, done)
@@ -153,12 +172,15 @@ def _arranged(df: DataFrame, target: Target) -> DataFrame:
     """Bring rows of one partition together, so that not every task writes to every partition.
 
     Spark divides what is too large for one task again (rebalance), where plain repartitioning
-    would give a single partition to a single task.
+    would give a single partition to a single task. Without keys only the number of tasks is
+    bounded, which moves no row and leaves fewer tasks as they are.
     """
     from pyspark.sql import functions as F
 
     keys = [F.col(f"`{column.name}`") for column in target.columns.partition_columns]
-    return df.hint("rebalance", *keys).sortWithinPartitions(*keys) if keys else df
+    if keys:
+        return df.hint("rebalance", *keys).sortWithinPartitions(*keys)
+    return df.coalesce(MAX_STREAMS)
 
 
 def _run(df: DataFrame, task: WriteTask) -> list[Written]:
@@ -193,8 +215,13 @@ def _as_batch(written: Written) -> pa.RecordBatch:
         "size": stream.size,
         "blobs": written.blobs,
         "blob_size": written.blob_size,
+        "partitions": list(written.partitions),
     }
-    types = {"stream_id": pa.string(), "version": pa.int32()}
+    types = {
+        "stream_id": pa.string(),
+        "version": pa.int32(),
+        "partitions": pa.list_(pa.string()),
+    }
     arrays = {name: pa.array([value], types.get(name, pa.int64())) for name, value in row.items()}
     return pa.RecordBatch.from_pydict(arrays)
 
@@ -202,8 +229,9 @@ def _as_batch(written: Written) -> pa.RecordBatch:
 def _of_row(row: dict[str, Any]) -> Written:
     from odps_nb.client.write import StreamReceipt
 
-    blobs, blob_size = row.pop("blobs"), row.pop("blob_size")
-    return Written(stream=StreamReceipt(**row), blobs=blobs, blob_size=blob_size)
+    rest = {name: row.pop(name) for name in ("blobs", "blob_size")}
+    partitions = tuple(row.pop("partitions"))
+    return Written(stream=StreamReceipt(**row), partitions=partitions, **rest)
 
 
 def _empty(session: WriteSession) -> Written:
