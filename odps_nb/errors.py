@@ -10,6 +10,7 @@
     │   └── LimitExceededError   a peer asks for more than we allow
     ├── TransportError           no (whole) answer arrived
     │   ├── ConnectError         nobody listens, or the name is unknown
+    │   │   └── CertificateError the server does not prove who it is
     │   ├── RequestTimeoutError  connected, but silent for too long
     │   └── BrokenStreamError    the connection broke while a body was on its way
     ├── ServiceError             the server said no: status, code, request_id
@@ -41,6 +42,7 @@ __all__ = [
     "AccessDeniedError",
     "BrokenStreamError",
     "CancelledError",
+    "CertificateError",
     "ChecksumError",
     "ConfigError",
     "ConflictError",
@@ -186,6 +188,10 @@ class TransportError(OdpsNbError):
 
 class ConnectError(TransportError):
     """Nobody listens there, the name does not resolve, or TLS fails."""
+
+
+class CertificateError(ConnectError):
+    """The server's certificate is not trusted, has ended, or is for another name."""
 
 
 class RequestTimeoutError(TransportError):

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    import trustme
+
     from odps_nb.access.connection import Connection
     from odps_nb.client.profile import Profile
     from odps_nb.local.launch import LocalService
@@ -96,6 +98,23 @@ _numbers = itertools.count()
 def new_name() -> Callable[[str], str]:
     """Give table names that no other test of this run uses."""
     return lambda stem="t": f"{stem}_{next(_numbers)}_{os.getpid()}"
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    """Signs certificates for servers of these tests; nobody trusts it by nature."""
+    import trustme
+
+    return trustme.CA()
+
+
+@pytest.fixture
+def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trustme.CA:
+    """The authority, trusted by this test in the way that the documentation describes."""
+    bundle = tmp_path / "authority.pem"
+    authority.cert_pem.write_to_path(str(bundle))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(bundle))
+    return authority
 
 
 @pytest.fixture(scope="session")

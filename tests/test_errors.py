@@ -41,6 +41,7 @@ TREE = {
     "LimitExceededError": "ProtocolError",
     "TransportError": "OdpsNbError",
     "ConnectError": "TransportError",
+    "CertificateError": "ConnectError",
     "RequestTimeoutError": "TransportError",
     "BrokenStreamError": "TransportError",
     "ServiceError": "OdpsNbError",

@@ -32,7 +32,8 @@ class Abort:
 
     def attach(self, sock: socket.socket) -> None:
         """Watch over this socket from now on; shut it down at once if `stop` came first."""
-        twin = socket.fromfd(sock.fileno(), sock.family, sock.type)
+        # A shutdown asks for no family; what speaks TLS inside of TLS could not tell it.
+        twin = socket.fromfd(sock.fileno(), socket.AF_INET, socket.SOCK_STREAM)
         with self._lock:
             self._twin, old = twin, self._twin
             if self._stopped:

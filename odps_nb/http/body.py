@@ -45,11 +45,11 @@ class BodyResponse(HTTPResponse):
     _run = 0  # bytes left in the current chunk
     _in_chunk = False
 
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, sock: socket.socket, *args: Any, ahead: bytes = b"", **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         # http.client's own file sleeps too deeply, and its 8 KiB cost two calls for each chunk.
         self.fp.close()
-        self.fp = cast("Any", BufferedReader(SlicedReader(sock), _BUFFER))
+        self.fp = cast("Any", BufferedReader(SlicedReader(sock, ahead), _BUFFER))
 
     def begin(self) -> None:
         """Read the head. Unlike http.client, don't take a cut head for a short one."""

@@ -8,6 +8,7 @@ Knows no actions, no headers of ours.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 from contextvars import ContextVar
@@ -16,9 +17,15 @@ from typing import Any
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    NameResolutionError,
+    NewConnectionError,
+    ProxyError,
+)
 from urllib3.poolmanager import PoolManager
 from urllib3.util import wait_for_read
+from urllib3.util.ssltransport import SSLTransport
 
 from odps_nb.http.abort import Abort
 from odps_nb.http.body import BodyResponse
@@ -26,17 +33,20 @@ from odps_nb.http.waiting import connect, wait_until_ready
 
 __all__ = ["EXCHANGE", "Adapter", "Exchange"]
 
+_RECORD = 1 << 14  # bytes that one TLS record holds at most
+
 
 class Exchange:
     """What one attempt at one request went through; filled in by the connection."""
 
-    __slots__ = ("abort", "answered_early", "body", "send_timeout", "sent", "source_error")
+    __slots__ = ("abort", "ahead", "answered_early", "body", "send_timeout", "sent", "source_error")
 
     def __init__(self, abort: Abort, *, send_timeout: float | None = None) -> None:
         self.abort = abort
         self.send_timeout = send_timeout  # seconds that the peer may take nothing
         self.sent = False  # a byte of the request left us
         self.answered_early = False
+        self.ahead = b""  # of the answer, received while the request was being sent
         self.body: BodyResponse | None = None
         self.source_error: BaseException | None = None  # raised by the caller's own body
 
@@ -47,8 +57,8 @@ EXCHANGE: ContextVar[Exchange] = ContextVar("odps_nb_exchange")
 
 class _Response(BodyResponse):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
         self._exchange = EXCHANGE.get()
+        super().__init__(*args, ahead=self._exchange.ahead, **kwargs)
         self._exchange.body = self
 
     def begin(self) -> None:
@@ -88,6 +98,16 @@ class _Guarded(HTTPConnection):
         connect(sock, address, timeout if isinstance(timeout, (int, float)) else None)
         return sock
 
+    def _tunnel(self) -> None:
+        exchange, timeout = EXCHANGE.get(), self.sock.gettimeout()
+        try:
+            super()._tunnel()
+        except OSError as error:
+            raise ProxyError(f"the proxy: {error}", error) from error
+        finally:
+            exchange.sent, exchange.body = False, None  # the proxy is not whom we ask
+        self.sock.settimeout(timeout)  # reading its answer left short waits behind
+
     def request(self, *args: Any, **kwargs: Any) -> None:
         if self.sock is not None:  # kept alive, or just through a TLS handshake
             EXCHANGE.get().abort.attach(self.sock)
@@ -98,14 +118,17 @@ class _Guarded(HTTPConnection):
         if self.sock is None:
             self.connect()
         exchange, sock = EXCHANGE.get(), self.sock
-        if not exchange.sent or isinstance(sock, ssl.SSLSocket):
-            # Headers go in one piece. Under TLS "readable" may be a session ticket, no answer.
+        if not exchange.sent or isinstance(sock, SSLTransport):
+            # Headers go in one piece, and so does all where TLS runs inside of TLS.
             exchange.sent = True
             sock.settimeout(exchange.send_timeout)  # urllib3 left that for connecting
             super().send(data)
             return
         try:
-            _send_unless_answered(sock, memoryview(data))
+            if isinstance(sock, ssl.SSLSocket):
+                _encrypt_unless_answered(sock, memoryview(data), exchange)
+            else:
+                _send_unless_answered(sock, memoryview(data))
         except (BrokenPipeError, ConnectionResetError):
             exchange.answered_early = True
             raise
@@ -122,6 +145,23 @@ def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
         if wait_for_read(sock, timeout=0.0):
             raise BrokenPipeError("the server answered before the request ended")
         data = data[sock.send(data) :]
+
+
+def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
+    # Under TLS what can be read may be a session ticket. Only reading tells, so that the first
+    # bytes of an answer are kept for who reads it.
+    timeout = sock.gettimeout()
+    sock.settimeout(0.0)
+    try:
+        while data:
+            wait_until_ready(sock, timeout, read=True, write=True)
+            with contextlib.suppress(ssl.SSLWantReadError):
+                exchange.ahead = sock.recv(_RECORD)
+                raise BrokenPipeError("the server answered before the request ended")
+            with contextlib.suppress(ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                data = data[sock.send(data[:_RECORD]) :]  # tried again with the same bytes
+    finally:
+        sock.settimeout(timeout)
 
 
 class _Pool(HTTPConnectionPool):
@@ -142,6 +182,11 @@ class Adapter(HTTPAdapter):
         """Give the pools our connections."""
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def cert_verify(self, conn: Any, url: str, *args: Any) -> None:
+        """Look at certificates wherever there is TLS; requests trusts any proxy to http://."""
+        of = "https:" if conn.scheme == "https" else url
+        super().cert_verify(conn, of, *args)  # type: ignore[no-untyped-call]  # by types-requests
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> PoolManager:
         """Give the pools of a proxy our connections too."""

@@ -13,6 +13,7 @@ import urllib3.exceptions as below
 from odps_nb.errors import (
     BrokenStreamError,
     CancelledError,
+    CertificateError,
     ConfigError,
     ConnectError,
     OdpsNbError,
@@ -21,11 +22,15 @@ from odps_nb.errors import (
 )
 from odps_nb.http.abort import Abort
 
-__all__ = ["translate"]
+__all__ = ["CHECK_PROXY", "translate"]
+
+CHECK_PROXY = "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY in the environment"
 
 _NO_NAME = (below.NameResolutionError, socket.gaierror)
-_NO_CONNECTION = (below.NewConnectionError, theirs.ProxyError)
+_PROXY = (below.ProxyError, theirs.ProxyError)
 _TLS = (ssl.SSLError, below.SSLError, theirs.SSLError)
+_WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, …_IP_ADDRESS_MISMATCH
+_WRONG_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, …_HAS_EXPIRED
 _BAD_REQUEST = (
     theirs.InvalidURL,
     theirs.MissingSchema,
@@ -51,23 +56,13 @@ def translate(
         return CancelledError("the request was stopped")
     chain = list(_chain(error))
     place = urlsplit(url).netloc or url
-
-    def among(*kinds: type[BaseException]) -> bool:
-        return any(isinstance(one, kinds) for one in chain)
-
-    if among(*_BAD_REQUEST):
+    if _among(chain, *_BAD_REQUEST):
         return ConfigError(
             f"{url!r} cannot be requested: {error}", option="endpoint", hint="check the endpoint"
         )
-    if among(*_NO_NAME):
-        return _connect(f"the name of {place} is not known", url, "check the endpoint's host name")
-    if among(*_TLS) and not sent:
-        return _connect(f"no secure connection to {place}: {chain[-1]}", url, "check certificates")
-    if among(*_NO_CONNECTION):
-        return _connect(f"nobody listens at {place}", url, "check the endpoint, VPN and firewall")
-    if among(below.ConnectTimeoutError):
-        return _connect(f"{place} does not answer", url, "check the endpoint, VPN and firewall")
-    if among(TimeoutError, below.ReadTimeoutError, theirs.ReadTimeout):
+    if (unreached := _unreached(chain, place, url, sent=sent)) is not None:
+        return unreached
+    if _among(chain, TimeoutError, below.ReadTimeoutError, theirs.ReadTimeout):
         return RequestTimeoutError(
             f"{place} stayed silent for too long",
             url=url,
@@ -82,8 +77,59 @@ def translate(
     )
 
 
+def _unreached(
+    chain: list[BaseException], place: str, url: str, *, sent: bool
+) -> ConnectError | None:
+    """Return the error for a server that was never asked, or nothing."""
+    listens = "check the endpoint, VPN and firewall"
+    if _among(chain, *_PROXY):
+        return _connect(
+            f"the proxy does not lead to {place}: {_short(chain[-1])}",
+            url,
+            CHECK_PROXY,
+        )
+    if _among(chain, *_NO_NAME):
+        return _connect(f"the name of {place} is not known", url, "check the endpoint's host name")
+    for one in chain:
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return _distrusted(one, place, url)
+    if _among(chain, *_TLS) and not sent:
+        return _connect(
+            f"no secure connection to {place}: {_short(chain[-1])}",
+            url,
+            "check whether the endpoint is https:// at all, and what stands between",
+        )
+    if _among(chain, below.NewConnectionError):
+        return _connect(f"nobody listens at {place}", url, listens)
+    if _among(chain, below.ConnectTimeoutError):
+        return _connect(f"{place} does not answer", url, listens)
+    return None
+
+
+def _among(chain: list[BaseException], *kinds: type[BaseException]) -> bool:
+    return any(isinstance(one, kinds) for one in chain)
+
+
 def _connect(message: str, url: str, hint: str) -> ConnectError:
     return ConnectError(message, url=url, request_sent=False, hint=hint)
+
+
+def _distrusted(error: ssl.SSLCertVerificationError, place: str, url: str) -> CertificateError:
+    if error.verify_code in _WRONG_NAME:
+        hint = "write the endpoint with a name that stands in the certificate"
+    elif error.verify_code in _WRONG_TIME:
+        hint = "check the clock of this machine; the certificate may have to be renewed"
+    else:
+        hint = (
+            "if you trust who signed it, put that certificate (PEM) into a file and name the "
+            "file in REQUESTS_CA_BUNDLE"
+        )
+    return CertificateError(
+        f"{place} does not prove who it is: {error.verify_message}",
+        url=url,
+        request_sent=False,
+        hint=hint,
+    )
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

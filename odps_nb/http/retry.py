@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odps_nb.errors import (
+    CertificateError,
     ChecksumError,
     ConnectError,
     FramingError,
@@ -83,6 +84,8 @@ class RetryPolicy:
 def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
     if isinstance(error, ThrottledError):
         return True  # refused before anything was done
+    if isinstance(error, CertificateError):
+        return False  # the next look sees the same certificate
     if isinstance(error, TransportError):
         return idempotent or error.request_sent is False
     if isinstance(error, ServerFaultError) or (

@@ -8,21 +8,20 @@ Knows no actions, no signatures, and repeats nothing: `retry` decides, the calle
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
-from urllib.parse import urlsplit
 
 import requests
 from requests.structures import CaseInsensitiveDict
 
-from odps_nb.errors import ServiceError, StateError, TransportError
+from odps_nb.errors import ConnectError, ServiceError, StateError, TransportError
 from odps_nb.http.abort import Abort
 from odps_nb.http.body import BodyResponse
 from odps_nb.http.connection import EXCHANGE, Adapter, Exchange
-from odps_nb.http.failures import translate
+from odps_nb.http.failures import CHECK_PROXY, translate
+from odps_nb.http.surroundings import Surroundings
 
 __all__ = ["HttpRequest", "HttpResponse", "RequestsTransport", "Transport"]
 
@@ -206,9 +205,7 @@ class RequestsTransport:
 
     def __init__(self, *, pool_size: int = 32) -> None:
         self._adapter = Adapter(pool_connections=8, pool_maxsize=pool_size)
-        self._session = requests.Session()
-        self._lock = threading.Lock()
-        self._settings: dict[tuple[str, str], dict[str, Any]] = {}
+        self._surroundings = Surroundings()
         self._closed = False
 
     def send(self, request: HttpRequest) -> HttpResponse:
@@ -240,7 +237,7 @@ class RequestsTransport:
         if exchange.body is None:
             raise AssertionError("urllib3 did not use our connection")
         response = HttpResponse(raw, exchange.body, request, early=exchange.answered_early)
-        return _refuse_redirect(response)
+        return _from_the_server(response)
 
     def _send(self, request: HttpRequest, exchange: Exchange) -> Any:
         body = request.body
@@ -252,29 +249,15 @@ class RequestsTransport:
             prepared,
             stream=True,
             timeout=(request.connect_timeout, request.read_timeout),
-            **self._environment(request.url),
+            **self._surroundings.of(request.url),
         )
         return answer.raw
-
-    def _environment(self, url: str) -> dict[str, Any]:
-        parts = urlsplit(url)
-        key = (parts.scheme, parts.netloc)
-        with self._lock:
-            found = self._settings.get(key)
-        if found is None:
-            found = dict(self._session.merge_environment_settings(url, {}, True, None, None))
-            found.pop("stream")
-            if parts.hostname in ("localhost", "127.0.0.1", "::1"):
-                found["proxies"] = {}  # nobody else's loopback is meant
-            with self._lock:
-                self._settings[key] = found
-        return found
 
     def close(self) -> None:
         """Close idle connections; answers still being read close theirs. Idempotent."""
         self._closed = True
         self._adapter.close()
-        self._session.close()
+        self._surroundings.close()
 
 
 def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
@@ -288,10 +271,18 @@ def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
         raise
 
 
-def _refuse_redirect(response: HttpResponse) -> HttpResponse:
-    if not 300 <= response.status < 400:
+def _from_the_server(response: HttpResponse) -> HttpResponse:
+    """Let through what the server itself says; refuse to be sent elsewhere."""
+    if response.status != 407 and not 300 <= response.status < 400:
         return response
     response.close()
+    if response.status == 407:
+        raise ConnectError(
+            "the proxy asks for a user and a password",
+            url=response.url,
+            request_sent=False,
+            hint=CHECK_PROXY,
+        )
     raise ServiceError(
         f"the server answers with a redirect ({response.status}), which is never followed",
         status=response.status,

@@ -61,9 +61,10 @@ def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
 class SlicedReader(io.RawIOBase):
     """The raw end of a socket; waits as long as the socket's timeout says, but in slices."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, ahead: bytes = b"") -> None:
         super().__init__()
         self._sock = sock
+        self._ahead = ahead  # was received already
         self._timeout = sock.gettimeout()
         # Keeps the descriptor open when http.client lets go of the socket before the body ends.
         self._hold = sock.makefile("rb", 0)
@@ -79,6 +80,10 @@ class SlicedReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Receive into ``buffer``; 0 at the end of the connection."""
+        if self._ahead:
+            count = min(len(buffer), len(self._ahead))
+            buffer[:count], self._ahead = self._ahead[:count], self._ahead[count:]
+            return count
         try:
             return self._sock.recv_into(buffer)
         except TimeoutError:

@@ -1,9 +1,10 @@
-"""A raw-socket peer that does what a script says: answers, lies, stalls, cuts."""
+"""A raw-socket peer that does what a script says: answers, lies, stalls, cuts; in TLS, too."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -108,11 +109,12 @@ Script = Callable[[Line], None]
 class Peer:
     """Listens on loopback; runs ``script(line)`` per connection, then closes that connection."""
 
-    def __init__(self, *scripts: Script) -> None:
+    def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None) -> None:
         self._scripts = scripts
+        self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.seen: list[Seen] = []
         self.connections = 0
         self.errors: list[BaseException] = []
@@ -136,6 +138,13 @@ class Peer:
             thread.start()
 
     def _serve(self, sock: socket.socket, script: Script) -> None:
+        try:
+            if self._tls is not None:
+                sock = self._tls.wrap_socket(sock, server_side=True)
+                self._lines.append(sock)
+        except OSError:  # the client left, or does not trust us
+            sock.close()
+            return
         line = Line(sock, self)
         try:
             script(line)

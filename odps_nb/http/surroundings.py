@@ -1,0 +1,98 @@
+"""What the environment says about the way to a server: certificates and proxies (floor 2).
+
+requests reads the variables. Here they are checked before anything is sent, since what it says
+about wrong ones is no help, and may hold the password of a proxy.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.utils import select_proxy
+from urllib3.exceptions import LocationParseError
+from urllib3.util import parse_url
+
+from odps_nb.errors import ConfigError
+
+__all__ = ["Surroundings"]
+
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # in the order in which requests asks
+
+
+class Surroundings:
+    """Settings per server, looked up once; thread-safe. `close` it in the end."""
+
+    def __init__(self) -> None:
+        self._session = requests.Session()
+        self._lock = threading.Lock()
+        self._found: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def of(self, url: str) -> dict[str, Any]:
+        """Return ``proxies``, ``verify`` and ``cert`` as requests' adapter takes them.
+
+        Raises
+        ------
+        ConfigError
+            A variable names a proxy that is no address, or certificates that are not there.
+        """
+        parts = urlsplit(url)
+        key = (parts.scheme, parts.netloc)
+        with self._lock:
+            found = self._found.get(key)
+        if found is None:
+            found = self._look(url, parts.hostname or "")
+            with self._lock:
+                self._found[key] = found
+        return found
+
+    def _look(self, url: str, host: str) -> dict[str, Any]:
+        found: dict[str, Any] = dict(
+            self._session.merge_environment_settings(url, {}, True, None, None)
+        )
+        found.pop("stream")
+        if _is_loopback(host):
+            found["proxies"] = {}  # nobody else's loopback is meant
+        _check_proxy(select_proxy(url, found["proxies"]), url)
+        if isinstance(found["verify"], str) and not Path(found["verify"]).exists():
+            name = next((one for one in _BUNDLES if os.environ.get(one)), _BUNDLES[0])
+            raise ConfigError(
+                f"{name} names {found['verify']}, which is not there",
+                option=name,
+                hint="name a file of certificates (PEM), or unset it",
+            )
+        return found
+
+    def close(self) -> None:
+        """Let go of requests' session. Idempotent."""
+        self._session.close()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _check_proxy(proxy: str | None, url: str) -> None:
+    if not proxy:
+        return
+    option = "HTTPS_PROXY" if url.lower().startswith("https:") else "HTTP_PROXY"
+    try:
+        parts = parse_url(proxy if "://" in proxy else f"http://{proxy}")
+        fits = bool(parts.host) and parts.scheme in ("http", "https")
+    except LocationParseError:  # shows the whole text, which may hold a password
+        fits = False
+    if not fits:
+        raise ConfigError(
+            f"{option} (or ALL_PROXY) is not the address of an HTTP proxy",
+            option=option,
+            hint="write e.g. http://user:password@proxy.example:3128 (special characters as %40), "
+            "unset it, or name this host in NO_PROXY",
+        )

@@ -1,0 +1,261 @@
+"""Through a proxy of the environment all is as without one; its password is nobody's business."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+
+import pytest
+from peers import Line, Peer, answers, refused
+from relays import Proxy, server_context
+
+from odps_nb.errors import (
+    BrokenStreamError,
+    CancelledError,
+    CertificateError,
+    ConfigError,
+    ConnectError,
+)
+from odps_nb.http.abort import Abort
+from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
+
+FAR = "far.example"  # a name that only the proxy knows
+PAYLOAD = bytes(range(256)) * 4000
+PASSWORD = "pr0xy-pass"
+
+
+@pytest.fixture
+def transport():
+    transport = RequestsTransport()
+    yield transport
+    transport.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy_yet(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+def through(monkeypatch):
+    """Say in the environment that a proxy is to be used for everything."""
+
+    def say(proxy: Proxy, user: str = "") -> None:
+        scheme, _, place = proxy.url.partition("://")
+        address = f"{scheme}://{user}@{place}" if user else proxy.url
+        for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, address)
+
+    return say
+
+
+@pytest.fixture(params=["http", "https"])
+def far(request, trusted):
+    """Make a server called `FAR`: give the scheme and how to start it."""
+    tls = server_context(trusted, FAR) if request.param == "https" else None
+    return request.param, lambda script: Peer(script, tls=tls)
+
+
+def ask(transport: RequestsTransport, url: str, **facts) -> HttpResponse:
+    return transport.send(HttpRequest(method="POST", url=url, **{"read_timeout": 10.0, **facts}))
+
+
+def place_of(peer: Peer) -> dict[str, tuple[str, int]]:
+    return {FAR: ("127.0.0.1", peer.port)}
+
+
+def test_requests_and_bodies_go_through(transport, far, through):
+    def script(line: Line) -> None:
+        line.request()
+        line.answer(PAYLOAD, Connection="close")
+
+    scheme, start = far
+    with start(script) as peer, Proxy(place_of(peer)) as proxy:
+        through(proxy)
+        for body in (b"hello", iter([PAYLOAD, PAYLOAD])):
+            with ask(transport, f"{scheme}://{FAR}/api?x=1", body=body) as answer:
+                assert answer.read() == PAYLOAD
+    assert [seen.target for seen in peer.seen] == ["/api?x=1"] * 2
+    assert [seen.body for seen in peer.seen] == [b"hello", PAYLOAD * 2]
+    assert {host for _, host in proxy.asked} == {FAR}
+    assert {method for method, _ in proxy.asked} == {"CONNECT" if scheme == "https" else "POST"}
+
+
+def test_a_body_that_is_cut_behind_the_proxy_is_broken(transport, far, through):
+    def script(line: Line) -> None:
+        line.request()
+        line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 99)
+
+    scheme, start = far
+    with start(script) as peer, Proxy(place_of(peer)) as proxy:
+        through(proxy)
+        with ask(transport, f"{scheme}://{FAR}/") as answer, pytest.raises(BrokenStreamError):
+            answer.read()
+
+
+def test_a_server_that_is_slow_to_greet_is_waited_for(transport, trusted, through):
+    greeted = threading.Event()
+
+    def script(line: Line) -> None:
+        greeted.wait(0.5)  # longer than one slice of waiting
+        with server_context(trusted, FAR).wrap_socket(line.sock, server_side=True) as sock:
+            secure = Line(sock, line.peer)
+            secure.request()
+            secure.answer(b"here I am")
+            secure.file.close()
+
+    with Peer(script) as peer, Proxy(place_of(peer)) as proxy:
+        through(proxy)
+        with ask(transport, f"https://{FAR}/") as answer:
+            assert answer.read() == b"here I am"
+
+
+def test_the_proxy_is_told_who_asks(transport, far, through):
+    scheme, start = far
+    with (
+        start(answers(b"x")) as peer,
+        Proxy(place_of(peer), user=f"me:{PASSWORD}") as proxy,
+    ):
+        through(proxy, user=f"me:{PASSWORD}")
+        with ask(transport, f"{scheme}://{FAR}/") as answer:
+            assert answer.read() == b"x"
+    assert "proxy-authorization" not in peer.seen[0].headers
+
+
+def test_a_proxy_over_tls_leads_to_servers_with_and_without(transport, far, through, trusted):
+    scheme, start = far
+    with (
+        start(answers(PAYLOAD)) as peer,
+        Proxy(place_of(peer), tls=server_context(trusted)) as proxy,
+    ):
+        through(proxy)
+        with ask(transport, f"{scheme}://{FAR}/", body=iter([PAYLOAD, PAYLOAD])) as answer:
+            assert answer.read() == PAYLOAD
+    assert peer.seen[0].body == PAYLOAD * 2
+
+
+def test_loopback_and_what_no_proxy_names_are_asked_directly(transport, through, monkeypatch):
+    with Peer(answers(b"one", b"two")) as peer, Proxy({}) as proxy:
+        through(proxy)
+        for host in ("127.0.0.1", "localhost"):
+            with ask(transport, f"http://{host}:{peer.port}/") as answer:
+                answer.read()
+        monkeypatch.setenv("NO_PROXY", "named.invalid")
+        with pytest.raises(ConnectError, match="not known"):
+            ask(transport, "http://named.invalid/")
+    assert proxy.asked == []
+
+
+# -- stopping -----------------------------------------------------------------------------------
+
+
+def test_an_abort_wakes_who_waits_for_the_proxy(transport, monkeypatch):
+    stop = Abort()
+
+    def script(line: Line) -> None:
+        line.head()
+        stop.stop()
+        assert line.wait_closed()
+
+    with Peer(script) as deaf:
+        monkeypatch.setenv("HTTPS_PROXY", deaf.url)
+        with pytest.raises(CancelledError):
+            ask(transport, f"https://{FAR}/", read_timeout=60.0, connect_timeout=60.0, abort=stop)
+
+
+def test_an_abort_reaches_through_the_proxy(transport, far, through):
+    stop = Abort()
+
+    def script(line: Line) -> None:
+        line.request()
+        line.send(line.headline(**{"Content-Length": "10"}) + b"12345")
+        stop.stop()
+        assert line.wait_closed()
+
+    scheme, start = far
+    with start(script) as peer, Proxy(place_of(peer)) as proxy:
+        through(proxy)
+        with pytest.raises(CancelledError):
+            ask(transport, f"{scheme}://{FAR}/", read_timeout=60.0, abort=stop).read()
+
+
+# -- trouble ------------------------------------------------------------------------------------
+
+
+def test_a_proxy_that_refuses_is_named_as_the_proxy(transport, through):
+    with Proxy({}) as proxy:
+        through(proxy)
+        with pytest.raises(ConnectError, match=r"proxy .*502") as caught:
+            ask(transport, f"https://{FAR}/")
+    assert "HTTPS_PROXY" in caught.value.hint
+    assert caught.value.request_sent is False
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_is_not_there_is_named_as_the_proxy(transport, monkeypatch, scheme):
+    with refused() as url:
+        for address in (url, "http://no-such-proxy.invalid:3128"):
+            monkeypatch.setenv(f"{scheme.upper()}_PROXY", address)
+            fresh = RequestsTransport()
+            with pytest.raises(ConnectError, match="the proxy does not lead to far"):
+                ask(fresh, f"{scheme}://{FAR}/")
+            fresh.close()
+
+
+def test_a_certificate_behind_a_proxy_is_looked_at(transport, authority, through):
+    with (
+        Peer(answers(b"x"), tls=server_context(authority, FAR)) as peer,
+        Proxy(place_of(peer)) as proxy,
+    ):
+        through(proxy)
+        with pytest.raises(CertificateError, match="does not prove"):
+            ask(transport, f"https://{FAR}/")
+    assert peer.seen == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"http://me:{PASSWORD}@proxy.example:99999",
+        f"http://me:{PASSWORD}@",
+        f"socks5://me:{PASSWORD}@proxy.example:1080",
+        f"me:{PASSWORD}@[::1",
+    ],
+)
+def test_a_proxy_that_is_no_address_is_a_config_error(transport, monkeypatch, address):
+    monkeypatch.setenv("HTTPS_PROXY", address)
+    with pytest.raises(ConfigError, match="HTTPS_PROXY") as caught:
+        ask(transport, f"https://{FAR}/")
+    assert caught.value.option == "HTTPS_PROXY"
+    assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+
+
+def test_the_password_of_a_proxy_is_in_no_error_and_no_log(transport, through, trusted, caplog):
+    caplog.set_level(logging.DEBUG)
+    told: list[str] = []
+    with (
+        Peer(answers(b"x"), tls=server_context(trusted, "other.example")) as wrong,
+        Proxy(place_of(wrong), user="another:one") as strict,
+        Proxy({}) as lost,
+        Proxy(place_of(wrong)) as willing,
+    ):
+        for scheme, proxy in (
+            ("http", strict),
+            ("https", strict),
+            ("https", lost),
+            ("https", willing),
+        ):
+            through(proxy, user=f"me:{PASSWORD}")
+            fresh = RequestsTransport()
+            with pytest.raises(ConnectError) as caught:
+                ask(fresh, f"{scheme}://{FAR}/")
+            assert caught.value.request_sent is False
+            told += [repr(caught.value), *traceback.format_exception(caught.value)]
+            fresh.close()
+    text = "".join(told) + caplog.text
+    assert "407" in text
+    assert PASSWORD not in text
+    assert "bWU6" not in text  # how base64 begins with "me:"
