@@ -47,6 +47,10 @@ __all__ = [
 DEFAULT_SPLIT_BYTES = 64 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
 DEFAULT_BATCH_ROWS = 32_768
+#: Splits of a session where nobody says how many or how large: of more than these they grow.
+DEFAULT_SPLITS = 100_000
+#: Splits that are taken when somebody does: each is a value here, and a task of Spark's driver.
+MAX_SPLITS = 1_000_000
 READY_TIMEOUT = 600.0
 
 
@@ -66,7 +70,8 @@ class ReadPlan:
     where
         A SQL condition that the service applies.
     split_bytes, splits
-        Size of a split by the service's estimate, or their number.
+        Size of a split by the service's estimate, or their number. Where neither is said a split
+        has 64 MiB, or more where there would be over 100,000 of them.
     limit
         Rows wanted at most.
     versions
@@ -155,7 +160,8 @@ def open_read_session(
     NotFoundError
         No such project, table or partition.
     InvalidRequestError
-        A column does not exist, or the service does not take the filter.
+        A column does not exist, the service does not take the filter, or what was said of the
+        splits makes over a million of them.
     """
     ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
     data, parts, wanted = _columns(plan, ask)
@@ -170,7 +176,12 @@ def open_read_session(
     )
     answer = ask(request)
     if request.split_mode is SplitMode.ROW_OFFSET and answer.record_count is None:
-        answer = ask(replace(request, split_mode=SplitMode.SIZE, split_number=_split_bytes(plan)))
+        request = replace(request, split_mode=SplitMode.SIZE, split_number=_split_bytes(plan))
+        answer = ask(request)
+    by_size = request.split_mode is SplitMode.SIZE
+    if by_size and answer.splits_count > DEFAULT_SPLITS and _is_free(plan):
+        larger = _split_bytes(plan) * math.ceil(answer.splits_count / DEFAULT_SPLITS)
+        answer = ask(replace(request, split_number=larger))
     session = _session(plan, answer, wanted)
     if tracker is not None:
         tracker.plan(session_id=session.session_id, rows_total=_rows_total(session))
@@ -310,7 +321,7 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, wanted: tuple[str, ...])
         rows = sum(rows_of(split) or 0 for split in splits)
     else:
         rows = None
-        splits = tuple(IndexSplit(index) for index in range(answer.splits_count))
+        splits = tuple(IndexSplit(n) for n in range(_bearable(answer.splits_count)))
     schema = _selected(answer.schema, wanted)
     return ReadSession(
         table=plan.table,
@@ -350,9 +361,27 @@ def _ranges(plan: ReadPlan, rows: int, size: int | None) -> tuple[RowRangeSplit,
         size = None if size is None or not rows else size * min(rows, plan.limit) // rows
         rows = min(rows, plan.limit)
     if plan.splits is not None:
-        return plan_ranges(rows, plan.splits)
+        return plan_ranges(rows, _bearable(min(rows, plan.splits)))
     by_rows = math.ceil(rows / DEFAULT_SPLIT_ROWS)
-    return plan_ranges(rows, math.ceil(size / _split_bytes(plan)) if size else by_rows)
+    wanted = math.ceil(size / _split_bytes(plan)) if size else by_rows
+    if _is_free(plan):
+        wanted = min(wanted, DEFAULT_SPLITS)
+    return plan_ranges(rows, _bearable(min(rows, wanted)))
+
+
+def _is_free(plan: ReadPlan) -> bool:
+    """Whether the number of splits is left to us."""
+    return plan.splits is None and plan.split_bytes is None
+
+
+def _bearable(splits: int) -> int:
+    if splits > MAX_SPLITS:
+        raise InvalidRequestError(
+            f"that would be {splits:,} splits; at most {MAX_SPLITS:,} are planned",
+            code="TooManySplits",
+            hint="make them larger (split_bytes=), or read fewer partitions at a time",
+        )
+    return splits
 
 
 def plan_ranges(rows: int, splits: int) -> tuple[RowRangeSplit, ...]:
