@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from odps_nb.client.cancel import SHORT_WAIT, CancelToken
 from odps_nb.client.progress import ProgressTracker
-from odps_nb.errors import OdpsNbError
+from odps_nb.errors import OdpsNbError, ThrottledError
 from odps_nb.http.retry import RetryPolicy
 
 __all__ = ["Attempts", "Clock"]
@@ -53,6 +53,8 @@ class Attempts:
     """Number of the running try, from 0, over the whole call."""
     scope: CancelToken = field(init=False)
     _failed: int = 0
+    _refused: int = 0
+    """Refusals for haste while others get on: they count apart, the deadline bounds them."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +76,7 @@ class Attempts:
 
     def progressed(self) -> None:
         """Say that the running try got somewhere: the next failure counts as the first."""
-        self._failed = 0
+        self._failed = self._refused = 0
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
@@ -85,7 +87,14 @@ class Attempts:
         self._failed = min(self._failed, self.policy.max_attempts // 2)
         self._began = self.clock.monotonic()
 
-    def again(self, error: OdpsNbError, *, idempotent: bool, resume: str | None = None) -> None:
+    def again(
+        self,
+        error: OdpsNbError,
+        *,
+        idempotent: bool,
+        resume: str | None = None,
+        patient: bool = False,
+    ) -> None:
         """Wait until the next try, or raise ``error`` with a note of what was tried.
 
         Parameters
@@ -94,22 +103,29 @@ class Attempts:
             Whether doing the call twice equals doing it once.
         resume
             Where the next try goes on, when it does not begin anew.
+        patient
+            Whether a refusal for haste may be repeated for as long as the deadline lasts.
         """
-        self._failed += 1
+        patient = patient and isinstance(error, ThrottledError)
+        if patient:
+            self._refused += 1
+        else:
+            self._failed += 1
         elapsed = self.clock.monotonic() - self._began
         delay = self.policy.decide(
-            self._failed,
+            self._refused if patient else self._failed,
             error,
             idempotent=idempotent,
             elapsed=elapsed,
             chance=self.clock.chance(),
+            patient=patient,
         )
         if self.cancel is not None:
             self.cancel.check()
         if delay is None:
             self.give_up(error, elapsed)
         self.index += 1
-        place = f"resuming at {resume}" if resume else f"try {self._failed + 1}"
+        place = f"resuming at {resume}" if resume else f"try {self._tries + 1}"
         line = f"{self.what}: {type(error).__name__}: {error}; {place} in {delay:.1f} s"
         _log.info("%s", line)
         if self.tracker is not None:
@@ -118,10 +134,14 @@ class Attempts:
 
     def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> NoReturn:
         """Raise ``error`` with a note of the call, and of the tries if there were several."""
-        tries = "" if self._failed < 2 else f", {self._failed} tries"
+        tries = "" if self._tries < 2 else f", {self._tries} tries"
         spent = "" if elapsed is None or not tries else f" in {elapsed:.1f} s"
         error.add_note(f"{self.what}{tries}{spent}")
         raise error
+
+    @property
+    def _tries(self) -> int:
+        return self._failed + self._refused
 
     def pause(self, seconds: float) -> None:
         """Wait in short waits; stop at once when cancelled."""

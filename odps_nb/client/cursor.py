@@ -63,7 +63,7 @@ class RowCursor:
     ) -> None:
         self._storage, self._request_at, self._select = storage, request_at, tuple(select)
         self._start, self._row, self._expected = start, start, expected
-        self._label, self._tracker, self._cancel = label, tracker, cancel
+        self._what, self._label, self._tracker, self._cancel = what, label, tracker, cancel
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
         self._pace, self._items_seen = pace, 0
         self._stream: RowStream | None = None
@@ -81,6 +81,14 @@ class RowCursor:
                 self._drop()
         self._tell_end()
 
+    def rest(self) -> None:
+        """Give the connection up where another reader is refused one; the rows go on later."""
+        if self._stream is None or self._pace is None or not self._pace.starving:
+            return
+        self._drop()
+        if self._tracker is not None:
+            self._tracker.noted(f"{self._what} waits without a connection: others are refused one")
+
     def _next(self) -> pa.RecordBatch | None:
         while True:
             try:
@@ -91,11 +99,13 @@ class RowCursor:
                 self._drop()
                 if self._pace is not None and isinstance(error, ThrottledError):
                     self._slow_down(self._pace)
-                resume = f"row {self._row}" if self._row > self._start else None
-                self._attempts.again(error, idempotent=True, resume=resume)
+                begun = self._row > self._start
+                resume = f"row {self._row}" if begun else None
+                others = self._pace is not None and self._pace.items > 0
+                self._attempts.again(error, idempotent=True, resume=resume, patient=begun or others)
 
     def _slow_down(self, pace: Pace) -> None:
-        """Leave the place to those who get rows; give up only where nobody gets any."""
+        """Leave the place to those who get rows; the deadline counts from their last ones."""
         pace.refused()
         before, self._items_seen = self._items_seen, pace.items
         if self._items_seen > before:

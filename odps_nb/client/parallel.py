@@ -8,17 +8,18 @@ them. Knows nothing of what the items are.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from odps_nb.client.cancel import SHORT_WAIT, CancelToken
 from odps_nb.client.pace import Pace
 
-__all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_WORKERS", "Job", "fan_out"]
+__all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_WORKERS", "Job", "Resting", "fan_out"]
 
 DEFAULT_MAX_BYTES = 256 * 2**20
 DEFAULT_WORKERS = 8
@@ -27,8 +28,16 @@ T = TypeVar("T")
 Job = Callable[[CancelToken], Iterator[T]]
 
 
+@runtime_checkable
+class Resting(Protocol):
+    """An iterator that has something to do while its item waits for the consumer."""
+
+    def rest(self) -> None:
+        """Be told, about ten times a second; must not take long."""
+
+
 def fan_out(
-    jobs: Sequence[Job[T]],
+    jobs: Iterable[Job[T]],
     *,
     size: Callable[[T], int],
     workers: int | None = None,
@@ -43,11 +52,13 @@ def fan_out(
     Parameters
     ----------
     jobs
-        Each makes an iterator under a token of its own round; run in a worker thread.
+        Each makes an iterator under a token of its own round; run in a worker thread. They are
+        taken one by one, a few ahead. An iterator that is `Resting` is told while it waits.
     size
         Bytes that an item holds.
     workers
-        Jobs at a time; 8 at most by default. With one, everything runs in the caller's thread.
+        Jobs at a time; the most that ``pace`` allows by default, and 8 without one. With one,
+        everything runs in the caller's thread.
     max_bytes
         Bytes of finished items that may wait for the consumer.
     total_bytes
@@ -56,7 +67,7 @@ def fan_out(
     ordered
         Whether items come job after job. Otherwise as they arrive, in order within a job.
     pace
-        Says how many of the workers may begin a job; all of them if ``None``.
+        Says how many jobs may begin; all of the workers may if ``None``.
     cancel
         Stops all of it.
 
@@ -67,34 +78,35 @@ def fan_out(
     Exception
         What a job raised: when its turn comes if ordered, else at once.
     """
-    count = min(len(jobs), DEFAULT_WORKERS if workers is None else max(1, workers))
-    if count <= 1:
-        return _one_by_one(jobs, cancel or CancelToken())
+    if workers is None:
+        workers = DEFAULT_WORKERS if pace is None else pace.most
+    wanted = iter(jobs)
+    first = list(itertools.islice(wanted, max(1, workers)))
+    wanted = itertools.chain(first, wanted)
+    if len(first) <= 1:
+        return _one_by_one(wanted, cancel or CancelToken())
     budget = _Budget(max_bytes, total_bytes)
     token = CancelToken(parent=cancel)
-    return _side_by_side(_Round(jobs, size, budget, pace or Pace(count), ordered, token), count)
+    pace = pace or Pace(len(first))
+    return _side_by_side(_Round(wanted, size, budget, pace, ordered, token), len(first))
 
 
-def _one_by_one(jobs: Sequence[Job[T]], cancel: CancelToken) -> Generator[T, None, None]:
+def _one_by_one(jobs: Iterator[Job[T]], cancel: CancelToken) -> Generator[T, None, None]:
     for job in jobs:
         cancel.check()
         yield from job(cancel)
 
 
-def _side_by_side(work: _Round[T], count: int) -> Generator[T, None, None]:
-    threads = [
-        threading.Thread(target=work.run, name=f"odps_nb-worker-{n}", daemon=True)
-        for n in range(count)
-    ]
+def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
     launching: threading.Thread | None = None
     try:
-        for launching in threads:
+        for launching in work.recruit(most):
             launching.start()
         launching = None
         while (item := work.take()) is not None:
             yield item[0]
     finally:
-        work.stop()
+        threads = work.stop()
         if launching is not None:
             _await_launch(launching)
         for thread in threads:
@@ -152,7 +164,7 @@ class _Round(Generic[T]):
 
     def __init__(
         self,
-        jobs: Sequence[Job[T]],
+        jobs: Iterator[Job[T]],
         size: Callable[[T], int],
         budget: _Budget,
         pace: Pace,
@@ -162,61 +174,110 @@ class _Round(Generic[T]):
         self._jobs, self._size, self._budget = jobs, size, budget
         self._pace, self._ordered, self._token = pace, ordered, token
         self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._most_threads = 0
         self._lanes: dict[int, _Lane[T]] = {}
         self._next = 0  # job to start
         self._running = 0
         self._head = 0  # lane to deliver from, if ordered
         self._stopped = False
+        self._job = next(jobs, None)  # that starts next
 
     # -- workers ------------------------------------------------------------------------------
+
+    def recruit(self, most: int) -> list[threading.Thread]:
+        """Make the first workers, for the caller to start; others join them up to ``most``."""
+        self._most_threads = most
+        self._threads = [self._worker(n) for n in range(min(most, self._pace.lanes))]
+        return list(self._threads)
+
+    def _worker(self, number: int) -> threading.Thread:
+        return threading.Thread(target=self.run, name=f"odps_nb-worker-{number}", daemon=True)
+
+    def _recruit_more(self) -> None:
+        """Start workers for lanes that were added. Never in the thread of the consumer."""
+        while self._job is not None and len(self._threads) < min(
+            self._most_threads, self._pace.lanes
+        ):
+            thread = self._worker(len(self._threads))
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no more threads; those that run go on
+                self._most_threads = len(self._threads)
+                return
+            self._threads.append(thread)
 
     def run(self) -> None:
         """Work on job after job until none is left."""
         while (started := self._start_one()) is not None:
-            number, lane = started
+            number, lane, job = started
             error: BaseException | None = None
             try:
-                self._work(number, lane)
+                self._work(number, lane, job)
             except BaseException as caught:  # noqa: BLE001  handed to the consumer
                 error = caught
             self._end_one(lane, error)
 
-    def _start_one(self) -> tuple[int, _Lane[T]] | None:
+    def _start_one(self) -> tuple[int, _Lane[T], Job[T]] | None:
         with self._changed:
             # Jobs begin in order, so while the head has not begun nothing runs, and it may begin.
-            while not self._is_over() and self._running >= self._pace.lanes:
+            while self._job is not None and self._running >= self._pace.lanes:
                 self._changed.wait(SHORT_WAIT)
-            if self._is_over():
+            job = self._job
+            if job is None:
                 return None
             self._running += 1
             number, self._next = self._next, self._next + 1
             lane = self._lanes[number] = _Lane()
-            return number, lane
+            self._job = self._job_after(number)
+            return number, lane, job
 
-    def _is_over(self) -> bool:
-        return self._stopped or self._next >= len(self._jobs)
+    def _job_after(self, number: int) -> Job[T] | None:
+        try:
+            return next(self._jobs, None)
+        except Exception as error:  # noqa: BLE001  handed to the consumer in its turn
+            lane = self._lanes[number + 1] = _Lane()
+            lane.done, lane.error = True, error
+            return None
 
-    def _work(self, number: int, lane: _Lane[T]) -> None:
-        items = self._jobs[number](self._token)
+    def _work(self, number: int, lane: _Lane[T], job: Job[T]) -> None:
+        items = job(self._token)
         try:
             for item in items:
-                if not self._put(number, lane, item):
+                if not self._put(number, lane, item, items):
                     return
         finally:
             close = getattr(items, "close", None)  # generators have it, other iterators may not
             if close is not None:
                 close()
 
-    def _put(self, number: int, lane: _Lane[T], item: T) -> bool:
+    def _put(self, number: int, lane: _Lane[T], item: T, items: Iterator[T]) -> bool:
         size = self._size(item)
-        with self._changed:
-            while not self._stopped and not self._has_room(number, lane, size):
-                self._changed.wait(SHORT_WAIT)
+        while not self._place(number, lane, item, size):
             if self._stopped:
+                return False
+            if isinstance(items, Resting):
+                items.rest()
+        return True
+
+    def _place(self, number: int, lane: _Lane[T], item: T, size: int) -> bool:
+        """Put an item where there is room, or is within a short wait."""
+
+        def has_room() -> bool:
+            return self._stopped or self._has_room(number, lane, size)
+
+        with self._changed:
+            if not has_room():
+                self._pace.disturbed()
+                self._changed.wait_for(has_room, SHORT_WAIT)
+            if self._stopped or not has_room():
                 return False
             lane.items.append((item, size))
             self._budget.put(size)
-            self._pace.came()
+            if self._job is None:
+                self._pace.disturbed()  # more lanes would have nothing to do
+            self._pace.came(size)
+            self._recruit_more()
             self._changed.notify_all()
             return True
 
@@ -230,7 +291,7 @@ class _Round(Generic[T]):
             lane.done, lane.error = True, error
             self._running -= 1
             if error is not None:
-                self._next = len(self._jobs)  # nothing behind it will be wanted
+                self._job = None  # nothing behind it will be wanted
             self._changed.notify_all()
 
     # -- the consumer -------------------------------------------------------------------------
@@ -246,7 +307,7 @@ class _Round(Generic[T]):
                     self._budget.take(size)
                     self._changed.notify_all()
                     return (item,)
-                if self._next >= len(self._jobs) and not self._lanes:
+                if self._job is None and not self._lanes:
                     return None
                 self._changed.wait(SHORT_WAIT)
 
@@ -269,11 +330,12 @@ class _Round(Generic[T]):
                 del self._lanes[number]
         return next((lane for lane in self._lanes.values() if lane.items), None)
 
-    def stop(self) -> None:
-        """Let every worker end soon, and let go of what nobody took."""
+    def stop(self) -> list[threading.Thread]:
+        """Let every worker end soon, and let go of what nobody took; return the workers."""
         with self._changed:
-            self._stopped = True
+            self._stopped, self._job = True, None
             for lane in self._lanes.values():
                 lane.items.clear()
             self._changed.notify_all()
         self._token.cancel()
+        return self._threads

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
@@ -130,15 +130,6 @@ silent: ProgressListener = _Silent()
 
 
 @dataclass(slots=True)
-class _Split:
-    label: str
-    rows_total: int | None = None
-    rows: int = 0
-    wire_bytes: int = 0
-    done: bool = False
-
-
-@dataclass(slots=True)
 class _Counts:
     rows: int = 0
     items: int = 0
@@ -147,7 +138,8 @@ class _Counts:
     verified_bytes: int = 0
     retries: int = 0
     resumes: int = 0
-    splits: dict[str, _Split] = field(default_factory=dict)
+    splits: dict[str, SplitProgress] = field(default_factory=dict)
+    """Values already, so that a snapshot of very many splits takes no time."""
 
 
 class ProgressTracker:
@@ -229,7 +221,8 @@ class ProgressTracker:
     def plan_split(self, label: str, *, rows: int | None = None) -> None:
         """Announce a split (or write stream) with its rows, where known."""
         with self._lock:
-            self._counts.splits.setdefault(label, _Split(label, rows))
+            one = SplitProgress(label=label, rows_total=rows)
+            self._counts.splits.setdefault(label, one)
 
     def add(
         self,
@@ -250,14 +243,31 @@ class ProgressTracker:
             counts.decoded_bytes += decoded_bytes
             counts.verified_bytes += verified_bytes
             if split is not None and (one := counts.splits.get(split)) is not None:
-                one.rows += rows
-                one.wire_bytes += wire_bytes
+                counts.splits[split] = replace(
+                    one, rows=one.rows + rows, wire_bytes=one.wire_bytes + wire_bytes
+                )
+
+    @property
+    def rows(self) -> int:
+        """Rows counted so far."""
+        with self._lock:
+            return self._counts.rows
+
+    def correct_rows(self, rows: int) -> None:
+        """Say how many rows were handed over, where more had come than were wanted."""
+        with self._lock:
+            self._counts.rows = rows
 
     def split_done(self, label: str) -> None:
         """Mark a split as read (or written) to its end."""
         with self._lock:
             if (one := self._counts.splits.get(label)) is not None:
-                one.done = True
+                self._counts.splits[label] = replace(one, done=True)
+
+    def noted(self, what: str) -> None:
+        """Keep a line about what happened that is no trouble."""
+        with self._lock:
+            self._events.append(what)
 
     def retried(self, what: str) -> None:
         """Count a retry and keep its line."""
@@ -300,16 +310,7 @@ class ProgressTracker:
                 wire_bytes=counts.wire_bytes,
                 decoded_bytes=counts.decoded_bytes,
                 verified_bytes=counts.verified_bytes,
-                splits=tuple(
-                    SplitProgress(
-                        label=s.label,
-                        rows=s.rows,
-                        rows_total=s.rows_total,
-                        wire_bytes=s.wire_bytes,
-                        done=s.done,
-                    )
-                    for s in counts.splits.values()
-                ),
+                splits=tuple(counts.splits.values()),
                 retries=counts.retries,
                 resumes=counts.resumes,
                 elapsed=(self._ended if self._ended is not None else self._clock()) - self._started,

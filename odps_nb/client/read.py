@@ -7,7 +7,7 @@ Must not know: pandas, what the batches become, who watches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.cursor import RowCursor, rows_of
+from odps_nb.client.delivery import Batches, counted, limited, whole, within
 from odps_nb.client.pace import Pace
 from odps_nb.client.parallel import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, fan_out
 from odps_nb.client.progress import Phase, ProgressTracker
@@ -27,8 +28,7 @@ from odps_nb.client.read_session import (
 )
 from odps_nb.client.session_keeper import SessionKeeper
 from odps_nb.client.storage import StorageClient
-from odps_nb.errors import LimitExceededError, TruncatedError
-from odps_nb.terms import Compression, RowRangeSplit, Split, format_bytes
+from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import ReadRows
 
 __all__ = [
@@ -44,6 +44,9 @@ __all__ = [
 
 DEFAULT_BATCH_BYTES = 16 * 2**20
 MIN_BATCH_BYTES = 64 * 2**10
+GROWN_BATCH_BYTES = 2 * 2**20
+"""Batches that lanes are added for are at least so large."""
+MOST_WORKERS = 16
 
 
 def iter_split(
@@ -77,7 +80,8 @@ def iter_split(
     max_batch_bytes
         Upper bound of a batch that the service is asked for.
     keeper
-        Keeps the session alive for several splits; without one, the split has its own.
+        Keeps the session alive for several splits, in a thread of its own; its owner closes it.
+        Without one, the split asks itself, between two batches.
     pace
         Shared with those who read other splits, so that they make way for each other.
 
@@ -97,6 +101,7 @@ def iter_split(
         data_columns=columns,
         compression=session.compression if compression is None else compression,
     )
+    shared = keeper is not None
     keeper = keeper or SessionKeeper(storage, session, tracker=tracker)
     cursor = RowCursor(
         storage,
@@ -110,7 +115,7 @@ def iter_split(
         tracker=tracker,
         cancel=cancel,
     )
-    return _kept(cursor.batches(), keeper, cancel)
+    return _SplitRows(cursor, keeper.keep_aside if shared else partial(keeper.keep, cancel))
 
 
 def _read_from(
@@ -123,18 +128,35 @@ def _read_from(
     return replace(request, skip_rows=row)
 
 
-def _kept(
-    batches: Generator[pa.RecordBatch, None, None],
-    keeper: SessionKeeper,
-    cancel: CancelToken | None,
-) -> Iterator[pa.RecordBatch]:
-    """Look after the session at every batch: a long split outlives what was left of it."""
-    try:
-        for batch in batches:
-            yield batch
-            keeper.keep(cancel)
-    finally:
-        batches.close()
+class _SplitRows:
+    """Batches of one split; looks after the session at each, and while none is taken."""
+
+    def __init__(self, cursor: RowCursor, look_after: Callable[[], None]) -> None:
+        self._cursor, self._look_after = cursor, look_after
+        self._batches = cursor.batches()
+        self._begun = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            if self._begun:  # what opens a stream looks after the session itself
+                self._look_after()
+            self._begun = True
+            return next(self._batches)
+        except BaseException:
+            self.close()
+            raise
+
+    def rest(self) -> None:
+        """Keep the session while the consumer rests, and make way for who is refused."""
+        self._look_after()
+        self._cursor.rest()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._batches.close()
 
 
 def iter_batches(
@@ -161,7 +183,7 @@ def iter_batches(
     ordered
         Whether batches come in the order of the splits, or as they arrive.
     workers
-        Splits read at a time.
+        Splits read at a time. By default 8, and up to 16 where more are faster.
     read_ahead
         Bytes of batches that may be here before the consumer takes them; 256 MiB by default.
     max_bytes
@@ -179,8 +201,8 @@ def iter_batches(
         tracker.phase(Phase.READING)
     ahead = DEFAULT_MAX_BYTES if read_ahead is None else read_ahead
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
-    lanes = min(len(session.splits), workers or DEFAULT_WORKERS)
-    keeper, pace = SessionKeeper(storage, session, tracker=tracker), Pace(lanes)
+    keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
+    pace = _pace_of(storage, len(session.splits), workers, ahead, tracker)
 
     def job(split: Split) -> Callable[[CancelToken], Iterator[pa.RecordBatch]]:
         return lambda token: iter_split(
@@ -189,7 +211,7 @@ def iter_batches(
             split,
             columns=columns,
             compression=compression,
-            max_batch_bytes=_batch_bytes(ahead, lanes),
+            max_batch_bytes=_batch_bytes(ahead, pace.most),
             tracker=tracker,
             cancel=token,
             keeper=keeper,
@@ -197,7 +219,7 @@ def iter_batches(
         )
 
     batches = fan_out(
-        [job(split) for split in session.splits],
+        (job(split) for split in session.splits),
         size=lambda batch: int(batch.nbytes),
         workers=workers,
         max_bytes=ahead // 2,
@@ -206,62 +228,43 @@ def iter_batches(
         pace=pace,
         cancel=cancel,
     )
-    rows = _complete(batches, session) if limit is None else _limited(batches, limit)
-    return rows if max_bytes is None else _within(rows, max_bytes)
+    if limit is None:
+        batches = whole(batches, session.row_count, what=str(session.table))
+    else:
+        batches = limited(batches, limit)
+    if max_bytes is not None:
+        batches = within(batches, max_bytes)
+    return _kept(counted(batches, tracker), keeper)
+
+
+def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
+    try:
+        yield from batches
+    finally:
+        batches.close()
+        keeper.close()
+
+
+def _pace_of(
+    storage: StorageClient,
+    splits: int,
+    workers: int | None,
+    ahead: int,
+    tracker: ProgressTracker | None,
+) -> Pace:
+    """Begin with as many as ever; add more only as long as their batches stay large enough."""
+    room = max(DEFAULT_WORKERS, min(MOST_WORKERS, ahead // (2 * GROWN_BATCH_BYTES)))
+    return Pace(
+        min(splits, workers or DEFAULT_WORKERS),
+        most=min(splits, workers or room),
+        clock=storage.monotonic,
+        tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
+    )
 
 
 def _batch_bytes(ahead: int, lanes: int) -> int:
     """Half of what is here may be finished batches, half one batch in the hands of each worker."""
     return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
-
-
-def _complete(
-    batches: Generator[pa.RecordBatch, None, None], session: ReadSession
-) -> Generator[pa.RecordBatch, None, None]:
-    rows = 0
-    try:
-        for batch in batches:
-            rows += batch.num_rows
-            yield batch
-    finally:
-        batches.close()
-    if session.row_count is not None and rows != session.row_count:
-        raise TruncatedError(
-            f"{rows} rows of {session.table} arrived, but its snapshot has {session.row_count}",
-            expected=session.row_count,
-            actual=rows,
-        )
-
-
-def _limited(
-    batches: Generator[pa.RecordBatch, None, None], limit: int
-) -> Generator[pa.RecordBatch, None, None]:
-    left = limit
-    try:
-        while left > 0 and (batch := next(batches, None)) is not None:
-            yield batch if batch.num_rows <= left else batch.slice(0, left)
-            left -= batch.num_rows
-    finally:
-        batches.close()
-
-
-def _within(
-    batches: Generator[pa.RecordBatch, None, None], max_bytes: int
-) -> Iterator[pa.RecordBatch]:
-    total = 0
-    try:
-        for batch in batches:
-            total += batch.nbytes
-            if total > max_bytes:
-                raise LimitExceededError(
-                    f"the rows need more than {format_bytes(max_bytes)}",
-                    limit=max_bytes,
-                    actual=total,
-                    hint="take fewer columns, partitions or rows, or allow more with max_bytes",
-                )
-            yield batch
-    finally:
-        batches.close()
 
 
 def count_rows(

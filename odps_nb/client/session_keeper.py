@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 
-from odps_nb.client.cancel import CancelToken
+from odps_nb.client.cancel import SHORT_WAIT, CancelToken
 from odps_nb.client.progress import ProgressTracker
 from odps_nb.client.read_session import ReadSession, require_ready
 from odps_nb.client.storage import StorageClient
-from odps_nb.errors import CancelledError, FramingError, OdpsNbError
+from odps_nb.errors import CancelledError, FramingError, OdpsNbError, StateError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.wire.calls import GetReadSession, ReadSessionAnswer
 
@@ -33,14 +34,21 @@ class SessionKeeper:
 
     Good time is when half of what was left is over, and a minute before the end at the latest:
     a consumer may rest that long between two batches. Thread-safe; nobody waits for a refresh
-    that another thread makes.
+    that another thread makes. Whoever calls `keep_aside` must `close`.
     """
 
     def __init__(
-        self, storage: StorageClient, session: ReadSession, *, tracker: ProgressTracker | None
+        self,
+        storage: StorageClient,
+        session: ReadSession,
+        *,
+        tracker: ProgressTracker | None,
+        cancel: CancelToken | None = None,
     ) -> None:
         self._storage, self._session, self._tracker = storage, session, tracker
         self._refreshing = threading.Lock()
+        self._over = CancelToken(parent=cancel)
+        self._aside: threading.Thread | None = None
         self._route_token = session.route_token
         self._due = self._time_for(session.expires_at)
 
@@ -60,14 +68,40 @@ class SessionKeeper:
         CancelledError
             ``cancel`` was cancelled.
         """
-        if self._due is None or self._storage.now() < self._due:
-            return
-        if not self._refreshing.acquire(blocking=False):
-            return
+        if self._is_due() and self._refreshing.acquire(blocking=False):
+            try:
+                self._refresh(cancel)
+            finally:
+                self._refreshing.release()
+
+    def keep_aside(self) -> None:
+        """Do as `keep` does in a thread of its own: the caller's rows may be wanted any moment."""
+        if self._is_due() and self._refreshing.acquire(blocking=False):
+            self._aside = threading.Thread(
+                target=self._refresh_aside, name="odps_nb-keeper", daemon=True
+            )
+            try:
+                self._aside.start()
+            except RuntimeError as error:  # no more threads: the reading ones ask when they go on
+                self._refreshing.release()
+                _log.warning("session %s was not refreshed: %s", self._session.session_id, error)
+
+    def close(self) -> None:
+        """End a refresh that still runs aside. Idempotent."""
+        self._over.cancel()
+        thread = self._aside
+        while thread is not None and thread.is_alive():
+            thread.join(SHORT_WAIT)
+
+    def _refresh_aside(self) -> None:
         try:
-            self._refresh(cancel)
+            with suppress(CancelledError, StateError):  # the read is over, or its connection
+                self._refresh(self._over)
         finally:
             self._refreshing.release()
+
+    def _is_due(self) -> bool:
+        return self._due is not None and self._storage.now() >= self._due
 
     def _refresh(self, cancel: CancelToken | None) -> None:
         soon = self._storage.now() + ASK_AGAIN_AFTER

@@ -225,6 +225,10 @@ class StorageClient:
         """Return the seconds of the epoch by this client's clock."""
         return self._now()
 
+    def monotonic(self) -> float:
+        """Return seconds by this client's clock for durations, which never goes back."""
+        return self._clock.monotonic()
+
     def close(self) -> None:
         """Free the connections. Idempotent; what is asked afterwards is a `StateError`."""
         self._closed = True

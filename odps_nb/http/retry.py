@@ -34,7 +34,8 @@ class RetryPolicy:
     connect_attempts
         Tries when nobody listens at all: less, since a wrong endpoint is likelier.
     deadline
-        No try begins later than this after the first one (or after the last progress).
+        No try begins later than this after the first one (or after the last progress). It alone
+        bounds the tries of a read that has had rows and is refused for haste.
     base, cap
         Waits double from ``base`` up to ``cap``. A wait that the server asks for counts more.
     spread
@@ -56,6 +57,7 @@ class RetryPolicy:
         idempotent: bool,
         elapsed: float,
         chance: float = 0.0,
+        patient: bool = False,
     ) -> float | None:
         """Return the seconds to wait before the next try, or ``None`` to give up.
 
@@ -69,16 +71,25 @@ class RetryPolicy:
             Seconds since the first try began.
         chance
             A random number in [0, 1) for the spread.
+        patient
+            Whether a refusal for haste is bounded by the deadline only, not by the number of
+            tries. A policy of one try stays one.
         """
         limit = self.connect_attempts if isinstance(error, ConnectError) else self.max_attempts
-        if attempt >= limit or not _may_repeat(error, idempotent=idempotent):
+        enough = attempt >= limit
+        if patient and limit > 1 and isinstance(error, ThrottledError):
+            enough = False
+        if enough or not _may_repeat(error, idempotent=idempotent):
             return None
-        wait: float = min(self.cap, self.base * 2.0 ** (attempt - 1))
+        wait: float = min(self.cap, self.base * 2.0 ** min(attempt - 1, _MOST_DOUBLINGS))
         wait *= 1.0 - self.spread * chance
         asked = getattr(error, "retry_after", None)
         if asked is not None:
             wait = max(wait, asked)
         return wait if elapsed + wait <= self.deadline else None
+
+
+_MOST_DOUBLINGS = 60  # any base is over any cap by then; many more would overflow
 
 
 def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:

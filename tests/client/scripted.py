@@ -14,8 +14,8 @@ from odps_nb.client.profile import Profile
 from odps_nb.client.storage import StorageClient
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
-from odps_nb.terms import TableName
-from odps_nb.wire.calls import WireRequest, decode_request, encode_error_json
+from odps_nb.terms import Split, TableName
+from odps_nb.wire.calls import ReadRows, WireRequest, decode_request, encode_error_json
 
 TABLE = TableName(project="p", table="t")
 Step = Callable[[Line, Seen], None]
@@ -31,6 +31,13 @@ def wire_of(seen: Seen) -> WireRequest:
         headers=tuple(seen.headers.items()),
         body=seen.body,
     )
+
+
+def asked_split(seen: Seen) -> Split:
+    """Say what one ReadRows asks for; the list of calls has those of other connections too."""
+    request = decode_request(wire_of(seen))
+    assert isinstance(request, ReadRows)
+    return request.split
 
 
 class Service(Peer):

@@ -8,7 +8,7 @@ import tracemalloc
 
 import pyarrow as pa
 from peers import Line, Peer, Seen
-from scripted import SCHEMA, TABLE, Service, ipc, numbers
+from scripted import SCHEMA, TABLE, Service, asked_split, ipc, numbers
 
 from odps_nb.client.blob import open_blob
 from odps_nb.client.blob_upload import upload_blobs
@@ -107,7 +107,7 @@ def test_a_slow_consumer_holds_no_more_than_its_budget():
     )
 
     def step(line, seen) -> None:
-        split = line.peer.calls["ReadRows"][-1].split
+        split = asked_split(seen)
         line.answer(ipc(numbers(split.offset, split.offset + split.count), rows=1000))
 
     held = []

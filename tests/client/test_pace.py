@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import SCHEMA, TABLE, Service, fail, ids, ipc, numbers
+from scripted import SCHEMA, TABLE, Service, asked_split, fail, hang_up, ids, ipc, numbers
 
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.pace import ITEMS_PER_LANE, Pace
@@ -34,7 +35,7 @@ class Narrow:
 
     def __call__(self, line, seen) -> None:
         with self._lock:
-            split = line.peer.calls["ReadRows"][-1].split
+            split = asked_split(seen)
             admitted = self.serving < 2
             self.serving += admitted
             self.admitted += admitted
@@ -77,6 +78,126 @@ def test_splits_that_a_service_refuses_wait_while_others_get_rows(ordered):
     assert (got if ordered else sorted(got)) == list(range(ROWS))
     assert narrow.most == 2
     assert narrow.refused > 4
+
+
+class Clock:
+    """Seconds that only waiting makes pass."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 0.0, []
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept.append(seconds)
+
+
+def half(line, seen) -> None:
+    """Give the first rows of a split and break off."""
+    split = asked_split(seen)
+    body = ipc(numbers(split.offset, split.offset + split.count), rows=1)
+    line.send(line.headline(**{"Content-Length": str(len(body))}) + body[: len(body) // 2])
+    raise ConnectionError
+
+
+def serve(line, seen) -> None:
+    split = asked_split(seen)
+    line.answer(ipc(numbers(split.offset, split.offset + split.count), rows=1))
+
+
+def throttled_after(first, *then):
+    """Read two splits of which the first breaks and is refused from then on."""
+    clock = Clock()
+    refusals, steps = [0], iter(then)
+
+    def step(line, seen) -> None:
+        split = asked_split(seen)
+        if split.offset >= ROWS // 2:
+            serve(line, seen)
+        elif split.offset == 0:
+            first(line, seen)
+        else:
+            refusals[0] += 1
+            next(steps, serve)(line, seen)
+
+    return clock, refusals, step
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_split_whose_read_has_had_rows_is_refused_until_the_deadline_and_not_by_count(workers):
+    refused = fail(429, "SlotExceeded", **{"Retry-After": "7"})
+    clock, refusals, step = throttled_after(half, *[refused] * 30)
+    halves = replace(SESSION, splits=plan_ranges(ROWS, 2))
+    policy = RetryPolicy(max_attempts=3, deadline=600.0, spread=0.0)
+    with (
+        Service(ReadRows=[step]) as service,
+        service.client(retry=policy, sleep=clock.sleep, monotonic=lambda: clock.now) as storage,
+    ):
+        # The second split has no more room: nobody else brings rows that would start it anew.
+        got = ids(iter_batches(storage, halves, workers=workers, read_ahead=1))
+    assert got == list(range(ROWS))
+    assert refusals[0] == 31
+    assert clock.now >= 30 * 7
+
+
+def test_who_is_refused_to_the_deadline_says_how_long_it_waited():
+    refused = fail(429, "SlotExceeded")
+    clock, refusals, step = throttled_after(half, *[refused] * 10_000)
+    halves = replace(SESSION, splits=plan_ranges(ROWS, 2))
+    policy = RetryPolicy(max_attempts=3, deadline=100.0, cap=5.0, spread=0.0)
+    with (
+        Service(ReadRows=[step]) as service,
+        service.client(retry=policy, sleep=clock.sleep, monotonic=lambda: clock.now) as storage,
+        pytest.raises(ThrottledError) as caught,
+    ):
+        list(iter_batches(storage, halves, workers=2, read_ahead=1))
+    assert 15 < refusals[0] < 40
+    (note,) = (note for note in caught.value.__notes__ if "tries" in note)
+    assert 90 < float(note.split(" in ")[-1].removesuffix(" s")) <= 100
+
+
+def test_a_break_after_many_refusals_is_the_first_failure():
+    refused = fail(429, "SlotExceeded")
+    clock, refusals, step = throttled_after(half, *[refused] * 20, hang_up, refused)
+    halves = replace(SESSION, splits=plan_ranges(ROWS, 2))
+    policy = RetryPolicy(max_attempts=3, deadline=600.0, spread=0.0)
+    with (
+        Service(ReadRows=[step]) as service,
+        service.client(retry=policy, sleep=clock.sleep, monotonic=lambda: clock.now) as storage,
+    ):
+        assert ids(iter_batches(storage, halves, workers=2)) == list(range(ROWS))
+    assert refusals[0] == 23
+
+
+def test_splits_that_wait_for_the_consumer_give_their_place_to_one_that_is_refused():
+    """One place, and who got it first may not go on before the other had it."""
+    taken, full = threading.Lock(), threading.Event()
+    refused = fail(429, "SlotExceeded")
+
+    def step(line, seen) -> None:
+        split = asked_split(seen)
+        if split.offset == 0 and not full.wait(10):
+            raise AssertionError("the other split was never served")
+        if not taken.acquire(blocking=False):
+            refused(line, seen)
+            return
+        try:
+            body = ipc(numbers(split.offset, split.offset + split.count), rows=1)
+            line.send(line.headline(**{"Content-Length": str(len(body))}))
+            if split.offset < ROWS // 2 or full.is_set():
+                line.send(body)
+                return
+            line.send(body[: len(body) // 2])
+            full.set()
+            assert line.wait_closed()  # only leaving frees the place
+            raise ConnectionError
+        finally:
+            taken.release()
+
+    halves, tracker = replace(SESSION, splits=plan_ranges(ROWS, 2)), ProgressTracker("read", "t")
+    with Service(ReadRows=[step]) as service, service.client(sleep=time.sleep) as storage:
+        got = ids(iter_batches(storage, halves, workers=2, read_ahead=1, tracker=tracker))
+    assert got == list(range(ROWS))
+    assert any("without a connection" in event for event in tracker.snapshot().events)
 
 
 def test_a_service_that_refuses_everybody_is_an_error_soon():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
 
@@ -10,6 +11,7 @@ from scripted import (
     SCHEMA,
     TABLE,
     Service,
+    asked_split,
     cut,
     fail,
     give,
@@ -422,7 +424,7 @@ def test_broken_splits_side_by_side_are_mended(workers, read_ahead):
 @pytest.mark.parametrize("ordered", [True, False])
 def test_one_failing_split_fails_the_read(ordered):
     def step(line, seen) -> None:
-        split = line.peer.calls["ReadRows"][-1].split
+        split = asked_split(seen)
         if split.offset == 50:
             fail(404, "NoSuchObject", "gone")(line, seen)
         else:
@@ -549,3 +551,26 @@ def test_a_preview_is_read_whole_or_again():
     ):
         table = fetch_preview(storage, Preview(table=TABLE, limit=5))
     assert table.column(0).to_pylist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("taken", [1, 2])
+def test_a_tracker_ends_with_the_rows_that_were_handed_over(taken):
+    tracker = ProgressTracker("read", "t")
+    with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
+        batches = iter_batches(storage, SESSION, limit=13, workers=3, tracker=tracker)
+        rows = sum(batch.num_rows for batch in itertools.islice(batches, taken))
+        batches.close()
+    seen = tracker.snapshot()
+    assert seen.rows == rows
+    assert seen.decoded_bytes >= 8 * rows  # bytes are those that came
+
+
+def test_rows_that_are_refused_for_their_size_are_not_counted():
+    tracker = ProgressTracker("read", "t")
+    with (
+        Service(ReadRows=[serve_rows]) as service,
+        service.client() as storage,
+        pytest.raises(LimitExceededError),
+    ):
+        list(iter_batches(storage, SESSION, max_bytes=1, tracker=tracker))
+    assert tracker.snapshot().rows == 0

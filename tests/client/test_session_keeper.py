@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 
 import pytest
-from scripted import SCHEMA, TABLE, Service, fail, give, hang_up, ids, ipc, numbers, raw
+from scripted import (
+    SCHEMA,
+    TABLE,
+    Service,
+    asked_split,
+    fail,
+    give,
+    hang_up,
+    ids,
+    ipc,
+    numbers,
+    raw,
+)
 
+from odps_nb.client.parallel import fan_out
 from odps_nb.client.read import ReadSession, iter_batches, iter_split, plan_ranges
 from odps_nb.errors import SessionExpiredError
 from odps_nb.http.retry import RetryPolicy
@@ -46,12 +60,12 @@ def refreshed(seconds: float, **facts):
 
 
 def serve(line, seen) -> None:
-    split = line.peer.calls["ReadRows"][-1].split
+    split = asked_split(seen)
     line.answer(ipc(numbers(split.offset, split.offset + split.count), rows=5))
 
 
 def serve_half(line, seen) -> None:
-    split = line.peer.calls["ReadRows"][-1].split
+    split = asked_split(seen)
     body = ipc(numbers(split.offset, split.offset + split.count), rows=5)
     line.send(line.headline(**{"Content-Length": str(len(body))}) + body[: len(body) // 2])
     raise ConnectionError
@@ -75,10 +89,14 @@ def test_splits_side_by_side_share_one_refresh():
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_consumer_that_takes_its_time_keeps_the_session(workers):
-    clock = Clock()
+    clock, changed = Clock(), threading.Condition()
+    until = [NOW + 2 * HOUR]
 
     def put_off(line, seen) -> None:
         refreshed(clock.now - NOW + 2 * HOUR)(line, seen)
+        with changed:
+            until.append(clock.now + 2 * HOUR)
+            changed.notify()
 
     with (
         Service(ReadRows=[serve], GetReadSession=[put_off]) as service,
@@ -88,9 +106,13 @@ def test_a_consumer_that_takes_its_time_keeps_the_session(workers):
         got = []
         for batch in batches:
             got += ids([batch])
+            with changed:  # no refresh before means that more than half of the time is over
+                assert changed.wait_for(lambda: until[-1] - clock.now > 0.5 * HOUR, 10)
+            while any(thread.name == "odps_nb-keeper" for thread in threading.enumerate()):
+                time.sleep(0.001)  # it reads the clock
             clock.now += 0.5 * HOUR
     assert got == list(range(ROWS))
-    assert len(service.calls["GetReadSession"]) >= 3
+    assert len(until) > 3
 
 
 def test_what_is_read_on_goes_by_the_newest_route_token():
@@ -179,3 +201,93 @@ def test_nobody_waits_for_a_refresh_that_another_thread_makes():
         rows_came.set()
         got += ids(batches)
     assert sorted(got) == list(range(ROWS))
+
+
+def put_off_by(clock: Clock, came: threading.Event):
+    def step(line, seen) -> None:
+        refreshed(clock.now - NOW + 2 * HOUR)(line, seen)
+        came.set()
+
+    return step
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_session_is_kept_while_nobody_takes_a_batch(ordered):
+    clock, came = Clock(), threading.Event()
+    with (
+        Service(ReadRows=[serve], GetReadSession=[put_off_by(clock, came)]) as service,
+        service.client(clock=clock) as storage,
+    ):
+        batches = iter_batches(
+            storage, session_until(2 * HOUR), workers=3, read_ahead=1, ordered=ordered
+        )
+        got = ids([next(batches)])
+        for _ in range(4):
+            came.clear()
+            while not came.wait(0.2):  # hours without a batch
+                clock.now += 0.5 * HOUR
+                assert clock.now < NOW + 100 * HOUR
+        got += ids(batches)
+    assert sorted(got) == list(range(ROWS))
+    assert len(service.calls["GetReadSession"]) >= 4
+
+
+def test_a_refresh_that_hangs_keeps_nobody_from_rows_that_are_here_or_from_leaving():
+    clock, asked, left = Clock(), threading.Event(), threading.Event()
+
+    def hang(line, seen) -> None:
+        asked.set()
+        line.wait_closed()
+        left.set()
+        raise ConnectionError
+
+    with (
+        Service(ReadRows=[serve], GetReadSession=[hang]) as service,
+        service.client(clock=clock, read_timeout=60.0) as storage,
+    ):
+        session = session_until(2 * HOUR, splits=3)
+        batches = iter_batches(storage, session, workers=3, read_ahead=1)
+        got = ids([next(batches)])
+        clock.now += 1.5 * HOUR
+        assert asked.wait(10)
+        got += ids(itertools.islice(batches, 10))
+        assert got == list(range(53))
+        assert not left.is_set()
+        began = time.monotonic()
+        batches.close()
+        assert time.monotonic() - began < 0.5
+
+
+def test_a_rest_is_no_reason_to_refresh_a_session_with_time_left():
+    with Service(ReadRows=[serve]) as service, service.client(clock=Clock()) as storage:
+        rested = threading.Event()
+        rows = RestingRows(iter_split(storage, session_until(24 * HOUR), RowRangeSplit(0, 80)))
+        rows.after(3, rested.set)
+        items = fan_out([lambda token: rows, lambda token: iter(())], size=len, max_bytes=0)
+        got = ids([next(items)])
+        assert rested.wait(10)
+        got += ids(items)
+    assert got == list(range(80))
+    assert "GetReadSession" not in service.calls
+
+
+class RestingRows:
+    """Passes everything on, and calls a function at one of the rests."""
+
+    def __init__(self, rows) -> None:
+        self.rows, self.rests = rows, itertools.count(1)
+        self.close = rows.close
+
+    def after(self, count: int, call) -> None:
+        self.count, self.call = count, call
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.rows)
+
+    def rest(self) -> None:
+        self.rows.rest()
+        if next(self.rests) == self.count:
+            self.call()
