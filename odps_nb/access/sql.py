@@ -121,7 +121,7 @@ class Result:
         batches = iter_result(
             self._connection.storage, session, tracker=tracker, cancel=self._token
         )
-        with closing(batches):  # type: ignore[type-var]  # it is a generator
+        with closing(batches):
             for batch in batches:
                 yield present_batch(batch, session.schema)
 

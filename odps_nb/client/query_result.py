@@ -1,22 +1,27 @@
 """Rows of a finished SQL instance over the Storage API (floor 3; ``protocol.md`` section 3.14).
 
-A result is a snapshot with a known number of rows; a broken stream goes on at the row where it
-broke. Knows no pandas.
+A result is a snapshot with a known number of rows: a large one is read in pages side by side, and
+a broken stream goes on at the row where it broke. Knows no pandas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.cursor import RowCursor
+from odps_nb.client.delivery import Batches, counted
+from odps_nb.client.pace import Pace
+from odps_nb.client.parallel import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
 from odps_nb.client.progress import ProgressTracker
 from odps_nb.client.query import FIRST_POLL, LAST_POLL, SqlInstance
+from odps_nb.client.read_session import plan_ranges
 from odps_nb.errors import InvalidRequestError, QueryError
 from odps_nb.schema import TableSchema
-from odps_nb.terms import Compression, SessionStatus
+from odps_nb.terms import Compression, RowRangeSplit, SessionStatus
 from odps_nb.wire.calls import (
     CreateInstanceReadSession,
     GetInstanceReadSession,
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ResultSession", "iter_result", "open_result"]
 
+PAGE_ROWS = 100_000
 NO_ROWS = "InstanceTypeNotSupported"
 """Code of the service for an instance that is no query (known from the stock client)."""
 
@@ -109,12 +115,28 @@ def iter_result(
     *,
     limit: int | None = None,
     compression: Compression = Compression.NONE,
+    page_rows: int = PAGE_ROWS,
+    workers: int | None = None,
+    read_ahead: int = DEFAULT_MAX_BYTES,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
-) -> Iterator[pa.RecordBatch]:
+) -> Batches:
     """Iterate over the rows in order; a broken stream goes on at the row where it broke.
 
-    Leaving the iterator early closes its connection.
+    A result of one page is one request. A larger one is cut into pages of about equal length
+    that are read side by side. Leaving the iterator early closes its connections.
+
+    Parameters
+    ----------
+    limit
+        Rows wanted at most; no more are asked for.
+    page_rows
+        Rows of a page at most.
+    workers
+        Pages read at a time; 8 by default.
+    read_ahead
+        Bytes of batches that may be here before the consumer takes them. The service alone
+        says how large a batch is; each worker may have one more in its hands.
 
     Raises
     ------
@@ -122,20 +144,47 @@ def iter_result(
         The service sent fewer rows than it had announced.
     """
     total = session.row_count if limit is None else min(limit, session.row_count)
+    pages = plan_ranges(total, math.ceil(total / page_rows))
+    several = tracker if len(pages) > 1 else None
+    if several is not None:
+        for page in pages:
+            several.plan_split(str(page), rows=page.count)
+    lanes = DEFAULT_WORKERS if workers is None else workers
+    pace = Pace(min(len(pages), lanes), clock=storage.monotonic)
 
-    def request_at(row: int) -> ReadInstance:
-        return ReadInstance(
-            project=session.project,
-            instance_id=session.instance_id,
-            session_id=session.session_id,
-            offset=row,
-            count=total - row,
-            task_name=session.task,
-            compression=compression,
+    def job(page: RowRangeSplit) -> Job[pa.RecordBatch]:
+        cursor = partial(
+            RowCursor,
+            storage,
+            partial(_request, session, page, compression),
+            what=f"{page} of the result of instance {session.instance_id}",
+            start=page.offset,
+            expected=page.offset + page.count,
+            label=None if several is None else str(page),
+            pace=pace,
+            tracker=tracker,
         )
+        return lambda token: cursor(cancel=token).batches()
 
-    what = f"the result of instance {session.instance_id}"
-    cursor = RowCursor(
-        storage, request_at, what=what, expected=total, tracker=tracker, cancel=cancel
+    batches = fan_out(
+        map(job, pages),
+        size=lambda batch: int(batch.nbytes),
+        max_bytes=read_ahead,
+        pace=pace,
+        cancel=cancel,
     )
-    return cursor.batches()
+    return counted(batches, tracker)
+
+
+def _request(
+    session: ResultSession, page: RowRangeSplit, compression: Compression, row: int
+) -> ReadInstance:
+    return ReadInstance(
+        project=session.project,
+        instance_id=session.instance_id,
+        session_id=session.session_id,
+        offset=row,
+        count=page.offset + page.count - row,
+        task_name=session.task,
+        compression=compression,
+    )

@@ -1,14 +1,18 @@
 """SQL instances: waited for, stopped, failed, and their rows read on where they break."""
 
+from __future__ import annotations
+
+import threading
+
 import pyarrow as pa
 import pytest
 from control_peer import ControlService
-from scripted import SCHEMA, cut, fail, give, hang_up, ids, ipc, numbers, raw
+from scripted import SCHEMA, cut, fail, give, hang_up, ids, ipc, numbers, raw, wire_of
 
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.client.query import cancel_sql, run_sql, submit_sql, wait_sql
-from odps_nb.client.query_result import ResultSession, iter_result, open_result
+from odps_nb.client.query_result import PAGE_ROWS, ResultSession, iter_result, open_result
 from odps_nb.errors import (
     CancelledError,
     ConflictError,
@@ -20,7 +24,7 @@ from odps_nb.errors import (
     TruncatedError,
 )
 from odps_nb.terms import SessionStatus
-from odps_nb.wire.calls import InstanceSessionAnswer
+from odps_nb.wire.calls import InstanceSessionAnswer, decode_request
 from odps_nb.wire.control import (
     InstanceResult,
     InstanceStatus,
@@ -298,3 +302,82 @@ def test_an_empty_result_costs_no_request():
             == 0
         )
     assert not service.calls
+
+
+# -- large results ------------------------------------------------------------------------------
+
+
+def page_of(seen) -> tuple[int, int]:
+    asked = decode_request(wire_of(seen))
+    return asked.offset, asked.offset + asked.count
+
+
+def serve_page(line, seen) -> None:
+    line.answer(ipc(numbers(*page_of(seen))))
+
+
+def pages(service) -> list[tuple[int, int]]:
+    return sorted((call.offset, call.count) for call in service.calls["ReadInstance"])
+
+
+def test_a_large_result_is_read_in_pages_side_by_side_and_in_order():
+    together = threading.Barrier(4, timeout=20)
+
+    def step(line, seen) -> None:
+        together.wait()  # no page is answered before all four are asked for
+        serve_page(line, seen)
+
+    tracker = ProgressTracker("sql", "q")
+    with ControlService(ReadInstance=[step]) as service, service.client() as storage:
+        got = ids(iter_result(storage, session(103), page_rows=30, tracker=tracker))
+    assert got == list(range(103))
+    assert pages(service) == [(0, 25), (25, 26), (51, 26), (77, 26)]
+    seen = tracker.snapshot()
+    assert seen.rows == 103
+    assert [(one.label, one.rows, one.done) for one in seen.splits] == [
+        ("rows 0…25", 25, True),
+        ("rows 25…51", 26, True),
+        ("rows 51…77", 26, True),
+        ("rows 77…103", 26, True),
+    ]
+
+
+def test_a_page_that_breaks_goes_on_at_its_own_row():
+    broken = threading.Event()
+
+    def step(line, seen) -> None:
+        low, high = page_of(seen)
+        if low != 50 or broken.is_set():
+            serve_page(line, seen)
+            return
+        broken.set()
+        whole = ipc(numbers(low, high), rows=10)
+        cut(whole, len(whole) - 60)(line, seen)
+
+    with ControlService(ReadInstance=[step]) as service, service.client() as storage:
+        assert ids(iter_result(storage, session(200), page_rows=50)) == list(range(200))
+    assert pages(service) == [(0, 50), (50, 50), (90, 10), (100, 50), (150, 50)]
+
+
+def test_a_limit_of_a_large_result_asks_for_no_page_behind_it():
+    with ControlService(ReadInstance=[serve_page]) as service, service.client() as storage:
+        assert ids(iter_result(storage, session(200), limit=55, page_rows=50)) == list(range(55))
+    assert pages(service) == [(0, 27), (27, 28)]
+
+
+def test_whoever_leaves_a_large_result_early_gets_no_more_pages():
+    tracker = ProgressTracker("sql", "q")
+    with ControlService(ReadInstance=[serve_page]) as service, service.client() as storage:
+        batches = iter_result(
+            storage, session(2000), page_rows=50, workers=2, read_ahead=1, tracker=tracker
+        )
+        assert ids([next(batches)]) == list(range(10))
+        batches.close()
+    assert len(service.calls["ReadInstance"]) <= 2
+    assert tracker.snapshot().rows == 10
+
+
+def test_a_result_of_one_page_is_one_request():
+    with ControlService(ReadInstance=[serve_page]) as service, service.client() as storage:
+        assert ids(iter_result(storage, session(PAGE_ROWS))) == list(range(PAGE_ROWS))
+    assert pages(service) == [(0, PAGE_ROWS)]
