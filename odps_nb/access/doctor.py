@@ -70,6 +70,7 @@ def examine(profile: Profile | str | None = None, *, online: bool = True) -> Ite
     yield _spark()
     yield _widgets()
     yield _embedded()
+    yield _optional("Keyring", ("keyring",), "keyring", "for keys in the keyring of the system")
     chosen, check = _profile(profile)
     yield check
     if chosen is not None and online:

@@ -302,7 +302,8 @@ def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
             account.get(key, value) == value for key, value in offered.items()
         ):
             account |= offered
-    if not _complete(account):
+    if not _complete(account) and merged.get("endpoint") and merged.get("project"):
+        # Opening a keyring may ask the user something, so that it is the last resort.
         # A key without its id is finished by nobody; anything else the keyring may know.
         stored = sources.from_keyring(name, account.get("access_id"))
         if account.get("access_id") in (None, stored.get("access_id")):
@@ -318,6 +319,8 @@ def _complete(account: Mapping[str, Any]) -> bool:
 def _missing(options: list[str]) -> ConfigError:
     listed = " and ".join(options) if len(options) < 3 else ", ".join(options)
     ways = "; ".join(_HOW[option] for option in options)
+    if "access_key" in options:
+        ways += " (or keep it in a keyring: keyring set odps_nb:PROFILE ACCESS_ID)"
     return ConfigError(
         f"{listed} {'is' if len(options) == 1 else 'are'} not known",
         option=options[0],

@@ -178,7 +178,12 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
     """Return id and key from the system keyring, or nothing when there is none.
 
     The entry is ``keyring set odps_nb:<profile> <access id>`` (service ``odps_nb`` without a
-    profile). A missing library or a locked keyring counts as "not there".
+    profile). Some keyrings find it only when the id is known from elsewhere.
+
+    Raises
+    ------
+    ConfigError
+        There is a keyring, and it cannot be opened.
     """
     try:
         import keyring
@@ -188,8 +193,14 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
     service = f"{KEYRING_SERVICE}:{name}" if name else KEYRING_SERVICE
     try:
         found = keyring.get_credential(service, access_id)
-    except keyring.errors.KeyringError:
+    except keyring.errors.NoKeyringError:
         return {}
+    except keyring.errors.KeyringError as error:
+        raise ConfigError(
+            f"the keyring does not open: {type(error).__name__}",
+            option="access_key",
+            hint="unlock it and try again, or give the key in another way",
+        ) from None  # what a backend says of itself is not ours to show
     if found is None or not found.password:
         return {}
     return {"access_id": found.username or access_id, "access_key": found.password}

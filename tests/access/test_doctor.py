@@ -13,7 +13,15 @@ def by_name(checks) -> dict[str, Check]:
 def test_a_healthy_place_is_all_well(profile):
     checks = by_name(examine(profile))
     expected = {"Python", "Libraries", "Checksums", "Java", "Spark", "Notebook"}
-    expected |= {"Embedded service", "Profile", "Endpoint", "Clock", "Tables", "Storage API"}
+    expected |= {
+        "Embedded service",
+        "Keyring",
+        "Profile",
+        "Endpoint",
+        "Clock",
+        "Tables",
+        "Storage API",
+    }
     assert checks.keys() == expected
     wrong = [check for check in checks.values() if check.verdict == "bad"]
     assert wrong == []
