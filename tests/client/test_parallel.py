@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odps_nb.client.cancel import CancelToken
+from odps_nb.client.pace import Pace
 from odps_nb.client.parallel import fan_out
 from odps_nb.errors import CancelledError
 
@@ -170,3 +171,51 @@ def test_an_interrupt_in_the_consumer_ends_the_workers():
     with pytest.raises(KeyboardInterrupt):
         consume()
     assert [t for t in threading.enumerate() if t.name.startswith("odps_nb-worker")] == []
+
+
+def test_jobs_are_taken_a_few_ahead_however_many_there_are():
+    taken = []
+
+    def job(token):
+        yield 1
+
+    def many():
+        for number in range(100_000):
+            taken.append(number)
+            yield job
+
+    items = fan_out(many(), size=int, workers=4, max_bytes=2)
+    assert next(items) == 1
+    items.close()
+    assert len(taken) < 20
+
+
+def test_jobs_that_cannot_be_made_are_an_error_in_their_turn():
+    def jobs():
+        for number in range(6):
+            yield lambda token, number=number: iter([number])
+        raise KeyError("no more")
+
+    items = fan_out(jobs(), size=int, workers=2)
+    assert [next(items) for _ in range(6)] == list(range(6))
+    with pytest.raises(KeyError, match="no more"):
+        next(items)
+
+
+def test_a_system_without_more_threads_goes_on_with_those_that_run(monkeypatch):
+    lines = []
+    pace = Pace(2, most=6, clock=iter(range(10**9)).__next__, tell=lines.append)
+    start, started = threading.Thread.start, []
+
+    def start_two(thread):
+        if thread.name not in ("odps_nb-worker-0", "odps_nb-worker-1"):
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    lists = [[number] * 4 for number in range(100)]
+    found = list(fan_out(jobs_of(lists), size=lambda _: 1, pace=pace))
+    assert found == [item for some in lists for item in some]
+    assert len(started) == 2
+    assert lines[0].startswith("3 at a time instead of 2")
