@@ -11,10 +11,12 @@ from odps_nb.http.transport import HttpResponse
 from odps_nb.wire.calls import decode_error
 from odps_nb.wire.calls.errors import MAX_RETRY_AFTER
 
-__all__ = ["document", "refusal", "successful"]
+__all__ = ["document", "doubt_version_4", "refusal", "successful"]
 
 MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML answer
 MAX_ERROR = 1 << 20
+# What services say that don't know it; the stock client falls back on these (protocol.md 2.3).
+_NO_VERSION_4 = ("need ak v3 support", "accesskey acl denied", "odps-0410051", "invalid or missing")
 
 
 def successful(response: HttpResponse, now: float) -> HttpResponse:
@@ -35,6 +37,15 @@ def refusal(response: HttpResponse, now: float) -> ServiceError:
     if asked is not None:
         error.retry_after = min(asked, MAX_RETRY_AFTER)
     return error
+
+
+def doubt_version_4(error: ServiceError) -> None:
+    """Say what to do where a service seems not to know signatures of version 4."""
+    if any(words in error.message.lower() for words in _NO_VERSION_4):
+        error.hint = (
+            "this service may not take signatures of version 4: connect without region=, "
+            "which signs with version 2"
+        )
 
 
 def document(response: HttpResponse) -> bytes:

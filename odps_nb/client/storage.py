@@ -15,7 +15,7 @@ from importlib import metadata
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from odps_nb.client.answers import document, refusal, successful
+from odps_nb.client.answers import document, doubt_version_4, refusal, successful
 from odps_nb.client.attempts import Attempts, Clock
 from odps_nb.client.call_upload import CallUpload
 from odps_nb.client.cancel import CancelToken
@@ -316,7 +316,12 @@ class StorageClient:
             _log.debug("%s: %s", attempts.what, error)
             raise
         self._note(response, attempts, time.perf_counter() - began)
-        return successful(response, self._now())
+        try:
+            return successful(response, self._now())
+        except ServiceError as error:
+            if self.profile.region:
+                doubt_version_4(error)
+            raise
 
     def _note(self, response: HttpResponse, attempts: Attempts, seconds: float) -> None:
         _log.debug(

@@ -4,6 +4,7 @@ import copy
 import pickle
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from odps import ODPS
 
@@ -154,3 +155,40 @@ def test_an_error_while_drawing_is_three_lines(odps):
     column = BlobColumn([blob], title="t")
     assert "text/plain" in column._repr_mimebundle_()
     assert blob._repr_mimebundle_()["text/plain"]
+
+
+# -- signatures ---------------------------------------------------------------------------------
+
+
+def test_a_region_signs_everything_with_version_4(service, odps, new_name):
+    from odps_nb.client.progress import silent
+
+    facts = {"endpoint": service.endpoint, "tunnel_endpoint": service.tunnel_endpoint}
+    keys = {"access_id": service.access_id, "access_key": service.access_key}
+    name = new_name("signed")
+    with odps_nb.connect(
+        **facts, **keys, project=service.project, region="cn-hangzhou"
+    ) as version_4:
+        version_4.create_table(name, "id bigint, photo blob")
+        receipt = version_4.table(name).write(
+            pa.table({"id": [1], "photo": [b"xyz"]}), progress=silent
+        )
+        assert (receipt.rows, receipt.blobs) == (1, 1)
+        assert version_4.table(name).blobs("photo")[0].bytes() == b"xyz"
+        result = version_4.sql(f"select count(*) as n from {name}", progress=silent)
+        assert result.to_arrow(progress=silent).to_pylist() == [{"n": 1}]
+        version_4.drop_table(name)
+
+
+def test_an_empty_region_signs_with_version_2_what_pyodps_would_sign_with_4(service):
+    entry = ODPS(
+        service.access_id,
+        service.access_key,
+        service.project,
+        endpoint=service.endpoint,
+        region_name="cn-hangzhou",
+    )
+    with odps_nb.connect(entry) as guessed, odps_nb.connect(entry, region="") as said:
+        assert guessed.profile.keys.region == "cn-hangzhou"
+        assert not said.profile.keys.region
+        assert said.table("orders").read(limit=1).to_arrow().num_rows == 1

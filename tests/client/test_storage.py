@@ -23,6 +23,7 @@ from odps_nb.errors import (
     NotFoundError,
     RequestTimeoutError,
     ServerFaultError,
+    ServiceError,
     StateError,
     ThrottledError,
 )
@@ -77,6 +78,29 @@ def test_a_region_signs_with_version_4():
         )
         == "me"
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        (500, "InternalServerError", "need ak v3 support"),
+        (500, "InternalServerError", "AccessKey ACL denied"),
+        (400, "InvalidParameter", "ODPS-0410051: invalid credentials"),
+        (401, "Unauthorized", "the authorization header is invalid or missing"),
+    ],
+)
+def test_where_version_4_is_not_known_the_error_says_how_to_sign_as_before(status, code, message):
+    for region, hinted in (("cn-hangzhou", True), (None, False)):
+        with (
+            Service(GetReadSession=[fail(status, code, message)]) as service,
+            service.client(
+                profile={"region": region}, retry=RetryPolicy(max_attempts=1)
+            ) as storage,
+            pytest.raises(ServiceError) as caught,
+        ):
+            storage.call(ASK)
+        assert ("without region=" in caught.value.hint) is hinted
+        assert len(service.seen) == 1
 
 
 def test_a_schema_travels_as_curr_schema():
