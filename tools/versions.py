@@ -42,7 +42,10 @@ class Row:
     java: bool = False
 
 
-ROWS = (Row("pandas-2", pins=("pandas<3",), tests=FRAMES),)
+ROWS = (
+    Row("pandas-2", pins=("pandas<3",), tests=FRAMES),
+    Row("polars", pins=("polars>=1",), tests=("tests/versions/polars_frames.py",)),
+)
 
 
 def ensure_environment(row: Row) -> Path:

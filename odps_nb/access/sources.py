@@ -7,6 +7,7 @@ Python objects: they have to be uploaded before they are Arrow.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -136,14 +137,17 @@ def _as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
-    if hasattr(data, "__arrow_c_array__"):
-        return pa.Table.from_batches([pa.record_batch(data)])
+    # What has one column without a name (an array, a Series) speaks these interfaces, too.
+    with contextlib.suppress(pa.ArrowInvalid, TypeError):
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data)
+        if hasattr(data, "__arrow_c_array__"):
+            return pa.Table.from_batches([pa.record_batch(data)])
     raise ConversionError(
         f"a {type(data).__name__} cannot be written",
         source_type=type(data).__name__,
-        hint="pass a pandas DataFrame, an Arrow table, batch or reader, or a Spark DataFrame",
+        hint="pass a pandas, polars or Spark DataFrame, a DuckDB relation, or an Arrow table, "
+        "batch or reader",
     )
 
 
@@ -173,6 +177,8 @@ def _without_fixed(table: Any, target: Target) -> Any:
         if place is None:
             continue
         column = table.column(place)
+        if isinstance(column.type, pa.DictionaryType):  # of views, Arrow casts none
+            column = pa.array(column.to_pylist())
         same = pc.equal(column.cast(pa.string()), pa.scalar(value))
         if column.null_count or not pc.all(same).as_py():
             raise ConversionError(

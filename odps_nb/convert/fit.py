@@ -131,7 +131,7 @@ def misfits(array: pa.Array, target: OdpsType, *, limit: int = 3) -> Iterator[tu
     start = 0
     for _ in range(limit):
         rest = array.slice(start)
-        if _problem(rest, target) is None:
+        if not len(rest) or _problem(rest, target) is None:
             return
         low, high = 0, len(rest)  # rest[:low] fits, rest[:high] does not
         while high - low > 1:
@@ -165,10 +165,17 @@ def _plain(array: pa.Array) -> pa.Array:
     if isinstance(array.type, pa.BaseExtensionType):
         return _plain(array.storage)
     if pt.is_dictionary(array.type):
-        return _plain(array.dictionary_decode())
+        # Of views, which polars makes, Arrow can take none.
+        return _plain(array.dictionary).take(array.indices)
+    if _is_view(array.type):
+        return array.cast(pa.string() if pt.is_string_view(array.type) else pa.binary())
     if pt.is_run_end_encoded(array.type):
         return _plain(pc.run_end_decode(array))
     return array
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
 
 
 def _fit(array: pa.Array, target: OdpsType) -> pa.Array:

@@ -1,0 +1,114 @@
+"""polars takes a `Scan` as it is, and a table takes its frames. Run by ``make versions``.
+
+Not by ``make test``: polars is large, and nothing of odps_nb imports it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import polars as pl
+import pytest
+
+from odps_nb.client.progress import silent
+from odps_nb.errors import ConversionError
+
+UTC = dt.timezone.utc
+COLUMNS = (
+    "id bigint, s string, b binary, c string, e string, d date, ntz timestamp_ntz, ts timestamp, "
+    "at datetime, dec decimal(20,4), l array<string>, st struct<a:int,b:string>, ok boolean, "
+    "f double"
+)
+
+
+def frame() -> pl.DataFrame:
+    """Each kind of polars' columns, with a null and with what its views keep apart."""
+    long = "more than the twelve bytes that a view holds in itself"
+    return pl.DataFrame(
+        {
+            "id": pl.Series([1, 2, 3], dtype=pl.UInt32),
+            "s": ["", long, None],
+            "b": [b"", long.encode(), None],
+            "c": pl.Series(["u", long, None], dtype=pl.Categorical),
+            "e": pl.Series(["x", "y", None], dtype=pl.Enum(["x", "y"])),
+            "d": [dt.date(1969, 12, 31), dt.date(9999, 12, 31), None],
+            "ntz": [dt.datetime(2024, 1, 2, 3, 4, 5, 6), dt.datetime(1969, 1, 1), None],
+            "ts": [
+                dt.datetime(2024, 1, 2, 3, 4, 5, 6, UTC),
+                dt.datetime(1969, 1, 1, tzinfo=UTC),
+                None,
+            ],
+            "at": [dt.datetime(2024, 1, 2, 3, 4, 5, 6000, UTC), None, None],
+            "dec": pl.Series(
+                [Decimal("-0.0001"), Decimal("9" * 16), None], dtype=pl.Decimal(20, 4)
+            ),
+            "l": [[], ["a", None, long], None],
+            "st": [{"a": 1, "b": long}, {"a": None, "b": None}, None],
+            "ok": [True, False, None],
+            "f": [1.5, float("inf"), None],
+        }
+    )
+
+
+def moments(column: pl.Series) -> list:
+    """Values; instants arrive as UTC without a zone, and the moment is the same."""
+    values = column.to_list()
+    return [v.replace(tzinfo=None) if isinstance(v, dt.datetime) else v for v in values]
+
+
+def test_a_frame_is_written_and_comes_back(odps, new_name):
+    name = new_name("polars")
+    odps.create_table(name, COLUMNS)
+    given = frame()
+    assert odps.table(name).write(given, progress=silent).rows == 3
+    back = pl.DataFrame(odps.table(name).read()).sort("id")
+    for column in given.columns:
+        wanted = given[column]
+        if wanted.dtype in (pl.Categorical, pl.Enum):
+            wanted = wanted.cast(pl.String)
+        assert moments(back[column]) == moments(wanted), column
+    odps.drop_table(name)
+
+
+@pytest.mark.parametrize("fixed", [None, "ds=a"])
+def test_a_category_may_be_the_partition(odps, new_name, fixed):
+    name = new_name("polars")
+    odps.create_table(name, "id bigint", partitioned_by="ds string")
+    given = pl.DataFrame({"id": [1, 2], "ds": pl.Series(["a", "a"], dtype=pl.Categorical)})
+    odps.table(name).write(given, partition=fixed, progress=silent)
+    assert odps.table(name).read(partitions="ds=a").to_arrow(progress=silent).num_rows == 2
+    odps.drop_table(name)
+
+
+def test_bytes_of_a_frame_become_blobs(odps, new_name):
+    name = new_name("polars")
+    odps.create_table(name, "id bigint, p blob")
+    given = pl.DataFrame({"id": [1, 2], "p": [b"xyz" * 9, None]})
+    assert odps.table(name).write(given, progress=silent).blobs == 1
+    assert odps.table(name).blobs("p")[0].bytes() == b"xyz" * 9
+    odps.drop_table(name)
+
+
+@pytest.mark.parametrize("table", ["orders", "types_all"])
+def test_a_scan_is_taken_as_it_is(odps, table):
+    scan = odps.table(table).read(limit=200)
+    arrow = scan.to_arrow(progress=silent)
+    taken = pl.DataFrame(scan)
+    assert (taken.columns, taken.height) == (arrow.schema.names, arrow.num_rows)
+    assert taken[taken.columns[0]].to_list() == arrow.column(0).to_pylist()
+
+
+def test_a_result_is_taken_as_it_is(odps):
+    result = odps.sql("select status, count(*) as n from orders group by status", progress=silent)
+    assert pl.DataFrame(result).height == result.row_count
+
+
+def test_what_is_no_frame_says_so(odps, new_name):
+    for wrong in (frame()["id"], frame().lazy()):
+        with pytest.raises(ConversionError, match="cannot be written") as caught:
+            odps.table("orders").write(wrong, progress=silent)
+        assert "polars" in caught.value.hint
+    too_big = pl.DataFrame({"id": pl.Series([2**63], dtype=pl.UInt64)})
+    with pytest.raises(ConversionError, match="9223372036854775808"):
+        odps.table("orders").write(too_big, partition="ds=2099-01-01", progress=silent)
