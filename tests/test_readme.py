@@ -23,13 +23,13 @@ def environment(service, odps, monkeypatch):
     for name in SETTINGS:
         monkeypatch.setenv(f"ODPS_{name.upper()}", getattr(service, name))
     yield
-    for name in ("report", "status_counts"):
+    for name in ("report", "status_counts", "done"):
         odps.drop_table(name, if_exists=True)
 
 
 def test_reading_and_writing_work_as_shown(blocks, environment):
     names: dict[str, object] = {}
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks[:2]:
         exec(block, names)
     assert names["receipt"].rows == names["df"]["status"].nunique()
@@ -39,8 +39,10 @@ def test_reading_and_writing_work_as_shown(blocks, environment):
 @pytest.mark.spark
 @pytest.mark.timeout(300)  # it may be the first to start Spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_spark_works_as_shown(blocks, environment):
+def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch):
     from pyspark.sql import SparkSession
+
+    monkeypatch.chdir(tmp_path)
 
     running = SparkSession.getActiveSession()
     names: dict[str, object] = {}
@@ -50,6 +52,9 @@ def test_spark_works_as_shown(blocks, environment):
         exec(blocks[2], names)
         assert names["sizes"].count() > 30
         assert names["odps"].table("status_counts").read().to_arrow().num_rows > 1
+        exec(blocks[3], names)
+        paid = names["odps"].table("orders").read(where="status = 'paid'").to_arrow()
+        assert names["odps"].table("done").read().row_count == paid.num_rows > 0
     finally:
         if running is None:
             SparkSession.getActiveSession().stop()

@@ -293,9 +293,7 @@ def _columns(
         data = tuple(name for name in plan.columns if name.casefold() not in folded)
         if data:
             return data, parts, plan.columns
-    probe = ask(
-        CreateReadSession(table=plan.table, partitions=plan.partitions, **_increment(plan))
-    )
+    probe = ask(CreateReadSession(table=plan.table, partitions=plan.partitions, **_increment(plan)))
     schema = probe.schema
     found = [_find(schema, name, plan.table) for name in plan.columns]
     data = tuple(column.name for column in found if column in schema.columns)

@@ -48,6 +48,7 @@ __all__ = [
     "WriteStream",
     "abort_write",
     "commit_write",
+    "fetch_write_status",
     "open_write_session",
     "open_write_stream",
 ]
@@ -287,17 +288,23 @@ def _is_committed(
 ) -> bool:
     """Ask the session what became of a commit whose answer was lost."""
     try:
-        state = storage.call(
-            GetWriteSession(table=session.table, session_id=session.session_id), tracker=tracker
-        )
+        status = fetch_write_status(storage, session, tracker=tracker)
     except OdpsNbError as second:
         error.add_note(f"whether it was committed is unknown: asking the session gave {second}")
         raise error from second
-    if (state.status or "").upper() != SessionStatus.COMMITTED.value:
+    if status != SessionStatus.COMMITTED.value:
         return False
     if tracker is not None:
         tracker.retried("the answer to the commit was lost, the session is committed")
     return True
+
+
+def fetch_write_status(
+    storage: StorageClient, session: WriteSessionRef, *, tracker: ProgressTracker | None = None
+) -> str:
+    """Return the status of a session in capitals; empty where the service does not tell it."""
+    request = GetWriteSession(table=session.table, session_id=session.session_id)
+    return (storage.call(request, tracker=tracker).status or "").upper()
 
 
 def abort_write(storage: StorageClient, session: WriteSessionRef) -> None:

@@ -67,7 +67,7 @@ class Snapshots:
         *,
         appends_only: bool = False,
     ) -> tuple[Segment, ...]:
-        """Return the files that versions ``(after, upto]`` added: always the same ones, or an error.
+        """Return the files that versions ``(after, upto]`` added: always the same, or an error.
 
         Parameters
         ----------

@@ -18,17 +18,24 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
     DataSourceWriter,
     InputPartition,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
 
-from odps_nb.errors import ConversionError, InvalidRequestError
+from odps_nb.errors import InvalidRequestError
 from odps_nb.spark.credentials import TaskProfile, profile_of
 from odps_nb.spark.faults import task_errors
-from odps_nb.spark.reader import ReadTask, read_split
-from odps_nb.spark.settings import ReadSettings, WriteSettings
+from odps_nb.spark.reader import ReadTask, read_split, require_types
+from odps_nb.spark.settings import (
+    ReadSettings,
+    StreamReadSettings,
+    StreamWriteSettings,
+    WriteSettings,
+)
 from odps_nb.spark.uploading import WriteTask, Written, check_written, write_partition
 from odps_nb.spark.write_plan import check_frame
 from odps_nb.spark.writer import write_target
@@ -69,6 +76,17 @@ def register(spark: SparkSession) -> None:
     those of a writer ``table``, ``partition``, ``overwrite_scope``, ``max_partitions`` and
     ``compression``; and those of `options`, or ``profile`` with a profile's name.
 
+    ``readStream`` takes the options of a reader but ``limit``, and ``starting_version`` (the
+    rows that are there first: ``"earliest"``, the default; what comes from now on: ``"latest"``;
+    or the number of a version to begin after), ``max_versions_per_trigger`` or
+    ``max_rows_per_trigger`` (whole versions, one at least; PySpark 4.2), ``skip_overwrites``
+    (``true``: leave out versions that replaced rows, which are errors otherwise) and
+    ``poll_seconds`` (how old the newest version may be, 1 by default).
+
+    ``writeStream`` takes the options of a writer; ``checkpointLocation`` must be among them.
+    Each micro-batch is committed once, also across restarts from the checkpoint. Output mode
+    ``complete`` replaces the table.
+
     Examples
     --------
     >>> import odps_nb.spark
@@ -96,7 +114,7 @@ class OdpsDataSource(DataSource):
         from odps_nb.spark.types import spark_schema
 
         with task_errors('format("odps")'):
-            settings = ReadSettings.of(self.options)
+            settings = ReadSettings.of_any(self.options)
             with StorageClient(settings.profile) as storage:
                 schema = fetch_table(storage, settings.table).schema
             return spark_schema(settings.chosen(schema))
@@ -111,6 +129,25 @@ class OdpsDataSource(DataSource):
         with task_errors('format("odps")'):
             mode = "overwrite" if overwrite else "append"
             return OdpsWriter(WriteSettings.of(self.options), schema, mode)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Follow the columns of `schema`; nothing is asked yet."""
+        from odps_nb.spark.stream_reader import OdpsStreamReader
+
+        with task_errors('readStream.format("odps")'):
+            return OdpsStreamReader(StreamReadSettings.of(self.options), schema)
+
+    def streamWriter(
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001
+    ) -> DataSourceStreamWriter:
+        """Write micro-batches of `schema`; nothing is asked yet."""
+        from odps_nb.spark.stream_writer import OdpsStreamWriter
+
+        with task_errors('writeStream.format("odps")'):
+            settings = StreamWriteSettings.of(self.options)
+            return OdpsStreamWriter(settings, schema, overwrite=overwrite)
 
 
 class _Split(InputPartition):
@@ -131,7 +168,7 @@ class OdpsReader(DataSourceReader):
         with StorageClient(settings.profile) as storage:
             session = open_read_session(storage, settings.plan(storage, schema.names))
             self._task = ReadTask.of(TaskProfile.of(storage), session)
-        _require_types(schema, spark_schema(session.schema))
+        require_types(schema, spark_schema(session.schema))
         self._schema = arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
@@ -142,23 +179,6 @@ class OdpsReader(DataSourceReader):
         """Read a split; Spark asks with a plain partition where a table has none."""
         if isinstance(partition, _Split):
             yield from read_split(self._task, partition.number, self._schema)
-
-
-def _require_types(asked: StructType, known: StructType) -> None:
-    """Refuse a schema whose types are not the table's: Spark would believe it."""
-    types = {field.name.casefold(): field.dataType for field in known.fields}
-    wrong = [
-        f"{field.name} is {types[field.name.casefold()].simpleString()}, "
-        f"not {field.dataType.simpleString()}"
-        for field in asked.fields
-        if types[field.name.casefold()].simpleString().casefold()
-        != field.dataType.simpleString().casefold()
-    ]
-    if wrong:
-        raise ConversionError(
-            f"the schema does not fit the table: {'; '.join(wrong)}",
-            hint="name the types as the table has them, and cast afterwards",
-        )
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odps_nb.errors import ConversionError
 from odps_nb.spark.casting import select
 from odps_nb.spark.credentials import TaskProfile
 from odps_nb.spark.faults import task_errors
@@ -19,10 +20,11 @@ from odps_nb.terms import IndexSplit, RowRangeSplit, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from odps_nb.client.read import ReadSession
 
-__all__ = ["ReadTask", "SplitList", "read_split"]
+__all__ = ["ReadTask", "SplitList", "read_split", "require_types"]
 
 _EXPIRED = (
     "read the table again (odps_nb.spark.read, or load() of a new reader); a task never opens "
@@ -83,10 +85,13 @@ class ReadTask:
         )
 
 
-def read_split(task: ReadTask, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_split(
+    task: ReadTask, number: int, schema: pa.Schema, *, expired: str = _EXPIRED
+) -> Iterator[pa.RecordBatch]:
     """Read one split over HTTP as batches of exactly that Arrow schema.
 
-    Columns are selected by name. Leaving the iterator early closes the connection.
+    Columns are selected by name. Leaving the iterator early closes the connection. ``expired``
+    is the hint for a session that is over.
 
     Raises
     ------
@@ -100,8 +105,25 @@ def read_split(task: ReadTask, number: int, schema: pa.Schema) -> Iterator[pa.Re
 
     split = task.splits[number]
     with (
-        task_errors(f"{split} of {task.session.table}", expired=_EXPIRED),
+        task_errors(f"{split} of {task.session.table}", expired=expired),
         task.profile.open() as storage,
     ):
         for batch in iter_split(storage, task.session, split):
             yield select(present_batch(batch, task.session.schema), schema)
+
+
+def require_types(asked: StructType, known: StructType) -> None:
+    """Refuse a schema whose types are not the table's: Spark would believe it."""
+    types = {field.name.casefold(): field.dataType for field in known.fields}
+    wrong = [
+        f"{field.name} is {types[field.name.casefold()].simpleString()}, "
+        f"not {field.dataType.simpleString()}"
+        for field in asked.fields
+        if types[field.name.casefold()].simpleString().casefold()
+        != field.dataType.simpleString().casefold()
+    ]
+    if wrong:
+        raise ConversionError(
+            f"the schema does not fit the table: {'; '.join(wrong)}",
+            hint="name the types as the table has them, and cast afterwards",
+        )

@@ -6,6 +6,7 @@ a typing error in ``partition`` would otherwise read, or replace, a whole table.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
@@ -25,12 +26,24 @@ if TYPE_CHECKING:
     from odps_nb.client.read import ReadPlan
     from odps_nb.client.storage import StorageClient
 
-__all__ = ["ReadSettings", "WriteSettings"]
+__all__ = ["ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSettings"]
 
 _PROFILE = frozenset(field.name for field in dataclasses.fields(Profile))
 _COMMON = frozenset({"compression", "path", "profile", "table"})
 _READ = _COMMON | {"columns", "limit", "partitions", "split_bytes", "splits", "where"}
 _WRITE = _COMMON | {"max_partitions", "overwrite_scope", "partition"}
+_STREAM_ONLY = frozenset(
+    {
+        "max_rows_per_trigger",
+        "max_versions_per_trigger",
+        "poll_seconds",
+        "skip_overwrites",
+        "starting_version",
+    }
+)
+_STREAM_READ = (_READ - {"limit"}) | _STREAM_ONLY
+_CHECKPOINT = "checkpointlocation"  # of Spark, which hands it on to a sink
+_STREAM_WRITE = _WRITE | {_CHECKPOINT}
 
 
 def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> dict[str, str]:
@@ -72,6 +85,13 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
         raise ConfigError(f"{name} {text!r} is not a whole number", option=name) from None
 
 
+def _positive(given: Mapping[str, str], name: str) -> int | None:
+    number = _number(given, name)
+    if number is not None and number < 1:
+        raise ConfigError(f"{name} is {number}; it must be at least 1", option=name)
+    return number
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
     """What to read, from where."""
@@ -95,7 +115,15 @@ class ReadSettings:
         ConfigError
             An option is unknown, missing, or not what it must be.
         """
-        given = _checked(options, _READ, "reader")
+        return cls._of(_checked(options, _READ, "reader"))
+
+    @classmethod
+    def of_any(cls, options: Mapping[str, str]) -> ReadSettings:
+        """Read the options of a reader or stream reader, before it is known which it will be."""
+        return cls._of(_checked(options, _READ | _STREAM_READ, "reader"))
+
+    @classmethod
+    def _of(cls, given: Mapping[str, str]) -> ReadSettings:
         profile, table = _connection(given)
         where, limit = given.get("where") or None, _number(given, "limit")
         if where and limit is not None:
@@ -171,7 +199,10 @@ class WriteSettings:
         ConfigError
             An option is unknown, missing, or not what it must be.
         """
-        given = _checked(options, _WRITE, "writer")
+        return cls._of(_checked(options, _WRITE, "writer"))
+
+    @classmethod
+    def _of(cls, given: Mapping[str, str]) -> WriteSettings:
         profile, table = _connection(given)
         return cls(
             profile=profile,
@@ -181,3 +212,123 @@ class WriteSettings:
             max_partitions=_number(given, "max_partitions") or MAX_PARTITIONS,
             compression=Compression.of(given.get("compression")),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReadSettings:
+    """What to follow: ``start`` is the version to begin after, ``None`` for the newest.
+
+    With ``start`` 0 a stream begins with the rows that are there.
+    """
+
+    read: ReadSettings
+    start: int | None = 0
+    max_versions: int | None = None
+    max_rows: int | None = None
+    skip_overwrites: bool = False
+    poll_seconds: float = 1.0
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> StreamReadSettings:
+        """Read the options of a stream reader.
+
+        Raises
+        ------
+        ConfigError
+            An option is unknown, missing, not what it must be, or cannot be right for a stream.
+        """
+        given = _checked(options, _STREAM_READ, "stream reader")
+        max_versions = _positive(given, "max_versions_per_trigger")
+        max_rows = _positive(given, "max_rows_per_trigger")
+        if max_versions is not None and max_rows is not None:
+            raise ConfigError(
+                "max_versions_per_trigger and max_rows_per_trigger do not go together",
+                option="max_rows_per_trigger",
+                hint="leave one of them out",
+            )
+        read = ReadSettings._of(given)
+        if max_rows is not None and read.where:
+            raise ConfigError(
+                "max_rows_per_trigger and where do not go together: "
+                "what a filter leaves is not counted",
+                option="max_rows_per_trigger",
+                hint="use max_versions_per_trigger, or filter after load()",
+            )
+        return cls(
+            read=read,
+            start=_start(given),
+            max_versions=max_versions,
+            max_rows=max_rows,
+            skip_overwrites=_flag(given, "skip_overwrites"),
+            poll_seconds=_seconds(given, "poll_seconds", 1.0),
+        )
+
+    def plan(
+        self, storage: StorageClient, columns: Sequence[str], versions: tuple[int, int] | None
+    ) -> ReadPlan:
+        """Return the plan that reads what versions added, or the whole table; one request."""
+        plan = self.read.plan(storage, columns)
+        return dataclasses.replace(plan, versions=versions, appends_only=self.skip_overwrites)
+
+
+def _start(given: Mapping[str, str]) -> int | None:
+    text = given.get("starting_version", "earliest").strip().casefold()
+    if text == "latest":
+        return None
+    number = 0 if text == "earliest" else -1
+    with contextlib.suppress(ValueError):
+        number = int(text) if number else number
+    if number < 0:
+        raise ConfigError(
+            f"starting_version {text!r} is no version",
+            option="starting_version",
+            hint="say 'earliest' (the rows that are there first), 'latest', or the number of the "
+            "version to begin after; versions are not found by time",
+        )
+    return number
+
+
+def _flag(given: Mapping[str, str], name: str) -> bool:
+    text = given.get(name, "false").strip().casefold()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name} is {text!r}, neither true nor false", option=name)
+    return text == "true"
+
+
+def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
+    text = given.get(name)
+    try:
+        seconds = default if text is None else float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{name} {text!r} is no number of seconds", option=name)
+    return seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamWriteSettings:
+    """What to write to, and where Spark keeps the query's checkpoint."""
+
+    write: WriteSettings
+    checkpoint: str
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> StreamWriteSettings:
+        """Read the options of a stream writer.
+
+        Raises
+        ------
+        ConfigError
+            An option is unknown, missing, or not what it must be.
+        """
+        given = _checked(options, _STREAM_WRITE, "stream writer")
+        checkpoint = given.get(_CHECKPOINT)
+        if not checkpoint:
+            raise ConfigError(
+                "the stream has no checkpointLocation among its options",
+                option="checkpointLocation",
+                hint='add .option("checkpointLocation", …) to this writeStream: what was '
+                "committed is remembered there",
+            )
+        return cls(write=WriteSettings._of(given), checkpoint=checkpoint)

@@ -52,7 +52,7 @@ def test_versions_that_replaced_rows_are_refused_or_left_out(
     odps: Connection, table: TableName
 ) -> None:
     with StorageClient(odps.profile) as storage:
-        with pytest.raises(ConflictError, match="version 3 .* replaced rows") as caught:
+        with pytest.raises(ConflictError, match=r"version 3 .* replaced rows") as caught:
             open_read_session(storage, ReadPlan(table=table, versions=(2, 4)))
         assert "only added rows" in str(caught.value.hint)
         session = open_read_session(

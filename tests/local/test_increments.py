@@ -61,7 +61,7 @@ def test_an_overwrite_is_refused_or_left_out(service: Service) -> None:
     write(service, 1)
     write(service, 2, overwrite=True)
     write(service, 3)
-    with pytest.raises(ConflictError, match="version 2 of .* replaced rows") as caught:
+    with pytest.raises(ConflictError, match=r"version 2 of .* replaced rows") as caught:
         added(service, 1, 3)
     assert caught.value.code == "VersionReplacedRows"
     assert added(service, 1, 3, "append") == [3]
@@ -83,7 +83,7 @@ def test_rows_replaced_later_are_read_until_their_files_are_gone(service: Servic
     service.read_sessions.expire(reader)
     service.tidy()
     for mode in ("version", "append"):
-        with pytest.raises(NotFoundError, match="version 2 of .* not kept any more") as caught:
+        with pytest.raises(NotFoundError, match=r"version 2 of .* not kept any more") as caught:
             added(service, 1, 2, mode)
         assert caught.value.code == "NoSuchVersion"
 
