@@ -26,7 +26,8 @@ BLOB                      string                          the reference, as base
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as spark
 
@@ -160,7 +161,11 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
     """Return the Arrow schema in which Spark takes batches from a Python worker."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema, timezone="UTC")
+    # pyspark up to 4.1 always means UTC and has no such parameter; later ones demand it.
+    zone: dict[str, Any] = (
+        {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    )
+    return to_arrow_schema(schema, **zone)
 
 
 def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:

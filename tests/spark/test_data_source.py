@@ -90,7 +90,9 @@ def test_filters_of_one_view_do_not_leak_into_each_other(
 
 
 def test_nothing_is_pushed_down() -> None:
-    assert OdpsReader.pushFilters is DataSourceReader.pushFilters
+    # pyspark 4.0 has no such thing at all
+    inherited = getattr(DataSourceReader, "pushFilters", None)
+    assert getattr(OdpsReader, "pushFilters", None) is inherited
 
 
 @pytest.mark.spark
