@@ -26,7 +26,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from odps_nb.errors import InvalidRequestError
 from odps_nb.spark.credentials import TaskProfile, profile_of
 from odps_nb.spark.faults import task_errors
 from odps_nb.spark.reader import ReadTask, read_split, require_types
@@ -36,7 +35,7 @@ from odps_nb.spark.settings import (
     StreamWriteSettings,
     WriteSettings,
 )
-from odps_nb.spark.uploading import WriteTask, Written, check_written, write_partition
+from odps_nb.spark.uploading import WriteTask, Written, check_or_abort, write_partition
 from odps_nb.spark.write_plan import check_frame
 from odps_nb.spark.writer import write_target
 
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.profile import Profile
-    from odps_nb.client.storage import StorageClient
     from odps_nb.client.write import WriteSessionRef
 
 __all__ = ["OdpsDataSource", "OdpsReader", "OdpsWriter", "Options", "options", "register"]
@@ -227,21 +225,11 @@ class OdpsWriter(DataSourceArrowWriter):
         session = self._task.session
         with task_errors(f"commit of {session.table}"), self._task.profile.open() as storage:
             done = [m.written for m in messages if isinstance(m, _Message) and m.written]
-            self._check(storage, done)
+            check_or_abort(storage, session, done, self._task.max_partitions)
             streams = [one.stream for one in done]
             if not streams:  # a commit that names no stream would mean all of them
                 streams = [open_write_stream(storage, session, "empty").close()]
             commit_write(storage, session, streams)
-
-    def _check(self, storage: StorageClient, done: Sequence[Written]) -> None:
-        """Abort at once what is too much: `abort` leaves alone what may be committed."""
-        from odps_nb.client.write import abort_write
-
-        try:
-            check_written(self._task.session.table, done, self._task.max_partitions)
-        except InvalidRequestError:
-            abort_write(storage, self._task.session)
-            raise
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop the session, unless it may be committed.

@@ -47,7 +47,7 @@ from odps_nb.spark.commit_log import CommitLog, Intent
 from odps_nb.spark.credentials import TaskProfile
 from odps_nb.spark.faults import task_errors
 from odps_nb.spark.settings import StreamWriteSettings
-from odps_nb.spark.uploading import WriteTask, Written, write_partition
+from odps_nb.spark.uploading import WriteTask, Written, check_or_abort, write_partition
 from odps_nb.spark.write_plan import check_frame
 from odps_nb.spark.writer import write_target
 
@@ -115,6 +115,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
                 session=session.ref,
                 target=target,
                 compression=settings.compression,
+                max_partitions=settings.max_partitions,
             )
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
@@ -132,14 +133,12 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
             told = [message for message in messages if isinstance(message, _Message)]
             if not told:
                 return
-            with StorageClient(self._settings.write.profile) as storage:
+            session, settings = told[0].session, self._settings.write
+            written = [message.written for message in told if message.written]
+            with StorageClient(settings.profile) as storage:
+                check_or_abort(storage, session, written, settings.max_partitions)
                 commit_batch(
-                    storage,
-                    self._log(),
-                    batchId,
-                    told[0].session,
-                    [message.written for message in told if message.written],
-                    replaces=self._overwrite,
+                    storage, self._log(), batchId, session, written, replaces=self._overwrite
                 )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,12 @@ from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blob_paths import map_blobs
 from odps_nb.access.sources import Chunk, Target
 from odps_nb.access.uploading import BlobUploader
-from odps_nb.client.write import StreamReceipt, WriteSessionRef, open_write_stream
+from odps_nb.client.write import (
+    StreamReceipt,
+    WriteSessionRef,
+    abort_write,
+    open_write_stream,
+)
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
 from odps_nb.errors import ConversionError, InvalidRequestError
 from odps_nb.schema import Column
@@ -27,12 +32,16 @@ from odps_nb.spark.credentials import TaskProfile
 from odps_nb.spark.faults import task_errors
 from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 
+if TYPE_CHECKING:
+    from odps_nb.client.storage import StorageClient
+
 __all__ = [
     "MAX_PARTITIONS",
     "MAX_STREAMS",
     "WriteTask",
     "Written",
     "attempt_name",
+    "check_or_abort",
     "check_written",
     "write_partition",
 ]
@@ -138,6 +147,17 @@ def check_written(
     named = {spec for one in done for spec in one.partitions}
     if len(named) > max_partitions:
         raise _too_many_partitions(table, named, max_partitions)
+
+
+def check_or_abort(
+    storage: StorageClient, session: WriteSessionRef, done: Sequence[Written], max_partitions: int
+) -> None:
+    """Do `check_written` where nobody else aborts: Spark's `abort` leaves a whole write alone."""
+    try:
+        check_written(session.table, done, max_partitions)
+    except InvalidRequestError:
+        abort_write(storage, session)
+        raise
 
 
 def _too_many_partitions(table: TableName, named: set[str], limit: int) -> InvalidRequestError:

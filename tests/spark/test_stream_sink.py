@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from pyspark.sql.types import LongType, StructType
 import odps_nb.spark
 from odps_nb.client.storage import StorageClient
 from odps_nb.client.write import abort_write, commit_write, fetch_write_status
-from odps_nb.errors import ConfigError, ConversionError, StateError
+from odps_nb.errors import ConfigError, ConversionError, InvalidRequestError, StateError
 from odps_nb.spark import stream_writer
 from odps_nb.spark.commit_log import CommitLog, Intent
 from odps_nb.spark.data_source import OdpsDataSource
@@ -220,6 +221,19 @@ def test_complete_mode_replaces_the_table_even_by_nothing(query: Query, table: T
     query.plan(2)
     query.commit(query.write([], overwrite=True), 2, overwrite=True)
     assert ids(table) == []
+
+
+def test_a_micro_batch_of_too_many_partitions_is_dropped(
+    query: Query, table: Table, storage: StorageClient
+) -> None:
+    (message,) = query.write([1])
+    assert isinstance(message, stream_writer._Message)
+    assert message.written is not None
+    many = replace(message.written, partitions=tuple(f"ds={day}" for day in range(513)))
+    with pytest.raises(InvalidRequestError, match="more than 512 partitions"):
+        query.commit([replace(message, written=many)], 0)
+    assert ids(table) == []
+    assert fetch_write_status(storage, message.session) == "ABORTED"
 
 
 def test_an_abort_spares_what_may_be_committed(
