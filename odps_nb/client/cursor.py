@@ -43,6 +43,8 @@ class RowCursor:
         Columns wanted, in their order; empty for what comes.
     label
         Name of the split for the tracker.
+    part
+        Whether others read other rows of this split.
     pace
         Of all who read beside; told when the service says that it is too much.
     """
@@ -57,6 +59,7 @@ class RowCursor:
         expected: int | None = None,
         select: Sequence[str] = (),
         label: str | None = None,
+        part: bool = False,
         pace: Pace | None = None,
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
@@ -65,7 +68,7 @@ class RowCursor:
         self._start, self._row, self._expected = start, start, expected
         self._what, self._label, self._tracker, self._cancel = what, label, tracker, cancel
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
-        self._pace, self._items_seen = pace, 0
+        self._pace, self._items_seen, self._part = pace, 0, part
         self._stream: RowStream | None = None
         self._schema: pa.Schema | None = None
         self._wire_bytes = 0  # of the open stream, as far as it was told
@@ -190,4 +193,4 @@ class RowCursor:
         if self._tracker is not None:
             self._tracker.add(verified_bytes=self._decoded_bytes)
             if self._label is not None:
-                self._tracker.split_done(self._label)
+                self._tracker.split_done(self._label, part=self._part)

@@ -258,10 +258,11 @@ class ProgressTracker:
         with self._lock:
             self._counts.rows = rows
 
-    def split_done(self, label: str) -> None:
-        """Mark a split as read (or written) to its end."""
+    def split_done(self, label: str, *, part: bool = False) -> None:
+        """Mark a split as read (or written) to its end; by a part of it only if it was the last."""
         with self._lock:
-            if (one := self._counts.splits.get(label)) is not None:
+            one = self._counts.splits.get(label)
+            if one is not None and not (part and one.rows < (one.rows_total or 0)):
                 self._counts.splits[label] = replace(one, done=True)
 
     def noted(self, what: str) -> None:

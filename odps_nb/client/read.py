@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice, starmap
 
 import pyarrow as pa
 
@@ -17,7 +18,8 @@ from odps_nb.client.cancel import CancelToken
 from odps_nb.client.cursor import RowCursor, rows_of
 from odps_nb.client.delivery import Batches, counted, limited, whole, within
 from odps_nb.client.pace import Pace
-from odps_nb.client.parallel import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, fan_out
+from odps_nb.client.parallel import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
+from odps_nb.client.pieces import Pieces
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.client.read_session import (
     ReadPlan,
@@ -47,6 +49,10 @@ MIN_BATCH_BYTES = 64 * 2**10
 GROWN_BATCH_BYTES = 2 * 2**20
 """Batches that lanes are added for are at least so large."""
 MOST_WORKERS = 16
+PIECE_BYTES = 8 * 2**20
+"""What a piece of a split has at least."""
+FEW_BYTES = 16
+"""What a value needs whose length nobody knows."""
 
 
 def iter_split(
@@ -63,6 +69,7 @@ def iter_split(
     cancel: CancelToken | None = None,
     keeper: SessionKeeper | None = None,
     pace: Pace | None = None,
+    part_of: Split | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Iterate over the batches of one split; closing the iterator closes its connection.
 
@@ -84,6 +91,8 @@ def iter_split(
         Without one, the split asks itself, between two batches.
     pace
         Shared with those who read other splits, so that they make way for each other.
+    part_of
+        The split of the session that this one is a piece of, for those who watch.
 
     Raises
     ------
@@ -110,7 +119,8 @@ def iter_split(
         start=skip_rows,
         expected=rows_of(split),
         select=columns or session.columns,
-        label=str(split),
+        label=str(part_of or split),
+        part=part_of is not None and part_of != split,
         pace=pace,
         tracker=tracker,
         cancel=cancel,
@@ -202,13 +212,21 @@ def iter_batches(
     ahead = DEFAULT_MAX_BYTES if read_ahead is None else read_ahead
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
-    pace = _pace_of(storage, len(session.splits), workers, ahead, tracker)
+    room = workers or _room(ahead)
+    pieces = Pieces(session.splits, size=_piece_bytes(ahead), row_bytes=_row_bytes(session))
+    count = len(list(islice(pieces, room)))
+    pace = Pace(
+        min(count, workers or DEFAULT_WORKERS),
+        most=min(count, room),
+        clock=storage.monotonic,
+        tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
+    )
 
-    def job(split: Split) -> Callable[[CancelToken], Iterator[pa.RecordBatch]]:
+    def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
         return lambda token: iter_split(
             storage,
             session,
-            split,
+            piece,
             columns=columns,
             compression=compression,
             max_batch_bytes=_batch_bytes(ahead, pace.most),
@@ -216,11 +234,12 @@ def iter_batches(
             cancel=token,
             keeper=keeper,
             pace=pace,
+            part_of=split,
         )
 
     batches = fan_out(
-        (job(split) for split in session.splits),
-        size=lambda batch: int(batch.nbytes),
+        starmap(job, pieces),
+        size=pieces.came,
         workers=workers,
         max_bytes=ahead // 2,
         total_bytes=max_bytes,
@@ -245,21 +264,23 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
         keeper.close()
 
 
-def _pace_of(
-    storage: StorageClient,
-    splits: int,
-    workers: int | None,
-    ahead: int,
-    tracker: ProgressTracker | None,
-) -> Pace:
-    """Begin with as many as ever; add more only as long as their batches stay large enough."""
-    room = max(DEFAULT_WORKERS, min(MOST_WORKERS, ahead // (2 * GROWN_BATCH_BYTES)))
-    return Pace(
-        min(splits, workers or DEFAULT_WORKERS),
-        most=min(splits, workers or room),
-        clock=storage.monotonic,
-        tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
-    )
+def _room(ahead: int) -> int:
+    """Say how many lanes there may be: more than ever only while their batches stay large."""
+    return max(DEFAULT_WORKERS, min(MOST_WORKERS, ahead // (2 * GROWN_BATCH_BYTES)))
+
+
+def _piece_bytes(ahead: int) -> int:
+    """Let one piece of each lane wait for the consumer at a time."""
+    return max(PIECE_BYTES, ahead // (2 * DEFAULT_WORKERS))
+
+
+def _row_bytes(session: ReadSession) -> float | None:
+    """Guess what a row needs before the first ones have come."""
+    if not session.row_count or session.estimated_size is None or session.limit is not None:
+        return None  # the service estimates all rows, not those within a limit
+    estimate = session.estimated_size / session.row_count
+    # Nor does it say whether it estimates all columns, and cutting too small is a loss.
+    return min(estimate, FEW_BYTES * len(session.schema)) if session.selects else estimate
 
 
 def _batch_bytes(ahead: int, lanes: int) -> int:

@@ -114,7 +114,8 @@ class ReadSession:
     ``schema`` is what the batches have, in their order. ``row_count`` counts the rows of all
     splits where they are known (no filter), ``expires_at`` is in seconds of the epoch,
     ``estimated_size`` in bytes. With a ``limit`` the splits may hold more rows than that.
-    ``columns`` selects from the stream where the session had to ask for more than was wanted.
+    ``selects`` says that columns
+    were chosen, ``columns`` which of a stream that has more than was wanted.
     ``latest_version`` is that of the table, 0 where there is none or the service tells none.
     """
 
@@ -128,6 +129,7 @@ class ReadSession:
     estimated_size: int | None = None
     latest_version: int = 0
     has_filter: bool = False
+    selects: bool = False
     limit: int | None = None
     columns: tuple[str, ...] = ()
     compression: Compression = Compression.NONE
@@ -332,6 +334,7 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, wanted: tuple[str, ...])
         estimated_size=answer.estimated_size,
         latest_version=answer.latest_version,
         has_filter=bool(plan.where),
+        selects=bool(plan.columns),
         limit=plan.limit,
         columns=schema.names if len(schema) < len(answer.schema) else (),
         compression=plan.compression,
