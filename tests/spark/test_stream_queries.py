@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamReader
 
 import odps_nb.spark
 from odps_nb.errors import ConflictError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 Make = Callable[[str], "Table"]
 COLUMNS = "id bigint, at timestamp, amount decimal(18,4), tags array<string>, by map<string,int>"
 WAIT = 200.0
+LIMITS = hasattr(DataSourceStreamReader, "getDefaultReadLimit")  # PySpark 4.2
 
 pytestmark = pytest.mark.timeout(300)  # queries are slow to begin, and one may start Spark
 
@@ -101,11 +103,12 @@ def test_rows_arrive_once_in_the_order_of_versions_and_after_a_restart(
         running.stop()
     for number in (5, 6, 7):
         add(source, number)
-    again = start(
-        follow(spark, odps, source, max_versions_per_trigger=1), odps, sink, tmp_path, once=True
-    )
+    limit = {"max_versions_per_trigger": 1} if LIMITS else {}
+    again = start(follow(spark, odps, source, **limit), odps, sink, tmp_path)
     assert rows_of(sink) == rows_of(source)
-    assert [p.numInputRows for p in again.recentProgress if p.numInputRows] == [1, 1, 1]
+    assert [p.numInputRows for p in again.recentProgress if p.numInputRows] == (
+        [1, 1, 1] if LIMITS else [3]
+    )
 
     source.write(source.read().to_arrow(), overwrite=True)
     with pytest.raises(Exception, match="replaced rows") as caught:
@@ -157,7 +160,8 @@ def test_a_driver_that_dies_between_the_commit_and_sparks_note_doubles_nothing(
     assert [path.suffix for path in (tmp_path / "odps_nb").glob("0-*")] == [".json"]
 
     add(source, 3)
-    start(follow(spark, odps, source), odps, sink, tmp_path)
+    for _ in range(1 if LIMITS else 2):  # before, a run that repeats a batch ends with it
+        start(follow(spark, odps, source), odps, sink, tmp_path)
     assert ids(sink) == [1, 2, 3]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import LongType, StructType
 
 import odps_nb.spark
@@ -269,6 +270,15 @@ def test_limits_that_contradict_each_other_are_refused(follow: Open) -> None:
         follow(max_rows_per_trigger=1, max_versions_per_trigger=1)
     with pytest.raises(ConfigError, match="what a filter leaves is not counted"):
         follow(max_rows_per_trigger=1, where="id > 1")
+
+
+def test_limits_are_refused_where_spark_has_none(
+    follow: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(DataSourceStreamReader, "getDefaultReadLimit", raising=False)
+    with pytest.raises(ConfigError, match="cannot limit what a micro-batch reads") as caught:
+        follow(max_rows_per_trigger=1)
+    assert "4.2" in str(caught.value)
 
 
 def test_a_filter_is_for_every_batch(table: Table, follow: Open) -> None:
