@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from odps_nb.spark.blobs import NEW_BLOB, blob_map, with_blobs
     from odps_nb.spark.data_source import options, register
     from odps_nb.spark.frames import read, read_scan
+    from odps_nb.spark.known import ReadFacts, facts
     from odps_nb.spark.start import session
     from odps_nb.spark.writer import write
 
 __all__ = [
     "NEW_BLOB",
+    "ReadFacts",
     "blob_map",
+    "facts",
     "options",
     "read",
     "read_scan",
@@ -35,7 +38,9 @@ __all__ = [
 
 _LAZY = {
     "NEW_BLOB": "odps_nb.spark.blobs",
+    "ReadFacts": "odps_nb.spark.known",
     "blob_map": "odps_nb.spark.blobs",
+    "facts": "odps_nb.spark.known",
     "options": "odps_nb.spark.data_source",
     "read": "odps_nb.spark.frames",
     "read_scan": "odps_nb.spark.frames",

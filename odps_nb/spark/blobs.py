@@ -17,6 +17,7 @@ from odps_nb.errors import ConfigError, ConversionError
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.blob_tasks import LARGEST_VALUE, BlobTask, Row, map_batches
 from odps_nb.spark.credentials import TaskProfile, profile_of
+from odps_nb.spark.shipping import shipped
 from odps_nb.terms import Compression, format_bytes
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def _mapped(
         return map_batches(task, batches)
 
     with without_pandas_notice():
-        return df.mapInArrow(map_blobs, whole)
+        return df.mapInArrow(shipped(map_blobs), whole)
 
 
 def _checked_column(schema: StructType, name: str, added: StructType, option: str) -> int:

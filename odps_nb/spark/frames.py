@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from odps_nb.access.checks import PartitionLike
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.credentials import TaskProfile, profile_of
+from odps_nb.spark.known import keep_facts, numbered, planned_size
 from odps_nb.spark.read_plan import plan_read
 from odps_nb.spark.reader import ReadTask, read_split
+from odps_nb.spark.shipping import shipped
 from odps_nb.terms import Compression, TableName
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ def read(
     """Return a table as a DataFrame; one request now, the rows when an action asks for them.
 
     The read session is opened here and pinned to the DataFrame: every action sees the same rows,
-    until the session expires (then the action raises `SessionExpiredError`: read again).
+    until the session expires (then the action raises `SessionExpiredError`: read again). What the
+    session tells at once is in `facts`; Spark plans joins with its size.
 
     Parameters
     ----------
@@ -129,7 +132,8 @@ def frame_of(
 
     count = len(task.splits)
     with without_pandas_notice():
-        frame = spark.range(0, count, 1, max(1, count)).mapInArrow(read_splits, schema)
+        numbers = numbered(spark, count, planned_size(session))
+        frame = numbers.mapInArrow(shipped(read_splits), schema)
     if session.limit is not None and session.row_count is None:
         frame = frame.limit(session.limit)  # the splits hold more rows than that
-    return frame
+    return keep_facts(frame, session)

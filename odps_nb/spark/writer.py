@@ -20,7 +20,8 @@ from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, si
 from odps_nb.errors import OdpsNbError
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.credentials import TaskProfile, profile_of
-from odps_nb.spark.faults import from_spark
+from odps_nb.spark.faults import job_errors
+from odps_nb.spark.shipping import shipped
 from odps_nb.spark.uploading import (
     MAX_PARTITIONS,
     MAX_STREAMS,
@@ -185,22 +186,14 @@ def _arranged(df: DataFrame, target: Target) -> DataFrame:
 
 def _run(df: DataFrame, task: WriteTask) -> list[Written]:
     """Run the job and return what the attempts that count have written, in partition order."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships no types
-    from pyspark.errors import PySparkException
 
     def write_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         written = write_partition(task, batches)
         if written is not None:
             yield _as_batch(written)
 
-    try:
-        with without_pandas_notice():
-            rows = df.mapInArrow(write_rows, _RESULT).collect()
-    except (PySparkException, Py4JJavaError) as failure:
-        ours = from_spark(failure)
-        if ours is None:
-            raise
-        raise ours from None
+    with job_errors(), without_pandas_notice():
+        rows = df.mapInArrow(shipped(write_rows), _RESULT).collect()
     return [_of_row(row.asDict()) for row in rows]
 
 
