@@ -10,9 +10,9 @@ nothing here may hold a connection, and what is set after ``__init__`` is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from odps_nb.spark.connect import hide_keys
 from odps_nb.spark.credentials import TaskProfile, profile_of
 from odps_nb.spark.faults import task_errors
 from odps_nb.spark.reader import ReadTask, read_split, require_types
@@ -60,14 +61,19 @@ class Options(dict[str, str]):
 def options(odps: Connection | Profile | str | None = None) -> Options:
     """Return what ``spark.read.format("odps").options(**…)`` needs to connect, keys included.
 
-    Options of a DataFrame reader or writer are in no plan, event log or UI. Never put them into
+    `register` with a connection needs none of them. Options of a DataFrame reader or writer are
+    in no plan, event log or UI; under Spark Connect after `register` only. Never put them into
     ``spark.conf`` or into ``OPTIONS (…)`` of SQL text, which are; name a profile there.
     """
     return Options(profile_of(odps).as_options())
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: SparkSession, odps: Connection | Profile | str | None = None) -> None:
     """Make ``format("odps")`` known to a session.
+
+    With `odps`, readers and writers connect as it does unless their options say otherwise, so
+    that no key is in any option. Do so under Spark Connect, whose server logs plans with their
+    options; what `options` gives is hidden there, by this session only.
 
     Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (specs
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes`` and ``compression``;
@@ -88,22 +94,46 @@ def register(spark: SparkSession) -> None:
     Examples
     --------
     >>> import odps_nb.spark
-    >>> odps_nb.spark.register(spark)
-    >>> reader = spark.read.format("odps").options(**odps_nb.spark.options(odps))
-    >>> reader.option("table", "media").load().createOrReplaceTempView("media")
+    >>> odps_nb.spark.register(spark, odps)
+    >>> spark.read.format("odps").load("media").createOrReplaceTempView("media")
     >>> spark.sql("select count(*) > 0 as some from media").first().some
     True
     """
-    spark.dataSource.register(OdpsDataSource)
+    hide_keys(spark)
+    if odps is None:
+        spark.dataSource.register(OdpsDataSource)
+    else:
+        spark.dataSource.register(_connected(profile_of(odps)))
+
+
+def _connected(profile: Profile) -> type[OdpsDataSource]:
+    """Return a data source that knows a profile: a class of its own is pickled with its values."""
+    known = TaskProfile(tuple(profile.as_options().items()))
+
+    class Connected(OdpsDataSource):
+        registered = known
+
+    return Connected
 
 
 class OdpsDataSource(DataSource):
     """What Spark asks when it sees ``format("odps")``."""
 
+    #: The profile of a reader or writer whose options name none.
+    registered: ClassVar[TaskProfile | None] = None
+
     @classmethod
     def name(cls) -> str:
         """Return the name after ``format``."""
         return "odps"
+
+    def _given(self) -> Mapping[str, str]:
+        """Return the options, with the profile that was registered where they name none."""
+        if self.registered is None or {"endpoint", "profile"} & {
+            k.casefold() for k in self.options
+        }:
+            return self.options
+        return {**dict(self.registered.settings), **self.options}
 
     def schema(self) -> StructType:
         """Return the columns of the table, or those of the option ``columns``."""
@@ -112,7 +142,7 @@ class OdpsDataSource(DataSource):
         from odps_nb.spark.types import spark_schema
 
         with task_errors('format("odps")'):
-            settings = ReadSettings.of_any(self.options)
+            settings = ReadSettings.of_any(self._given())
             with StorageClient(settings.profile) as storage:
                 schema = fetch_table(storage, settings.table).schema
             return spark_schema(settings.chosen(schema))
@@ -120,20 +150,20 @@ class OdpsDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Open a read session for the columns of `schema`; Spark keeps it with the DataFrame."""
         with task_errors('format("odps")'):
-            return OdpsReader(ReadSettings.of(self.options), schema)
+            return OdpsReader(ReadSettings.of(self._given()), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Open a write session once the columns of `schema` fit the table."""
         with task_errors('format("odps")'):
             mode = "overwrite" if overwrite else "append"
-            return OdpsWriter(WriteSettings.of(self.options), schema, mode)
+            return OdpsWriter(WriteSettings.of(self._given()), schema, mode)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Follow the columns of `schema`; nothing is asked yet."""
         from odps_nb.spark.stream_reader import OdpsStreamReader
 
         with task_errors('readStream.format("odps")'):
-            return OdpsStreamReader(StreamReadSettings.of(self.options), schema)
+            return OdpsStreamReader(StreamReadSettings.of(self._given()), schema)
 
     def streamWriter(
         self,
@@ -144,7 +174,7 @@ class OdpsDataSource(DataSource):
         from odps_nb.spark.stream_writer import OdpsStreamWriter
 
         with task_errors('writeStream.format("odps")'):
-            settings = StreamWriteSettings.of(self.options)
+            settings = StreamWriteSettings.of(self._given())
             return OdpsStreamWriter(settings, schema, overwrite=overwrite)
 
 

@@ -44,10 +44,30 @@ _STREAM_ONLY = frozenset(
 _STREAM_READ = (_READ - {"limit"}) | _STREAM_ONLY
 _CHECKPOINT = "checkpointlocation"  # of Spark, which hands it on to a sink
 _STREAM_WRITE = _WRITE | {_CHECKPOINT}
+#: What Spark's catalog adds for ``CREATE TABLE … USING odps OPTIONS (…)``: properties of the
+#: table, and each option a second time behind this prefix.
+_CATALOG = frozenset(
+    {
+        "collation",
+        "comment",
+        "external",
+        "is_managed_location",
+        "location",
+        "owner",
+        "provider",
+        "table_type",
+    }
+)
+_CATALOG_PREFIX = "option."
 
 
 def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> dict[str, str]:
-    given = {key.casefold(): value for key, value in options.items()}
+    folded = {key.casefold(): value for key, value in options.items()}
+    given = {
+        key: value
+        for key, value in folded.items()
+        if key not in _CATALOG and not key.startswith(_CATALOG_PREFIX)
+    }
     for key in given:
         if key not in known | _PROFILE:
             close = difflib.get_close_matches(key, known, n=1)

@@ -18,6 +18,14 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.errors import ConfigError, MissingDependencyError
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark._stderr import without_noise
+from odps_nb.spark.connect import (
+    BINDING,
+    check_connect,
+    check_free,
+    check_server,
+    is_connect,
+    remote_settings,
+)
 from odps_nb.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -36,7 +44,7 @@ _GIB = 1 << 30
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
-def session(master: str | None = None, **conf: Any) -> SparkSession:
+def session(master: str | None = None, *, remote: str | None = None, **conf: Any) -> SparkSession:
     """Return the active Spark session as it is, or start one that is set up right.
 
     Parameters
@@ -45,6 +53,11 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
         Spark master; by default that of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``. Loopback
         addresses, the memory size and this process's Python are set for masters on this machine
         only.
+    remote
+        Spark Connect instead of a master: ``"sc://host:15002"``, or ``"local[2]"`` for a server
+        on this machine, which listens on loopback only. By default that of ``SPARK_REMOTE``.
+        odps_nb must be installed where the server's Python workers run. A server elsewhere takes
+        settings of ``spark.sql`` only.
     conf
         Spark settings, which win over ours: ``**{"spark.executor.memory": "2g"}``, or with
         underscores, ``spark_executor_memory="2g"``. Never put keys or tokens here: settings show
@@ -59,9 +72,11 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
     Raises
     ------
     MissingDependencyError
-        No pyspark 4.0 or newer, or no Java 17 or newer.
+        No pyspark 4.0 or newer, or no Java 17 or newer (which a server elsewhere does not need).
     ConfigError
-        A setting's name is not one of Spark's.
+        A setting's name is not one of Spark's, or both a master and a remote are named.
+    ConnectError
+        Nobody listens at `remote`.
 
     Examples
     --------
@@ -73,19 +88,59 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
     pyspark_version()
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
+    if (running := _running()) is not None:
+        return running
     chosen = {_conf_name(name): _conf_text(value) for name, value in conf.items()}
-    master = master or chosen.pop("spark.master", None) or os.environ.get(_MASTER) or "local[*]"
+    master = master or chosen.pop("spark.master", None)
+    remote = remote or chosen.pop("spark.remote", None) or os.environ.get("SPARK_REMOTE")
+    if master and remote:
+        raise ConfigError(
+            "both a master and a remote are named",
+            option="remote",
+            hint="a session has either a cluster of its own (master) or a server (remote); leave "
+            "one out, or unset SPARK_REMOTE",
+        )
+    if remote:
+        check_connect()
+        if not remote.startswith("local"):
+            check_server(remote)
+            builder = SparkSession.builder.remote(remote)
+            return _made(builder, {**remote_settings(defaults(remote)), **chosen})
+        check_free()
+        builder, master = SparkSession.builder.remote(remote), remote
+    else:
+        master = master or os.environ.get(_MASTER) or "local[*]"
+        builder = SparkSession.builder.master(master)
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)  # the launcher of Spark reads nothing else
     os.environ.update(_environment(master, os.environ))
-    builder = SparkSession.builder.master(master)
-    for name, value in {**defaults(master), **chosen}.items():
+    return _made(builder, {**defaults(master), **chosen})
+
+
+def _running() -> SparkSession | None:
+    """Return the session of this thread, or else of this process, of whichever kind."""
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    kinds: list[type[SparkSession]] = [SparkSession]
+    if connected := sys.modules.get("pyspark.sql.connect.session"):
+        kinds.append(connected.SparkSession)  # made by its own builder, the other knows none
+    for kind in kinds:
+        with contextlib.suppress(PySparkRuntimeError):  # says that there is none
+            found = kind.active()
+            # pyspark remembers a session whose context was stopped without it
+            if is_connect(found) or SparkContext._active_spark_context is not None:
+                return found
+    return None
+
+
+def _made(builder: Any, settings: Mapping[str, str]) -> SparkSession:
+    for name, value in settings.items():
         builder = builder.config(name, value)
     with without_pandas_notice(), without_noise():
-        return builder.getOrCreate()
+        spark: SparkSession = builder.getOrCreate()
+    return spark
 
 
 def pyspark_version() -> tuple[int, int]:
@@ -127,6 +182,7 @@ def defaults(master: str) -> dict[str, str]:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            **BINDING,
             "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
         }
         if sys.platform == "linux":  # reads 17-20 % faster; other systems' paths may be too long

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,20 +11,55 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import odps_nb
 import odps_nb.spark
+from odps_nb.spark.start import pyspark_version
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odps_nb.access.connection import Connection
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let pyspark say what it thinks of pandas 3, in the tests of this folder only."""
+    """Let pyspark say what it thinks of pandas 3, in the tests of this folder only.
+
+    pyspark 4.0 and 4.1 leave a socket of `collect` to the garbage collector.
+    """
     here = Path(__file__).parent
+    said = ["ignore:PySpark does not yet fully support pandas"]
+    if pyspark_version() < (4, 2):
+        said.append("ignore:unclosed <socket:ResourceWarning")
     for item in items:
         if here in item.path.parents:
-            item.add_marker(
-                pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-            )
+            for warning in said:
+                item.add_marker(pytest.mark.filterwarnings(warning))
+
+
+@contextlib.contextmanager
+def misbehaving() -> Iterator[Connection]:
+    """A connection to a service of its own, which fails when it is asked to."""
+    from odps_nb.local.launch import start
+
+    with (
+        start(samples=False, options=("--misbehave",)) as service,
+        odps_nb.connect(
+            endpoint=service.endpoint,
+            tunnel_endpoint=service.tunnel_endpoint,
+            project=service.project,
+            access_id=service.access_id,
+            access_key=service.access_key,
+        ) as connection,
+    ):
+        yield connection
+
+
+def explained(frame: DataFrame, mode: str = "extended") -> str:
+    """Return what ``explain`` prints."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        frame.explain(mode=mode)
+    return text.getvalue()
 
 
 @pytest.fixture(scope="session")

@@ -215,6 +215,11 @@ def test_options_are_read_in_any_case(profile: Profile) -> None:
     assert (settings.limit, settings.split_bytes) == (5, 1000)
 
 
+def test_what_a_catalog_of_spark_adds_is_no_option(profile: Profile) -> None:
+    added = {"provider": "odps", "owner": "me", "option.table": "t", "table": "t"}
+    assert ReadSettings.of({**profile.as_options(), **added}).table.table == "t"
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,19 +9,14 @@ import pytest
 
 import odps_nb.spark
 
+from .conftest import explained
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
-
-
-def _explained(frame: DataFrame) -> str:
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        frame.explain(extended=True)
-    return text.getvalue()
 
 
 @pytest.mark.spark
@@ -42,7 +35,7 @@ def test_no_key_is_in_a_plan_a_setting_or_the_event_log(
         frame, "content", lambda record: (len(record.data),), "size bigint", odps=odps
     )
     loaded = spark.read.format("odps").options(**given).option("table", "media").load()
-    plans = [_explained(one) for one in (frame, sizes, loaded, loaded.filter("id = 1"))]
+    plans = [explained(one) for one in (frame, sizes, loaded, loaded.filter("id = 1"))]
     assert sizes.select("size").collect()
     assert loaded.count() == frame.count()
     odps_nb.spark.write(spark.range(3), odps, name)

@@ -85,10 +85,8 @@ def test_the_time_zone_is_told_by_tz_or_by_the_link(tmp_path: Path) -> None:
 def test_what_is_no_spark_setting_is_refused_before_java_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from pyspark.sql import SparkSession
-
     # Another test of this run may hold the session; here there is none.
-    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr("odps_nb.spark.start._running", lambda: None)
     with pytest.raises(ConfigError, match="'memory'"):
         odps_nb.spark.session(memory="2g")
 

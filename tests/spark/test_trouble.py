@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import odps_nb
 import odps_nb.spark
 from odps_nb.errors import ServerFaultError, SessionExpiredError
 from odps_nb.spark.faults import from_spark
 from odps_nb.wire.calls import WireRequest
+
+from .conftest import misbehaving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,18 +29,7 @@ Ask = Callable[..., None]
 @pytest.fixture(scope="module")
 def moody() -> Iterator[Connection]:
     """A connection to a service that fails when it is asked to."""
-    from odps_nb.local.launch import start
-
-    with (
-        start(samples=False, options=("--misbehave",)) as service,
-        odps_nb.connect(
-            endpoint=service.endpoint,
-            tunnel_endpoint=service.tunnel_endpoint,
-            project=service.project,
-            access_id=service.access_id,
-            access_key=service.access_key,
-        ) as connection,
-    ):
+    with misbehaving() as connection:
         yield connection
 
 

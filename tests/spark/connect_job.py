@@ -1,0 +1,150 @@
+"""Run by ``test_connect``: every road through Spark Connect, first with a server of its own.
+
+Prints one JSON document. Processes of their own, since a process is a client of Connect or has a
+Spark of its own, never both. Called again with the URL of the server, it is a client of that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import odps_nb
+import odps_nb.spark
+from odps_nb.errors import OdpsNbError, StateError
+from odps_nb.spark.faults import from_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+
+ROWS = 1000
+
+
+def listening() -> dict[str, bool]:
+    """Return the ports on which this machine listens, and whether on loopback only."""
+    found: dict[str, bool] = {}
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            address, port = fields[1].split(":")
+            if fields[3] == "0A":
+                # 127.0.0.1 in the byte order of the kernel, plain or mapped, or ::1
+                own = address.endswith("0100007F") or address == "0" * 24 + "01000000"
+                found[str(int(port, 16))] = own
+    return found
+
+
+def roads(spark: SparkSession, odps: Connection, name: str) -> dict[str, Any]:
+    """Read and write by every road there is; give what came of each."""
+    told: dict[str, Any] = {"kind": type(spark).__module__}
+    odps.create_table(name, "id bigint, note string")
+    rows = spark.range(0, ROWS, 1, 3).selectExpr("id", "'x' note")
+    told["written"] = odps_nb.spark.write(rows, odps, name).rows
+    given = odps_nb.spark.options(odps)
+    odps_nb.spark.register(spark)
+    rows.write.format("odps").options(**given).mode("append").save(name)
+    frame = odps_nb.spark.read(spark, odps, name, splits=2)
+    told["read"] = list(frame.selectExpr("count(id)", "count(distinct id)").first())
+    told["known"] = odps_nb.spark.facts(frame).row_count
+    loaded = spark.read.format("odps").options(**given).load(name)
+    told["loaded"] = list(loaded.selectExpr("count(id)", "count(distinct id)").first())
+    odps_nb.spark.register(spark, odps)
+    spark.read.format("odps").load(name).createOrReplaceTempView(name)
+    told["seen"] = spark.sql(f"select count(*) from {name} where id < 10").first()[0]
+
+    media = odps_nb.spark.read(spark, odps, "media", columns=["name", "content"], limit=3)
+    told["blobs"] = {
+        row.name: row.digest
+        for row in odps_nb.spark.blob_map(media, "content", _digest, "digest string", odps=odps)
+        .select("name", "digest")
+        .collect()
+    }
+    return told
+
+
+def _digest(blob: Any) -> dict[str, str]:
+    return {"digest": hashlib.sha256(blob.data).hexdigest()}
+
+
+def failures(spark: SparkSession, odps: Connection, name: str) -> dict[str, list[str]]:
+    """Give the kind and the hint of errors that tasks and the service raise."""
+    told = {}
+    bad = spark.range(1).selectExpr("id", "'x' note").selectExpr("id", "note", "1 more")
+    odps.create_table(f"{name}_times", "id bigint, at datetime")
+    finer = spark.range(1).selectExpr("id", "timestamp'2024-01-01 00:00:00.000001' at")
+    odps_nb.spark.register(spark)
+    over = spark.range(1).write.format("odps").options(**odps_nb.spark.options(odps))
+    attempts = {
+        "columns": lambda: odps_nb.spark.write(bad, odps, name),
+        "values": lambda: odps_nb.spark.write(finer, odps, f"{name}_times"),
+        "table": lambda: odps_nb.spark.read(spark, odps, "no_such_table"),
+        "overwrite": lambda: over.mode("overwrite").option("partition", "a=1").save(name),
+    }
+    for what, attempt in attempts.items():
+        try:
+            attempt()
+        except Exception as error:  # noqa: BLE001  told as it is
+            ours = error if isinstance(error, (OdpsNbError, StateError)) else from_spark(error)
+            told[what] = [type(ours).__name__, str(ours), str(ours and ours.hint)]
+    return told
+
+
+def as_client(url: str, name: str) -> dict[str, Any]:
+    """Do the same as a client without Java of a server that another process has started."""
+    env = {**os.environ, "SPARK_REMOTE": url, "JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
+    for mine in ("SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        env.pop(mine, None)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", __file__, name],
+        input=json.dumps(GIVEN),
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=200,
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr[-3000:])
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def main() -> None:
+    """Be the client that the environment names, or the server and its first client."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    with odps_nb.connect(**GIVEN["connection"]) as odps:
+        if name:
+            spark = odps_nb.spark.session(spark_sql_shuffle_partitions=3)
+            result = roads(spark, odps, name)
+            result["shuffles"] = spark.conf.get("spark.sql.shuffle.partitions")
+        else:
+            spark = odps_nb.spark.session(
+                remote="local[2]",
+                **{
+                    "spark.driver.memory": "1g",
+                    "spark.eventLog.enabled": True,
+                    "spark.eventLog.compress": False,
+                    "spark.eventLog.dir": Path(GIVEN["log"]).as_uri(),
+                },
+            )
+            result = {"listening": listening(), "own": roads(spark, odps, GIVEN["table"])}
+            result["zone"] = spark.conf.get("spark.sql.session.timeZone")
+            result["again"] = odps_nb.spark.session("local[7]") is spark
+            result["failures"] = failures(spark, odps, GIVEN["table"])
+            token = os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"]
+            result["client"] = as_client(
+                f"sc://localhost:15002/;token={token}", f"{GIVEN['table']}_2"
+            )
+        spark.stop()
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    GIVEN: dict[str, Any] = json.load(sys.stdin)
+    main()

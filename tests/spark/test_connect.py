@@ -1,0 +1,158 @@
+"""Spark Connect: the same calls through a server, which listens on loopback and logs no key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import odps_nb.spark
+from odps_nb.errors import ConfigError, ConnectError, MissingDependencyError
+from odps_nb.spark import connect
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+
+PORT = str(connect.PORT)
+
+
+@pytest.fixture(scope="module")
+def told(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a process that starts a server, and one that joins it, have seen."""
+    log = tmp_path_factory.mktemp("connect-log")
+    given = odps.profile.as_options()
+    given.pop("name", None)
+    document = {
+        "connection": {**given, "api_version": odps.profile.api_version},
+        "log": str(log),
+        "table": f"connected_{log.name.replace('-', '_')}",
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(Path(__file__).with_name("connect_job.py"))],
+        input=json.dumps(document),  # an argument would show the key to every process
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    logged = [path.read_text() for path in log.rglob("*") if path.is_file()]
+    return {**json.loads(done.stdout.splitlines()[-1]), "log": "\n".join(logged)}
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("who", ["own", "client"])
+def test_every_road_goes_through_a_server(told: dict[str, Any], odps: Connection, who: str) -> None:
+    """The client has no Java, and its address comes from SPARK_REMOTE."""
+    seen = told[who]
+    assert seen["kind"] == "pyspark.sql.connect.session"
+    assert seen["written"] == 1000
+    assert seen["read"] == seen["loaded"] == [2000, 1000]
+    assert seen["known"] == 2000
+    assert seen["seen"] == 20
+    media = odps.table("media").read(columns=["name", "content"], limit=3).to_arrow().to_pylist()
+    assert seen["blobs"] == {
+        row["name"]: hashlib.sha256(odps.blob(row["content"]).bytes()).hexdigest() for row in media
+    }
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_server_on_this_machine_listens_on_loopback_only(told: dict[str, Any]) -> None:
+    assert told["listening"][PORT] is True
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_settings_reach_the_session_and_an_active_one_is_reused(told: dict[str, Any]) -> None:
+    assert told["zone"]
+    assert told["client"]["shuffles"] == "3"
+    assert told["again"] is True
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_errors_come_back_as_what_they_were(told: dict[str, Any]) -> None:
+    kinds = {what: kind for what, (kind, _, _) in told["failures"].items()}
+    assert kinds == {
+        "columns": "ConversionError",
+        "values": "ConversionError",
+        "table": "NotFoundError",
+        "overwrite": "InvalidRequestError",
+    }
+    for _, message, hint in told["failures"].values():
+        assert "SQLSTATE" not in message + hint
+        assert "java" not in (message + hint).lower()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_no_key_is_in_the_log_of_the_server(told: dict[str, Any], odps: Connection) -> None:
+    # Plans are in it, those with options among them, or this test would be blind.
+    assert "SparkListenerConnectOperationStarted" in told["log"]
+    assert "redacted" in told["log"]
+    assert str(odps.profile.access_key) not in told["log"]
+    assert str(odps.profile.access_id) not in told["log"]
+
+
+# -- what is said before a server is asked -----------------------------------------------------
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No session runs, whatever other tests of this run have started."""
+    monkeypatch.setattr("odps_nb.spark.start._running", lambda: None)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_server_that_is_not_there_is_said_at_once_and_without_the_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        port = held.getsockname()[1]
+        monkeypatch.setenv("SPARK_REMOTE", f"sc://127.0.0.1:{port}/;token=very-secret")
+        with pytest.raises(ConnectError, match=f"listens on 127.0.0.1:{port}") as caught:
+            odps_nb.spark.session()
+    assert "very-secret" not in f"{caught.value!r}{caught.value}{caught.value.hint}"
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("remote", ["http://x/?token=very-secret", "sc://", "sc://x:port/;token=s"])
+def test_an_address_that_makes_no_sense_is_refused(remote: str) -> None:
+    with pytest.raises(ConfigError, match="no address") as caught:
+        odps_nb.spark.session(remote=remote)
+    assert "secret" not in f"{caught.value!r}"
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_master_and_a_remote_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="both a master and a remote"):
+        odps_nb.spark.session("local[2]", remote="sc://x")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://x")
+    with pytest.raises(ConfigError, match="both a master and a remote") as caught:
+        odps_nb.spark.session("local[2]")
+    assert "unset SPARK_REMOTE" in str(caught.value.hint)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(MissingDependencyError, match="needs grpc") as caught:
+        odps_nb.spark.session(remote="local[2]")
+    assert caught.value.extra == "connect"
+    assert "odps-nb[connect]" in str(caught.value.hint)
+
+
+def test_a_port_that_is_taken_is_said_before_java_starts() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        with pytest.raises(ConfigError, match="is taken"):
+            connect.check_free(held.getsockname()[1])

@@ -1,0 +1,205 @@
+"""What Spark is known to do wrong with tables of others, held right here on every version.
+
+Each test is a case that has cost somebody an evening (wrong rows without an error, or a driver
+that ran out of memory), and most of them hold for both front ends.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import odps_nb.spark
+from odps_nb.errors import StateError
+from odps_nb.spark.known import LARGEST, ReadFacts, numbered
+
+from .conftest import explained
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odps_nb.access.connection import Connection
+
+Names = Callable[[str], str]
+Load = Callable[..., "DataFrame"]
+DAY = "ds=2024-01-03"
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(params=["read", "format"])
+def load(request: pytest.FixtureRequest, spark: SparkSession, odps: Connection) -> Load:
+    """Load a table by one of the two roads; columns in that order."""
+    odps_nb.spark.register(spark, odps)
+
+    def by_read(name: str, *columns: str) -> DataFrame:
+        return odps_nb.spark.read(spark, odps, name, columns=columns or None)
+
+    def by_format(name: str, *columns: str) -> DataFrame:
+        frame = spark.read.format("odps").load(name)
+        if not columns:
+            return frame
+        kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        asked = ", ".join(f"{column} {kinds[column]}" for column in columns)
+        return spark.read.format("odps").schema(asked).load(name)
+
+    return by_read if request.param == "read" else by_format
+
+
+# -- everything that may be derived from one load() ----------------------------------------------
+
+
+def test_what_is_derived_from_one_load_keeps_its_own_rows(
+    spark: SparkSession, load: Load, odps: Connection, new_name: Names
+) -> None:
+    name = new_name("ten")
+    odps.create_table(name, "a bigint, b bigint")
+    odps_nb.spark.write(spark.range(10).selectExpr("id a", "id * 10 b"), odps, name)
+    frame = load(name)
+    assert frame.filter("a = 1").count() == 1
+    assert frame.count() == 10  # not the rows of the filter before
+    one, two = frame.filter("a = 1"), frame.filter("a = 2")
+    assert sorted(tuple(row) for row in one.union(two).collect()) == [(1, 10), (2, 20)]
+    pairs = one.alias("x").join(two.alias("y")).selectExpr("x.a", "y.a", "x.b", "y.b")
+    assert [tuple(row) for row in pairs.collect()] == [(1, 2, 10, 20)]
+    assert frame.filter("a > 3").exceptAll(frame.filter("a > 4")).collect()[0].a == 4
+    frame.createOrReplaceTempView(f"{name}_view")
+    both = spark.sql(
+        f"select b from {name}_view where a = 3 union all select a from {name}_view where b = 40"
+    )
+    assert sorted(row[0] for row in both.collect()) == [4, 30]
+    inside = f"select count(*) from {name}_view where a in (select a from {name}_view where b < 30)"
+    assert spark.sql(inside).collect()[0][0] == 3
+    assert spark.sql(f"select count(*) from {name}_view").collect()[0][0] == 10
+
+
+def test_views_and_tables_of_sql_keep_their_own_rows_and_need_no_key(
+    spark: SparkSession, odps: Connection, new_name: Names
+) -> None:
+    name = new_name("using")
+    odps.create_table(name, "a bigint")
+    odps_nb.spark.write(spark.range(10).selectExpr("id a"), odps, name)
+    odps_nb.spark.register(spark, odps)
+    spark.sql(f"create temporary view {name}_v using odps options (table '{name}')")
+    spark.sql(f"create table {name}_t using odps options (table '{name}')")
+    try:
+        for kind in "vt":
+            one = f"select a from {name}_{kind} where a = "
+            both = spark.sql(f"{one} 1 union all {one} 2").collect()
+            assert sorted(row.a for row in both) == [1, 2]
+            assert spark.sql(f"select count(*) from {name}_{kind}").collect()[0][0] == 10
+        spark.sql(f"insert into {name}_t select 10L a")
+        assert odps.table(name).read().row_count == 11
+    finally:
+        spark.sql(f"drop table {name}_t")
+
+
+# -- batches as Spark takes them -----------------------------------------------------------------
+
+
+def test_columns_of_one_type_are_never_swapped(
+    spark: SparkSession, load: Load, odps: Connection, new_name: Names
+) -> None:
+    name = new_name("swap")
+    odps.create_table(name, "a bigint, b bigint", partitioned_by="p string, q string")
+    rows = spark.sql("select 1L a, 2L b, 'p' p, 'q' q")
+    odps_nb.spark.write(rows.select("q", "b", "p", "a"), odps, name)
+    for columns in (("b", "a"), ("q", "a", "p", "b"), ("p", "q")):
+        (row,) = load(name, *columns).collect()
+        expected = {"a": 1, "b": 2, "p": "p", "q": "q"}
+        assert row.asDict() == {column: expected[column] for column in columns}
+
+
+def test_digits_of_decimals_are_kept_or_an_error_and_never_cut(
+    spark: SparkSession, load: Load, odps: Connection, new_name: Names
+) -> None:
+    name = new_name("digits")
+    odps.create_table(name, "a decimal(18,4), b decimal(38,18), c decimal")
+    values = [decimal.Decimal(text) for text in ("1.2345", "-0.000000000000000001", "7.5")]
+    table = pa.table(
+        {
+            "a": pa.array(values[:1], pa.decimal128(18, 4)),
+            "b": pa.array(values[1:2], pa.decimal128(38, 18)),
+            "c": pa.array(values[2:], pa.decimal128(38, 18)),
+        }
+    )
+    odps.table(name).write(table)
+    assert list(load(name).collect()[0]) == values
+    with pytest.raises(Exception, match=r"a is decimal\(18,4\), not decimal\(18,2\)"):
+        spark.read.format("odps").schema("a decimal(18,2)").load(name).collect()
+    narrow = new_name("narrow")
+    odps.create_table(narrow, "a decimal(18,2)")
+    with pytest.raises(Exception, match="decimal"):
+        odps_nb.spark.write(load(name).select("a"), odps, narrow)
+    assert odps.table(narrow).read().row_count == 0
+
+
+def test_the_first_batch_has_the_schema_that_spark_demands(
+    load: Load, odps: Connection, new_name: Names
+) -> None:
+    """Order, case, units and NOT NULL, nested ones too; the wire has other units and names."""
+    name = new_name("exact")
+    odps.create_table(
+        name,
+        "Id bigint not null, At datetime, Times array<timestamp>, "
+        "Pairs map<string,struct<When:datetime,Much:decimal(5,2)>>",
+    )
+    assert load(name).collect() == []
+    table = pa.table({"id": [1], "at": pa.array([0], pa.timestamp("ms"))})
+    odps.table(name).write(table)
+    (row,) = load(name).collect()
+    assert row.asDict()["Id"] == 1
+    assert load(name).schema["Id"].nullable is False
+    assert load(name, "At", "Id").columns == ["At", "Id"]
+
+
+# -- sizes --------------------------------------------------------------------------------------
+
+
+def test_a_large_table_is_not_broadcast_and_a_small_one_is(
+    spark: SparkSession, odps: Connection
+) -> None:
+    """Spark takes what a Python function gives for as large as its input: the numbers of splits."""
+    large = odps_nb.spark.read(spark, odps, "orders")
+    again = odps_nb.spark.read(spark, odps, "orders", columns=["id"], where="id > 0")
+    small = odps_nb.spark.read(spark, odps, "media", columns=["id", "name"])
+    assert "BroadcastHashJoin" not in explained(large.join(again, "id"))
+    assert "BroadcastHashJoin" in explained(large.join(small, "id"))
+    from pyspark.sql import functions as F
+
+    assert "BroadcastHashJoin" in explained(large.join(F.broadcast(again), "id"))
+
+
+def test_the_planned_size_is_the_size_and_costs_no_rows(spark: SparkSession) -> None:
+    for count, size in ((1, 1), (3, 10_000_000), (7, LARGEST)):
+        frame = numbered(spark, count, size)
+        assert sorted(row[0] for row in frame.collect()) == list(range(count))
+        per_partition = frame.selectExpr("spark_partition_id() part", "split").collect()
+        assert [row.part for row in per_partition] == [row.split for row in per_partition]
+    assert numbered(spark, 0, 0).collect() == []
+    told = explained(numbered(spark, 7, 400 << 20), mode="cost")
+    assert "sizeInBytes=400." in told
+
+
+def test_what_the_session_tells_is_known_without_a_job(
+    spark: SparkSession, odps: Connection
+) -> None:
+    frame = odps_nb.spark.read(spark, odps, "orders", partitions=DAY, columns=["id"], splits=3)
+    known = odps_nb.spark.facts(frame)
+    assert isinstance(known, ReadFacts)
+    assert known.row_count == frame.count() == odps.table("orders").read(partitions=DAY).row_count
+    assert (known.splits, known.table.table) == (3, "orders")
+    assert (known.size_bytes or 0) > 0
+    assert (known.expires_at or 0) > 0
+    assert known.session_id in repr(known)
+    assert len(repr(known)) < 300
+    few = odps_nb.spark.read(spark, odps, "orders", partitions=DAY, columns=["id"], limit=7)
+    assert odps_nb.spark.facts(few).row_count == few.count() == 7
+    some = odps_nb.spark.read(spark, odps, "orders", partitions=DAY, where="quantity > 2")
+    assert odps_nb.spark.facts(some).row_count is None
+    with pytest.raises(StateError, match="nothing is known") as caught:
+        odps_nb.spark.facts(frame.filter("id > 0"))
+    assert "read returned" in str(caught.value.hint)
