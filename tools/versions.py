@@ -42,8 +42,19 @@ class Row:
     java: bool = False
 
 
+SPARK = "test,spark,connect,local"
+
 ROWS = (
     Row("pandas-2", pins=("pandas<3",), tests=FRAMES),
+    # pyspark 4.0 is older than pandas 3
+    Row(
+        "spark-4.0",
+        pins=("pyspark>=4.0,<4.1", "pandas<3"),
+        tests=("tests/spark",),
+        extras=SPARK,
+        java=True,
+    ),
+    Row("spark-4.1", pins=("pyspark>=4.1,<4.2",), tests=("tests/spark",), extras=SPARK, java=True),
     Row("polars", pins=("polars>=1",), tests=("tests/versions/polars_frames.py",)),
 )
 
