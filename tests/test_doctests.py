@@ -83,6 +83,8 @@ def test_no_example_is_skipped():
         "odps_nb.spark.writer.write",
         "odps_nb.spark.blobs.blob_map",
         "odps_nb.spark.blobs.with_blobs",
+        "odps_nb.spark.query.sql",
+        "odps_nb.spark.query.explain_sql",
         "odps_nb.spark.start.session",
         "odps_nb.access.receipt.Receipt",
         "odps_nb._faces.connect",

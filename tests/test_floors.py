@@ -57,7 +57,7 @@ ONLY_IN = {
     "tqdm": {"notebook"},
     "keyring": {"client"},
     "duckdb": {"local"},
-    "sqlglot": {"local"},
+    "sqlglot": {"local", "spark"},
     "starlette": {"local"},
     "uvicorn": {"local"},
     "sqlite3": {"local"},

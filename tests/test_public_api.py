@@ -122,6 +122,16 @@ CONTRACT = [
         2,
         {"df": NEEDED, "ref_column": NEEDED, "column": "blob"},
     ),
+    (
+        odps_nb.spark.sql,
+        3,
+        {"spark": NEEDED, "odps": NEEDED, "text": NEEDED, "params": None, "limit": None},
+    ),
+    (
+        odps_nb.spark.explain_sql,
+        3,
+        {"spark": NEEDED, "odps": NEEDED, "text": NEEDED, "params": None, "limit": None},
+    ),
     (odps_nb.spark.session, 1, {"master": None}),
     (odps_nb.spark.register, 1, {"spark": NEEDED}),
     (odps_nb.spark.options, 1, {"odps": None}),

@@ -69,6 +69,8 @@ class ReadPlan:
         Specs, partial ones too; empty for the whole table.
     where
         A SQL condition that the service applies.
+    may_ignore_where
+        The service may leave the condition out where it cannot apply it, instead of failing.
     split_bytes, splits
         Size of a split by the service's estimate, or their number. Where neither is said a split
         has 64 MiB, or more where there would be over 100,000 of them.
@@ -88,6 +90,7 @@ class ReadPlan:
     partition_columns: tuple[str, ...] | None = None
     partitions: tuple[PartitionSpec, ...] = ()
     where: str | None = None
+    may_ignore_where: bool = False
     split_bytes: int | None = None
     splits: int | None = None
     limit: int | None = None
@@ -173,6 +176,7 @@ def open_read_session(
         partition_columns=parts,
         partitions=plan.partitions,
         filter_predicate=plan.where or "",
+        filter_fallback=plan.may_ignore_where,
         **_split_options(plan),
         **_increment(plan),
     )

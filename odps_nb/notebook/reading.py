@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from IPython.core.error import UsageError
 
+from odps_nb.access.binding import bind
 from odps_nb.client.progress import ProgressListener
 from odps_nb.errors import CancelledError, ConfigError, OdpsNbError
 from odps_nb.notebook.arguments import (
@@ -23,7 +24,6 @@ from odps_nb.notebook.arguments import (
     positive,
 )
 from odps_nb.notebook.background import BackgroundResult
-from odps_nb.notebook.binding import bind
 from odps_nb.notebook.command import argument, parsed_as
 from odps_nb.notebook.context import Context
 from odps_nb.notebook.listing import Listing
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.scan import Scan
 
-__all__ = ["filter_of", "head", "read", "sql", "stoppable"]
+__all__ = ["bound", "filter_of", "head", "read", "spark_session", "sql", "stoppable"]
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -84,10 +84,11 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
     body = cell.strip() if cell else ""
     if where and body:
         raise UsageError("a filter stands in -w or in the cell, not in both")
-    return _bound(context, where or body) or None
+    return bound(context, where or body) or None
 
 
-def _bound(context: Context, text: str) -> str:
+def bound(context: Context, text: str) -> str:
+    """Return a text with its ``:name`` parts bound to variables, or raise a one-line error."""
     try:
         return bind(text, context.variables)
     except ConfigError as error:
@@ -183,7 +184,7 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     :name stands for the Python variable of that name, quoted safely.
     """
     context.check_output(args.output)
-    query = _bound(context, (cell or "").strip())
+    query = bound(context, (cell or "").strip())
     if not query:
         raise UsageError("%%odps sql needs a query in the cell")
     result = stoppable("sql", lambda: context.connection.sql(query, wait=False))
@@ -203,7 +204,9 @@ def _finish(context: Context, args: argparse.Namespace, title: str, source: Rows
     kind = args.type or context.options().result_type
     if kind == "spark":
         _refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
-        return context.deliver(source.to_spark(_spark(context)), into=args.output, note=title)
+        return context.deliver(
+            source.to_spark(spark_session(context)), into=args.output, note=title
+        )
     if kind == "batches":
         _refuse(args, "bg", why="batches are read when they are iterated over")
         batches = source.batches(progress=context.listener(quiet=args.quiet))
@@ -248,7 +251,7 @@ def _shape(value: Any, source: str) -> str:
     return f"{source} · {counted(rows, 'row')} × {counted(columns, 'column')}"
 
 
-def _spark(context: Context) -> Any:
+def spark_session(context: Context) -> Any:
     """Return the session in the variable ``spark``, or start one that is set up right."""
     known = context.variables.get("spark")
     if known is not None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from odps_nb.spark.data_source import options, register
     from odps_nb.spark.frames import read, read_scan
     from odps_nb.spark.known import ReadFacts, facts
+    from odps_nb.spark.query import explain_sql, sql
     from odps_nb.spark.start import session
     from odps_nb.spark.writer import write
 
@@ -26,12 +27,14 @@ __all__ = [
     "NEW_BLOB",
     "ReadFacts",
     "blob_map",
+    "explain_sql",
     "facts",
     "options",
     "read",
     "read_scan",
     "register",
     "session",
+    "sql",
     "with_blobs",
     "write",
 ]
@@ -41,12 +44,14 @@ _LAZY = {
     "ReadFacts": "odps_nb.spark.known",
     "blob_map": "odps_nb.spark.blobs",
     "facts": "odps_nb.spark.known",
+    "explain_sql": "odps_nb.spark.query",
     "options": "odps_nb.spark.data_source",
     "read": "odps_nb.spark.frames",
     "read_scan": "odps_nb.spark.frames",
     "register": "odps_nb.spark.data_source",
     "session": "odps_nb.spark.start",
     "with_blobs": "odps_nb.spark.blobs",
+    "sql": "odps_nb.spark.query",
     "write": "odps_nb.spark.writer",
 }
 

@@ -1,12 +1,14 @@
-"""One warning of pyspark's that says nothing here (floor 5)."""
+"""What pyspark says that is no news: a warning, and errors that are raised as well (floor 5)."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
+import threading
 import warnings
 from collections.abc import Iterator
 
-__all__ = ["without_pandas_notice"]
+__all__ = ["without_pandas_notice", "without_query_log"]
 
 
 @contextlib.contextmanager
@@ -21,3 +23,24 @@ def without_pandas_notice() -> Iterator[None]:
             "ignore", "PySpark does not yet fully support pandas", category=FutureWarning
         )
         yield
+
+
+@contextlib.contextmanager
+def without_query_log() -> Iterator[None]:
+    """Keep pyspark from logging a query's error as JSON, which is raised as well.
+
+    Of what other threads do meanwhile, the log is kept.
+    """
+    from pyspark.logger import PySparkLogger
+
+    # of pyspark's own class, which takes more arguments: whoever asks first decides it
+    log, thread = PySparkLogger.getLogger("SQLQueryContextLogger"), threading.get_ident()
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    log.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_of_others)

@@ -10,8 +10,8 @@ import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odps_nb.access.binding import MAX_VALUES, bind, literal
 from odps_nb.errors import ConfigError
-from odps_nb.notebook.binding import MAX_VALUES, bind, literal
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,322 @@
+"""Conditions of a query that concern one table only, and may be applied before all else.
+
+Spark always runs the whole query over what was read, so a condition may be sent to the service
+when every row that it drops is dropped by the query anyway. Such are conjuncts of WHERE, and of
+ON where the join lets them; on the nullable side of an outer join only those that no null
+satisfies. Floor 5, pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.spark.sql_literals import value_of
+from odps_nb.spark.sql_predicates import (
+    AllOf,
+    AnyOf,
+    Compare,
+    CompareDigits,
+    Condition,
+    IsIn,
+    IsNull,
+    Negation,
+    Value,
+    may_be_null_tested,
+    takes_value,
+)
+from odps_nb.spark.sql_text import ParsedQuery, Reference, fold
+
+__all__ = ["conditions_of", "where_is_covered"]
+
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+# Parts of a select that leave the meaning of its WHERE alone.
+_KNOWN_PARTS = frozenset(
+    {
+        *("expressions", "from", "from_", "joins", "laterals", "where", "group", "having"),
+        *("order", "sort", "cluster", "distribute", "limit", "offset", "distinct", "windows"),
+        *("hint", "with", "with_", "kind"),
+    }
+)
+_KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
+
+
+def conditions_of(
+    query: ParsedQuery, reference: Reference, schemas: dict[Reference, TableSchema]
+) -> tuple[Condition, ...]:
+    """Return the conditions that may be sent for one reference to a table."""
+    sources = _sources(query, reference, schemas)
+    if sources is None:
+        return ()
+    reader = _Reader(query, sources)
+    return tuple(dict.fromkeys(reader.conditions()))
+
+
+def where_is_covered(
+    query: ParsedQuery, reference: Reference, schemas: dict[Reference, TableSchema]
+) -> bool:
+    """Whether the conditions that may be sent are all that the WHERE of the select says."""
+    sources = _sources(query, reference, schemas)
+    if sources is None:
+        return False
+    reader = _Reader(query, sources)
+    where = sources.select.args.get("where")
+    return where is None or all(reader.read(part) for part in _conjuncts(where.this))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """What a select reads from at one place: ``schema`` is known for our own tables only."""
+
+    alias: str
+    join: Any
+    reference: Reference | None
+    schema: TableSchema | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sources:
+    select: Any
+    all: tuple[_Source, ...]
+    place: int  # of the reference in question
+    shared: frozenset[str]  # columns of USING, and names that lateral views give
+    natural: bool
+
+    def nullable(self, before: int) -> bool:
+        """Whether the joins at places below ``before`` may put nulls for the reference."""
+        for place, one in enumerate(self.all[:before]):
+            kind = _kind(one.join)
+            if kind == "full" and place >= self.place:
+                return True
+            if kind == "right" and place > self.place:
+                return True
+            if kind in ("left", "full") and place == self.place:
+                return True
+        return False
+
+
+def _kind(join: Any) -> str:
+    """Say what a join is; the first source has none."""
+    if join is None:
+        return "first"
+    kind, side = fold(join.args.get("kind") or ""), fold(join.args.get("side") or "")
+    if join.args.get("method") or kind not in ("", "inner", "outer", "cross", "semi", "anti"):
+        return "unknown"
+    if kind in ("semi", "anti"):
+        return kind if side in ("", "left") else "unknown"
+    if side in ("left", "right", "full"):
+        return side
+    return "cross" if kind == "cross" else "inner" if side == "" and kind != "outer" else "unknown"
+
+
+def _sources(
+    query: ParsedQuery, reference: Reference, schemas: dict[Reference, TableSchema]
+) -> _Sources | None:
+    """Return what stands beside the table; ``None`` where anything is out of the ordinary."""
+    from sqlglot import exp
+
+    node = reference.node
+    select = node.parent.parent if isinstance(node.parent, (exp.From, exp.Join)) else None
+    if not query.is_regular or not isinstance(select, exp.Select):
+        return None
+    if {key for key, value in select.args.items() if value} - _KNOWN_PARTS:
+        return None
+    if {key for key, value in node.args.items() if value} - _KNOWN_TABLE_PARTS:
+        return None  # a sample, a pivot: rows that are missing would change what they give
+    alias = node.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        return None
+    by_node = {id(one.node): one for one in schemas}
+    first: Any = select.args.get("from_") or select.args.get("from")
+    joins = select.args.get("joins") or []
+    found = []
+    for item, join in [(first.this, None), *((join.this, join) for join in joins)]:
+        if _kind(join) == "unknown":
+            return None
+        known = by_node.get(id(item))
+        found.append(
+            _Source(
+                alias=fold(item.alias_or_name),
+                join=join,
+                reference=known,
+                schema=schemas[known] if known is not None else None,
+            )
+        )
+    own = fold(node.alias_or_name)
+    if [one.alias for one in found].count(own) != 1:
+        return None
+    return _Sources(
+        select=select,
+        all=tuple(found),
+        place=next(i for i, one in enumerate(found) if one.reference == reference),
+        shared=frozenset(_shared_names(select)),
+        natural=any(join.args.get("method") for join in joins),
+    )
+
+
+def _shared_names(select: Any) -> Iterator[str]:
+    for join in select.args.get("joins") or ():
+        for name in join.args.get("using") or ():
+            yield fold(name.name)
+    for lateral in select.args.get("laterals") or ():
+        alias = lateral.args.get("alias")
+        yield fold(alias.name if alias is not None else "")
+        for name in (alias.args.get("columns") or ()) if alias is not None else ():
+            yield fold(name.name)
+
+
+def _conjuncts(tree: Any) -> list[Any]:
+    from sqlglot import exp
+
+    tree = tree.unnest()
+    if not isinstance(tree, exp.And):
+        return [tree]
+    found: list[Any] = []
+    for part in tree.flatten():  # as a loop: a list of conditions may be long
+        found += _conjuncts(part) if isinstance(part, exp.Paren) else [part]
+    return found
+
+
+class _Reader:
+    """Reads the conditions on one reference out of the tree of its select."""
+
+    def __init__(self, query: ParsedQuery, sources: _Sources) -> None:
+        self._texts, self._sources = query.plain_texts, sources
+        self._own = sources.all[sources.place]
+        assert self._own.schema is not None  # it is ours
+        self._schema = self._own.schema
+        self._qualifiers = [[self._own.alias]]
+        if self._own.reference is not None and self._own.reference.node.args.get("alias") is None:
+            self._qualifiers.append([*map(fold, self._own.reference.parts)])
+
+    def conditions(self) -> Iterator[Condition]:
+        """Yield what may be sent."""
+        sources = self._sources
+        where = sources.select.args.get("where")
+        if where is not None and _kind(self._own.join) not in ("semi", "anti"):
+            yield from self._safe(where.this, nullable=sources.nullable(len(sources.all)))
+        for place, one in enumerate(sources.all):
+            on = one.join.args.get("on") if one.join is not None else None
+            if on is not None and self._may_use(place, _kind(one.join)):
+                yield from self._safe(on, nullable=sources.nullable(place))
+
+    def _may_use(self, place: int, kind: str) -> bool:
+        """Whether the ON of the join at ``place`` filters the rows of the reference."""
+        own = self._sources.place
+        if own > place or self._behind_a_comma(own, place):
+            return False
+        if own == place:
+            return kind in ("inner", "left", "semi", "anti")
+        return kind in ("inner", "right", "semi")
+
+    def _behind_a_comma(self, own: int, place: int) -> bool:
+        """Whether the ON cannot see the reference, since a comma binds less than a join."""
+        between = self._sources.all[own + 1 : place + 1]
+        return any(_kind(one.join) == "cross" for one in between)
+
+    def _safe(self, tree: Any, *, nullable: bool) -> Iterator[Condition]:
+        for part in _conjuncts(tree):
+            condition = self.read(part)
+            if condition is not None and (condition.rejects_nulls() or not nullable):
+                yield condition
+
+    # -- one condition ------------------------------------------------------------------------
+
+    def read(self, tree: Any) -> Condition | None:
+        """Return a condition as a value; ``None`` if any part of it is not of a known form."""
+        from sqlglot import exp
+
+        tree = tree.unnest()
+        if isinstance(tree, (exp.And, exp.Or)):
+            parts = [self.read(part) for part in tree.flatten()]
+            known = tuple(part for part in parts if part is not None)
+            kind = AllOf if isinstance(tree, exp.And) else AnyOf
+            return kind(known) if len(known) == len(parts) else None
+        if isinstance(tree, exp.Not):
+            inner = self.read(tree.this)
+            return None if inner is None else Negation(inner)
+        if isinstance(tree, exp.Column):
+            return self._compare(tree, "=", True)
+        if isinstance(tree, exp.Is):
+            return self._is_null(tree)
+        if isinstance(tree, exp.In):
+            return self._is_in(tree)
+        if isinstance(tree, exp.Between):
+            return self._between(tree)
+        return self._comparison(tree)
+
+    def _comparison(self, tree: Any) -> Condition | None:
+        from sqlglot import exp
+
+        signs = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+        sign = signs.get(type(tree))
+        if sign is None:
+            return None
+        left, right = tree.left.unnest(), tree.right.unnest()
+        if isinstance(left, exp.Column):
+            return self._compare(left, sign, value_of(right, self._texts))
+        return self._compare(right, _MIRRORED[sign], value_of(left, self._texts))
+
+    def _is_null(self, tree: Any) -> Condition | None:
+        from sqlglot import exp
+
+        column = self._column(tree.this.unnest())
+        if column is None or not isinstance(tree.expression, exp.Null):
+            return None
+        return IsNull(column.name) if may_be_null_tested(column) else None
+
+    def _is_in(self, tree: Any) -> Condition | None:
+        column = self._column(tree.this.unnest())
+        others = {key for key, value in tree.args.items() if value} - {"this", "expressions"}
+        values = [value_of(one.unnest(), self._texts) for one in tree.expressions]
+        if column is None or others or not values:
+            return None
+        known = tuple(v for v in values if v is not None and takes_value(column, v))
+        if len(known) == len(values):
+            return IsIn(column.name, known)
+        digits = [self._digits(column, "=", value) for value in values]
+        parts = tuple(part for part in digits if part is not None)
+        return AnyOf(parts) if len(parts) == len(values) else None
+
+    def _between(self, tree: Any) -> Condition | None:
+        if tree.args.get("symmetric"):
+            return None
+        column = tree.this.unnest()
+        low = self._compare(column, ">=", value_of(tree.args["low"].unnest(), self._texts))
+        high = self._compare(column, "<=", value_of(tree.args["high"].unnest(), self._texts))
+        return None if low is None or high is None else AllOf((low, high))
+
+    def _compare(self, tree: Any, sign: str, value: Value | None) -> Condition | None:
+        column = self._column(tree)
+        if column is None or value is None:
+            return None
+        if takes_value(column, value, sign):
+            return Compare(column.name, sign, value)
+        return self._digits(column, sign, value)
+
+    def _digits(self, column: Column, sign: str, value: Value | None) -> Condition | None:
+        text = column.type.code is TypeCode.STRING and column in self._schema.partition_columns
+        if text and type(value) is int and abs(value) < 1 << 31:
+            return CompareDigits(column.name, sign, value)
+        return None
+
+    def _column(self, tree: Any) -> Column | None:
+        """Return the column of our table that a name surely means."""
+        from sqlglot import exp
+
+        if not isinstance(tree, exp.Column) or not isinstance(tree.this, exp.Identifier):
+            return None
+        column = self._schema.find(tree.name)
+        qualifier = [fold(part.name) for part in tree.parts[:-1]]
+        if column is None:
+            return None
+        if qualifier:
+            return column if qualifier in self._qualifiers else None
+        name = fold(tree.name)
+        if self._sources.natural or name in self._sources.shared:
+            return None
+        # A source that is not known may have it, too: then Spark refuses the query.
+        having = [one for one in self._sources.all if one.schema and one.schema.find(name)]
+        return column if having == [self._own] else None

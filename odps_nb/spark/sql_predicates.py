@@ -1,0 +1,326 @@
+"""Conditions of a query that may be sent to the service: values, their text, their meaning.
+
+Only conditions whose answer is the same for Spark and for the service (`takes_value`): the type
+of the literal is that of the column, and no cast, collation or rounding decides. `Condition.holds`
+tells the answer here as well, by which partitions are chosen. Floor 5, pure.
+"""
+
+from __future__ import annotations
+
+import datetime
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from odps_nb.access.binding import literal
+from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
+
+__all__ = [
+    "AllOf",
+    "AnyOf",
+    "Compare",
+    "CompareDigits",
+    "Condition",
+    "IsIn",
+    "IsNull",
+    "Negation",
+    "Value",
+    "may_be_null_tested",
+    "may_be_sent",
+    "partition_value",
+    "takes_value",
+]
+
+Value = bool | int | str | datetime.date | Decimal
+Row = Mapping[str, Value | None]
+
+_BITS = {TypeCode.TINYINT: 8, TypeCode.SMALLINT: 16, TypeCode.INT: 32, TypeCode.BIGINT: 64}
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+# Before it calendars differ: a day has another name in each.
+_FIRST_DATE = datetime.date(1600, 1, 1)
+_NULL_TESTED = {
+    *_BITS,
+    *(TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.BOOLEAN, TypeCode.STRING, TypeCode.CHAR),
+    *(TypeCode.VARCHAR, TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.DECIMAL),
+}
+_DIGITS = re.compile(r"0|[1-9][0-9]{0,8}")
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
+
+
+class Condition:
+    """A condition over columns of one table; ``str`` writes it for the service."""
+
+    __slots__ = ()
+
+    def columns(self) -> frozenset[str]:
+        """Return the names of its columns."""
+        raise NotImplementedError
+
+    def holds(self, row: Row) -> bool | None:
+        """Return its truth for some values; ``None`` is SQL's unknown."""
+        raise NotImplementedError
+
+    def rejects_nulls(self) -> bool:
+        """Whether it never holds where all of its columns are null."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Condition):
+    """``column sign value``."""
+
+    column: str
+    sign: str
+    value: Value
+
+    def columns(self) -> frozenset[str]:
+        """Return its column."""
+        return frozenset({self.column})
+
+    def holds(self, row: Row) -> bool | None:
+        """Compare; unknown for a null."""
+        value = row[self.column]
+        return None if value is None else _ORDER[self.sign](value, self.value)
+
+    def rejects_nulls(self) -> bool:
+        """Return true: a null is neither more nor less."""
+        return True
+
+    def __str__(self) -> str:
+        return f"`{self.column}` {self.sign} {literal(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class CompareDigits(Condition):
+    """``column sign number`` for partitions whose values are text: ``ds >= 20240101``.
+
+    Spark casts the text; how depends on its settings. Of plain digits all casts make the same
+    number, and of anything else nothing is said here. Never sent: the service may cast otherwise.
+    """
+
+    column: str
+    sign: str
+    number: int
+
+    def columns(self) -> frozenset[str]:
+        """Return its column."""
+        return frozenset({self.column})
+
+    def holds(self, row: Row) -> bool | None:
+        """Compare plain digits; unknown for everything else."""
+        text = row[self.column]
+        if not isinstance(text, str) or not _DIGITS.fullmatch(text):
+            return None
+        return _ORDER[self.sign](int(text), self.number)
+
+    def rejects_nulls(self) -> bool:
+        """Return true, as for any comparison."""
+        return True
+
+    def __str__(self) -> str:
+        return f"`{self.column}` {self.sign} {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class IsIn(Condition):
+    """``column in (values)``."""
+
+    column: str
+    values: tuple[Value, ...]
+
+    def columns(self) -> frozenset[str]:
+        """Return its column."""
+        return frozenset({self.column})
+
+    def holds(self, row: Row) -> bool | None:
+        """Look for the value; unknown for a null."""
+        value = row[self.column]
+        return None if value is None else value in self.values
+
+    def rejects_nulls(self) -> bool:
+        """Return true, as for a comparison."""
+        return True
+
+    def __str__(self) -> str:
+        return f"`{self.column}` in ({', '.join(literal(value) for value in self.values)})"
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Condition):
+    """``column is null``."""
+
+    column: str
+
+    def columns(self) -> frozenset[str]:
+        """Return its column."""
+        return frozenset({self.column})
+
+    def holds(self, row: Row) -> bool | None:
+        """Tell; never unknown."""
+        return row[self.column] is None
+
+    def rejects_nulls(self) -> bool:
+        """Return false: it looks for them."""
+        return False
+
+    def __str__(self) -> str:
+        return f"`{self.column}` is null"
+
+
+@dataclass(frozen=True, slots=True)
+class Negation(Condition):
+    """``not (inner)``."""
+
+    inner: Condition
+
+    def columns(self) -> frozenset[str]:
+        """Return the columns of what is negated."""
+        return self.inner.columns()
+
+    def holds(self, row: Row) -> bool | None:
+        """Turn the answer round; unknown stays unknown."""
+        found = self.inner.holds(row)
+        return None if found is None else not found
+
+    def rejects_nulls(self) -> bool:
+        """Tell; ``not (x = 1)`` is unknown for a null, as ``x = 1`` is."""
+        return isinstance(self.inner, (Compare, IsIn, IsNull))
+
+    def __str__(self) -> str:
+        if isinstance(self.inner, IsNull):
+            return f"`{self.inner.column}` is not null"
+        return f"not ({self.inner})"
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(Condition):
+    """``a and b and …``."""
+
+    parts: tuple[Condition, ...]
+
+    def columns(self) -> frozenset[str]:
+        """Return the columns of all parts."""
+        return frozenset[str]().union(*(part.columns() for part in self.parts))
+
+    def holds(self, row: Row) -> bool | None:
+        """Answer as SQL does: one false part decides."""
+        found = [part.holds(row) for part in self.parts]
+        return False if False in found else None if None in found else True
+
+    def rejects_nulls(self) -> bool:
+        """One part is enough."""
+        return any(part.rejects_nulls() for part in self.parts)
+
+    def __str__(self) -> str:
+        return " and ".join(_fenced(part) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf(Condition):
+    """``a or b or …``."""
+
+    parts: tuple[Condition, ...]
+
+    def columns(self) -> frozenset[str]:
+        """Return the columns of all parts."""
+        return frozenset[str]().union(*(part.columns() for part in self.parts))
+
+    def holds(self, row: Row) -> bool | None:
+        """Answer as SQL does: one true part decides."""
+        found = [part.holds(row) for part in self.parts]
+        return True if True in found else None if None in found else False
+
+    def rejects_nulls(self) -> bool:
+        """All parts have to."""
+        return all(part.rejects_nulls() for part in self.parts)
+
+    def __str__(self) -> str:
+        return " or ".join(_fenced(part) for part in self.parts)
+
+
+def may_be_sent(condition: Condition) -> bool:
+    """Whether the service may be asked to apply a condition."""
+    if isinstance(condition, (AllOf, AnyOf)):
+        return all(may_be_sent(part) for part in condition.parts)
+    if isinstance(condition, Negation):
+        return may_be_sent(condition.inner)
+    return not isinstance(condition, CompareDigits)
+
+
+def _fenced(part: Condition) -> str:
+    return f"({part})" if isinstance(part, (AllOf, AnyOf)) else str(part)
+
+
+# -- which literals belong to which columns ---------------------------------------------------
+
+
+def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
+    """Whether Spark and the service must agree on ``column sign value``.
+
+    Floats are out (NaN), CHAR and VARCHAR (padding), times (zones, precision), and every literal
+    that one side would have to cast.
+    """
+    code = column.type.code
+    if code in _BITS:
+        # The least number of each width is left out: MaxCompute keeps that of BIGINT for itself.
+        return type(value) is int and abs(value) < 1 << (_BITS[code] - 1)
+    if code is TypeCode.STRING:
+        return isinstance(value, str) and _same_text(value, sign)
+    if code is TypeCode.BOOLEAN:
+        return isinstance(value, bool) and sign in ("=", "<>")
+    if code is TypeCode.DATE:
+        return isinstance(value, datetime.date) and value >= _FIRST_DATE
+    if isinstance(column.type, DecimalType) and isinstance(value, (int, Decimal)):
+        return not isinstance(value, bool) and _fits(Decimal(value), column.type)
+    return False
+
+
+def _same_text(value: str, sign: str) -> bool:
+    if any(not one.isprintable() for one in value):
+        return False
+    # UTF-8 and UTF-16 sort alike what differs in a character of ASCII.
+    return sign in ("=", "<>") or value.isascii()
+
+
+def _fits(value: Decimal, kind: DecimalType) -> bool:
+    """Whether the literal, as it is written, needs no more digits than the column has."""
+    if kind.precision is None or kind.precision > 38:
+        return False
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or exponent > 0:
+        return False
+    scale = kind.scale or 0
+    whole = max(0, len(digits) + exponent)
+    return -exponent <= min(scale, 18) and whole <= kind.precision - scale
+
+
+def may_be_null_tested(column: Column) -> bool:
+    """Whether ``is null`` may be sent for a column: scalars whose values are what they seem."""
+    return column.type.code in _NULL_TESTED
+
+
+def partition_value(column: Column, text: str) -> Value | None:
+    """Return the value of a partition as its column holds it; ``None`` where that is not sure."""
+    if text.startswith("__"):  # how a service may spell a null
+        return None
+    if column.type == PrimitiveType(TypeCode.STRING):
+        return text
+    if column.type.code in _BITS and _INTEGER.fullmatch(text):
+        return int(text)
+    if column.type.code is TypeCode.DATE:
+        try:
+            value = datetime.date.fromisoformat(text)
+        except ValueError:
+            return None
+        return value if value.isoformat() == text else None
+    return None

@@ -1,0 +1,527 @@
+"""What a query is taken to read of its tables: pure, without Spark and without a service."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import pytest
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.schema import Column, TableSchema
+from odps_nb.spark.sql_conditions import conditions_of
+from odps_nb.spark.sql_plan import TableRead, plan_reads, with_partitions
+from odps_nb.spark.sql_predicates import Compare, may_be_sent, partition_value, takes_value
+from odps_nb.spark.sql_text import fill, parse_query, value_of_text
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.type_text import parse_columns, parse_type
+
+A = TableSchema(
+    columns=parse_columns(
+        "id bigint, n int, status string, amount decimal(10,2), due date, gift boolean, "
+        "weight double, code char(3), made timestamp, st struct<x:int,y:string>, tags array<string>"
+    ),
+    partition_columns=parse_columns("ds string, hour int"),
+)
+B = TableSchema(columns=parse_columns("id bigint, name string, x int"))
+C = TableSchema(columns=parse_columns("id bigint, price double, y int"))
+SCHEMAS = {"a": A, "b": B, "c": C}
+
+
+def reads(text: str, limit: int | None = None) -> list[TableRead]:
+    query = parse_query(text)
+    tables = {
+        ref: (TableName(project="p", table=ref.alias), SCHEMAS[ref.alias.casefold()])
+        for ref in query.references
+    }
+    return list(plan_reads(query, tables, limit=limit).values())
+
+
+def sent(text: str) -> list[str]:
+    """What is sent for each reference; conditions on partitions are marked."""
+    return [
+        "; ".join([*map(str, one.conditions), *(f"[{c}]" for c in one.partition_conditions)])
+        for one in reads(text)
+    ]
+
+
+def only(text: str) -> str:
+    (one,) = sent(text)
+    return one
+
+
+# -- columns ----------------------------------------------------------------------------------
+
+ALL = A.names
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("select id from a", "id"),
+        ("select ID, `Status` from a where N > 1", "id n status"),
+        ("select count(*) from a", "gift"),
+        ("select ds, count(*) from a group by ds", "gift ds"),
+        ("select st.x from a", "st"),
+        ("select a.st.x from a", "st"),
+        ("select sum(case when gift then n end) from a order by due", "n due gift"),
+        ("select row_number() over (partition by status order by id) from a", "id status"),
+        ("select tag from a lateral view explode(tags) t as tag", "tags"),
+        ("select 'status', id /* weight */ from a -- amount", "id"),
+        ("select * from a", ALL),
+        ("select a.* from a", ALL),
+        ("select struct(*) from a", ALL),
+        ("select count(distinct *) from a", ALL),
+        ("select to_json(struct(a.*)) from a", ALL),
+        ("select * except (n) from a", ALL),
+        ("select z from a as t(z, b, c, d, e, f, g, h, i, j, k, l, m)", ALL),
+        ("select * from a pivot (sum(n) for status in ('x'))", ALL),
+        ("select id from a pivot (sum(n) for status in ('x'))", ALL),
+        ("select id from (select * from a)", "id"),
+        ("select id from (select distinct * from a)", ALL),
+        ("select id from (select * from a union all select * from a)", ALL),
+        ("with t as (select * from a) select n from t", "n"),
+        ("with t as (select * from a) select * from t", ALL),
+        ("with t as (select * from a), u as (select * from t) select n from u", "n"),
+        ("with t as (select * from a), u as (select * from t) select * from u", ALL),
+        ("with t(z, y) as (select * from a) select z from t", ALL),
+        ("select 1 where exists (select * from a where n = 1)", "n"),
+        ("select 1 where 1 in (select * from a)", ALL),
+        ("select t.st.* from a t", "st"),
+        ("from a select n", "n"),
+        ("from a |> where n = 1 |> select id", ALL),
+        ("select n from a where (select max(weight) from a z) = 1", "n weight"),
+    ],
+)
+def test_columns_are_those_that_the_query_can_see(text, columns):
+    wanted = tuple(columns.split()) if isinstance(columns, str) else columns
+    for read in reads(text):
+        assert read.columns == wanted
+
+
+def test_a_star_of_one_table_leaves_the_other_alone():
+    a, b = reads("select b.*, a.n from a join b on a.id = b.id")
+    assert a.columns == ("id", "n")
+    assert b.columns == B.names
+
+
+def test_a_natural_join_needs_every_column_of_both():
+    assert [one.columns for one in reads("select x from a natural join b")] == [ALL, B.names]
+
+
+def test_rows_are_counted_by_the_cheapest_column():
+    assert [one.columns for one in reads("select count(*) from c")] == [("y",)]
+
+
+# -- conditions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "condition"),
+    [
+        ("n = 1", "`n` = 1"),
+        ("1 < n", "`n` > 1"),
+        ("N <> -5", "`n` <> (-5)"),
+        ("n between 1 and 3", "`n` >= 1 and `n` <= 3"),
+        ("n not between 1 and 3", "not (`n` >= 1 and `n` <= 3)"),
+        ("n in (1, 2)", "`n` in (1, 2)"),
+        ("n not in (1, 2)", "not (`n` in (1, 2))"),
+        ("status = 'paid'", "`status` = 'paid'"),
+        ('status = "it\'s"', "`status` = CONCAT('it', CHR(39), 's')"),
+        ("status = 'it\\'s'", "`status` = CONCAT('it', CHR(39), 's')"),
+        ("status = concat('it', chr(39), 's')", "`status` = CONCAT('it', CHR(39), 's')"),
+        ("status = 'grüße 👋'", "`status` = 'grüße 👋'"),
+        ("status >= 'b'", "`status` >= 'b'"),
+        ("a.status is null", "`status` is null"),
+        ("status is not null", "`status` is not null"),
+        ("weight is null", "`weight` is null"),
+        ("amount >= 12.50", "`amount` >= CAST('12.50' AS DECIMAL(4,2))"),
+        ("amount = 7", "`amount` = 7"),
+        ("due = date '2024-01-31'", "`due` = CAST('2024-01-31' AS DATE)"),
+        ("due < cast('2024-01-31' as date)", "`due` < CAST('2024-01-31' AS DATE)"),
+        ("gift", "`gift` = TRUE"),
+        ("not gift", "not (`gift` = TRUE)"),
+        ("gift = false", "`gift` = FALSE"),
+        ("n = 1 or status = 'x' and n = 2", "`n` = 1 or (`status` = 'x' and `n` = 2)"),
+        ("n = 1 and rand() < 0.5", "`n` = 1"),
+        ("((n = 1) and (status = 'x'))", "`n` = 1; `status` = 'x'"),
+    ],
+)
+def test_simple_conditions_are_sent(where, condition):
+    assert only(f"select id from a where {where}") == condition
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "n = '1'",
+        "n = 1.0",
+        "n = 3000000000",
+        "id = -9223372036854775808",
+        "id = 1L",
+        "status = 1",
+        "status in ('x', null)",
+        "status not in ('x', null)",
+        "status = null",
+        "status = 'it''s'",
+        "status = 'a' 'b'",
+        r"status = '\u0041'",
+        r"status = 'a\nb'",
+        r"status = r'a\b'",
+        "status >= 'ü'",
+        "status like 'p%'",
+        "status = upper('x')",
+        "status collate utf8_lcase = 'x'",
+        "upper(status) = 'X'",
+        "weight = 1",
+        "weight > 1.5",
+        "code = 'EUR'",
+        "made > timestamp '2024-01-01 00:00:00'",
+        "due = '2024-01-31'",
+        "due = date '2024-1-31'",
+        "due = date '1500-01-01'",
+        "amount = 1.005",
+        "amount = 123456789.5",
+        "amount = 1e2",
+        "st.x = 1",
+        "tags is null",
+        "n = id",
+        "n + 1 = 2",
+        "n = 1 + 1",
+        "n = 1 or rand() < 0.5",
+        "not (n = 1 or rand() < 0.5)",
+        "n <=> 1",
+        "n = 1 is null",
+        "n in (select x from b)",
+        "n = (select max(x) from b)",
+        "other = 1",
+        "n = :value",
+        "case when n = 1 then true end",
+    ],
+)
+def test_everything_else_stays_with_spark(where):
+    assert sent(f"select id from a where {where}")[0] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "conditions"),
+    [
+        # one reference, one scope
+        ("select * from a join a as z on a.id = z.id where a.n = 1 and z.n = 2", ["n1", "n2"]),
+        ("select * from a where n = 1 union all select * from a where n = 2", ["n1", "n2"]),
+        ("select * from (select * from a where n = 1) where n = 2", ["n1"]),
+        ("with a as (select * from a where n = 1) select * from a where n = 2", ["n1"]),
+        ("select * from b where exists (select 1 from a where n = 1 and a.id = b.id)", ["", "n1"]),
+        ("select * from a where exists (select 1 from b where a.n = 1)", ["", ""]),
+        ("select sum(n) from a group by n having n = 1", [""]),
+        ("select n as q from a where q = 1", [""]),
+        # names
+        ("select * from a z where z.n = 1", ["n1"]),
+        ("select * from a z where a.n = 1", [""]),
+        ("select * from p.a where p.a.n = 1", ["n1"]),
+        ("select * from p.a z where p.a.n = 1", [""]),
+        ("select * from a join b on a.id = b.id where n = 1", ["n1", ""]),
+        ("select * from a join b on a.id = b.id where id = 1", ["", ""]),
+        ("select * from a join b using (id) where id = 1", ["", ""]),
+        ("select * from a natural join b where n = 1", ["", ""]),
+        ("select * from a lateral view explode(tags) t as n where n = 1", [""]),
+        ("select * from a lateral view explode(tags) t as u where n = 1", ["n1"]),
+        ("select * from a, a where n = 1", ["", ""]),
+        # inner joins
+        ("select * from a join b on a.id = b.id and a.n = 1", ["n1", ""]),
+        ("select * from b join a on a.id = b.id and a.n = 1", ["", "n1"]),
+        ("select * from a, b where a.id = b.id and a.n = 1", ["n1", ""]),
+        ("select * from a cross join b where a.n = 1", ["n1", ""]),
+        # left joins
+        ("select * from a left join b on a.n = 1", ["", ""]),
+        ("select * from a left join b on true where a.n = 1", ["n1", ""]),
+        ("select * from a left join b on true where a.n is null", ["n?", ""]),
+        ("select * from b left join a on a.n = 1", ["", "n1"]),
+        ("select * from b left join a on a.n is null", ["", "n?"]),
+        ("select * from b left join a on true where a.n = 1", ["", "n1"]),
+        ("select * from b left join a on true where a.n is null", ["", ""]),
+        ("select * from b left join a on true where a.n is null or a.n = 1", ["", ""]),
+        ("select * from b left join a on true where not (a.n = 1 and a.n = 2)", ["", ""]),
+        ("select * from b left join a on true where a.n is not null", ["", "n!"]),
+        ("select * from b left join a on true join c on a.n = 1", ["", "n1", ""]),
+        ("select * from b left join a on true join c on a.n is null", ["", "", ""]),
+        # right and full joins
+        ("select * from a right join b on a.n = 1", ["n1", ""]),
+        ("select * from a right join b on true where a.n = 1", ["n1", ""]),
+        ("select * from a right join b on true where a.n is null", ["", ""]),
+        ("select * from b right join a on a.n = 1", ["", ""]),
+        ("select * from b right join a on true where a.n is null", ["", "n?"]),
+        ("select * from b join a on a.n is null right join c on true", ["", "n?", ""]),
+        ("select * from a full join b on a.n = 1", ["", ""]),
+        ("select * from a full join b on true where a.n = 1", ["n1", ""]),
+        ("select * from a full join b on true where a.n is null", ["", ""]),
+        ("select * from b full join a on true where a.n is null", ["", ""]),
+        # semi and anti joins
+        ("select * from a left semi join b on a.n = 1", ["n1", ""]),
+        ("select * from b left semi join a on a.n = 1", ["", "n1"]),
+        ("select * from a left anti join b on a.n = 1", ["", ""]),
+        ("select * from b left anti join a on a.n = 1", ["", "n1"]),
+        ("select * from a left anti join b on true where n = 1", ["n1", ""]),
+        ("select * from c where exists (select 1 from b semi join a where n = 1)", ["", "", ""]),
+        # what is out of the ordinary
+        ("select * from a tablesample (5 rows) where n = 1", [""]),
+        ("select * from a pivot (sum(id) for gift in (true)) where n = 1", [""]),
+        ("select * from (a join b on a.id = b.id) where n = 1", ["", ""]),
+        ("select * from b left join (a join c on a.n = 1) on true", ["", "", ""]),
+        ("from a |> where n = 1", [""]),
+        ("select * from b, c join a on b.x = 1 and a.n = 1", ["", "", "n1"]),
+    ],
+)
+def test_a_condition_is_sent_where_the_query_drops_the_row_anyway(text, conditions):
+    spelled = {"n1": "`n` = 1", "n2": "`n` = 2", "n?": "`n` is null", "n!": "`n` is not null"}
+    assert sent(text) == [spelled.get(one, one) for one in conditions]
+
+
+def test_conditions_that_would_make_a_long_request_stay_with_spark():
+    many = ", ".join(map(str, range(10_000)))
+    assert only(f"select id from a where n in ({many}) and status = 'x'") == "`status` = 'x'"
+
+
+def test_a_long_chain_of_conditions_is_read_without_recursion():
+    chain = " and ".join(f"n <> {number}" for number in range(3000))
+    assert sent(f"select id from a where {chain}")[0].startswith("`n` <> 0; `n` <> 1")
+
+
+# -- partitions -------------------------------------------------------------------------------
+
+KNOWN = [
+    PartitionSpec.of(f"ds={day},hour={hour}")
+    for day in ("20240101", "20240102", "20240103")
+    for hour in (1, 22)
+]
+
+
+def kept(where: str, known: list[PartitionSpec] | None = None) -> list[str] | None:
+    (read,) = reads(f"select id from a where {where}")
+    found = with_partitions(read, KNOWN if known is None else known).partitions
+    return None if found is None else [str(spec) for spec in found]
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        ("ds = '20240101'", 2),
+        ("ds = '20240101' and hour = 1", 1),
+        ("ds > '20240101' and hour <> 1", 2),
+        ("ds between '20240102' and '20240103'", 4),
+        ("hour < 9", 3),  # as a number, and not as a text
+        ("ds in ('20240101', '20240103')", 4),
+        ("not (ds = '20240101' or hour = 1)", 2),
+        ("ds is null", 0),
+        ("ds = 'never'", 0),
+        # text that is compared with a number
+        ("ds = 20240101", 2),
+        ("ds >= 20240102", 4),
+        ("ds in (20240101, 20240102)", 4),
+        ("not ds = 20240101", 4),
+    ],
+)
+def test_partitions_are_chosen_by_their_values(where, count):
+    assert len(kept(where) or ()) == count
+
+
+@pytest.mark.parametrize(
+    "where", ["ds >= '2024'", "ds = 'x' or n = 1", "hour = '1'", "ds like '%1'"]
+)
+def test_all_partitions_are_none_in_particular(where):
+    (read,) = reads(f"select id from a where {where}")
+    assert not read.partition_conditions or with_partitions(read, KNOWN).partitions is None
+
+
+def test_a_value_that_is_not_sure_keeps_its_partition():
+    odd = ["ds=__HIVE_DEFAULT_PARTITION__,hour=1", "ds=x,hour=01", "ds=020240101,hour=1"]
+    known = [PartitionSpec.of(text) for text in odd]
+    assert kept("ds is null", known) == ["ds=__HIVE_DEFAULT_PARTITION__,hour=1"]
+    assert kept("hour = 7", known) == ["ds=x,hour=01"]
+    assert len(kept("ds is not null and ds = 20240101", known) or odd) == 3
+    assert kept("hour = 1", known) is None
+
+
+def test_too_many_partitions_to_name_are_filtered_by_the_service():
+    known = [PartitionSpec.of(f"ds={number},hour=1") for number in range(3000)]
+    (read,) = reads("select id from a where ds <> '7' and hour = 1")
+    read = with_partitions(read, known)
+    assert read.partitions is None
+    assert read.where == "(not (`ds` = '7')) and (`hour` = 1)" or read.where == (
+        "(`ds` <> '7') and (`hour` = 1)"
+    )
+    (loose,) = reads("select id from a where ds <> 7")
+    assert with_partitions(loose, known).where is None
+
+
+# -- limits -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("select * from a limit 5", 5),
+        ("select id as z, a.n from a limit 5", 5),
+        ("select id from a where ds = '20240101' limit 5", 5),
+        ("select id from a where ds = 20240101 limit 5", 5),
+        ("select id from a", None),
+        ("select id from a where n = 1 limit 5", None),
+        ("select id from a where ds = '20240101' and n = 1 limit 5", None),
+        ("select id from a where ds = '20240101' and upper(status) = 'X' limit 5", None),
+        ("select id from a order by id limit 5", None),
+        ("select count(*) from a limit 5", None),
+        ("select explode(tags) from a limit 5", None),
+        ("select distinct id from a limit 5", None),
+        ("select id from a limit 5 offset 2", None),
+        ("select a.id from a join b on true limit 5", None),
+        ("select * from (select * from a limit 5) limit 3", None),
+        ("(select * from a limit 5)", None),
+        ("select id from a group by id limit 5", None),
+        ("select * from a tablesample (50 percent) limit 5", None),
+    ],
+)
+def test_a_limit_is_sent_only_where_nothing_is_left_to_spark(text, limit):
+    read = with_partitions(reads(text)[0], KNOWN)
+    assert read.limit == limit
+
+
+def test_the_smaller_limit_counts():
+    assert [reads("select * from a limit 5", limit=n)[0].limit for n in (3, 9, None)] == [3, 5, 5]
+    assert reads("select * from a", limit=3)[0].limit == 3
+
+
+def test_a_partition_that_is_not_sure_leaves_the_limit_to_spark():
+    known = [PartitionSpec.of("ds=00123,hour=1"), PartitionSpec.of("ds=5,hour=1")]
+    (read,) = reads("select id from a where ds = 123 limit 5")
+    assert with_partitions(read, known).limit is None
+
+
+# -- text -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("select '{x}', id from a", "select '{{x}}', id from ({t0} as `a`)"),
+        ("select p.a.id from p.a", "select a.id from ({t0} as `a`)"),
+        ("select `P` . a.id from p.`A`", "select a.id from ({t0} as `A`)"),
+        ("select '👋' from a z, b", "select '👋' from ({t0} as `a`) z, ({t1} as `b`)"),
+        ("with a as (select 1) select * from a", "with a as (select 1) select * from a"),
+        (
+            "with a as (select * from a) select * from a",
+            "with a as (select * from ({t0} as `a`)) select * from a",
+        ),
+        (
+            "select * from (with a as (select 1) select * from A) t, a",
+            "select * from (with a as (select 1) select * from A) t, ({t0} as `a`)",
+        ),
+        (
+            "with recursive a as (select 1 union all select * from a) select * from a",
+            "with recursive a as (select 1 union all select * from a) select * from a",
+        ),
+        ("select * from range(3), parquet.`/x`", "select * from range(3), parquet.`/x`"),
+    ],
+)  # fmt: skip
+def test_names_are_replaced_where_they_stand(text, filled):
+    query = parse_query(text)
+    assert fill(query, {ref: f"t{n}" for n, ref in enumerate(query.references)}) == filled
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "empty"),
+        ("  -- nothing", "empty"),
+        ("insert into a select 1", "odps_nb.spark.write"),
+        ("with q as (select 1) insert into a select * from q", "odps_nb.spark.write"),
+        ("create table q (id int)", "%%odps sql"),
+        ("drop table a", "%%odps sql"),
+        ("explain select 1", "explain_sql"),
+        ("table a", "select"),
+        ("select 1; select 2", "one query"),
+        ("select from from", "line 1, column 16"),
+        ("select *\nfrom a\nwhere (n = 1", "line 3"),
+        ("select 'abc", "cannot be read"),
+    ],
+)
+def test_what_is_no_query_says_what_to_use(text, said):
+    with pytest.raises(InvalidRequestError) as caught:
+        parse_query(text)
+    assert said in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        ("'a'", "a"),
+        ('"it\'s"', "it's"),
+        (r"'a\\b'", r"a\b"),
+        (r'"\""', '"'),
+        ("'a''b'", None),
+        (r"'\n'", None),
+        (r"'\u0041'", None),
+        (r"'\%'", None),
+        ("r'a'", None),
+        ("'", None),
+    ],
+)
+def test_a_literal_is_sure_only_with_escapes_that_all_versions_share(raw, value):
+    assert value_of_text(raw) == value
+
+
+# -- values -----------------------------------------------------------------------------------
+
+
+def column(kind: str) -> Column:
+    return Column(name="c", type=parse_type(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "taken"),
+    [
+        ("tinyint", 127, True),
+        ("tinyint", 128, False),
+        ("bigint", 2**63 - 1, True),
+        ("bigint", True, False),
+        ("boolean", True, True),
+        ("boolean", 1, False),
+        ("decimal(5,2)", Decimal("999.99"), True),
+        ("decimal(5,2)", Decimal("1000"), False),
+        ("decimal(5,2)", Decimal("0.001"), False),
+        ("decimal(5,2)", True, False),
+        ("decimal", Decimal("1"), False),
+        ("decimal(40,2)", Decimal("1"), False),
+        ("string", "a\tb", False),
+        ("string", "a\u200bb", False),
+        ("varchar(3)", "a", False),
+        ("date", datetime.date(2024, 1, 1), True),
+    ],
+)
+def test_a_value_is_taken_only_by_a_column_of_its_type(kind, value, taken):
+    assert takes_value(column(kind), value) is taken
+
+
+def test_partition_values_are_read_as_their_columns_hold_them():
+    assert partition_value(column("string"), "007") == "007"
+    assert partition_value(column("int"), "7") == 7
+    assert partition_value(column("date"), "2024-01-31") == datetime.date(2024, 1, 31)
+    for kind, text in (("int", "007"), ("date", "2024-1-31"), ("varchar(3)", "x"), ("int", "x")):
+        assert partition_value(column(kind), text) is None
+
+
+def test_a_plan_says_in_few_words_what_is_read():
+    (read,) = reads("select id from a where ds = '20240101' and n > 1 and status = 'paid'")
+    assert str(with_partitions(read, KNOWN)) == (
+        "a: 4 of 13 columns, 2 of 6 partitions (ds = '20240101'), n > 1 and status = 'paid'"
+    )
+    long = Compare("status", "=", "x" * 1000)
+    assert len(str(TableRead(name="a", table=read.table, schema=A, columns=("id",),
+                             conditions=(long,)))) < 300  # fmt: skip
+
+
+def test_a_condition_of_digits_is_never_sent():
+    query = parse_query("select id from a where not (ds = 20240101 or n = 1)")
+    (ref,) = query.references
+    (condition,) = conditions_of(query, ref, {ref: A})
+    assert not may_be_sent(condition)
+    assert sent(query.text) == [""]
