@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.faces import Faces, Listing
+from odps_nb.access.faces import Faces, Listing, SparkRows
 from odps_nb.client.profile import Profile
 from odps_nb.errors import ConfigError
 
@@ -187,6 +187,12 @@ def _spark_write(table: Table, frame: Any, options: Mapping[str, Any]) -> Receip
     return receipt
 
 
+def _spark_sql(connection: Connection, spark: Any, text: str, limit: int | None) -> SparkRows:
+    from odps_nb.spark import explain_sql
+
+    return explain_sql(spark, connection, text, limit=limit)
+
+
 def _gallery(column: BlobColumn) -> Mapping[str, Any]:
     from odps_nb.notebook.gallery import mimebundle
 
@@ -215,6 +221,7 @@ FACES = Faces(
     listener=_listener,
     to_spark=_to_spark,
     spark_write=_spark_write,
+    spark_sql=_spark_sql,
     gallery=_gallery,
     preview=_preview,
     listing=_listing,

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odps_nb.client.progress import ProgressListener, silent
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
     from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.connection import Connection
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
     from odps_nb.access.table import Table
 
-__all__ = ["PLAIN", "Faces", "Listing"]
+__all__ = ["PLAIN", "Faces", "Listing", "SparkRows"]
 
 Bundle = Mapping[str, Any]
 
@@ -30,6 +34,25 @@ class Listing:
     headers: tuple[str, ...]
     rows: Sequence[tuple[object, ...]]
     caption: str = ""
+
+
+class SparkRows(Protocol):
+    """A Spark query over tables of the service, planned."""
+
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Return each table and what is read of it, in words."""
+
+    def to_spark(self) -> Any:
+        """Return a DataFrame of Spark."""
+
+    def to_arrow(self) -> pa.Table:
+        """Run it and return its rows."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Run it and return its rows."""
+
+    def cancel(self) -> None:
+        """Stop what runs, from any thread."""
 
 
 def _plain_bundle(_: object) -> Bundle:
@@ -56,6 +79,7 @@ class Faces:
     listener: Callable[[], ProgressListener] = lambda: silent
     to_spark: Callable[[Scan, Any], Any] = _no_spark
     spark_write: Callable[[Table, Any, Mapping[str, Any]], Receipt] = _no_spark
+    spark_sql: Callable[[Connection, Any, str, int | None], SparkRows] = _no_spark
     gallery: Callable[[BlobColumn], Bundle] = _plain_bundle
     preview: Callable[[Blob], Bundle] = _plain_bundle
     listing: Callable[[Listing], Bundle] = _plain_bundle

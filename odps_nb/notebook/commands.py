@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from odps_nb.notebook import output, reading
+from odps_nb.notebook import output, reading, spark_sql
 from odps_nb.notebook.arguments import check_names, parse_partitions, positive
 from odps_nb.notebook.command import Command, argument, parsed_as
 from odps_nb.notebook.context import Context
@@ -219,6 +219,7 @@ COMMANDS = {
         Command(name="head", run=reading.head),
         Command(name="read", run=reading.read, cell="optional"),
         Command(name="sql", run=reading.sql, cell="required"),
+        Command(name="spark", run=spark_sql.spark, cell="required"),
         Command(name="write", run=write),
         Command(name="blobs", run=blobs, cell="optional"),
         Command(name="status", run=status),

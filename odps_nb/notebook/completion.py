@@ -140,7 +140,7 @@ def _in_cell(rest: str, body: str, names: Names) -> Candidates | None:
     if words[0] == "read":
         table = _table_of("read", words[1:])
         return _among(fragment, names.columns(table)) if table else None
-    if words[0] != "sql":
+    if words[0] not in ("sql", "spark"):
         return None
     if _SQL_TABLE.search(body):
         return _among(fragment, names.tables(), "class")

@@ -1,0 +1,142 @@
+"""``%%odps spark`` in a real shell, with a real Spark where rows are wanted."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.utils.capture import capture_output
+
+from odps_nb import load_ipython_extension
+from odps_nb.errors import InvalidRequestError, NotFoundError
+
+
+@pytest.fixture
+def ip(shell, odps):
+    """A shell with the magics, connected to the service of this run."""
+    load_ipython_extension(shell)
+    magics = shell.magics_manager.registry["OdpsMagics"]
+    magics.context.use(odps, owned=False)
+    return shell
+
+
+def run(shell, text: str) -> Any:
+    """Run a cell and return its value; its error is raised."""
+    with capture_output() as shown:
+        result = shell.run_cell(text)
+    shell.user_ns["shown"] = [output.data["text/plain"] for output in shown.outputs]
+    result.raise_error()
+    return result.result
+
+
+def usage_error(shell, text: str) -> str:
+    with capture_output() as shown:
+        shell.run_cell(text)
+    assert shown.stderr.startswith("UsageError: ")
+    assert shown.stderr.count("\n") == 1
+    return shown.stderr.removeprefix("UsageError: ").strip()
+
+
+def test_bad_input_is_one_line_and_starts_nothing(ip):
+    assert "needs a query" in usage_error(ip, "%%odps spark\n  ")
+    assert "needs a cell" in usage_error(ip, "%odps spark")
+    assert "no name for a variable" in usage_error(ip, "%%odps spark -o 1a\nselect 1")
+    assert "invalid choice: 'batches'" in usage_error(ip, "%%odps spark -t batches\nselect 1")
+    assert ":dya has no value" in usage_error(ip, "%%odps spark\nselect :dya")
+    assert "--bg" in usage_error(ip, "%%odps spark --bg\nselect 1")
+    assert "whole number above zero" in usage_error(ip, "%%odps spark -n 0\nselect 1")
+
+
+def test_help_names_what_is_special(ip):
+    run(ip, "%odps spark?")
+    (text,) = ip.user_ns["shown"]
+    assert text.startswith("%%odps spark [-n N] [-o VAR]")
+    assert "only the columns, partitions and rows are read that the query can use" in " ".join(
+        text.split()
+    )
+    run(ip, "%odps")
+    assert "%%odps spark" in ip.user_ns["shown"][0]
+
+
+def test_tab_offers_tables_and_columns_as_for_sql(ip):
+    ip.magics_manager.registry["OdpsMagics"].context.names()
+    with provisionalcompleter():
+        found = ip.Completer.completions("%%odps spark --dr", len("%%odps spark --dr"))
+        assert "--dry-run" in [one.text for one in found]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)  # it may be the first to start Spark
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
+def test_a_dry_run_tells_what_would_be_read(ip):
+    ip.user_ns["day"] = "2024-01-02"
+    listing = run(
+        ip,
+        "%%odps spark --dry-run\nselect id from orders where ds = :day and status = 'it''s'"
+        " and quantity > 3",
+    )
+    assert list(listing) == [
+        ("orders", "4 of 22 columns · 1 of 8 partitions (ds = '2024-01-02') · quantity > 3")
+    ]
+    assert len(run(ip, "%%odps spark --dry-run\nselect 1")) == 0
+    with pytest.raises(NotFoundError) as caught:
+        run(ip, "%%odps spark --dry-run\nselect * from orderz")
+    assert "orders" in str(caught.value.hint)
+    with pytest.raises(InvalidRequestError, match="begins no query"):
+        run(ip, "%%odps spark --dry-run\ninsert into orders select 1")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
+def test_a_query_is_shown_kept_and_converted(ip):
+    from pyspark.sql import DataFrame, SparkSession
+
+    import odps_nb.spark
+
+    running = SparkSession.getActiveSession()
+    ip.user_ns["spark"] = spark = odps_nb.spark.session("local[2]", spark_driver_memory="1g")
+    ip.user_ns["state"] = "paid"
+    query = "select id, status from orders where ds = '2024-01-02' and status = :state"
+    try:
+        first = run(ip, f"%%odps spark\n{query}")
+        assert isinstance(first, pd.DataFrame)
+        assert first.shape == (10, 2)
+        assert set(first["status"]) == {"paid"}
+        reads, more = ip.user_ns["shown"][:2]
+        assert reads == (
+            "orders: 3 of 22 columns · 1 of 8 partitions (ds = '2024-01-02') · status = 'paid'"
+        )
+        assert more == "the first 10 rows; -n N shows more, -o VAR keeps all"
+
+        assert run(ip, f"%%odps spark -o paid\n{query}") is None
+        assert isinstance(ip.user_ns["paid"], DataFrame)
+        assert ip.user_ns["shown"][1] == "paid ← spark query · 2 columns, read when used"
+        assert ip.user_ns["paid"].count() > 10
+
+        assert run(ip, f"%%odps spark -o few -n 3 -t pandas -q\n{query}") is None
+        assert ip.user_ns["shown"] == []
+        assert ip.user_ns["few"].shape == (3, 2)
+        table = run(ip, f"%%odps spark -t arrow -n 4\n{query}")
+        assert isinstance(table, pa.Table)
+        assert table.num_rows == 4
+        with pytest.raises(NotFoundError, match="'statos'"):
+            run(ip, "%%odps spark\nselect statos from orders")
+        assert spark.catalog.listTables() == []
+    finally:
+        if running is None:
+            spark.stop()
+
+
+def test_a_connection_without_spark_says_what_to_install(ip, odps):
+    from odps_nb.access.connection import Connection
+    from odps_nb.errors import MissingDependencyError
+
+    plain = Connection(dataclasses.replace(odps.profile))
+    ip.magics_manager.registry["OdpsMagics"].context.use(plain, owned=True)
+    with pytest.raises(MissingDependencyError, match="without Spark"):
+        run(ip, "%%odps spark --dry-run\nselect 1")
