@@ -153,19 +153,27 @@ def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
 # -- what is lent -----------------------------------------------------------------------------
 
 
-def _listener() -> ProgressListener:
+def _listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
     """Return a card in a notebook, a line in a terminal, else nothing."""
     if _in_kernel():
         from odps_nb.notebook.cards import CardListener
 
-        return CardListener()
+        return CardListener(on_cancel=on_cancel)
     if sys.stderr is not None and sys.stderr.isatty():
         from odps_nb.notebook.line import LineListener
 
-        return LineListener()
+        return LineListener(on_cancel=on_cancel)
     from odps_nb.client.progress import silent
 
     return silent
+
+
+def _after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
+    if "IPython" not in sys.modules:
+        return lambda: None
+    from odps_nb.notebook.cells import after_cell
+
+    return after_cell(call)
 
 
 def _in_kernel() -> bool:
@@ -174,10 +182,10 @@ def _in_kernel() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def _to_spark(scan: Scan, spark: Any) -> Any:
+def _to_spark(scan: Scan, spark: Any, progress: ProgressListener | None) -> Any:
     from odps_nb.spark import read_scan
 
-    return read_scan(spark, scan)
+    return read_scan(spark, scan, progress=progress)
 
 
 def _spark_write(table: Table, frame: Any, options: Mapping[str, Any]) -> Receipt:
@@ -219,6 +227,7 @@ def _listing(listing: Listing) -> Mapping[str, Any]:
 
 FACES = Faces(
     listener=_listener,
+    after_cell=_after_cell,
     to_spark=_to_spark,
     spark_write=_spark_write,
     spark_sql=_spark_sql,

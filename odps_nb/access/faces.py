@@ -22,9 +22,19 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.access.table import Table
 
-__all__ = ["PLAIN", "Faces", "Listing", "SparkRows"]
+__all__ = ["PLAIN", "AfterCell", "Faces", "Listing", "MakesListener", "SparkRows"]
 
 Bundle = Mapping[str, Any]
+AfterCell = Callable[[Callable[[BaseException | None], None]], Callable[[], None]]
+"""Has a function called after each cell of a notebook, with the error that ended the cell; what
+it returns ends that."""
+
+
+class MakesListener(Protocol):
+    """Gives what shows one operation; ``on_cancel`` stops the operation, where that can be."""
+
+    def __call__(self, *, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
+        """Return a listener."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +65,14 @@ class SparkRows(Protocol):
         """Stop what runs, from any thread."""
 
 
+def _silent(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
+    return silent
+
+
+def _no_cells(_: Callable[[BaseException | None], None]) -> Callable[[], None]:
+    return lambda: None
+
+
 def _plain_bundle(_: object) -> Bundle:
     return {}
 
@@ -76,8 +94,9 @@ class Faces:
     ``gallery``, ``preview`` and ``listing`` give MIME bundles for a notebook, already escaped.
     """
 
-    listener: Callable[[], ProgressListener] = lambda: silent
-    to_spark: Callable[[Scan, Any], Any] = _no_spark
+    listener: MakesListener = _silent
+    after_cell: AfterCell = _no_cells
+    to_spark: Callable[[Scan, Any, ProgressListener | None], Any] = _no_spark
     spark_write: Callable[[Table, Any, Mapping[str, Any]], Receipt] = _no_spark
     spark_sql: Callable[[Connection, Any, str, int | None], SparkRows] = _no_spark
     gallery: Callable[[BlobColumn], Bundle] = _plain_bundle

@@ -172,8 +172,13 @@ class Scan:
                 row_count=lambda: self.row_count,
             )
 
-    def to_spark(self, spark: Any) -> Any:
+    def to_spark(self, spark: Any, *, progress: ProgressListener | None = None) -> Any:
         """Return a Spark DataFrame whose tasks read the splits themselves.
+
+        Parameters
+        ----------
+        progress
+            Told of every action while it reads; by default what suits the place.
 
         Raises
         ------
@@ -187,7 +192,7 @@ class Scan:
                 "max_bytes makes no sense with Spark, whose tasks read the rows themselves",
                 hint="leave max_bytes out, or give the read a limit of rows",
             )
-        return self._connection.faces.to_spark(self, spark)
+        return self._connection.faces.to_spark(self, spark, progress or self._progress)
 
     def reader(self, *, progress: ProgressListener | None = None) -> pa.RecordBatchReader:
         """Return the rows as an Arrow reader, which reads while it is read; close it."""

@@ -101,9 +101,9 @@ class Result:
         with self._tracker(progress) as tracker:
             return frame_of(self._batches(tracker), lambda: arrow_schema(self.schema), tracker)
 
-    def to_spark(self, spark: Any) -> Any:
+    def to_spark(self, spark: Any, *, progress: ProgressListener | None = None) -> Any:
         """Return the rows as a Spark DataFrame; they pass through this process."""
-        return spark.createDataFrame(self.to_arrow())
+        return spark.createDataFrame(self.to_arrow(progress=progress))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Offer the rows to any library that speaks the Arrow C stream interface."""

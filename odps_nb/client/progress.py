@@ -233,8 +233,13 @@ class ProgressTracker:
         wire_bytes: int = 0,
         decoded_bytes: int = 0,
         verified_bytes: int = 0,
+        retries: int = 0,
+        resumes: int = 0,
     ) -> None:
-        """Add to the counters, and to those of one split when named."""
+        """Add to the counters, and to those of one split when named.
+
+        What was counted elsewhere and has turned out not to count is added with a minus.
+        """
         with self._lock:
             counts = self._counts
             counts.rows += rows
@@ -242,6 +247,8 @@ class ProgressTracker:
             counts.wire_bytes += wire_bytes
             counts.decoded_bytes += decoded_bytes
             counts.verified_bytes += verified_bytes
+            counts.retries += retries
+            counts.resumes += resumes
             if split is not None and (one := counts.splits.get(split)) is not None:
                 counts.splits[split] = replace(
                     one, rows=one.rows + rows, wire_bytes=one.wire_bytes + wire_bytes
@@ -280,6 +287,11 @@ class ProgressTracker:
         """Count a stream that was continued after a break and keep its line."""
         with self._lock:
             self._counts.resumes += 1
+            self._events.append(what)
+
+    def note(self, what: str) -> None:
+        """Keep a line of what happened, without counting anything."""
+        with self._lock:
             self._events.append(what)
 
     def request(self, request_id: str | None) -> None:

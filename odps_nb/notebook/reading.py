@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from IPython.core.error import UsageError
 
 from odps_nb.access.binding import bind
-from odps_nb.client.progress import ProgressListener
+from odps_nb.client.progress import ProgressListener, silent
 from odps_nb.errors import CancelledError, ConfigError, OdpsNbError
 from odps_nb.notebook.arguments import (
     check_names,
@@ -54,7 +54,7 @@ class Rows(Protocol):
     def to_pandas(self, *, progress: ProgressListener | None = None) -> Any:
         """Read all rows."""
 
-    def to_spark(self, spark: Any) -> Any:
+    def to_spark(self, spark: Any, *, progress: ProgressListener | None = None) -> Any:
         """Return a DataFrame of Spark."""
 
     def cancel(self) -> None:
@@ -204,9 +204,9 @@ def _finish(context: Context, args: argparse.Namespace, title: str, source: Rows
     kind = args.type or context.options().result_type
     if kind == "spark":
         _refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
-        return context.deliver(
-            source.to_spark(spark_session(context)), into=args.output, note=title
-        )
+        # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
+        frame = source.to_spark(spark_session(context), progress=silent if args.quiet else None)
+        return context.deliver(frame, into=args.output, note=title)
     if kind == "batches":
         _refuse(args, "bg", why="batches are read when they are iterated over")
         batches = source.batches(progress=context.listener(quiet=args.quiet))

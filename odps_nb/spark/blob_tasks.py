@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -22,6 +22,8 @@ from odps_nb.errors import ConversionError, LimitExceededError
 from odps_nb.spark.casting import select
 from odps_nb.spark.credentials import TaskProfile
 from odps_nb.spark.faults import task_errors
+from odps_nb.spark.report_lines import ReportTo
+from odps_nb.spark.reporter import Watch, reported
 from odps_nb.terms import BlobReference, Compression, format_bytes
 
 if TYPE_CHECKING:
@@ -61,23 +63,38 @@ class BlobTask:
     whole: pa.Schema
     compression: Compression = Compression.NONE
     largest: int | None = None
+    report_to: ReportTo | None = None
 
 
 def map_batches(task: BlobTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run in a task: add the new columns to every batch, in order."""
+    what = f"of {task.name}"
     with (
         task_errors(f"blobs of column {task.name!r}"),
+        reported(task.report_to, operation="blobs", title=what) as watch,
         task.profile.open() as storage,
     ):
+        if watch.tracker is not None:
+            watch.tracker.plan_split(what)
+        place = _Place(task, storage, watch)
         for batch in batches:
-            yield from _map_batch(task, storage, batch)
+            yield from _map_batch(place, batch)
+        if watch.tracker is not None:
+            watch.tracker.split_done(what)
 
 
-def _map_batch(
-    task: BlobTask, storage: StorageClient, batch: pa.RecordBatch
-) -> Iterator[pa.RecordBatch]:
-    results, sent = _Results(task), 0
-    with contextlib.closing(_rows(task, storage, batch.column(task.column).to_pylist())) as rows:
+class _Place(NamedTuple):
+    """What a running task has at hand."""
+
+    task: BlobTask
+    storage: StorageClient
+    watch: Watch
+
+
+def _map_batch(place: _Place, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    results, sent = _Results(place.task), 0
+    tokens = batch.column(place.task.column).to_pylist()
+    with contextlib.closing(_rows(place, tokens)) as rows:
         for row in rows:
             results.add(row)
             if results.is_full:
@@ -101,19 +118,15 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 # -- blobs in -----------------------------------------------------------------------------------
 
 
-def _rows(
-    task: BlobTask, storage: StorageClient, tokens: list[str | None]
-) -> Generator[Row, None, None]:
+def _rows(place: _Place, tokens: list[str | None]) -> Generator[Row, None, None]:
     """Call the function for every reference, in order; ``None`` where there is none."""
     wanted = [token for token in tokens if token is not None]
-    with contextlib.closing(_records(task, storage, wanted)) as records:
+    with contextlib.closing(_records(place, wanted)) as records:
         for token in tokens:
-            yield None if token is None else task.fn(next(records))
+            yield None if token is None else place.task.fn(next(records))
 
 
-def _records(
-    task: BlobTask, storage: StorageClient, tokens: list[str]
-) -> Generator[BlobRecord, None, None]:
+def _records(place: _Place, tokens: list[str]) -> Generator[BlobRecord, None, None]:
     """Iterate over one blob per reference, in order; one that is named again is fetched once.
 
     Unless what is kept for later rows grows too large: then it is fetched again.
@@ -122,13 +135,13 @@ def _records(
     kept: dict[str, BlobRecord] = {}
     seen: set[str] = set()
     room = KEPT
-    with contextlib.closing(_fetch(task, storage, list(left))) as fetched:
+    with contextlib.closing(_fetch(place, list(left))) as fetched:
         for token in tokens:
             record = kept.pop(token, None)
             if record is not None:
                 room += len(record.data)
             elif token in seen:
-                (record,) = _fetch(task, storage, [token])
+                (record,) = _fetch(place, [token])
             else:
                 record = next(fetched)
                 seen.add(token)
@@ -139,21 +152,22 @@ def _records(
             yield record
 
 
-def _fetch(
-    task: BlobTask, storage: StorageClient, tokens: list[str]
-) -> Generator[BlobRecord, None, None]:
+def _fetch(place: _Place, tokens: list[str]) -> Generator[BlobRecord, None, None]:
     from odps_nb.client.blob import MAX_BLOB, iter_blobs
 
+    task, watch = place.task, place.watch
     largest = MAX_BLOB if task.largest is None else task.largest
     try:
         yield from iter_blobs(
-            storage,
+            place.storage,
             [BlobReference.from_text(token) for token in tokens],
             compression=task.compression,
             batch_count=REFERENCES_PER_REQUEST,
             max_bytes=FETCHED_AHEAD,
             max_blob=largest,
             metadata=True,
+            tracker=watch.tracker,
+            cancel=watch.cancel,
         )
     except LimitExceededError as error:
         if task.largest is None or error.limit != task.largest:

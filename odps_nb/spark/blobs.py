@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
+from odps_nb.client.progress import Phase, ProgressListener
 from odps_nb.errors import ConfigError, ConversionError
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.blob_tasks import LARGEST_VALUE, BlobTask, Row, map_batches
 from odps_nb.spark.credentials import TaskProfile, profile_of
+from odps_nb.spark.runs import Source
 from odps_nb.spark.shipping import shipped
+from odps_nb.spark.watching import announce, faces_of
 from odps_nb.terms import Compression, format_bytes
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ def blob_map(
     *,
     odps: Connection | Profile | str | None = None,
     compression: str | Compression | None = None,
+    progress: ProgressListener | None = None,
 ) -> DataFrame:
     """Return the DataFrame with new columns computed from the blobs that a column refers to.
 
@@ -67,6 +71,8 @@ def blob_map(
         Where the blobs are: as in `odps_nb.spark.read`; by default the environment's profile.
     compression
         Content coding of the blobs on their way.
+    progress
+        As in `odps_nb.spark.read`.
 
     Raises
     ------
@@ -90,7 +96,7 @@ def blob_map(
     from pyspark.sql.types import StructType
 
     asked = cast(StructType, StructType.fromDDL(schema)) if isinstance(schema, str) else schema
-    return _mapped(df, ref_column, fn, asked, odps, compression, option="schema")
+    return _mapped(df, ref_column, fn, asked, odps, compression, progress, option="schema")
 
 
 def with_blobs(
@@ -101,6 +107,7 @@ def with_blobs(
     max_blob_bytes: int = 16_000_000,
     odps: Connection | Profile | str | None = None,
     compression: str | Compression | None = None,
+    progress: ProgressListener | None = None,
 ) -> DataFrame:
     """Return the DataFrame with the blobs themselves as a new column, for small ones.
 
@@ -110,7 +117,7 @@ def with_blobs(
 
     Parameters
     ----------
-    df, ref_column, odps, compression
+    df, ref_column, odps, compression, progress
         As in `blob_map`. Where the reference is null, the new column is.
     column
         Name of the new column.
@@ -147,7 +154,15 @@ def with_blobs(
     kind = cast(StructType, StructType.fromDDL(f"blob {NEW_BLOB}")).fields[0].dataType
     added = StructType().add(column, kind)
     return _mapped(
-        df, ref_column, _whole, added, odps, compression, option="column", largest=max_blob_bytes
+        df,
+        ref_column,
+        _whole,
+        added,
+        odps,
+        compression,
+        progress,
+        option="column",
+        largest=max_blob_bytes,
     )
 
 
@@ -168,6 +183,7 @@ def _mapped(
     asked: StructType,
     odps: Connection | Profile | str | None,
     compression: str | Compression | None,
+    progress: ProgressListener | None,
     *,
     option: str,
     largest: int | None = None,
@@ -184,6 +200,7 @@ def _mapped(
     whole = StructType([*df.schema.fields, *added.fields])
     with StorageClient(profile_of(odps)) as storage:
         profile = TaskProfile.of(storage)
+    source = Source(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
     task = BlobTask(
         profile=profile,
         column=index,
@@ -193,6 +210,7 @@ def _mapped(
         whole=arrow_schema(whole),
         compression=Compression.of(compression),
         largest=largest,
+        report_to=announce(df.sparkSession, source, faces_of(odps), progress),
     )
 
     def map_blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -10,12 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike
+from odps_nb.access.faces import Faces
+from odps_nb.client.progress import Phase, ProgressListener
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.credentials import TaskProfile, profile_of
 from odps_nb.spark.known import keep_facts, numbered, planned_size
 from odps_nb.spark.read_plan import plan_read
-from odps_nb.spark.reader import ReadTask, read_split
+from odps_nb.spark.reader import ReadTask, SplitList, read_split
+from odps_nb.spark.report_lines import ReportTo
+from odps_nb.spark.runs import Source
 from odps_nb.spark.shipping import shipped
+from odps_nb.spark.watching import announce, faces_of
 from odps_nb.terms import Compression, TableName
 
 if TYPE_CHECKING:
@@ -43,6 +48,7 @@ def read(
     splits: int | None = None,
     split_bytes: int | None = None,
     compression: str | Compression | None = None,
+    progress: ProgressListener | None = None,
 ) -> DataFrame:
     """Return a table as a DataFrame; one request now, the rows when an action asks for them.
 
@@ -64,6 +70,9 @@ def read(
         The first rows only, exactly that many if there are as many.
     splits, split_bytes
         About how many tasks, or how much each reads.
+    progress
+        Told of every action while it reads: by default a card in a notebook, in the cell of the
+        action, a line in a terminal, else nothing. `odps_nb.client.progress.silent` shows nothing.
 
     Raises
     ------
@@ -99,15 +108,37 @@ def read(
             split_bytes=split_bytes,
             compression=Compression.of(compression),
         )
-        return frame_of(spark, storage, open_read_session(storage, plan), columns=plan.columns)
+        session = open_read_session(storage, plan)
+        report_to = _announced(spark, session, faces_of(odps), progress)
+        return frame_of(spark, storage, session, columns=plan.columns, report_to=report_to)
 
 
-def read_scan(spark: SparkSession, scan: Scan) -> DataFrame:
+def read_scan(
+    spark: SparkSession, scan: Scan, *, progress: ProgressListener | None = None
+) -> DataFrame:
     """Return the DataFrame of a `Scan` (``scan.to_spark(spark)``): of the same snapshot."""
     from odps_nb.client.storage import StorageClient
 
+    report_to = _announced(spark, scan.session, faces_of(None), progress)
     with StorageClient(scan.profile) as storage:
-        return frame_of(spark, storage, scan.session, columns=scan.plan.columns)
+        return frame_of(
+            spark, storage, scan.session, columns=scan.plan.columns, report_to=report_to
+        )
+
+
+def _announced(
+    spark: SparkSession, session: ReadSession, faces: Faces, progress: ProgressListener | None
+) -> ReportTo | None:
+    known = [rows for rows in (session.row_count, session.limit) if rows is not None]
+    source = Source(
+        operation="read",
+        title=str(session.table),
+        phase=Phase.READING,
+        parts=SplitList.of(session.splits),
+        rows_total=None if session.row_count is None else min(known),
+        session_id=session.session_id,
+    )
+    return announce(spark, source, faces, progress)
 
 
 def frame_of(
@@ -116,11 +147,15 @@ def frame_of(
     session: ReadSession,
     *,
     columns: Sequence[str] = (),
+    report_to: ReportTo | None = None,
 ) -> DataFrame:
-    """Make the DataFrame whose tasks read the splits of a session, its columns in that order."""
+    """Make the DataFrame whose tasks read the splits of a session, its columns in that order.
+
+    The tasks report their progress to `report_to`, if anybody wants to know.
+    """
     from odps_nb.spark.types import arrow_schema, spark_schema
 
-    task = ReadTask.of(TaskProfile.of(storage), session)
+    task = ReadTask.of(TaskProfile.of(storage), session, report_to=report_to)
     found = (session.schema.find(name) for name in columns or session.schema.names)
     schema = spark_schema(column for column in found if column is not None)
     wanted = arrow_schema(schema)

@@ -16,6 +16,8 @@ from odps_nb.errors import ConversionError
 from odps_nb.spark.casting import select
 from odps_nb.spark.credentials import TaskProfile
 from odps_nb.spark.faults import task_errors
+from odps_nb.spark.report_lines import ReportTo
+from odps_nb.spark.reporter import reported
 from odps_nb.terms import IndexSplit, RowRangeSplit, Split
 
 if TYPE_CHECKING:
@@ -74,14 +76,18 @@ class ReadTask:
     profile: TaskProfile
     session: ReadSession
     splits: SplitList
+    report_to: ReportTo | None = None
 
     @classmethod
-    def of(cls, profile: TaskProfile, session: ReadSession) -> ReadTask:
+    def of(
+        cls, profile: TaskProfile, session: ReadSession, *, report_to: ReportTo | None = None
+    ) -> ReadTask:
         """Make the task of a session that is open."""
         return cls(
             profile=profile,
             session=dataclasses.replace(session, splits=()),
             splits=SplitList.of(session.splits),
+            report_to=report_to,
         )
 
 
@@ -103,12 +109,17 @@ def read_split(
     from odps_nb.client.read import iter_split
     from odps_nb.convert.references import present_batch
 
-    split = task.splits[number]
+    split, table = task.splits[number], str(task.session.table)
     with (
-        task_errors(f"{split} of {task.session.table}", expired=expired),
+        task_errors(f"{split} of {table}", expired=expired),
+        reported(task.report_to, operation="read", title=table, part=number) as watch,
         task.profile.open() as storage,
     ):
-        for batch in iter_split(storage, task.session, split):
+        if watch.tracker is not None:
+            watch.tracker.plan_split(str(split))
+        for batch in iter_split(
+            storage, task.session, split, tracker=watch.tracker, cancel=watch.cancel
+        ):
             yield select(present_batch(batch, task.session.schema), schema)
 
 

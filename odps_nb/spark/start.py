@@ -174,6 +174,9 @@ def defaults(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": REDACTION,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # A task that is cancelled while it waits for the service is killed two seconds after
+        # that plus this, and only then are its connections closed; Spark's own value is two more.
+        "spark.python.task.killTimeout": "500ms",
     }
     zone = local_zone(os.environ)
     if zone:  # said aloud, so that executors in another zone agree with the notebook

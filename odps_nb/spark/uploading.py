@@ -30,6 +30,8 @@ from odps_nb.errors import ConversionError, InvalidRequestError
 from odps_nb.schema import Column
 from odps_nb.spark.credentials import TaskProfile
 from odps_nb.spark.faults import task_errors
+from odps_nb.spark.report_lines import ReportTo
+from odps_nb.spark.reporter import reported
 from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class WriteTask:
     target: Target
     compression: Compression = Compression.NONE
     max_partitions: int = MAX_PARTITIONS
+    report_to: ReportTo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +111,13 @@ def write_partition(
         first = next(rows, None)
         if first is None:
             return None
-        with task.profile.open() as storage:
-            stream = open_write_stream(storage, task.session, name)
+        with (
+            reported(task.report_to, operation="write", title=str(task.session.table)) as watch,
+            task.profile.open() as storage,
+        ):
+            stream = open_write_stream(
+                storage, task.session, name, tracker=watch.tracker, cancel=watch.cancel
+            )
             with stream:
                 uploader = BlobUploader(
                     stream=stream,

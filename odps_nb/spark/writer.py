@@ -9,18 +9,23 @@ attempts made it; exactly those streams are committed (`odps_nb.spark.uploading`
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import PartitionLike, check_partition
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.sources import Target
+from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
 from odps_nb.errors import OdpsNbError
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.credentials import TaskProfile, profile_of
 from odps_nb.spark.faults import job_errors
+from odps_nb.spark.report_lines import ReportTo
+from odps_nb.spark.runs import Source
 from odps_nb.spark.shipping import shipped
 from odps_nb.spark.uploading import (
     MAX_PARTITIONS,
@@ -30,12 +35,13 @@ from odps_nb.spark.uploading import (
     check_written,
     write_partition,
 )
+from odps_nb.spark.watching import faces_of, watched
 from odps_nb.spark.write_plan import check_frame, check_scope, months_as_numbers
 from odps_nb.terms import Compression, PartitionSpec, TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.profile import Profile
@@ -88,6 +94,9 @@ def write(
         key would otherwise make thousands.
     compression
         ``"zstd"`` or ``"lz4"`` inside the Arrow streams.
+    progress
+        Told how far the tasks are: by default a card in a notebook, a line in a terminal, else
+        nothing. An interrupt ends the job and aborts the write.
 
     Raises
     ------
@@ -115,9 +124,11 @@ def write(
     profile = profile_of(odps)
     name = profile.table(table)
     df = months_as_numbers(df)
+    token = CancelToken()
+    listener = progress or faces_of(odps).listener(on_cancel=token.cancel)
     with (
         StorageClient(profile) as storage,
-        ProgressTracker("write", str(name), listener=progress or silent) as tracker,
+        ProgressTracker("write", str(name), listener=listener) as tracker,
     ):
         target, overwrite = write_target(storage, name, partition, mode, overwrite_scope)
         check_frame(df.schema, target)
@@ -134,16 +145,21 @@ def write(
         tracker.phase(Phase.WRITING)
         with contextlib.ExitStack() as undo:
             undo.push(session)  # whatever ends the job early, an interrupt included, aborts
-            done = _run(_arranged(df, target), task) or [_empty(session)]
+            with _watched(df.sparkSession, tracker, token, listener) as to:
+                task = dataclasses.replace(task, report_to=to)
+                done = _run(_arranged(df, target), task)
+            done = done or [_empty(session)]
             check_written(name, done, max_partitions)
             undo.pop_all()
-        tracker.add(rows=sum(one.stream.rows for one in done))
+        # What the receipts say is exact, whatever the tasks could report on their way.
+        rows = sum(one.stream.rows for one in done)
+        tracker.add(rows=rows - tracker.snapshot().rows)
         _commit(session, done)
     return Receipt(
         table=name,
         partition=target.fixed,
         overwrite=overwrite,
-        rows=sum(one.stream.rows for one in done),
+        rows=rows,
         bytes=sum(one.stream.size for one in done),
         blobs=sum(one.blobs for one in done),
         blob_bytes=sum(one.blob_size for one in done),
@@ -151,6 +167,15 @@ def write(
         streams=len(done),
         seconds=time.monotonic() - began,
     )
+
+
+def _watched(
+    spark: SparkSession, tracker: ProgressTracker, token: CancelToken, listener: ProgressListener
+) -> AbstractContextManager[ReportTo | None]:
+    if listener is silent:  # nobody looks, and whoever can interrupt does it by Spark's own means
+        return contextlib.nullcontext()
+    source = Source(operation="write", title="", phase=Phase.WRITING)
+    return watched(spark, tracker, cancel=token, source=source)
 
 
 def write_target(

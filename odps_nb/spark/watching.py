@@ -1,0 +1,169 @@
+"""`watched`, and who is told of the progress of a DataFrame's tasks (floor 5).
+
+The way from a DataFrame that is made to the hub of its SparkContext. A listening port is opened
+on loopback, and only where driver and executors share this machine; for any other master a person
+has to ask for it, since the port is open to their network then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import secrets
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odps_nb.access.faces import Faces
+from odps_nb.client.cancel import CancelToken
+from odps_nb.client.progress import ProgressListener, ProgressTracker, silent
+from odps_nb.errors import CancelledError
+from odps_nb.spark.hub import Hub
+from odps_nb.spark.jobs import Jobs
+from odps_nb.spark.report_lines import ReportTo
+from odps_nb.spark.runs import Source
+from odps_nb.spark.start import is_local
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.profile import Profile
+
+__all__ = ["announce", "faces_of", "host_of", "hub_of", "watched"]
+
+REPORTS = "ODPS_NB_SPARK_REPORTS"
+_DRIVER = "driver"
+
+# One hub for each SparkContext, however many DataFrames: it cannot live in any of them, since
+# what Spark derives from a DataFrame outlives it. Nothing here keeps a context alive.
+_HUBS: weakref.WeakKeyDictionary[SparkContext, Hub] = weakref.WeakKeyDictionary()
+
+
+def faces_of(odps: Connection | Profile | str | None) -> Faces:
+    """Return what suits this place: of the connection, or what a connection would have."""
+    from odps_nb._faces import FACES
+    from odps_nb.access.connection import Connection
+
+    return odps.faces if isinstance(odps, Connection) else FACES
+
+
+def announce(
+    spark: SparkSession, source: Source, faces: Faces, progress: ProgressListener | None
+) -> ReportTo | None:
+    """Return where the tasks of a source report; ``None`` where nobody would look or hear.
+
+    Every action over the source then has a run of its own: `progress` is told of all of them,
+    and without one each has a new listener that suits the place.
+    """
+    shown = faces.listener() if progress is None else progress
+    hub = None if shown is silent else hub_of(spark)
+    if hub is None:
+        return None
+    hub.follow(faces.after_cell)
+
+    def given(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
+        return shown
+
+    listener = faces.listener if progress is None else given
+    return hub.add(dataclasses.replace(source, listener=listener))
+
+
+def hub_of(spark: SparkSession) -> Hub | None:
+    """Return the hub of a session's context; ``None`` where no task could reach it.
+
+    That is over Spark Connect, and with a master on other machines unless the environment says
+    ``ODPS_NB_SPARK_REPORTS=driver``: the port is then opened at ``spark.driver.host``.
+    """
+    from pyspark.sql import SparkSession as Classic
+
+    if not isinstance(spark, Classic):
+        return None
+    context = spark.sparkContext
+    hub = _HUBS.get(context)
+    if hub is None:
+        host = host_of(context)
+        if host is None:
+            return None
+        hub = _HUBS[context] = Hub(Jobs(context), host=host)
+        weakref.finalize(context, hub.close)  # at exit, too: a card must not stay half drawn
+    return hub
+
+
+def host_of(context: SparkContext) -> str | None:
+    """Return the address on which tasks may report; ``None`` where nobody asked for one."""
+    if is_local(context.master or ""):
+        return "127.0.0.1"
+    if os.environ.get(REPORTS) == _DRIVER:
+        return context.getConf().get("spark.driver.host")
+    return None
+
+
+@contextlib.contextmanager
+def watched(
+    spark: SparkSession,
+    tracker: ProgressTracker,
+    *,
+    cancel: CancelToken | None = None,
+    source: Source | None = None,
+) -> Iterator[ReportTo | None]:
+    """Run an action of Spark so that it can be seen and stopped.
+
+    An interrupt, or `cancel`, ends the jobs that this thread has started inside and the
+    connections of their tasks; over Spark Connect it does not. What tasks report inside goes to
+    `tracker`, which the caller ends.
+
+    Parameters
+    ----------
+    source
+        What the action itself does, e.g. a write: only what is reported to the address given
+        goes to `tracker` then, and what it reads is shown as ever. Without one, `tracker` gets
+        the reads of all DataFrames of `odps_nb.spark` in the action.
+
+    Raises
+    ------
+    CancelledError
+        `cancel` was cancelled.
+    """
+    if cancel is not None:
+        cancel.check()
+    jobs, hub = _jobs_of(spark), hub_of(spark)
+    if jobs is None:
+        yield None
+        return
+    tag = f"odps-nb-{secrets.token_hex(8)}"
+    stop = _Stop(lambda: jobs.cancel_tag(tag))
+    with contextlib.ExitStack() as undo:
+        to = None
+        if hub is not None:  # else nobody reports, and Spark's own end of a job has to do
+            to = None if source is None else hub.add(source)
+            operation = hub.adopt(tracker, tag=tag, to=to)
+            stop = _Stop(partial(hub.cancel, operation))
+            undo.callback(hub.remove, to)
+            undo.callback(hub.release, operation)
+        if cancel is not None:
+            cancel.watch(stop)
+        try:
+            with jobs.tagged(tag):
+                yield to
+        except BaseException:
+            stop.stop()
+            if cancel is not None and cancel.cancelled:
+                raise CancelledError("stopped on request") from None
+            raise
+
+
+def _jobs_of(spark: SparkSession) -> Jobs | None:
+    from pyspark.sql import SparkSession as Classic
+
+    return Jobs(spark.sparkContext) if isinstance(spark, Classic) else None
+
+
+class _Stop:
+    """What a cancel token stops: the jobs of an action."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self.stop = stop

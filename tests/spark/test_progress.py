@@ -1,0 +1,503 @@
+"""Progress of real tasks: figures while they run, exact totals, a cancel that reaches the reads."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import psutil
+import pyarrow as pa
+import pytest
+
+import odps_nb
+import odps_nb.spark
+from odps_nb.client.cancel import CancelToken
+from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker, silent
+from odps_nb.errors import CancelledError
+from odps_nb.spark import watching
+from odps_nb.wire.calls import WireRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.local.launch import LocalService
+
+pytestmark = pytest.mark.spark
+
+ROWS = 400_000
+#: A byte in the second half of one of two splits; the service sends 1 MiB at a time.
+MIDDLE = 1_200_000
+WITHIN = 60.0
+
+
+class Listener:
+    """Keeps the trackers of all runs and their ends."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.trackers: list[ProgressTracker] = []
+        self.ends: list[ProgressSnapshot] = []
+
+    def start(self, tracker: ProgressTracker) -> None:
+        with self.changed:
+            self.trackers.append(tracker)
+            self.changed.notify_all()
+
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        with self.changed:
+            self.ends.append(snapshot)
+            self.changed.notify_all()
+
+    def wait_end(self, number: int = 1) -> ProgressSnapshot:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.ends) >= number, WITHIN)
+            return self.ends[number - 1]
+
+    def wait_until(self, told: Callable[[ProgressSnapshot], bool]) -> ProgressSnapshot:
+        """Look at the first run until its figures are such; it has not ended by then."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.trackers, WITHIN)
+        deadline = time.monotonic() + WITHIN
+        while not told(snapshot := self.trackers[0].snapshot()):
+            assert time.monotonic() < deadline, snapshot
+            time.sleep(0.01)
+        assert self.ends == []
+        return snapshot
+
+
+@pytest.fixture
+def listener() -> Listener:
+    return Listener()
+
+
+@pytest.fixture(scope="module")
+def slow_service(_private_home: None) -> Iterator[LocalService]:
+    """A service that stalls when it is asked to."""
+    from odps_nb.local.launch import start
+
+    with start(samples=False, options=("--misbehave",)) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def slow(slow_service: LocalService) -> Iterator[Connection]:
+    with odps_nb.connect(
+        endpoint=slow_service.endpoint,
+        tunnel_endpoint=slow_service.tunnel_endpoint,
+        project=slow_service.project,
+        access_id=slow_service.access_id,
+        access_key=slow_service.access_key,
+    ) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def numbers(spark_session: SparkSession, slow: Connection) -> str:
+    """A table of `ROWS` numbers."""
+    slow.create_table("numbers", "id bigint")
+    odps_nb.spark.write(spark_session.range(0, ROWS, 1, 2), slow, "numbers")
+    return "numbers"
+
+
+@pytest.fixture
+def stall(slow: Connection) -> Iterator[Callable[..., None]]:
+    """Let calls of an action stall for longer than any test waits."""
+
+    def put(action: str, *, at: int = 0, times: int = 0) -> None:
+        rule = {"action": action, "fault": "stall", "at": at, "seconds": 600, "times": times}
+        body = json.dumps({"rules": [rule]}).encode()
+        slow.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+
+    yield put
+    slow.storage.rest(WireRequest(method="DELETE", path="/misbehaviour"))
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Path]:
+    """A file that tasks wait for; it is there at the end of the test at the latest."""
+    yield tmp_path / "gate"
+    (tmp_path / "gate").touch()
+
+
+def gated(frame: DataFrame, gate: Path) -> DataFrame:
+    """The same rows; after the first batch of each task they wait for a file."""
+    path = str(gate)
+
+    def wait(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+        import time
+
+        for batch in batches:
+            while not os.path.exists(path):  # noqa: PTH110  # a task imports what it needs
+                time.sleep(0.02)
+            yield batch
+
+    return frame.mapInArrow(wait, frame.schema)
+
+
+class Action(threading.Thread):
+    """An action in a thread of its own; `result` waits for it and raises what it raised."""
+
+    def __init__(self, action: Callable[[], Any]) -> None:
+        super().__init__(daemon=True)
+        self._action, self._value, self._error = action, None, None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._value = self._action()
+        except BaseException as error:  # noqa: BLE001  # a thread has no caller: result() raises
+            self._error = error
+
+    def result(self) -> Any:
+        self.join(WITHIN)
+        assert not self.is_alive()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def established(service: LocalService) -> int:
+    """Connections that the service has open now."""
+    port = urlsplit(service.tunnel_endpoint).port
+    return sum(
+        one.status == psutil.CONN_ESTABLISHED and one.laddr.port == port
+        for one in psutil.Process(service.pid).net_connections("tcp")
+    )
+
+
+def wait_for_connections(service: LocalService, told: Callable[[int], bool]) -> float:
+    """Wait until the number of connections is such; return the seconds it took."""
+    began = time.monotonic()
+    while not told(established(service)):
+        assert time.monotonic() - began < WITHIN
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def test_figures_arrive_while_the_job_runs_and_the_totals_are_exact(
+    spark: SparkSession, slow: Connection, numbers: str, listener: Listener, gate: Path
+) -> None:
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=listener)
+    action = Action(gated(frame, gate).count)
+    seen = listener.wait_until(lambda snapshot: snapshot.rows > 0 and snapshot.wire_bytes > 0)
+    assert action.is_alive()
+    assert seen.phase is Phase.READING
+    assert seen.rows_total == ROWS
+    assert len(seen.splits) == 4
+    assert seen.rows < ROWS  # two tasks at a time: the others have not begun
+    gate.touch()
+    assert action.result() == ROWS
+    end = listener.wait_end()
+    assert (end.phase, end.rows, end.fraction) == (Phase.DONE, ROWS, 1.0)
+    assert [(split.rows, split.done) for split in end.splits] == [(ROWS // 4, True)] * 4
+    assert end.verified_bytes == end.decoded_bytes == 8 * ROWS
+    assert end.wire_bytes > end.decoded_bytes
+    assert (end.retries, end.resumes, end.message) == (0, 0, "")
+    assert end.session_id
+    assert end.request_ids
+
+
+def test_two_actions_are_two_runs_and_each_starts_from_nothing(
+    spark: SparkSession, slow: Connection, numbers: str, listener: Listener
+) -> None:
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
+    assert frame.count() == frame.filter("id >= 0").count() == ROWS
+    assert (listener.wait_end(1).rows, listener.wait_end(2).rows) == (ROWS, ROWS)
+    assert len(listener.trackers) == 2
+
+
+def test_a_task_that_fails_and_is_tried_again_is_not_counted_twice(
+    spark: SparkSession, slow: Connection, numbers: str, listener: Listener, tmp_path: Path
+) -> None:
+    mark = str(tmp_path / "failed")
+
+    def fail_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+
+        yield from batches
+        if not os.path.exists(mark):  # noqa: PTH110  # after all rows of the first attempt
+            os.mkdir(mark)  # noqa: PTH102
+            raise RuntimeError("once")
+
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
+    assert frame.mapInArrow(fail_once, frame.schema).count() == ROWS
+    end = listener.wait_end()
+    assert Path(mark).exists()
+    assert (end.phase, end.rows, end.decoded_bytes) == (Phase.DONE, ROWS, 8 * ROWS)
+    assert len(listener.trackers) == 1
+
+
+@pytest.mark.parametrize("action", ["limit", "head"])
+def test_a_run_that_wants_few_rows_ends_and_says_so(
+    spark: SparkSession, slow: Connection, numbers: str, listener: Listener, action: str
+) -> None:
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=listener)
+    assert len(frame.limit(1).collect() if action == "limit" else frame.head(1)) == 1
+    end = listener.wait_end()
+    assert end.phase is Phase.DONE
+    assert 0 < end.rows < ROWS
+    assert end.message.endswith("parts were read to the end, the rest was not wanted")
+
+
+def test_what_is_read_twice_counts_twice(
+    spark: SparkSession, slow: Connection, numbers: str, listener: Listener
+) -> None:
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
+    assert frame.union(frame).count() == 2 * ROWS
+    end = listener.wait_end()
+    assert (end.phase, end.rows, end.rows_total) == (Phase.DONE, 2 * ROWS, 2 * ROWS)
+
+
+def test_a_job_that_fails_ends_its_run_as_failed(
+    spark: SparkSession, slow: Connection, numbers: str, listener: Listener
+) -> None:
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=listener)
+    with pytest.raises(Exception, match="no luck"):
+        frame.selectExpr("raise_error('no luck')").collect()
+    assert listener.wait_end().phase is Phase.FAILED
+
+
+def test_retries_and_resumes_are_told(
+    spark: SparkSession, slow: Connection, numbers: str, listener: Listener
+) -> None:
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
+    rules = [
+        {"action": "TableRead", "fault": "close"},
+        {"action": "TableRead", "fault": "cut", "at": MIDDLE},
+    ]
+    body = json.dumps({"rules": rules}).encode()
+    slow.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+    assert frame.count() == ROWS
+    end = listener.wait_end()
+    # The cut is resumed where it found rows to resume at, else it is one more retry.
+    assert (end.rows, end.retries + end.resumes) == (ROWS, 2)
+    assert end.retries >= 1
+    assert end.events
+
+
+def test_blobs_and_writes_are_told(
+    spark: SparkSession,
+    odps: Connection,
+    listener: Listener,
+    new_name: Callable[[str], str],
+) -> None:
+    media = odps_nb.spark.read(spark, odps, "media", columns=["id", "content"], progress=silent)
+    sizes = odps_nb.spark.blob_map(
+        media, "content", lambda blob: (len(blob.data),), "size int", odps=odps, progress=listener
+    )
+    found = [row.size for row in sizes.collect() if row.size is not None]
+    end = listener.wait_end()
+    assert (end.operation, end.items, end.decoded_bytes) == ("blobs", len(found), sum(found))
+    assert (end.phase, end.rows) == (Phase.DONE, 0)
+
+    name = new_name("told")
+    odps.create_table(name, "id bigint")
+    writing = Listener()
+    receipt = odps_nb.spark.write(spark.range(0, 5000, 1, 3), odps, name, progress=writing)
+    end = writing.wait_end()
+    assert (end.operation, end.phase, end.rows) == ("write", Phase.DONE, 5000)
+    assert end.decoded_bytes == receipt.bytes
+    assert [split.done for split in end.splits] == [True] * 3
+    assert end.session_id == receipt.session_id
+    assert len(writing.trackers) == 1
+
+
+def test_a_cancelled_read_ends_the_job_and_every_connection(
+    spark: SparkSession,
+    slow: Connection,
+    slow_service: LocalService,
+    numbers: str,
+    listener: Listener,
+    stall: Callable[..., None],
+) -> None:
+    before = established(slow_service)
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
+    stall("TableRead", at=MIDDLE)
+    action = Action(frame.count)
+    # both tasks wait for the service in the middle of their rows
+    listener.wait_until(lambda snapshot: all(split.rows for split in snapshot.splits))
+    wait_for_connections(slow_service, lambda count: count >= before + 2)
+    hub = watching.hub_of(spark)
+    assert hub is not None
+    (operation,) = hub.operations
+    hub.cancel(operation)
+    with pytest.raises(Exception, match="cancel"):
+        action.result()
+    took = wait_for_connections(slow_service, lambda count: count <= before)
+    assert took < 10  # a fraction of a second; on a shared machine it proves that nobody waits
+    end = listener.wait_end()
+    assert end.phase is Phase.CANCELLED
+    assert 0 < end.rows < ROWS
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+def test_an_interrupt_in_a_watched_action_cancels_it(
+    spark: SparkSession,
+    slow: Connection,
+    slow_service: LocalService,
+    numbers: str,
+    stall: Callable[..., None],
+) -> None:
+    before = established(slow_service)
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=Listener())
+    stall("TableRead", at=MIDDLE)
+    listener = Listener()
+    job: list[Action] = []
+
+    def interrupted() -> None:
+        with (
+            ProgressTracker("spark", "count", listener=listener) as tracker,
+            watching.watched(spark, tracker),
+        ):
+            tag = next(iter(spark.sparkContext.getJobTags()))
+
+            def count() -> int:
+                spark.sparkContext.addJobTag(tag)
+                return frame.count()
+
+            job.append(Action(count))
+            listener.wait_until(lambda snapshot: snapshot.rows > 0)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with pytest.raises(Exception, match="cancel"):
+        job[0].result()
+    wait_for_connections(slow_service, lambda count: count <= before)
+    assert listener.wait_end().phase is Phase.CANCELLED
+    assert list(spark.sparkContext.getJobTags()) == []
+
+
+def test_a_watched_action_is_cancelled_by_its_token(
+    spark: SparkSession, slow: Connection, numbers: str, stall: Callable[..., None]
+) -> None:
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=Listener())
+    stall("TableRead", at=MIDDLE)
+    listener, token = Listener(), CancelToken()
+
+    def count() -> int:
+        with (
+            ProgressTracker("spark", "count", listener=listener) as tracker,
+            watching.watched(spark, tracker, cancel=token),
+        ):
+            return frame.count()
+
+    action = Action(count)
+    seen = listener.wait_until(lambda snapshot: snapshot.rows > 0)
+    assert seen.splits[0].label.startswith("local.numbers rows 0")
+    token.cancel()
+    with pytest.raises(CancelledError):
+        action.result()
+    assert listener.wait_end().phase is Phase.CANCELLED
+    with pytest.raises(CancelledError):  # a token that is used up starts nothing
+        count()
+
+
+def test_a_watched_action_is_cancelled_where_no_task_can_report(
+    spark: SparkSession,
+    slow: Connection,
+    numbers: str,
+    stall: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading = Listener()
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=reading)
+    stall("TableRead", at=MIDDLE)
+    monkeypatch.setattr(watching, "hub_of", lambda _: None)
+    token = CancelToken()
+
+    def count() -> int:
+        tracker = ProgressTracker("spark", "count")
+        with watching.watched(spark, tracker, cancel=token):
+            return frame.count()
+
+    action = Action(count)
+    reading.wait_until(lambda snapshot: snapshot.rows > 0)
+    token.cancel()
+    with pytest.raises(CancelledError):
+        action.result()
+    assert reading.wait_end().phase is Phase.CANCELLED  # nobody but Spark could say so
+
+
+def test_a_cancelled_write_is_aborted(
+    spark: SparkSession,
+    slow: Connection,
+    slow_service: LocalService,
+    new_name: Callable[[str], str],
+    stall: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, listener, before = new_name("unwritten"), Listener(), established(slow_service)
+    slow.create_table(name, "id bigint")
+    stall("TableWrite")
+    cancels: list[Callable[[], None]] = []
+    faces = slow.faces
+
+    def lent(*, on_cancel: Callable[[], None] | None = None) -> Listener:
+        cancels.append(on_cancel or (lambda: None))
+        return listener
+
+    monkeypatch.setattr(slow, "_faces", type(faces)(listener=lent))
+    action = Action(lambda: odps_nb.spark.write(spark.range(0, 100, 1, 2), slow, name))
+    listener.wait_until(lambda snapshot: len(snapshot.splits) == 2)
+    cancels[0]()
+    with pytest.raises(CancelledError):
+        action.result()
+    wait_for_connections(slow_service, lambda count: count <= before + 1)
+    end = listener.wait_end()
+    assert (end.phase, end.rows) == (Phase.CANCELLED, 0)
+    assert slow.table(name).read().row_count == 0
+
+
+def test_silence_costs_nothing(
+    spark: SparkSession, slow: Connection, numbers: str, connections: Callable[[], list[Any]]
+) -> None:
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=silent)
+    by_default = odps_nb.spark.read(spark, slow, numbers, splits=2)  # a test is no terminal
+    hub = watching.hub_of(spark)
+    assert hub is not None
+    assert frame.count() == by_default.count() == ROWS
+    assert hub.operations == ()
+
+
+def test_the_token_is_in_no_plan_setting_or_event_log(
+    spark: SparkSession, slow: Connection, numbers: str, listener: Listener, event_log: Path
+) -> None:
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
+    hub = watching.hub_of(spark)
+    assert hub is not None
+    token = hub.token
+    assert len(token) == 32
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        frame.explain(extended=True)
+    assert frame.count() == ROWS
+    assert listener.wait_end().rows == ROWS  # the token was used
+    logged = [path.read_text() for path in event_log.rglob("*") if path.is_file()]
+    assert any("SparkListenerJobEnd" in one for one in logged)
+    settings = [f"{key}={value}" for key, value in spark.sparkContext.getConf().getAll()]
+    for one in (text.getvalue(), *logged, *settings, repr(hub), repr(hub.__dict__)):
+        assert token not in one
+
+
+def test_no_port_is_opened_for_executors_elsewhere_unless_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Elsewhere:
+        master = "spark://10.0.0.7:7077"
+
+        def getConf(self) -> Any:
+            return {"spark.driver.host": "10.0.0.5"}
+
+    assert watching.host_of(Elsewhere()) is None  # type: ignore[arg-type]  # what is asked of it
+    monkeypatch.setenv("ODPS_NB_SPARK_REPORTS", "driver")
+    assert watching.host_of(Elsewhere()) == "10.0.0.5"  # type: ignore[arg-type]

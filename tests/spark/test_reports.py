@@ -1,0 +1,365 @@
+"""The listener of reports over real sockets: what is counted, what is refused, how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker
+from odps_nb.errors import CancelledError
+from odps_nb.spark import reports
+from odps_nb.spark.hub import Hub
+from odps_nb.spark.jobs import Jobs, Outcome
+from odps_nb.spark.report_lines import (
+    MAX_LINE,
+    STOP,
+    Figures,
+    Hello,
+    Report,
+    ReportTo,
+    encode_hello,
+    encode_report,
+)
+from odps_nb.spark.reporter import TaskReporter
+from odps_nb.spark.runs import Source
+from odps_nb.terms import IndexSplit
+
+WITHIN = 20.0
+
+
+class SomeJobs(Jobs):
+    """Jobs whose stages run for as long as the test says, in place of a Spark."""
+
+    def __init__(self) -> None:
+        self.active: set[int] = set()
+        self.cancelled: list[int] = []
+        self.ended = Outcome.SUCCEEDED
+        self.gone = False
+
+    @property
+    def stopped(self) -> bool:
+        return self.gone
+
+    def active_stages(self) -> frozenset[int]:
+        return frozenset(self.active)
+
+    def active_jobs(self, known: object = ()) -> dict[int, frozenset[int]]:
+        return {}
+
+    def outcome(self, jobs: object, stages: object) -> Outcome:
+        return self.ended
+
+    def cancel_stages(self, stages: Iterator[int]) -> None:
+        self.cancelled += stages
+        self.active -= set(self.cancelled)
+
+
+class Listener:
+    """Keeps what it is told; `wait` gives the trackers or ends that are there."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.trackers: list[ProgressTracker] = []
+        self.ends: list[ProgressSnapshot] = []
+        self.on_cancel: Callable[[], None] | None = None
+
+    def __call__(self, *, on_cancel: Callable[[], None] | None = None) -> Listener:
+        self.on_cancel = on_cancel
+        return self
+
+    def start(self, tracker: ProgressTracker) -> None:
+        with self.changed:
+            self.trackers.append(tracker)
+            self.changed.notify_all()
+
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        with self.changed:
+            self.ends.append(snapshot)
+            self.changed.notify_all()
+
+    def wait_end(self, number: int = 1) -> ProgressSnapshot:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.ends) >= number, WITHIN)
+            return self.ends[number - 1]
+
+
+@pytest.fixture
+def jobs() -> SomeJobs:
+    return SomeJobs()
+
+
+@pytest.fixture
+def hub(jobs: SomeJobs) -> Iterator[Hub]:
+    before = set(threading.enumerate())  # a Spark of other tests may have a hub, too
+    made = Hub(jobs)
+    yield made
+    made.close()
+    left = {thread.name for thread in threading.enumerate() if thread not in before}
+    assert "odps-nb-reports" not in left
+
+
+@pytest.fixture
+def listener() -> Listener:
+    return Listener()
+
+
+def source(listener: Listener, count: int = 2) -> Source:
+    return Source(
+        operation="read",
+        title="t",
+        phase=Phase.READING,
+        parts=tuple(IndexSplit(n) for n in range(count)),
+        listener=listener,
+    )
+
+
+def hello(to: ReportTo, part: int = 0, *, stage: int = 5, tags: tuple[str, ...] = ()) -> Hello:
+    return Hello(
+        source=to.source,
+        execution="1",
+        tags=tags,
+        stage=stage,
+        partition=part,
+        attempt=part,
+        part=part,
+    )
+
+
+@contextlib.contextmanager
+def connected(to: ReportTo, *lines: bytes) -> Iterator[socket.socket]:
+    with socket.create_connection((to.host, to.port), WITHIN) as link:
+        link.sendall(b"".join(lines))
+        yield link
+
+
+def is_refused(link: socket.socket) -> bool:
+    """Whether the driver ends the connection without a word."""
+    with contextlib.suppress(ConnectionError):
+        return link.recv(10) == b""
+    return True
+
+
+def figures(rows: int, *, done: bool = False) -> bytes:
+    return encode_report(Report(figures=Figures(rows=rows, done=done)))
+
+
+def test_a_run_begins_with_a_report_and_ends_when_its_stage_and_tasks_have(
+    hub: Hub, jobs: SomeJobs, listener: Listener
+) -> None:
+    to = hub.add(source(listener))
+    assert to.host == "127.0.0.1"
+    jobs.active = {5}
+    for part in (0, 1):
+        with connected(to, encode_hello(to, hello(to, part)), figures(10, done=True)):
+            pass
+    hub.settle()
+    assert listener.ends == []  # the stage goes on
+    jobs.active = set()
+    end = listener.wait_end()
+    assert (end.phase, end.rows, end.message) == (Phase.DONE, 20, "")
+    assert len(listener.trackers) == 1
+
+
+def test_the_end_of_a_cell_ends_what_is_over_at_once(hub: Hub, listener: Listener) -> None:
+    to = hub.add(source(listener))
+    with connected(to, encode_hello(to, hello(to)), figures(10)) as link:
+        link.shutdown(socket.SHUT_WR)
+        assert is_refused(link)  # it has been read to its end
+    hub.settle()
+    (end,) = listener.ends
+    assert (end.phase, end.rows) == (Phase.DONE, 10)
+    assert end.message == "0 of 2 parts were read to the end, the rest was not wanted"
+
+
+@pytest.mark.parametrize(
+    ("ended", "phase"),
+    [(Outcome.FAILED, Phase.FAILED), (Outcome.CANCELLED, Phase.CANCELLED)],
+)
+def test_a_job_that_failed_or_was_cancelled_says_so(
+    hub: Hub, jobs: SomeJobs, listener: Listener, ended: Outcome, phase: Phase
+) -> None:
+    to, jobs.ended = hub.add(source(listener)), ended
+    with connected(to, encode_hello(to, hello(to)), figures(10)):
+        pass
+    assert listener.wait_end().phase is phase
+
+
+def test_what_comes_late_is_refused_and_another_stage_is_another_run(
+    hub: Hub, listener: Listener
+) -> None:
+    to = hub.add(source(listener))
+    with connected(to, encode_hello(to, hello(to)), figures(10, done=True)):
+        pass
+    listener.wait_end()
+    with connected(to, encode_hello(to, hello(to, 1)), figures(99)) as link:
+        assert is_refused(link)
+    assert len(listener.trackers) == 1
+    with connected(to, encode_hello(to, hello(to, stage=6)), figures(7)):
+        pass
+    assert listener.wait_end(2).rows == 7
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        lambda to: [encode_hello(ReportTo(to.host, to.port, "0" * 32, 1), hello(to)), figures(9)],
+        lambda to: [b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"],
+        lambda to: [b"x" * MAX_LINE],
+        lambda to: [encode_hello(to, hello(ReportTo(to.host, to.port, to.token, 77)))],
+        lambda to: [encode_hello(to, hello(to, 2))],
+        lambda to: [figures(9)],
+    ],
+    ids=["another token", "http", "no line", "no such source", "no such split", "no hello"],
+)
+def test_what_is_no_report_of_ours_is_refused_and_counted_nowhere(
+    hub: Hub, listener: Listener, lines: Callable[[ReportTo], list[bytes]]
+) -> None:
+    to = hub.add(source(listener))
+    with connected(to, *lines(to)) as link:
+        assert is_refused(link)
+    with connected(to, encode_hello(to, hello(to)), figures(3)):
+        pass
+    assert listener.wait_end().rows == 3
+    assert len(listener.trackers) == 1
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b"\xff\n", b"y" * 2 * MAX_LINE])
+def test_garbage_after_good_reports_ends_the_connection_and_keeps_what_was_told(
+    hub: Hub, listener: Listener, line: bytes
+) -> None:
+    to = hub.add(source(listener))
+    with connected(to, encode_hello(to, hello(to)), figures(3), line, figures(50)) as link:
+        assert is_refused(link)
+    assert listener.wait_end().rows == 3
+
+
+def test_connections_are_bounded(
+    hub: Hub, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "MAX_CONNECTIONS", 1)
+    to = hub.add(source(listener))
+    with connected(to, encode_hello(to, hello(to)), figures(3)):
+        with listener.changed:
+            assert listener.changed.wait_for(lambda: listener.trackers, WITHIN)
+        with connected(to) as second:
+            assert is_refused(second)
+
+
+def test_who_never_says_hello_is_let_go(
+    hub: Hub, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "HELLO_WITHIN", 0.0)
+    with connected(hub.add(source(listener))) as link:
+        assert is_refused(link)
+
+
+def test_a_cancelled_run_stops_its_jobs_and_tells_its_tasks(
+    hub: Hub, jobs: SomeJobs, listener: Listener
+) -> None:
+    to, jobs.active = hub.add(source(listener)), {5}
+    with connected(to, encode_hello(to, hello(to)), figures(3)) as link:
+        with listener.changed:
+            assert listener.changed.wait_for(lambda: listener.trackers, WITHIN)
+        assert listener.on_cancel is not None
+        listener.on_cancel()
+        assert link.recv(10) == STOP
+        assert jobs.cancelled == [5]
+        # a task that begins now hears it, too
+        with connected(to, encode_hello(to, hello(to, 1))) as late:
+            assert late.recv(10) == STOP
+    assert listener.wait_end().phase is Phase.CANCELLED
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), CancelledError("stopped")])
+def test_an_interrupt_of_the_cell_cancels_its_run_and_what_has_not_begun_to_report(
+    hub: Hub, jobs: SomeJobs, listener: Listener, error: BaseException
+) -> None:
+    to, jobs.active = hub.add(source(listener)), {5, 8}
+    reporter = TaskReporter(to, hello(to))
+    tracker = ProgressTracker("read", "t", listener=reporter)
+    with tracker:
+        tracker.add(rows=4)
+        with listener.changed:
+            assert listener.changed.wait_for(lambda: listener.trackers, WITHIN)
+        hub.settle(error)
+        while not reporter.cancel.wait(0.1):
+            pass
+    end = listener.wait_end()
+    assert (end.phase, jobs.cancelled) == (Phase.CANCELLED, [5])
+    with connected(to, encode_hello(to, hello(to, stage=8))) as link:
+        assert link.recv(10) == STOP
+    assert jobs.cancelled == [5, 8]
+    assert len(listener.trackers) == 1
+
+
+def test_an_interrupt_leaves_alone_what_an_earlier_cell_began(
+    hub: Hub, jobs: SomeJobs, listener: Listener
+) -> None:
+    to, jobs.active = hub.add(source(listener)), {5}
+    with connected(to, encode_hello(to, hello(to))):
+        with listener.changed:
+            assert listener.changed.wait_for(lambda: listener.trackers, WITHIN)
+        hub.settle()
+        hub.settle(KeyboardInterrupt())
+        assert jobs.cancelled == []
+
+
+def test_a_watched_action_gets_the_reports_of_its_jobs_and_ends_its_tracker_itself(
+    hub: Hub, jobs: SomeJobs, listener: Listener
+) -> None:
+    to, tag = hub.add(source(listener)), "odps-nb-1"
+    with ProgressTracker("spark", "query") as tracker:
+        operation = hub.adopt(tracker, tag=tag, to=None)
+        mine = hello(to, tags=("odps-nb-0", tag))
+        with connected(to, encode_hello(to, mine), figures(4, done=True)) as link:
+            link.shutdown(socket.SHUT_WR)
+            assert is_refused(link)
+        hub.release(operation)
+        assert tracker.snapshot().rows == 4
+        assert not tracker.snapshot().phase.is_final
+        with connected(to, encode_hello(to, mine), figures(9)) as link:
+            assert is_refused(link)
+    assert listener.trackers == []
+
+
+def test_a_listener_that_fails_ends_no_thread(hub: Hub, listener: Listener) -> None:
+    def broken(*, on_cancel: object = None) -> Listener:
+        raise_at_start = Listener()
+        raise_at_start.trackers = None  # type: ignore[assignment]  # start() fails on it
+        return raise_at_start
+
+    to = hub.add(source(broken))  # type: ignore[arg-type]  # it is one
+    with connected(to, encode_hello(to, hello(to))) as link:
+        assert is_refused(link)
+    good = hub.add(source(listener))
+    with connected(good, encode_hello(good, hello(good)), figures(1)):
+        pass
+    assert listener.wait_end().rows == 1
+
+
+def test_the_thread_and_the_port_end_with_spark(
+    hub: Hub, jobs: SomeJobs, listener: Listener
+) -> None:
+    to, jobs.active = hub.add(source(listener)), {5}
+    with connected(to, encode_hello(to, hello(to)), figures(3)) as link:
+        with listener.changed:
+            assert listener.changed.wait_for(lambda: listener.trackers, WITHIN)
+        jobs.gone = True
+        assert is_refused(link)
+    end = listener.wait_end()
+    assert (end.phase, end.rows, end.message) == (Phase.CANCELLED, 3, "Spark was stopped")
+    with pytest.raises(OSError):  # noqa: PT011  # each system has another one
+        socket.create_connection((to.host, to.port), 1).recv(1)
+
+
+def test_a_task_whose_driver_is_gone_works_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    to = ReportTo("127.0.0.1", port, "0" * 32, 1)
+    with ProgressTracker("read", "t", listener=TaskReporter(to, hello(to))) as tracker:
+        tracker.add(rows=1)
+    assert tracker.snapshot().phase is Phase.DONE
