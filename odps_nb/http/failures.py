@@ -55,6 +55,9 @@ def translate(
     if abort.stopped:
         return CancelledError("the request was stopped")
     chain = list(_chain(error))
+    for one in chain:
+        if isinstance(one, theirs.RequestException):
+            one.request = None  # its headers hold tokens, and travel where causes are pickled
     place = urlsplit(url).netloc or url
     if _among(chain, *_BAD_REQUEST):
         return ConfigError(

@@ -17,7 +17,7 @@ import hmac
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, NoReturn
 from urllib.parse import parse_qsl, unquote, urlparse
 
 from odps_nb.errors import AccessDeniedError, ConfigError, InvalidRequestError
@@ -43,7 +43,7 @@ _LAST_SECOND = 253402300799  # 9999-12-31T23:59:59Z, the end of datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What a request is signed with; secrets are never in the repr.
+    """What a request is signed with; secrets are never in the repr, and it is never pickled.
 
     A bearer token alone is enough; otherwise ``access_id`` and ``access_key`` are needed,
     ``sts_token`` with temporary keys, ``region`` for version 4, ``app_id`` and ``app_key`` for
@@ -73,6 +73,12 @@ class Credentials:
                     option=name,
                     hint="look for spaces, quotes or line breaks that came along when pasting",
                 )
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise ConfigError(
+            "credentials are never pickled",
+            hint="send the name of a profile, or Profile.as_options() where that is safe",
+        )
 
 
 # -- the canonical string ---------------------------------------------------------------------

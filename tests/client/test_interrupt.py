@@ -9,17 +9,28 @@ import time
 from pathlib import Path
 
 import pytest
+from control_peer import ControlService
 from ledger import Ledger
-from scripted import SCHEMA, TABLE, Service, ipc, numbers
+from scripted import SCHEMA, TABLE, Service, give, ipc, numbers, raw
 
 from odps_nb.client.blob import iter_blobs, open_blob
+from odps_nb.client.query import run_sql
+from odps_nb.client.query_result import ResultSession, iter_result
 from odps_nb.client.read import ReadSession, iter_batches, plan_ranges
 from odps_nb.client.write import open_write_session
-from odps_nb.terms import BlobReference
+from odps_nb.terms import BlobReference, PartitionSpec
 from odps_nb.wire.calls import GetReadSession
+from odps_nb.wire.control import InstanceStatus, SubmittedInstance
 
 SESSION = ReadSession(table=TABLE, session_id="s", schema=SCHEMA, splits=plan_ranges(100, 4))
+SPEC = PartitionSpec.of("ds=x")
+RUNNING = give(InstanceStatus(status="Running"))
 REFERENCES = [BlobReference.from_raw(b"1"), BlobReference.from_raw(b"2")]
+
+
+def submitted(line, seen) -> None:
+    body, headers = SubmittedInstance(instance_id="i1").encode(location="http://x")
+    line.answer(body, 201, **headers)
 
 
 class Interrupter:
@@ -27,6 +38,7 @@ class Interrupter:
 
     def __init__(self, head: bytes = b"") -> None:
         self._head = head
+        self._before = set(threading.enumerate())
         self.left = threading.Semaphore(0)
         self.at = 0.0
 
@@ -44,7 +56,7 @@ class Interrupter:
         assert self.left.acquire(timeout=10)
         # What the interrupt hit may need one slice more to notice that it is over.
         for thread in threading.enumerate():
-            if thread.name.startswith("odps_nb"):
+            if thread.name.startswith("odps_nb") and thread not in self._before:
                 thread.join(1.0)
                 assert not thread.is_alive()
 
@@ -102,6 +114,49 @@ def test_an_interrupt_ends_an_upload_and_aborts_the_session():
         def run() -> None:
             with open_write_session(storage, TABLE) as session, session.open_stream() as stream:
                 stream.write(numbers(0, 100).to_batches())
+
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        step.check()
+        assert (service.status, service.committed) == ("ABORTED", None)
+
+
+def test_an_interrupt_ends_the_wait_for_a_query_and_stops_the_query():
+    step = Interrupter()
+    script = {
+        "SubmitSql": [submitted],
+        "GetInstance": [RUNNING, step],
+        "CancelInstance": [raw(b"")],
+    }
+    with ControlService(**script) as service, service.client(read_timeout=60.0) as storage:
+        with pytest.raises(KeyboardInterrupt):
+            run_sql(storage, "select 1")
+        step.check()
+        assert service.calls["CancelInstance"][0].instance_id == "i1"
+
+
+def test_an_interrupt_ends_the_rows_of_a_query():
+    step = Interrupter(ipc(numbers(0, 25))[:300])
+    session = ResultSession(
+        project="p", instance_id="i1", session_id="d1", schema=SCHEMA, row_count=25
+    )
+    with (
+        ControlService(ReadInstance=[step]) as service,
+        service.client(read_timeout=60.0) as storage,
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            list(iter_result(storage, session))
+        step.check()
+
+
+def test_an_interrupt_ends_the_upload_of_a_blob_and_aborts_the_session():
+    step = Interrupter()
+    with Ledger() as service, service.client(read_timeout=60.0) as storage:
+        service._steps["WriteBlob"][0] = step
+
+        def run() -> None:
+            with open_write_session(storage, TABLE, partition=SPEC) as session:
+                session.open_stream().upload_blobs([(bytes(100), None, None)], 1)
 
         with pytest.raises(KeyboardInterrupt):
             run()

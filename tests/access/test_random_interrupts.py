@@ -1,0 +1,126 @@
+"""Ctrl-C at any moment of any work leaves no thread, no socket, no file and no half of a table."""
+
+from __future__ import annotations
+
+import gc
+import random
+import signal
+import tempfile
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb.client.progress import silent
+
+ROWS = 20_000
+MOMENTS = 12
+LONGEST = 0.25  # seconds into the work; all of it takes about that long
+
+
+@pytest.fixture
+def own_temp(tmp_path, monkeypatch):
+    """A folder for temporary files that only this test uses."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def sockets() -> int:
+    found = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found += str(entry.readlink()).startswith("socket:")
+        except OSError:  # the descriptor of the listing itself
+            continue
+    return found
+
+
+def interrupted(work, after: float) -> bool:
+    """Run and send SIGINT so many seconds later; say whether it came before the end."""
+    main = threading.main_thread().ident
+    timer = threading.Timer(after, lambda: signal.pthread_kill(main, signal.SIGINT))
+    try:
+        timer.start()
+        work()
+        timer.cancel()
+        timer.join()
+    except KeyboardInterrupt:
+        timer.join()
+        return True
+    return False
+
+
+def of_ours(before: set[threading.Thread]) -> list[threading.Thread]:
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before and thread.name.startswith("odps_nb")
+    ]
+
+
+def connect(service):
+    return odps_nb.connect(
+        endpoint=service.endpoint,
+        tunnel_endpoint=service.tunnel_endpoint,
+        project=service.project,
+        access_id=service.access_id,
+        access_key=service.access_key,
+    )
+
+
+DATA = pa.table({"id": range(ROWS), "note": [f"note {i}" for i in range(ROWS)]})
+PHOTOS = pa.table({"id": range(40), "photo": [bytes(200_000)] * 40})
+
+
+def read(odps, name):
+    assert odps.table("orders").read(splits=8, limit=300_000).to_pandas(progress=silent).size
+
+
+def write(odps, name):
+    odps.table(name).write(DATA, streams=3, progress=silent)
+
+
+def upload(odps, name):
+    odps.table(f"{name}_photos").write(PHOTOS, progress=silent)
+
+
+def fetch(odps, name):
+    assert sum(len(blob.bytes()) for blob in odps.table("media").blobs("content"))
+
+
+def query(odps, name):
+    odps.sql("select status, count(*) as n from orders group by status").to_arrow(progress=silent)
+
+
+@pytest.mark.parametrize("work", [read, write, upload, fetch, query], ids=lambda w: w.__name__)
+def test_nothing_is_left_whenever_the_interrupt_comes(service, odps, new_name, own_temp, work):
+    name = new_name("stopped")
+    odps.create_table(name, "id bigint, note string")
+    odps.create_table(f"{name}_photos", "id bigint, photo blob")
+    dice = random.Random(work.__name__)
+    threads = set(threading.enumerate())
+    gc.collect()
+    before, stopped = sockets(), 0
+    whole = {write: ROWS, upload: PHOTOS.num_rows}.get(work, 0)
+    table = odps.table(f"{name}_photos" if work is upload else name)
+    rows = 0
+    for _ in range(MOMENTS):
+        with connect(service) as mine:
+            stopped += interrupted(lambda mine=mine: work(mine, name), dice.uniform(0, LONGEST))
+            for thread in of_ours(threads):  # what the signal hit may need a slice more
+                thread.join(2.0)
+            assert of_ours(threads) == []
+        if whole:
+            now = table.read(columns=["id"]).to_arrow(progress=silent).num_rows
+            assert now in (rows, rows + whole)
+            rows = now
+    assert stopped
+    gc.collect()
+    assert sockets() <= before + 4  # what the shared connection keeps alive for these counts
+    assert list(own_temp.iterdir()) == []
+    for one in (name, f"{name}_photos"):
+        odps.drop_table(one)
