@@ -44,30 +44,19 @@ _STREAM_ONLY = frozenset(
 _STREAM_READ = (_READ - {"limit"}) | _STREAM_ONLY
 _CHECKPOINT = "checkpointlocation"  # of Spark, which hands it on to a sink
 _STREAM_WRITE = _WRITE | {_CHECKPOINT}
-#: What Spark's catalog adds for ``CREATE TABLE … USING odps OPTIONS (…)``: properties of the
-#: table, and each option a second time behind this prefix.
-_CATALOG = frozenset(
-    {
-        "collation",
-        "comment",
-        "external",
-        "is_managed_location",
-        "location",
-        "owner",
-        "provider",
-        "table_type",
-    }
-)
+#: Spark's catalog gives each option of ``CREATE TABLE … USING odps`` behind this prefix as well.
 _CATALOG_PREFIX = "option."
 
 
 def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> dict[str, str]:
-    folded = {key.casefold(): value for key, value in options.items()}
-    given = {
-        key: value
-        for key, value in folded.items()
-        if key not in _CATALOG and not key.startswith(_CATALOG_PREFIX)
-    }
+    given = {key.casefold(): value for key, value in options.items()}
+    if any(key.startswith(_CATALOG_PREFIX) for key in given):
+        # It would be made, and then be read without any of its options.
+        raise ConfigError(
+            "a table of Spark's catalog cannot stand for one of odps: Spark loses its options",
+            option="table",
+            hint="create temporary view … using odps options (…) works",
+        )
     for key in given:
         if key not in known | _PROFILE:
             close = difflib.get_close_matches(key, known, n=1)

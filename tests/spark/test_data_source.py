@@ -215,11 +215,6 @@ def test_options_are_read_in_any_case(profile: Profile) -> None:
     assert (settings.limit, settings.split_bytes) == (5, 1000)
 
 
-def test_what_a_catalog_of_spark_adds_is_no_option(profile: Profile) -> None:
-    added = {"provider": "odps", "owner": "me", "option.table": "t", "table": "t"}
-    assert ReadSettings.of({**profile.as_options(), **added}).table.table == "t"
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -227,6 +222,7 @@ def test_what_a_catalog_of_spark_adds_is_no_option(profile: Profile) -> None:
         ({"table": "t", "limit": "many"}, "not a whole number"),
         ({"table": "t", "limit": "1", "where": "a = 1"}, "do not go together"),
         ({"table": "t", "partition": "ds=1"}, "did you mean 'partitions'"),
+        ({"table": "t", "option.table": "t", "provider": "odps"}, "Spark loses its options"),
         ({"table": "t", "replaceWhere": "ds = 1"}, "no option 'replacewhere'"),
     ],
 )

@@ -76,25 +76,28 @@ def test_what_is_derived_from_one_load_keeps_its_own_rows(
     assert spark.sql(f"select count(*) from {name}_view").collect()[0][0] == 10
 
 
-def test_views_and_tables_of_sql_keep_their_own_rows_and_need_no_key(
+def test_views_of_sql_keep_their_own_rows_and_need_no_key(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("using")
     odps.create_table(name, "a bigint")
     odps_nb.spark.write(spark.range(10).selectExpr("id a"), odps, name)
     odps_nb.spark.register(spark, odps)
-    spark.sql(f"create temporary view {name}_v using odps options (table '{name}')")
-    spark.sql(f"create table {name}_t using odps options (table '{name}')")
-    try:
-        for kind in "vt":
-            one = f"select a from {name}_{kind} where a = "
-            both = spark.sql(f"{one} 1 union all {one} 2").collect()
-            assert sorted(row.a for row in both) == [1, 2]
-            assert spark.sql(f"select count(*) from {name}_{kind}").collect()[0][0] == 10
-        spark.sql(f"insert into {name}_t select 10L a")
-        assert odps.table(name).read().row_count == 11
-    finally:
-        spark.sql(f"drop table {name}_t")
+    spark.sql(f"create temporary view {name} using odps options (table '{name}')")
+    one = f"select a from {name} where a = "
+    assert sorted(row.a for row in spark.sql(f"{one} 1 union all {one} 2").collect()) == [1, 2]
+    assert spark.sql(f"select count(*) from {name}").collect()[0][0] == 10
+
+
+def test_a_table_of_the_catalog_is_refused_when_it_is_made(
+    spark: SparkSession, odps: Connection, new_name: Names
+) -> None:
+    """Spark gives a reader of it none of its options (seen in 4.3)."""
+    odps_nb.spark.register(spark, odps)
+    name = new_name("catalogued")
+    with pytest.raises(Exception, match="Spark loses its options"):
+        spark.sql(f"create table {name} using odps options (table 'media')")
+    assert not spark.catalog.tableExists(name)
 
 
 # -- batches as Spark takes them -----------------------------------------------------------------
