@@ -52,13 +52,13 @@ class SparkRows(Protocol):
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Return each table and what is read of it, in words."""
 
-    def to_spark(self) -> Any:
+    def to_spark(self, *, progress: ProgressListener | None = None) -> Any:
         """Return a DataFrame of Spark."""
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
         """Run it and return its rows."""
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
         """Run it and return its rows."""
 
     def cancel(self) -> None:

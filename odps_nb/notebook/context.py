@@ -207,6 +207,8 @@ class _Names:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        # Made here, with all that it imports: in the thread it could meet another's import.
+        self._storage = connection.storage
 
     def tables(self) -> list[str]:
         return [str(name) for name in self._connection.tables()]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from odps_nb.client.progress import silent
 from odps_nb.notebook.arguments import positive
 from odps_nb.notebook.command import argument, parsed_as
 from odps_nb.notebook.context import Context
@@ -56,17 +57,21 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         return _plan(query)
     if query.facts() and not args.quiet:
         context.show_note("; ".join(f"{name}: {told}" for name, told in query.facts()))
-    value = _result(query, args.type or ("pandas" if args.output is None else "spark"))
+    kind = args.type or ("pandas" if args.output is None else "spark")
+    value = _result(context, query, kind, quiet=args.quiet)
     if is_preview and args.limit is None and len(value) == limit and not args.quiet:
         context.show_note(f"the first {counted(limit, 'row')}; -n N shows more, -o VAR keeps all")
     return context.deliver(value, into=args.output, note="" if args.quiet else _shape(value))
 
 
-def _result(query: SparkRows, kind: str) -> Any:
+def _result(context: Context, query: SparkRows, kind: str, *, quiet: bool) -> Any:
     if kind == "spark":
-        return stoppable(_TITLE, query.to_spark)
+        # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
+        progress = silent if quiet else None
+        return stoppable(_TITLE, lambda: query.to_spark(progress=progress))
     take = query.to_pandas if kind == "pandas" else query.to_arrow
-    return stoppable(_TITLE, take, cancel=query.cancel)
+    listener = context.listener(quiet=quiet)
+    return stoppable(_TITLE, lambda: take(progress=listener), cancel=query.cancel)
 
 
 def _plan(query: SparkRows) -> Listing:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from odps_nb.client.read import ReadSession
     from odps_nb.client.storage import StorageClient
 
-__all__ = ["frame_of", "read", "read_scan"]
+__all__ = ["announced", "frame_of", "read", "read_scan"]
 
 
 def read(
@@ -109,7 +109,7 @@ def read(
             compression=Compression.of(compression),
         )
         session = open_read_session(storage, plan)
-        report_to = _announced(spark, session, faces_of(odps), progress)
+        report_to = announced(spark, session, faces_of(odps), progress)
         return frame_of(spark, storage, session, columns=plan.columns, report_to=report_to)
 
 
@@ -119,16 +119,17 @@ def read_scan(
     """Return the DataFrame of a `Scan` (``scan.to_spark(spark)``): of the same snapshot."""
     from odps_nb.client.storage import StorageClient
 
-    report_to = _announced(spark, scan.session, faces_of(None), progress)
+    report_to = announced(spark, scan.session, faces_of(None), progress)
     with StorageClient(scan.profile) as storage:
         return frame_of(
             spark, storage, scan.session, columns=scan.plan.columns, report_to=report_to
         )
 
 
-def _announced(
+def announced(
     spark: SparkSession, session: ReadSession, faces: Faces, progress: ProgressListener | None
 ) -> ReportTo | None:
+    """Let the tasks of a session be seen: return where they report, if anybody wants to know."""
     known = [rows for rows in (session.row_count, session.limit) if rows is not None]
     source = Source(
         operation="read",

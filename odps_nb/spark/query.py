@@ -17,13 +17,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.access.binding import bind
+from odps_nb.access.faces import Faces
+from odps_nb.client.cancel import CancelToken
 from odps_nb.client.profile import Profile
+from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
 from odps_nb.spark._quiet import without_pandas_notice, without_query_log
 from odps_nb.spark.casting import in_utc
 from odps_nb.spark.credentials import profile_of
 from odps_nb.spark.sql_faults import query_errors
 from odps_nb.spark.sql_plan import TableRead, plan_reads, with_partitions
 from odps_nb.spark.sql_text import ParsedQuery, Reference, fill, parse_query
+from odps_nb.spark.watching import faces_of, watched
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkQuery", "explain_sql", "sql"]
 
+TITLE = 60
 _SIDE_BY_SIDE = 8
 # With one of these the text means something else than it is read as here: nothing is pushed then.
 _OTHER_MEANING = (
@@ -146,6 +151,7 @@ def explain_sql(
         _query=query,
         _references=tuple(reads),
         _profile=profile,
+        _faces=faces_of(odps),
         _spark=spark,
         _tag=f"odps-nb-{uuid.uuid4().hex}",
     )
@@ -164,15 +170,20 @@ class SparkQuery:
     _query: ParsedQuery = field(compare=False)
     _references: tuple[Reference, ...] = field(compare=False)
     _profile: Profile = field(compare=False)
+    _faces: Faces = field(compare=False)
     _spark: SparkSession | None = field(compare=False)
     _tag: str = field(compare=False)
+    _stopped: CancelToken = field(default_factory=CancelToken, compare=False)
 
-    def to_spark(self) -> DataFrame:
-        """Open a read session for each table, side by side, and return the DataFrame."""
+    def to_spark(self, *, progress: ProgressListener | None = None) -> DataFrame:
+        """Open a read session for each table, side by side, and return the DataFrame.
+
+        Its actions show the reads of each table as those of `read` do.
+        """
         from odps_nb.spark.start import session
 
         spark = self._spark if self._spark is not None else session()
-        frames = self._frames(spark)
+        frames = self._frames(spark, progress)
         given: dict[str, Any] = dict(frames.values())
         text = self.text
         if frames:
@@ -181,37 +192,57 @@ class SparkQuery:
             result = spark.sql(text, **given)
         return result if self.limit is None else result.limit(self.limit)
 
-    def to_arrow(self) -> pa.Table:
-        """Run the query and return its rows; they have to fit into this process."""
-        frame = self.to_spark()
-        spark = frame.sparkSession
-        spark.addTag(self._tag)
+    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+        """Run the query and return its rows; they have to fit into this process.
+
+        Raises
+        ------
+        CancelledError
+            `cancel` was called.
+        """
+        listener = progress or self._faces.listener(on_cancel=self.cancel)
+        with ProgressTracker("spark", self._title, listener=listener) as tracker:
+            frame = self.to_spark(progress=listener)
+            tracker.phase(Phase.READING)
+            with watched(frame.sparkSession, tracker, cancel=self._stopped):
+                return self._taken(frame)
+
+    def _taken(self, frame: DataFrame) -> pa.Table:
+        frame.sparkSession.addTag(self._tag)
         try:
             with query_errors(self.reads), without_pandas_notice(), without_query_log():
                 return frame.toArrow()
         finally:
-            spark.removeTag(self._tag)
+            frame.sparkSession.removeTag(self._tag)
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
         """Run the query and return its rows, with dtypes as a read of a table has them.
 
         Instants are in UTC, as everywhere, and not in the zone of Spark's session.
         """
         from odps_nb.convert.pandas_frame import to_pandas
 
-        return to_pandas(in_utc(self.to_arrow()))
+        return to_pandas(in_utc(self.to_arrow(progress=progress)))
 
     def cancel(self) -> None:
-        """Stop the jobs of `to_arrow` and `to_pandas`, from any thread."""
+        """Stop `to_arrow` and `to_pandas` for good, from any thread. Idempotent."""
+        self._stopped.cancel()
         spark = self._spark or _active()
-        if spark is not None:
+        if spark is not None:  # over Spark Connect nothing else stops it
             spark.interruptTag(self._tag)
+
+    @property
+    def _title(self) -> str:
+        line = " ".join(self.text.split())
+        return line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
 
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Return what is read of each table, in words."""
         return tuple((read.name, " · ".join(read.facts())) for read in self.reads)
 
-    def _frames(self, spark: SparkSession) -> dict[Reference, tuple[str, DataFrame]]:
+    def _frames(
+        self, spark: SparkSession, progress: ProgressListener | None
+    ) -> dict[Reference, tuple[str, DataFrame]]:
         """Return name and DataFrame for each reference; equal reads share one."""
         from odps_nb.client.storage import StorageClient
 
@@ -219,7 +250,8 @@ class SparkQuery:
         if not distinct:
             return {}
         with StorageClient(self._profile) as storage:
-            made = dict(zip(distinct, _open(spark, storage, distinct), strict=True))
+            opened = _open(spark, storage, distinct, self._faces, progress)
+        made = dict(zip(distinct, opened, strict=True))
         keys = {read: f"odps_{number}" for number, read in enumerate(distinct)}
         places = zip(self._references, map(_without_name, self.reads), strict=True)
         return {ref: (keys[read], made[read]) for ref, read in places}
@@ -291,11 +323,15 @@ def _plan(
 
 
 def _open(
-    spark: SparkSession, storage: StorageClient, reads: Sequence[TableRead]
+    spark: SparkSession,
+    storage: StorageClient,
+    reads: Sequence[TableRead],
+    faces: Faces,
+    progress: ProgressListener | None,
 ) -> list[DataFrame]:
     """Open the read sessions at about the same moment, then make the DataFrames."""
     from odps_nb.client.read import ReadPlan, open_read_session
-    from odps_nb.spark.frames import frame_of
+    from odps_nb.spark.frames import announced, frame_of
     from odps_nb.spark.types import spark_schema
 
     plans = {
@@ -320,7 +356,10 @@ def _open(
             with without_pandas_notice():
                 frames.append(spark.createDataFrame([], spark_schema(found)))
         else:
-            frames.append(frame_of(spark, storage, sessions[read], columns=read.columns))
+            session = sessions[read]
+            to = announced(spark, session, faces, progress)
+            made = frame_of(spark, storage, session, columns=read.columns, report_to=to)
+            frames.append(made)
     return frames
 
 
