@@ -44,7 +44,29 @@ class Row:
 
 SPARK = "test,spark,connect,local"
 
+# The lowest that pyproject.toml allows; on Python 3.11, where all of them have wheels.
+OLDEST = (
+    "crc32c==2.7",
+    "duckdb==2.0.0",
+    "ipython==8.12.0",
+    "ipywidgets==8.1.0",
+    "keyring==25.0.0",
+    "lz4==4.3.0",
+    "numpy==1.24.0",
+    "pandas==2.1.0",
+    "pillow==10.3.0",
+    "pyarrow==18.0.0",
+    "requests==2.31.0",
+    "sqlglot==30.20.0",
+    "starlette==0.37.0",
+    "tqdm==4.66.0",
+    "urllib3==2.3.0",
+    "uvicorn==0.30.0",
+    "zstandard==0.22.0",
+)
+
 ROWS = (
+    Row("oldest", pins=OLDEST, tests=(*FRAMES, "tests/http", "tests/wire", "tests/local")),
     Row("pandas-2", pins=("pandas<3",), tests=FRAMES),
     # pyspark 4.0 is older than pandas 3
     Row(

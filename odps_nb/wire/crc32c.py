@@ -47,7 +47,8 @@ def _choose() -> tuple[Callable[..., int], str, bool]:
     except ImportError:
         return crc32c_slow, "pure Python (slow; pip install crc32c)", False
     how = "hardware" if package.hardware_based else "software"
-    name = f"crc32c {package.__version__} ({how})"
+    version = getattr(package, "__version__", "before 2.9")  # releases until then don't tell it
+    name = f"crc32c {version} ({how})"
     return package.crc32c, name, bool(package.hardware_based)
 
 

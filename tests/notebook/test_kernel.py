@@ -21,7 +21,7 @@ CELLS = {
     "schema": "%odps schema orders",
     "head": "%odps head orders -n 3 -p ds=2024-01-02 -c id,status",
     "read": "%odps read orders -p ds=2024-01-01 -c id,amount,status -o frame",
-    "frame": "print(type(frame).__module__, len(frame), list(frame))",
+    "frame": "print(type(frame).__module__[:6], len(frame), list(frame))",
     "display": "%odps read orders -n 200 -c id,status",
     "arrow": "%odps read orders -n 7 -c id -t arrow",
     "bound": "state, days = 'paid', ['2024-01-01', '2024-01-02']",
