@@ -75,7 +75,9 @@ class RetryPolicy:
             Whether a refusal for haste is bounded by the deadline only, not by the number of
             tries. A policy of one try stays one.
         """
-        limit = self.connect_attempts if isinstance(error, ConnectError) else self.max_attempts
+        limit = self.max_attempts
+        if isinstance(error, ConnectError):
+            limit = min(limit, self.connect_attempts)
         enough = attempt >= limit
         if patient and limit > 1 and isinstance(error, ThrottledError):
             enough = False

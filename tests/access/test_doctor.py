@@ -1,8 +1,10 @@
 """The doctor: every check says what it found, and what is wrong says what to do."""
 
 import socket
+import time
 
 from odps_nb.access.doctor import Check, examine
+from odps_nb.cli import main
 from odps_nb.client.profile import Profile
 
 
@@ -45,6 +47,7 @@ def test_an_endpoint_where_nobody_listens():
     checks = by_name(examine(nobody))
     assert checks["Endpoint"].verdict == "bad"
     assert checks["Endpoint"].to_do
+    assert "tries" not in checks["Endpoint"].found
     assert "Tables" not in checks
     assert "Endpoint" not in by_name(examine(nobody, online=False))
 
@@ -75,3 +78,32 @@ def test_missing_java_is_no_fault_but_worth_a_word(monkeypatch, tmp_path):
 def test_no_profile_is_no_fault_unless_it_was_asked_for():
     assert by_name(examine(online=False))["Profile"].verdict == "optional"
     assert by_name(examine("nope", online=False))["Profile"].verdict == "bad"
+
+
+def test_a_clock_that_is_wrong_is_found_whether_or_not_the_service_still_answers(
+    profile, monkeypatch
+):
+    from odps_nb.client.storage import StorageClient
+
+    defaults = StorageClient.__init__.__kwdefaults__
+    for ahead, name in ((400.0, "Clock"), (4000.0, "Endpoint")):
+        monkeypatch.setitem(defaults, "clock", lambda ahead=ahead: time.time() + ahead)
+        check = by_name(examine(profile))[name]
+        assert check.verdict == "bad"
+        assert "clock of this machine" in check.to_do
+
+
+def test_the_command_says_what_to_mend_and_fails(profile, monkeypatch, capsys):
+    monkeypatch.setenv("ODPS_ENDPOINT", profile.endpoint)
+    monkeypatch.setenv("ODPS_PROJECT", "nope")
+    monkeypatch.setenv("ODPS_ACCESS_ID", profile.access_id)
+    monkeypatch.setenv("ODPS_ACCESS_KEY", profile.access_key)
+    assert main(["doctor"]) == 1
+    told = capsys.readouterr().out
+    assert "!! Endpoint: NotFoundError" in told
+    assert "check the name of the project" in told
+    assert told.endswith("1 of these must be mended first\n")
+    assert profile.access_key not in told
+    monkeypatch.setenv("ODPS_PROJECT", profile.project)
+    assert main(["doctor"]) == 0
+    assert "!!" not in capsys.readouterr().out

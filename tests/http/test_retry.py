@@ -106,3 +106,8 @@ def test_no_wait_is_negative_or_past_the_deadline(attempt, elapsed, chance, aske
 
 def test_the_policy_shows_itself():
     assert repr(RetryPolicy(max_attempts=3)).startswith("RetryPolicy(max_attempts=3, ")
+
+
+def test_one_try_is_one_try_even_when_nobody_listens():
+    once = RetryPolicy(max_attempts=1)
+    assert once.decide(1, ConnectError("no"), idempotent=True, elapsed=0.0) is None

@@ -120,11 +120,14 @@ _CLASS_OF_STATUS: dict[int, type[ServiceError]] = {
     409: ConflictError,
     429: ThrottledError,
 }
+_OTHER_SIGNATURE = (
+    "check the access key: it does not belong to the access id; and the endpoint, with its /api"
+)
 _HINT_OF_CODE = {
     "Unauthorized": "check the access id, and that its key was not disabled",
     "InvalidAccessKeyId": "check the access id, and that its key was not disabled",
-    "SignatureNotMatch": "check the access key: it does not belong to the access id",
-    "SignatureDoesNotMatch": "check the access key: it does not belong to the access id",
+    "SignatureNotMatch": _OTHER_SIGNATURE,
+    "SignatureDoesNotMatch": _OTHER_SIGNATURE,
     "RequestTimeTooSkewed": "check the clock of this machine; it may be off by 15 minutes at most",
     "AuthenticationRequestExpired": "the temporary credentials are over; get new ones",
     "NoPermission": "ask the owner of the project for the right to this object",
