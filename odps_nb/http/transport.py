@@ -8,6 +8,7 @@ Knows no actions, no signatures, and repeats nothing: `retry` decides, the calle
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -179,7 +180,9 @@ class HttpResponse:
         ours = translate(error, self._request.url, abort=self._request.abort, sent=True)
         if isinstance(ours, TransportError):
             ours.request_id = self.request_id
-        self._broken = ours
+        # Its traceback leads to whoever reads, and a reader of Arrow leads back to this answer in
+        # a way that no collector sees: what is kept is a copy without one.
+        self._broken = copy.copy(ours)
         self.close()
         return ours
 

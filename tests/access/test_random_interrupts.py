@@ -84,7 +84,7 @@ def write(odps, name):
     odps.table(name).write(DATA, streams=3, progress=silent)
 
 
-def upload(odps, name):
+def write_photos(odps, name):
     odps.table(f"{name}_photos").write(PHOTOS, progress=silent)
 
 
@@ -96,7 +96,12 @@ def query(odps, name):
     odps.sql("select status, count(*) as n from orders group by status").to_arrow(progress=silent)
 
 
-@pytest.mark.parametrize("work", [read, write, upload, fetch, query], ids=lambda w: w.__name__)
+# A signal may come between the making of a socket and its first name: then its last reference
+# closes it, which Python calls unclosed. What counts is that none is open in the end.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.parametrize(
+    "work", [read, write, write_photos, fetch, query], ids=lambda w: w.__name__
+)
 def test_nothing_is_left_whenever_the_interrupt_comes(service, odps, new_name, own_temp, work):
     name = new_name("stopped")
     odps.create_table(name, "id bigint, note string")
@@ -105,8 +110,8 @@ def test_nothing_is_left_whenever_the_interrupt_comes(service, odps, new_name, o
     threads = set(threading.enumerate())
     gc.collect()
     before, stopped = sockets(), 0
-    whole = {write: ROWS, upload: PHOTOS.num_rows}.get(work, 0)
-    table = odps.table(f"{name}_photos" if work is upload else name)
+    whole = {write: ROWS, write_photos: PHOTOS.num_rows}.get(work, 0)
+    table = odps.table(f"{name}_photos" if work is write_photos else name)
     rows = 0
     for _ in range(MOMENTS):
         with connect(service) as mine:

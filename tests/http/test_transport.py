@@ -336,6 +336,37 @@ def test_leaving_early_closes_the_connection(transport):
         answer.close()
 
 
+def test_closing_closes_idle_connections_although_an_answer_is_still_held(transport):
+    left = threading.Event()
+
+    def script(line: Line) -> None:
+        line.request()
+        line.answer(b"all of it")
+        if line.wait_closed():
+            left.set()
+
+    with Peer(script) as peer:
+        held = ask(transport, peer.url)
+        assert held.read() == b"all of it"
+        transport.close()
+        assert left.wait(10)
+        assert held.closed
+
+
+def test_what_a_broken_answer_remembers_leads_nowhere(transport):
+    def script(line: Line) -> None:
+        line.request()
+        line.send(line.headline(**{"Content-Length": "100"}) + b"x")
+
+    with Peer(script) as peer, ask(transport, peer.url) as answer:
+        with pytest.raises(BrokenStreamError) as first:
+            answer.read()
+        with pytest.raises(BrokenStreamError) as again:
+            answer.read()
+    assert again.value is not first.value
+    assert (again.value.message, again.value.request_id) == (first.value.message, "req-1")
+
+
 def test_a_closed_transport_sends_nothing(transport):
     transport.close()
     transport.close()
