@@ -1,6 +1,8 @@
-"""Run by ``test_cluster``: three jobs on a standalone cluster, in each of which something dies.
+"""Run by ``test_cluster``: jobs on a cluster, in each of which something dies, hangs or is lost.
 
-Prints one JSON document. A process of its own, since a run of the tests has one Spark session.
+Reads a JSON document and prints one. A process of its own, since a run of the tests has one Spark
+session. The service of these jobs misbehaves when it is asked to, which is how they know what a
+task is doing when they strike.
 """
 
 from __future__ import annotations
@@ -11,16 +13,31 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 import odps_nb
 import odps_nb.spark
+from odps_nb.errors import OdpsNbError
+from odps_nb.spark.faults import from_spark
+from odps_nb.wire.calls import WireRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odps_nb.access.connection import Connection
 
 ROWS = 40_000
+SPLITS = 4
+LONG = 900.0  # seconds: nothing here may wait for the end of a stall
+DEADLINE = 240.0
 Batches = Iterable[pa.RecordBatch]
+
+
+# -- what is done to the tasks ------------------------------------------------------------------
 
 
 def _claim(path: str) -> bool:
@@ -67,42 +84,186 @@ def stall_first_attempt(mark: str) -> Callable[[Batches], Iterator[pa.RecordBatc
         for batch in batches:
             yield batch
             if slow:
-                time.sleep(300)
+                time.sleep(LONG)
 
     return run
 
 
-def main() -> None:
-    """Do the jobs that a JSON document on stdin describes."""
-    given: dict[str, Any] = json.load(sys.stdin)
-    marks, result = Path(given["marks"]), {}
-    spark = odps_nb.spark.session(
-        given["master"],
-        **{
-            "spark.executor.memory": "512m",
-            "spark.executor.cores": 1,
-            "spark.speculation": True,
-            "spark.speculation.interval": "100ms",
-            "spark.speculation.quantile": 0.5,
-            "spark.speculation.multiplier": 1.5,
-            "spark.speculation.minTaskRuntime": "500ms",
-        },
+def fail_first_attempt(mark: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Let the first attempt of each partition break in the middle of its rows."""
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for batch in batches:
+            yield batch.slice(0, batch.num_rows // 2)
+            if _claim(f"{mark}-{context.partitionId()}"):
+                raise RuntimeError("this attempt is lost")
+            yield batch.slice(batch.num_rows // 2)
+
+    return run
+
+
+# -- acts ---------------------------------------------------------------------------------------
+
+
+class Stage:
+    """A session, a service that misbehaves, and a table of forty thousand numbers."""
+
+    def __init__(self, spark: SparkSession, odps: Connection, marks: Path) -> None:
+        self.spark, self.odps, self.marks = spark, odps, marks
+        odps_nb.spark.register(spark, odps)
+        self.odps.create_table("source", "id bigint")
+        odps_nb.spark.write(self.numbers(), odps, "source")
+
+    def numbers(self) -> DataFrame:
+        return self.spark.range(0, ROWS, 1, SPLITS)
+
+    def source(self) -> DataFrame:
+        return odps_nb.spark.read(self.spark, self.odps, "source", splits=SPLITS)
+
+    def target(self, name: str) -> str:
+        self.odps.create_table(name, "id bigint")
+        return name
+
+    def ask(self, *rules: dict[str, Any]) -> None:
+        body = json.dumps({"rules": rules}).encode()
+        self.odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+
+    def rules(self) -> list[dict[str, Any]]:
+        _, body = self.odps.storage.rest(WireRequest(method="GET", path="/misbehaviour"))
+        rules: list[dict[str, Any]] = json.loads(body)["rules"]
+        return rules
+
+    def executors(self) -> list[int]:
+        """Return the processes of this application's executors."""
+        driver = f":{self.spark.conf.get('spark.driver.port')}\0".encode()
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                command = (place / "cmdline").read_bytes()
+            except OSError:
+                continue  # it has ended
+            if b"CoarseGrainedExecutorBackend\0" in command and driver in command:
+                found.append(int(place.name))
+        return found
+
+    def kill_when_stalled(self, action: str, at: int, job: Callable[[], Any]) -> Any:
+        """Run a job; kill -9 both executors once each has a task that waits for the service."""
+        self.ask({"action": action, "fault": "stall", "at": at, "times": 2, "seconds": LONG})
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(job)
+            until = time.monotonic() + DEADLINE
+            while self.rules()[0]["struck"] < 2 and not running.done():
+                assert time.monotonic() < until, f"no two tasks came to {action}"
+                time.sleep(0.05)
+            assert not running.done(), "the job ended before anything was killed"
+            killed = self.executors()
+            for process in killed:
+                os.kill(process, signal.SIGKILL)
+            result = running.result()
+        self.ask()
+        assert len(killed) == 2, killed
+        return result
+
+
+def counted(frame: DataFrame) -> list[int]:
+    return list(frame.selectExpr("count(id)", "count(distinct id)").collect()[0])
+
+
+def both_killed_in_a_read(stage: Stage) -> Any:
+    return stage.kill_when_stalled("TableRead", 5000, lambda: counted(stage.source()))
+
+
+def both_killed_in_a_write(stage: Stage) -> Any:
+    name = stage.target("both_killed")
+    return stage.kill_when_stalled(
+        "TableWrite", 0, lambda: odps_nb.spark.write(stage.numbers(), stage.odps, name).rows
     )
+
+
+def killed_in_a_read(stage: Stage) -> Any:
+    return counted(
+        stage.source().mapInArrow(kill_executor_once(str(stage.marks / "r")), "id bigint")
+    )
+
+
+def killed_in_a_write(stage: Stage) -> Any:
+    broken = stage.numbers().mapInArrow(kill_executor_once(str(stage.marks / "w")), "id bigint")
+    return odps_nb.spark.write(broken, stage.odps, stage.target("killed")).rows
+
+
+def speculated_write(stage: Stage) -> Any:
+    hung = stage.numbers().mapInArrow(stall_first_attempt(str(stage.marks / "s")), "id bigint")
+    return odps_nb.spark.write(hung, stage.odps, stage.target("speculated")).rows
+
+
+def speculated_read(stage: Stage) -> Any:
+    frame = stage.source()
+    stage.ask({"action": "TableRead", "fault": "stall", "at": 5000, "seconds": LONG})
+    result = counted(frame)
+    (rule,) = stage.rules()
+    stage.ask()
+    return [*result, rule["struck"], rule["matched"] > SPLITS]  # a copy has read as well
+
+
+def failed_first(stage: Stage) -> Any:
+    """Every task fails once, in a read and in a write of each kind."""
+    failing = fail_first_attempt(str(stage.marks / "a"))
+    read = counted(stage.source().mapInArrow(failing, "id bigint"))
+    failing = fail_first_attempt(str(stage.marks / "f"))
+    rows = stage.numbers().mapInArrow(failing, "id bigint")
+    written = odps_nb.spark.write(rows, stage.odps, stage.target("failed")).rows
+    failing = fail_first_attempt(str(stage.marks / "o"))
+    rows = stage.numbers().mapInArrow(failing, "id bigint")
+    rows.write.format("odps").mode("append").save(stage.target("failed_format"))
+    return [*read, written, len(list(stage.marks.glob("[afo]-*")))]
+
+
+def lost_commit(stage: Stage) -> Any:
+    """The commit happens and its answer is lost: one commit, for both kinds of write."""
+    name = stage.target("lost")
+    stage.ask({"action": "TableCommitWriteSession", "fault": "close"})
+    rows = odps_nb.spark.write(stage.numbers(), stage.odps, name).rows
+    stage.ask({"action": "TableCommitWriteSession", "fault": "close"})
+    frame = stage.numbers().selectExpr(f"id + {ROWS} id")
+    frame.write.format("odps").mode("append").save(name)
+    struck = stage.rules()[0]["struck"]
+    stage.ask()
+    return [rows, struck]
+
+
+def refused_commit(stage: Stage) -> Any:
+    """The commit is refused for good: both kinds of write raise, and nothing is there."""
+    name = stage.target("refused")
+    refused = {"action": "TableCommitWriteSession", "fault": "status", "status": 500, "times": 0}
+    told = []
+    for road in (
+        lambda: odps_nb.spark.write(stage.numbers(), stage.odps, name),
+        lambda: stage.numbers().write.format("odps").mode("append").save(name),
+    ):
+        stage.ask(refused)
+        try:
+            road()
+        except Exception as error:  # noqa: BLE001  told as it is
+            ours = error if isinstance(error, OdpsNbError) else from_spark(error)
+            told.append(type(ours).__name__)
+        stage.ask()
+    return told
+
+
+def main() -> None:
+    """Do the acts that a JSON document on stdin names."""
+    given: dict[str, Any] = json.load(sys.stdin)
+    spark = odps_nb.spark.session(given["master"], **given["conf"])
     with odps_nb.connect(**given["connection"]) as odps:
-        for name in ("source", "killed", "speculated"):
-            odps.create_table(name, "id bigint")
-        odps_nb.spark.write(spark.range(0, ROWS, 1, 4), odps, "source")
-
-        frame = odps_nb.spark.read(spark, odps, "source", splits=4)
-        broken = frame.mapInArrow(kill_executor_once(str(marks / "read")), "id bigint")
-        result["read"] = list(broken.selectExpr("count(id)", "count(distinct id)").collect()[0])
-
-        frame = spark.range(0, ROWS, 1, 4)
-        broken = frame.mapInArrow(kill_executor_once(str(marks / "write")), "id bigint")
-        result["written"] = odps_nb.spark.write(broken, odps, "killed").rows
-
-        hung = frame.mapInArrow(stall_first_attempt(str(marks / "speculation")), "id bigint")
-        result["speculated"] = odps_nb.spark.write(hung, odps, "speculated").rows
+        stage = Stage(spark, odps, Path(given["marks"]))
+        result = {}
+        for name in given["acts"]:
+            print(f"{name} …", file=sys.stderr, flush=True)  # seen if the time is over
+            result[name] = globals()[name](stage)
     spark.stop()
     print(json.dumps(result))
 

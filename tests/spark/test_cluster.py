@@ -12,18 +12,20 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Queue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
 
 from odps_nb.spark.java import find_java
 
+from .conftest import misbehaving
+
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
 HOME = Path(pyspark.__file__).parent
-READY = 60.0
+READY = 120.0
 
 
 @contextlib.contextmanager
@@ -86,30 +88,89 @@ def master(tmp_path: Path) -> Iterator[str]:
         yield started.group(1)
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(300)
-def test_rows_stay_exact_when_executors_are_killed_and_tasks_run_twice(
-    master: str, odps: Connection, tmp_path: Path
-) -> None:
-    given = {"master": master, "marks": str(tmp_path), "connection": odps.profile.as_options()}
-    given["connection"]["api_version"] = odps.profile.api_version
-    given["connection"].pop("name", None)
-    script = Path(__file__).with_name("cluster_job.py")
+COUNT = 40_000
+#: Attempts that hang are run a second time, on the other host, as soon as half of them are done.
+SPECULATION = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.minTaskRuntime": "500ms",
+}
+
+
+@pytest.fixture
+def broken() -> Iterator[Connection]:
+    """A connection to a service of the test's own, which misbehaves when it is asked to."""
+    with misbehaving() as connection:
+        yield connection
+
+
+def _act(
+    acts: list[str], master: str, odps: Connection, marks: Path, **conf: str
+) -> dict[str, Any]:
+    """Do the acts in a process of their own; give what each told."""
+    given = odps.profile.as_options()
+    given.pop("name", None)
+    document = {
+        "acts": acts,
+        "master": master,
+        "conf": conf,
+        "marks": str(marks),
+        "connection": {**given, "api_version": odps.profile.api_version},
+    }
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script)],
-        input=json.dumps(given),  # an argument would show the key to every process
+        [sys.executable, "-W", "ignore", str(Path(__file__).with_name("cluster_job.py"))],
+        input=json.dumps(document),  # an argument would show the key to every process
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=560,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == {
-        "read": [40_000, 40_000],
-        "written": 40_000,
-        "speculated": 40_000,
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def _ids(odps: Connection, name: str) -> list[int]:
+    return sorted(odps.table(name).read().to_arrow().column("id").to_pylist())
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_on_a_standalone_cluster_rows_stay_exact_when_attempts_die_or_run_twice(
+    master: str, broken: Connection, tmp_path: Path
+) -> None:
+    acts = ["killed_in_a_read", "killed_in_a_write", "speculated_write", "speculated_read"]
+    told = _act(acts, master, broken, tmp_path, **SPECULATION)
+    assert told == {
+        "killed_in_a_read": [COUNT, COUNT],
+        "killed_in_a_write": COUNT,
+        "speculated_write": COUNT,
+        "speculated_read": [COUNT, COUNT, 1, True],
     }
-    # All three things did happen.
-    assert {path.name for path in tmp_path.iterdir()} >= {"read", "write", "speculation"}
+    assert {path.name for path in tmp_path.iterdir()} >= {"r", "w", "s"}  # they did happen
     for name in ("killed", "speculated"):
-        ids = odps.table(name).read().to_arrow().column("id").to_pylist()
-        assert sorted(ids) == list(range(40_000))
+        assert _ids(broken, name) == list(range(COUNT))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_on_a_local_cluster_rows_stay_exact_when_executors_die_tasks_fail_and_commits_raise(
+    broken: Connection, tmp_path: Path
+) -> None:
+    acts = ["both_killed_in_a_read", "both_killed_in_a_write", "failed_first"]
+    acts += ["lost_commit", "refused_commit"]
+    told = _act(acts, "local-cluster[2,1,1024]", broken, tmp_path)
+    assert told == {
+        "both_killed_in_a_read": [COUNT, COUNT],
+        "both_killed_in_a_write": COUNT,
+        "failed_first": [COUNT, COUNT, COUNT, 12],
+        "lost_commit": [COUNT, 1],
+        "refused_commit": ["ServerFaultError", "ServerFaultError"],
+    }
+    for name in ("both_killed", "failed", "failed_format"):
+        assert _ids(broken, name) == list(range(COUNT))
+    assert _ids(broken, "lost") == list(range(2 * COUNT))
+    assert _ids(broken, "refused") == []
