@@ -115,7 +115,7 @@ class Blob:
         """Open the blob as a file that is read forward in bounded memory; the caller closes it."""
         from odps_nb.client.blob import open_blob
 
-        return open_blob(self._storage, self._reference)
+        return open_blob(self._storage, self._reference, cancel=self._storage.operation())
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the blob to a file and return where it is.
@@ -145,7 +145,8 @@ class Blob:
             return
         from odps_nb.client.blob_head import fetch_blob_head
 
-        head = fetch_blob_head(self._storage, self._reference)
+        cancel = self._storage.operation()
+        head = fetch_blob_head(self._storage, self._reference, cancel=cancel)
         self._size, self._mime_type = head.size, head.mime_type
         self._file_name, self._has_head = head.custom_file_name, True
 

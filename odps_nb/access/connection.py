@@ -202,7 +202,12 @@ class Connection:
         with ProgressTracker("sql", _title(query), listener=listener) as tracker:
             tracker.phase(Phase.RUNNING)
             instance = run_sql(
-                self.storage, query, settings=settings, timeout=timeout, tracker=tracker
+                self.storage,
+                query,
+                settings=settings,
+                timeout=timeout,
+                tracker=tracker,
+                cancel=self.storage.operation(),
             )
         return Result(self, instance)
 
@@ -249,11 +254,26 @@ class Connection:
             with ProgressTracker("blobs", f"{len(wanted)} blobs", listener=listener) as tracker:
                 tracker.plan(items_total=len(wanted))
                 tracker.phase(Phase.FETCHING)
-                yield from iter_blobs(storage, wanted, compression=coding, tracker=tracker)
+                yield from iter_blobs(
+                    storage,
+                    wanted,
+                    compression=coding,
+                    tracker=tracker,
+                    cancel=storage.operation(),
+                )
 
         return records()
 
     # -- life ---------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Stop what runs over this connection, from any thread; those who wait for it raise.
+
+        Reads, writes, queries and blobs end with `CancelledError` and close their sockets; a
+        write that has not begun its commit is aborted. The connection stays usable.
+        """
+        if self._storage is not None:
+            self._storage.cancel()
 
     def close(self) -> None:
         """Free the sockets and stop the embedded service, if it is ours. Idempotent."""

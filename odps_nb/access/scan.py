@@ -275,7 +275,7 @@ class Scan:
         return ProgressTracker("read", str(self._plan.table), listener=listener)
 
     def _cancellable(self) -> _Registered:
-        return _Registered(self._running, self._lock)
+        return _Registered(self._running, self._lock, self._connection.storage.operation())
 
     def __repr__(self) -> str:
         plan = self._plan
@@ -294,8 +294,10 @@ class Scan:
 class _Registered:
     """A token that `Scan.cancel` finds for as long as the work lasts."""
 
-    def __init__(self, running: list[CancelToken], lock: threading.RLock) -> None:
-        self._running, self._lock, self._token = running, lock, CancelToken()
+    def __init__(
+        self, running: list[CancelToken], lock: threading.RLock, token: CancelToken
+    ) -> None:
+        self._running, self._lock, self._token = running, lock, token
 
     def __enter__(self) -> CancelToken:
         with self._lock:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.arriving import frame_of
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
-from odps_nb.client.query import SqlInstance, cancel_sql, wait_sql
+from odps_nb.client.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
 from odps_nb.client.query_result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
+from odps_nb.errors import CancelledError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +80,8 @@ class Result:
         RequestTimeoutError
             It still runs, and goes on.
         """
-        wait_sql(self._connection.storage, self._instance, timeout=timeout, cancel=self._token)
+        storage = self._connection.storage
+        self._await(storage.operation(self._token), timeout=timeout)
         return self
 
     def batches(self, *, progress: ProgressListener | None = None) -> Iterator[pa.RecordBatch]:
@@ -118,9 +120,9 @@ class Result:
         session = self._open(tracker)
         tracker.plan(session_id=session.session_id, rows_total=session.row_count)
         tracker.phase(Phase.READING)
-        batches = iter_result(
-            self._connection.storage, session, tracker=tracker, cancel=self._token
-        )
+        storage = self._connection.storage
+        token = storage.operation(self._token)
+        batches = iter_result(storage, session, tracker=tracker, cancel=token)
         with closing(batches):
             for batch in batches:
                 yield present_batch(batch, session.schema)
@@ -129,11 +131,25 @@ class Result:
         storage = self._connection.storage
         with self._lock:
             if self._session is None:
-                wait_sql(storage, self._instance, tracker=tracker, cancel=self._token)
-                self._session = open_result(
-                    storage, self._instance, tracker=tracker, cancel=self._token
-                )
+                token = storage.operation(self._token)
+                self._await(token, tracker=tracker)
+                self._session = open_result(storage, self._instance, tracker=tracker, cancel=token)
             return self._session
+
+    def _await(
+        self,
+        token: CancelToken,
+        *,
+        timeout: float | None = None,
+        tracker: ProgressTracker | None = None,
+    ) -> None:
+        """Wait for the query, and stop it on the service if somebody cancels the wait."""
+        storage, instance = self._connection.storage, self._instance
+        try:
+            wait_sql(storage, instance, timeout=timeout, tracker=tracker, cancel=token)
+        except CancelledError:
+            stop_quietly(storage, instance)
+            raise
 
     def _tracker(self, progress: ProgressListener | None) -> ProgressTracker:
         listener = progress or self._connection.faces.listener()

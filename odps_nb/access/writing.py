@@ -97,14 +97,16 @@ class _Write:
 
         began = time.monotonic()
         self.tracker.plan(rows_total=source.rows)
+        token = self.table.connection.storage.operation()
         with open_write_session(
             self.table.connection.storage,
             self.table.name,
             partition=self.options.partition,
             overwrite=self.options.overwrite,
             tracker=self.tracker,
+            cancel=token,
         ) as session:
-            done = list(self._lanes(session.ref, source))
+            done = list(self._lanes(session.ref, source, token))
             session.commit([one.stream for one in done])
         return Receipt(
             table=self.table.name,
@@ -119,13 +121,15 @@ class _Write:
             seconds=time.monotonic() - began,
         )
 
-    def _lanes(self, session: WriteSessionRef, source: Source) -> Iterator[_Written]:
+    def _lanes(
+        self, session: WriteSessionRef, source: Source, token: CancelToken
+    ) -> Iterator[_Written]:
         """Write all lanes side by side; the first failure stops the others."""
         jobs = [
             partial(self._lane, session, str(number), chunks)
             for number, chunks in enumerate(source.lanes)
         ]
-        return fan_out(jobs, size=lambda _: 0, workers=len(jobs), ordered=False)
+        return fan_out(jobs, size=lambda _: 0, workers=len(jobs), ordered=False, cancel=token)
 
     def _lane(
         self, session: WriteSessionRef, name: str, chunks: Iterable[Chunk], token: CancelToken

@@ -43,6 +43,7 @@ __all__ = [
     "SqlInstance",
     "cancel_sql",
     "run_sql",
+    "stop_quietly",
     "submit_sql",
     "wait_sql",
 ]
@@ -219,7 +220,7 @@ def run_sql(
     except ServiceError:
         raise
     except BaseException:
-        _stop_quietly(storage, instance)
+        stop_quietly(storage, instance)
         raise
     return instance
 
@@ -230,7 +231,8 @@ def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
     control_call(storage, request)
 
 
-def _stop_quietly(storage: StorageClient, instance: SqlInstance) -> None:
+def stop_quietly(storage: StorageClient, instance: SqlInstance) -> None:
+    """Stop a query where something else is already on its way to the user."""
     try:
         cancel_sql(storage, instance)
     except (OdpsNbError, StateError) as error:

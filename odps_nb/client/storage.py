@@ -76,6 +76,7 @@ class StorageClient:
         self._timeouts = (connect_timeout, read_timeout)
         self._scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
         self._lock = threading.Lock()
+        self._running = CancelToken()
         self._tunnel = profile.tunnel_endpoint
         self._closed = False
         self.user_agent = _user_agent()
@@ -228,6 +229,19 @@ class StorageClient:
     def monotonic(self) -> float:
         """Return seconds by this client's clock for durations, which never goes back."""
         return self._clock.monotonic()
+
+    def operation(self, parent: CancelToken | None = None) -> CancelToken:
+        """Return a token for work that begins now: `cancel` stops it, and so does ``parent``."""
+        token = CancelToken(parent=parent)
+        with self._lock:
+            self._running.watch(token)
+        return token
+
+    def cancel(self) -> None:
+        """Stop what runs under tokens of `operation`; what begins later is free to run."""
+        with self._lock:
+            stopped, self._running = self._running, CancelToken()
+        stopped.cancel()
 
     def close(self) -> None:
         """Free the connections. Idempotent; what is asked afterwards is a `StateError`."""

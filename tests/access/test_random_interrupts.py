@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of any work leaves no thread, no socket, no file and no half of a table."""
+"""Work that is stopped at any moment leaves no thread, no socket, no file, no half of a table."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 import odps_nb
 from odps_nb.client.progress import silent
+from odps_nb.errors import CancelledError, OdpsNbError, QueryError
 
 ROWS = 20_000
 MOMENTS = 12
@@ -55,10 +56,11 @@ def interrupted(work, after: float) -> bool:
 
 
 def of_ours(before: set[threading.Thread]) -> list[threading.Thread]:
+    """Threads of ours that run. One whose start the signal hit is listed by Python for good."""
     return [
         thread
         for thread in threading.enumerate()
-        if thread not in before and thread.name.startswith("odps_nb")
+        if thread not in before and thread.name.startswith("odps_nb") and thread.is_alive()
     ]
 
 
@@ -96,12 +98,13 @@ def query(odps, name):
     odps.sql("select status, count(*) as n from orders group by status").to_arrow(progress=silent)
 
 
+WORKS = [read, write, write_photos, fetch, query]
+
+
 # A signal may come between the making of a socket and its first name: then its last reference
 # closes it, which Python calls unclosed. What counts is that none is open in the end.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-@pytest.mark.parametrize(
-    "work", [read, write, write_photos, fetch, query], ids=lambda w: w.__name__
-)
+@pytest.mark.parametrize("work", WORKS, ids=lambda w: w.__name__)
 def test_nothing_is_left_whenever_the_interrupt_comes(service, odps, new_name, own_temp, work):
     name = new_name("stopped")
     odps.create_table(name, "id bigint, note string")
@@ -116,6 +119,7 @@ def test_nothing_is_left_whenever_the_interrupt_comes(service, odps, new_name, o
     for _ in range(MOMENTS):
         with connect(service) as mine:
             stopped += interrupted(lambda mine=mine: work(mine, name), dice.uniform(0, LONGEST))
+            threading.Event().wait(0.02)  # a thread that is being started
             for thread in of_ours(threads):  # what the signal hit may need a slice more
                 thread.join(2.0)
             assert of_ours(threads) == []
@@ -129,3 +133,61 @@ def test_nothing_is_left_whenever_the_interrupt_comes(service, odps, new_name, o
     assert list(own_temp.iterdir()) == []
     for one in (name, f"{name}_photos"):
         odps.drop_table(one)
+
+
+class Worker(threading.Thread):
+    """Runs some work and keeps what it raised."""
+
+    def __init__(self, work) -> None:
+        super().__init__()
+        self._work, self.error = work, None
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except OdpsNbError as error:
+            self.error = error
+
+
+@pytest.mark.parametrize("work", WORKS, ids=lambda w: w.__name__)
+def test_another_thread_stops_whatever_runs_over_a_connection(service, odps, new_name, work):
+    name = new_name("cancelled")
+    odps.create_table(name, "id bigint, note string")
+    odps.create_table(f"{name}_photos", "id bigint, photo blob")
+    dice = random.Random(work.__name__)
+    threads, stopped, rows = set(threading.enumerate()), 0, 0
+    whole = {write: ROWS, write_photos: PHOTOS.num_rows}.get(work, 0)
+    with connect(service) as mine:
+        work(mine, name)  # what is imported and connected once
+        table = mine.table(f"{name}_photos" if work is write_photos else name)
+        rows = whole
+        for _ in range(MOMENTS):
+            worker = Worker(lambda: work(mine, name))
+            worker.start()
+            worker.join(dice.uniform(0, LONGEST / 2))
+            mine.cancel()
+            worker.join(20.0)
+            assert not worker.is_alive()
+            assert worker.error is None or isinstance(worker.error, CancelledError)
+            assert of_ours(threads) == []
+            stopped += worker.error is not None
+            now = table.read(columns=["id"]).to_arrow(progress=silent).num_rows
+            assert now in (rows, rows + whole)
+            rows = now
+    assert stopped
+    for one in (name, f"{name}_photos"):
+        odps.drop_table(one)
+
+
+def test_a_cancel_reaches_a_query_that_waits_on_the_service(odps):
+    slow = "select count(*) as n from orders a join orders b on a.status = b.status"
+    result = odps.sql(slow, wait=False)
+    worker = Worker(result.wait)
+    worker.start()
+    worker.join(0.2)
+    odps.cancel()
+    worker.join(20.0)
+    assert isinstance(worker.error, CancelledError)
+    with pytest.raises(QueryError):  # the service was told
+        result.wait()
+    assert odps.sql("select 1 as n").row_count == 1
