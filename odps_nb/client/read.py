@@ -212,15 +212,8 @@ def iter_batches(
     ahead = DEFAULT_MAX_BYTES if read_ahead is None else read_ahead
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
-    room = workers or _room(ahead)
     pieces = Pieces(session.splits, size=_piece_bytes(ahead), row_bytes=_row_bytes(session))
-    count = len(list(islice(pieces, room)))
-    pace = Pace(
-        min(count, workers or DEFAULT_WORKERS),
-        most=min(count, room),
-        clock=storage.monotonic,
-        tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
-    )
+    pace = _pace_of(storage, pieces, workers, ahead, tracker)
 
     def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
         return lambda token: iter_split(
@@ -247,13 +240,18 @@ def iter_batches(
         pace=pace,
         cancel=cancel,
     )
+    batches = _bounded(batches, session, limit, max_bytes)
+    return _kept(counted(batches, tracker), keeper)
+
+
+def _bounded(
+    batches: Batches, session: ReadSession, limit: int | None, max_bytes: int | None
+) -> Batches:
     if limit is None:
         batches = whole(batches, session.row_count, what=str(session.table))
     else:
         batches = limited(batches, limit)
-    if max_bytes is not None:
-        batches = within(batches, max_bytes)
-    return _kept(counted(batches, tracker), keeper)
+    return batches if max_bytes is None else within(batches, max_bytes)
 
 
 def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
@@ -264,9 +262,22 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
         keeper.close()
 
 
-def _room(ahead: int) -> int:
-    """Say how many lanes there may be: more than ever only while their batches stay large."""
-    return max(DEFAULT_WORKERS, min(MOST_WORKERS, ahead // (2 * GROWN_BATCH_BYTES)))
+def _pace_of(
+    storage: StorageClient,
+    pieces: Pieces,
+    workers: int | None,
+    ahead: int,
+    tracker: ProgressTracker | None,
+) -> Pace:
+    """Begin with as many as ever; add more only as long as their batches stay large enough."""
+    room = workers or max(DEFAULT_WORKERS, min(MOST_WORKERS, ahead // (2 * GROWN_BATCH_BYTES)))
+    count = len(list(islice(pieces, room)))
+    return Pace(
+        min(count, workers or DEFAULT_WORKERS),
+        most=min(count, room),
+        clock=storage.monotonic,
+        tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
+    )
 
 
 def _piece_bytes(ahead: int) -> int:

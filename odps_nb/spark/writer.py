@@ -151,21 +151,26 @@ def write(
             done = done or [_empty(session)]
             check_written(name, done, max_partitions)
             undo.pop_all()
-        # What the receipts say is exact, whatever the tasks could report on their way.
-        rows = sum(one.stream.rows for one in done)
-        tracker.add(rows=rows - tracker.snapshot().rows)
+        # What the tasks wrote is exact, whatever they could report on their way.
+        tracker.correct_rows(sum(one.stream.rows for one in done))
         _commit(session, done)
+    return _receipt(task, done, overwrite=overwrite, seconds=time.monotonic() - began)
+
+
+def _receipt(
+    task: WriteTask, done: Sequence[Written], *, overwrite: bool, seconds: float
+) -> Receipt:
     return Receipt(
-        table=name,
-        partition=target.fixed,
+        table=task.target.table,
+        partition=task.target.fixed,
         overwrite=overwrite,
-        rows=rows,
+        rows=sum(one.stream.rows for one in done),
         bytes=sum(one.stream.size for one in done),
         blobs=sum(one.blobs for one in done),
         blob_bytes=sum(one.blob_size for one in done),
-        session_id=session.session_id,
+        session_id=task.session.session_id,
         streams=len(done),
-        seconds=time.monotonic() - began,
+        seconds=seconds,
     )
 
 
