@@ -85,7 +85,7 @@ def without_noise() -> Iterator[None]:
     os.dup2(writing, _STDERR)
     os.close(writing)
     threading.Thread(
-        target=_pass_on, args=(reading, os.dup(outside)), name="odps_nb-jvm-stderr", daemon=True
+        target=_pass_on, args=(reading, os.dup(outside)), name="spark-stderr", daemon=True
     ).start()
     try:
         yield

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 from odps_nb.access.binding import bind
 from odps_nb.access.faces import Faces
@@ -173,7 +174,7 @@ class SparkQuery:
     _faces: Faces = field(compare=False)
     _spark: SparkSession | None = field(compare=False)
     _tag: str = field(compare=False)
-    _stopped: CancelToken = field(default_factory=CancelToken, compare=False)
+    _running: WeakSet[CancelToken] = field(default_factory=WeakSet, compare=False)
 
     def to_spark(self, *, progress: ProgressListener | None = None) -> DataFrame:
         """Open a read session for each table, side by side, and return the DataFrame.
@@ -200,11 +201,13 @@ class SparkQuery:
         CancelledError
             `cancel` was called.
         """
+        token = CancelToken()
+        self._running.add(token)
         listener = progress or self._faces.listener(on_cancel=self.cancel)
         with ProgressTracker("spark", self._title, listener=listener) as tracker:
             frame = self.to_spark(progress=listener)
             tracker.phase(Phase.READING)
-            with watched(frame.sparkSession, tracker, cancel=self._stopped):
+            with watched(frame.sparkSession, tracker, cancel=token):
                 return self._taken(frame)
 
     def _taken(self, frame: DataFrame) -> pa.Table:
@@ -225,8 +228,9 @@ class SparkQuery:
         return to_pandas(in_utc(self.to_arrow(progress=progress)))
 
     def cancel(self) -> None:
-        """Stop `to_arrow` and `to_pandas` for good, from any thread. Idempotent."""
-        self._stopped.cancel()
+        """Stop what runs of `to_arrow` and `to_pandas`, from any thread."""
+        for token in list(self._running):
+            token.cancel()
         spark = self._spark or _active()
         if spark is not None:  # over Spark Connect nothing else stops it
             spark.interruptTag(self._tag)

@@ -195,7 +195,8 @@ def test_a_blob_of_100_mb_goes_through_a_pipeline(
 def _needed(odps: Connection, job: dict[str, Any]) -> int:
     """Do a job as a Spark worker would, in a process of its own; the bytes that it needed."""
     child = subprocess.run(
-        [sys.executable, __file__],
+        [sys.executable, "-m", "tests.spark.test_blob_pipeline"],
+        cwd=Path(__file__).parents[2],
         input=json.dumps({"profile": odps.profile.as_options(), **job}),
         stdout=subprocess.PIPE,
         text=True,

@@ -87,6 +87,7 @@ def test_filters_of_one_view_do_not_leak_into_each_other(
         "union all select row_name from types_view where row_name = 'most'"
     )
     assert sorted(row[0] for row in spark.sql(both).collect()) == ["least", "most"]
+    spark.catalog.dropTempView("types_view")
 
 
 def test_nothing_is_pushed_down() -> None:

@@ -25,7 +25,7 @@ with without_noise():
     child = subprocess.Popen([sys.executable, "-c", {CHILD!r}])
 child.wait()
 for thread in threading.enumerate():
-    if thread.name == "odps_nb-jvm-stderr":
+    if thread.name == "spark-stderr":
         thread.join(30)
         assert not thread.is_alive()
 print("then ours", file=sys.stderr)

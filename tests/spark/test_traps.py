@@ -7,7 +7,7 @@ that ran out of memory), and most of them hold for both front ends.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,6 +28,15 @@ Names = Callable[[str], str]
 Load = Callable[..., "DataFrame"]
 DAY = "ds=2024-01-03"
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def _no_views(spark: SparkSession) -> Iterator[None]:
+    """Leave no view in the session that other tests use."""
+    yield
+    for view in spark.catalog.listTables():
+        if view.isTemporary:
+            spark.catalog.dropTempView(view.name)
 
 
 @pytest.fixture(params=["read", "format"])

@@ -221,9 +221,9 @@ def test_a_value_that_would_break_the_jvm_is_refused(
 def test_leaving_early_lets_go_of_the_connection(odps: Connection, tokens: list[str]) -> None:
     closed: list[str] = []
 
-    def watched(task: Any, storage: Any, wanted: list[str]) -> Iterator[Any]:
+    def watched(place: Any, wanted: list[str]) -> Iterator[Any]:
         try:
-            yield from original(task, storage, wanted)
+            yield from original(place, wanted)
         finally:
             closed.append("closed")
 
