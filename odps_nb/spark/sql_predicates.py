@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import operator
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -57,22 +58,22 @@ _DIGITS = re.compile(r"0|[1-9][0-9]{0,8}")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 
-class Condition:
+class Condition(ABC):
     """A condition over columns of one table; ``str`` writes it for the service."""
 
     __slots__ = ()
 
+    @abstractmethod
     def columns(self) -> frozenset[str]:
         """Return the names of its columns."""
-        raise NotImplementedError
 
+    @abstractmethod
     def holds(self, row: Row) -> bool | None:
         """Return its truth for some values; ``None`` is SQL's unknown."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rejects_nulls(self) -> bool:
         """Whether it never holds where all of its columns are null."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
