@@ -79,6 +79,8 @@ def spark_session(event_log: Path, _private_home: None) -> Iterator[SparkSession
             "spark.eventLog.compress": False,  # it is read as text
             "spark.eventLog.dir": event_log.as_uri(),
             "spark.sql.shuffle.partitions": 3,
+            "spark.ui.enabled": True,  # it is searched for keys
+            "spark.ui.port": 0,
             "spark.sql.warehouse.dir": str(event_log.parent / "warehouse"),
         },
     )

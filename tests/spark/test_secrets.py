@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
+import requests
 
 import odps_nb.spark
 
@@ -19,8 +21,29 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
 
+def _pages(spark: SparkSession) -> list[str]:
+    """Return what Spark's UI shows: its pages, and the same again as JSON."""
+    ui = str(spark.sparkContext.uiWebUrl)
+    assert urlsplit(ui).hostname == "127.0.0.1"
+    application = f"{ui}/api/v1/applications/{spark.sparkContext.applicationId}"
+    session = requests.Session()
+    session.trust_env = False
+    queries = session.get(f"{application}/sql", params={"length": 1000}).json()
+    assert queries
+    addresses = [f"{ui}/{page}/" for page in ("jobs", "stages", "storage", "environment", "SQL")]
+    addresses += [f"{ui}/SQL/execution/?id={query['id']}" for query in queries[-20:]]
+    addresses += [
+        f"{application}/{name}"
+        for name in ("sql?details=true&planDescription=true&length=1000", "jobs", "environment")
+    ]
+    with session:
+        answers = [session.get(address) for address in addresses]
+    assert all(answer.ok for answer in answers)
+    return [answer.text for answer in answers]
+
+
 @pytest.mark.spark
-def test_no_key_is_in_a_plan_a_setting_or_the_event_log(
+def test_no_key_is_in_a_plan_a_setting_the_event_log_or_the_ui(
     spark: SparkSession, odps: Connection, event_log: Path, new_name: Callable[[str], str]
 ) -> None:
     secret = str(odps.profile.access_key)
@@ -44,7 +67,9 @@ def test_no_key_is_in_a_plan_a_setting_or_the_event_log(
     logged = [path.read_text() for path in event_log.rglob("*") if path.is_file()]
     assert any("SparkListenerJobEnd" in text for text in logged)
     settings = [f"{key}={value}" for key, value in spark.sparkContext.getConf().getAll()]
-    for text in (*plans, *logged, *settings):
+    pages = _pages(spark)
+    for text in (*plans, *logged, *settings, *pages):
         assert secret not in text
+    assert any("media" in page and "content" in page for page in pages)  # they show plans
     # What the plan does show is what this test is blind without: it was really looked at.
     assert any("mapInArrow" in plan or "MapInArrow" in plan for plan in plans)
