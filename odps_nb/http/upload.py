@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-from odps_nb.errors import BrokenStreamError, ServiceError, StateError
+from odps_nb.errors import BrokenStreamError, CancelledError, ServiceError, StateError
 from odps_nb.http.abort import Abort
 from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
 
@@ -69,7 +69,9 @@ class _Pipe:
     def _take(self) -> bytes | None:
         with self._changed:
             while not self._chunks:
-                if self._deserted or (self.abort is not None and self.abort.stopped):
+                if self.abort is not None and self.abort.stopped:
+                    raise CancelledError("the request was stopped")
+                if self._deserted:
                     raise StateError("the upload was aborted")
                 if self._complete:
                     return None
