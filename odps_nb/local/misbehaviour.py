@@ -8,9 +8,10 @@ rules as JSON, ``GET`` shows them with how often each struck, ``DELETE`` ends th
         {"action": "*", "probability": 0.1, "fault": "status", "status": 429, "retry_after": 0.1},
         {"action": "TableCommitWriteSession", "fault": "close"}]}
 
-``action`` is a Storage API action, ``*``, or the beginning of a path (``/api/projects``). A rule
-strikes after ``skip`` matching requests, at most ``times`` times (default 1; 0: always). The same
-seed and the same requests give the same faults.
+``action`` is a Storage API action, ``*``, or the beginning of a path (``/api/projects``); with
+``session`` only requests of that read or write session match. A rule strikes after ``skip``
+matching requests, at most ``times`` times (default 1; 0: always). The same seed and the same
+requests give the same faults.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Rule:
 
     action: str
     fault: str
+    session: str = ""
     skip: int = 0
     times: int = 1
     probability: float = 1.0
@@ -82,12 +84,14 @@ class Misbehaviour:
         with self._lock:
             return json.dumps({"rules": [asdict(rule) for rule in self.rules]}).encode()
 
-    def choose(self, action: str, path: str) -> Rule | None:
+    def choose(self, action: str, path: str, session: str = "") -> Rule | None:
         """Return the rule that strikes this request, if any; counts it."""
         with self._lock:
             for rule in self.rules:
                 beginning = rule.action.startswith("/") and path.startswith(rule.action)
                 if rule.action not in ("*", action) and not beginning:
+                    continue
+                if rule.session not in ("", session):
                     continue
                 rule.matched += 1
                 if rule.matched <= rule.skip or 0 < rule.times <= rule.struck:
@@ -119,8 +123,8 @@ class MisbehavingApp:
             await self._app(scope, receive, send)
             return
         params = parse_qs(scope["query_string"].decode("latin-1"))
-        action = params.get("Action", [""])[0]
-        rule = self._misbehaviour.choose(action, scope["path"])
+        action, session = (params.get(name, [""])[0] for name in ("Action", "SessionId"))
+        rule = self._misbehaviour.choose(action, scope["path"], session)
         if rule is None:
             await self._app(scope, receive, send)
         elif rule.fault == "status":
@@ -131,7 +135,7 @@ class MisbehavingApp:
             _abort(scope)
         else:
             if rule.fault == "expire":
-                self._expire(params.get("SessionId", [""])[0])
+                self._expire(session)
             await self._app(scope, receive, _Spoiled(rule, scope, send).send)
 
     def _expire(self, session_id: str) -> None:

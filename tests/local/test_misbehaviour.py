@@ -75,6 +75,15 @@ def test_a_corrupt_byte_is_the_one_named(peer: Peer) -> None:
     assert [i for i, (a, b) in enumerate(zip(whole, spoiled, strict=True)) if a != b] == [4321]
 
 
+def test_a_rule_for_one_session_leaves_the_others_alone(peer: Peer) -> None:
+    struck, spared = peer.open_read("t").session_id, peer.open_read("t").session_id
+    rule = {"action": "TableRead", "session": struck, "fault": "corrupt", "at": 4321}
+    ask(peer, rule)
+    whole = read(peer, spared)
+    assert read(peer, struck) != whole
+    assert read(peer, spared) == whole
+
+
 def test_a_refusal_has_the_status_and_the_wait_named(peer: Peer) -> None:
     ask(peer, {"action": "*", "fault": "status", "status": 429, "retry_after": 0.5, "skip": 1})
     peer.open_read("t")

@@ -270,13 +270,17 @@ def test_retries_and_resumes_are_told(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
+    # Of this session only: tasks of a job that failed in the test before may still be reading.
+    session = odps_nb.spark.facts(frame).session_id
     rules = [
-        {"action": "TableRead", "fault": "close"},
-        {"action": "TableRead", "fault": "cut", "at": MIDDLE},
+        {"action": "TableRead", "session": session, "fault": "close"},
+        {"action": "TableRead", "session": session, "fault": "cut", "at": MIDDLE},
     ]
     body = json.dumps({"rules": rules}).encode()
     slow.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
     assert frame.count() == ROWS
+    _, body = slow.storage.rest(WireRequest(method="GET", path="/misbehaviour"))
+    assert [rule["struck"] for rule in json.loads(body)["rules"]] == [1, 1]
     end = listener.wait_end()
     # The cut is resumed where it found rows to resume at, else it is one more retry.
     assert (end.rows, end.retries + end.resumes) == (ROWS, 2)
