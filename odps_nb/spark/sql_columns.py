@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.spark.sql_text import ParsedQuery, Reference, fold, source_of
+from odps_nb.spark.sql_text import WORD, ParsedQuery, Reference, fold, source_of
 
 __all__ = ["used_columns"]
 
@@ -26,10 +26,15 @@ def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) 
     """Return the columns that must be read, in the table's order; at least one data column."""
     if not query.is_regular or _all_seen(query.tree, reference.node):
         return schema.names
-    named = [column for column in schema if fold(column.name) in query.words]
+    named = [column for column in schema if _is_named(query, fold(column.name))]
     if not any(column in schema.columns for column in named):
         named.append(_cheapest(schema))  # rows without any data column cannot be asked for
     return tuple(column.name for column in schema if column in named)
+
+
+def _is_named(query: ParsedQuery, name: str) -> bool:
+    # A name that is no single word is not looked for: it cannot be among them.
+    return name in query.words or not WORD.fullmatch(name)
 
 
 def _cheapest(schema: TableSchema) -> Column:

@@ -3,17 +3,18 @@
 Spark always runs the whole query over what was read, so a condition may be sent to the service
 when every row that it drops is dropped by the query anyway. Such are conjuncts of WHERE, and of
 ON where the join lets them; on the nullable side of an outer join only those that no null
-satisfies. Floor 5, pure.
+satisfies. Conditions on a subquery or ``with`` entry concern the tables inside where these let
+them through (`sql_outside`). Floor 5, pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.spark.sql_literals import value_of
+from odps_nb.spark.sql_outside import uses_of
 from odps_nb.spark.sql_predicates import (
     AllOf,
     AnyOf,
@@ -27,144 +28,70 @@ from odps_nb.spark.sql_predicates import (
     may_be_null_tested,
     takes_value,
 )
+from odps_nb.spark.sql_sources import Sources, kind_of, sources_of
 from odps_nb.spark.sql_text import ParsedQuery, Reference, fold
 
 __all__ = ["conditions_of", "where_is_covered"]
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-# Parts of a select that leave the meaning of its WHERE alone.
-_KNOWN_PARTS = frozenset(
-    {
-        *("expressions", "from", "from_", "joins", "laterals", "where", "group", "having"),
-        *("order", "sort", "cluster", "distribute", "limit", "offset", "distinct", "windows"),
-        *("hint", "with", "with_", "kind"),
-    }
-)
-_KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
 
 
 def conditions_of(
-    query: ParsedQuery, reference: Reference, schemas: dict[Reference, TableSchema]
+    query: ParsedQuery, reference: Reference, schemas: Mapping[Reference, TableSchema]
 ) -> tuple[Condition, ...]:
     """Return the conditions that may be sent for one reference to a table."""
-    sources = _sources(query, reference, schemas)
+    known = {id(one.node): schema for one, schema in schemas.items()}
+    return tuple(dict.fromkeys(_conditions(query, reference.node, known)))
+
+
+def _conditions(
+    query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]
+) -> Iterator[Condition]:
+    """Yield the conditions on a source: of its own select, and of those around that."""
+    sources = sources_of(query, node, schemas)
     if sources is None:
-        return ()
+        return
     reader = _Reader(query, sources)
-    return tuple(dict.fromkeys(reader.conditions()))
+    yield from reader.conditions()
+    uses = uses_of(query.tree, sources, reader.column)
+    found = [
+        [
+            one.renamed(use.names)
+            for one in _conditions(query, use.node, {**schemas, id(use.node): use.schema})
+        ]
+        for use in uses
+    ]
+    nullable = sources.nullable(len(sources.all))
+    for one in _wanted_by_all(found):
+        if one.rejects_nulls() or not nullable:
+            yield one
+
+
+def _wanted_by_all(found: Sequence[Sequence[Condition]]) -> Iterator[Condition]:
+    """Yield conditions that leave what any of several readers wants.
+
+    Those over the same columns are put together, so that partitions are still chosen by theirs.
+    """
+    if len(found) == 1:
+        yield from found[0]
+        return
+    for columns in dict.fromkeys(one.columns() for one in (found[0] if found else ())):
+        parts = [tuple(one for one in some if one.columns() == columns) for some in found]
+        if all(parts):
+            yield AnyOf(tuple(AllOf(part) if len(part) > 1 else part[0] for part in parts))
 
 
 def where_is_covered(
-    query: ParsedQuery, reference: Reference, schemas: dict[Reference, TableSchema]
+    query: ParsedQuery, reference: Reference, schemas: Mapping[Reference, TableSchema]
 ) -> bool:
     """Whether the conditions that may be sent are all that the WHERE of the select says."""
-    sources = _sources(query, reference, schemas)
+    known = {id(one.node): schema for one, schema in schemas.items()}
+    sources = sources_of(query, reference.node, known)
     if sources is None:
         return False
     reader = _Reader(query, sources)
     where = sources.select.args.get("where")
     return where is None or all(reader.read(part) for part in _conjuncts(where.this))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    """What a select reads from at one place: ``schema`` is known for our own tables only."""
-
-    alias: str
-    join: Any
-    reference: Reference | None
-    schema: TableSchema | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sources:
-    select: Any
-    all: tuple[_Source, ...]
-    place: int  # of the reference in question
-    shared: frozenset[str]  # columns of USING, and names that lateral views give
-    natural: bool
-
-    def nullable(self, before: int) -> bool:
-        """Whether the joins at places below ``before`` may put nulls for the reference."""
-        for place, one in enumerate(self.all[:before]):
-            kind = _kind(one.join)
-            if kind == "full" and place >= self.place:
-                return True
-            if kind == "right" and place > self.place:
-                return True
-            if kind in ("left", "full") and place == self.place:
-                return True
-        return False
-
-
-def _kind(join: Any) -> str:
-    """Say what a join is; the first source has none."""
-    if join is None:
-        return "first"
-    kind, side = fold(join.args.get("kind") or ""), fold(join.args.get("side") or "")
-    if join.args.get("method") or kind not in ("", "inner", "outer", "cross", "semi", "anti"):
-        return "unknown"
-    if kind in ("semi", "anti"):
-        return kind if side in ("", "left") else "unknown"
-    if side in ("left", "right", "full"):
-        return side
-    return "cross" if kind == "cross" else "inner" if side == "" and kind != "outer" else "unknown"
-
-
-def _sources(
-    query: ParsedQuery, reference: Reference, schemas: dict[Reference, TableSchema]
-) -> _Sources | None:
-    """Return what stands beside the table; ``None`` where anything is out of the ordinary."""
-    from sqlglot import exp
-
-    node = reference.node
-    select = node.parent.parent if isinstance(node.parent, (exp.From, exp.Join)) else None
-    if not query.is_regular or not isinstance(select, exp.Select):
-        return None
-    if {key for key, value in select.args.items() if value} - _KNOWN_PARTS:
-        return None
-    if {key for key, value in node.args.items() if value} - _KNOWN_TABLE_PARTS:
-        return None  # a sample, a pivot: rows that are missing would change what they give
-    alias = node.args.get("alias")
-    if alias is not None and alias.args.get("columns"):
-        return None
-    by_node = {id(one.node): one for one in schemas}
-    first: Any = select.args.get("from_") or select.args.get("from")
-    joins = select.args.get("joins") or []
-    found = []
-    for item, join in [(first.this, None), *((join.this, join) for join in joins)]:
-        if _kind(join) == "unknown":
-            return None
-        known = by_node.get(id(item))
-        found.append(
-            _Source(
-                alias=fold(item.alias_or_name),
-                join=join,
-                reference=known,
-                schema=schemas[known] if known is not None else None,
-            )
-        )
-    own = fold(node.alias_or_name)
-    if [one.alias for one in found].count(own) != 1:
-        return None
-    return _Sources(
-        select=select,
-        all=tuple(found),
-        place=next(i for i, one in enumerate(found) if one.reference == reference),
-        shared=frozenset(_shared_names(select)),
-        natural=any(join.args.get("method") for join in joins),
-    )
-
-
-def _shared_names(select: Any) -> Iterator[str]:
-    for join in select.args.get("joins") or ():
-        for name in join.args.get("using") or ():
-            yield fold(name.name)
-    for lateral in select.args.get("laterals") or ():
-        alias = lateral.args.get("alias")
-        yield fold(alias.name if alias is not None else "")
-        for name in (alias.args.get("columns") or ()) if alias is not None else ():
-            yield fold(name.name)
 
 
 def _conjuncts(tree: Any) -> list[Any]:
@@ -180,30 +107,33 @@ def _conjuncts(tree: Any) -> list[Any]:
 
 
 class _Reader:
-    """Reads the conditions on one reference out of the tree of its select."""
+    """Reads the conditions on one source out of the tree of its select."""
 
-    def __init__(self, query: ParsedQuery, sources: _Sources) -> None:
+    def __init__(self, query: ParsedQuery, sources: Sources) -> None:
+        from sqlglot import exp
+
         self._texts, self._sources = query.plain_texts, sources
-        self._own = sources.all[sources.place]
+        self._own = sources.own
         assert self._own.schema is not None  # it is ours
         self._schema = self._own.schema
         self._qualifiers = [[self._own.alias]]
-        if self._own.reference is not None and self._own.reference.node.args.get("alias") is None:
-            self._qualifiers.append([*map(fold, self._own.reference.parts)])
+        node = self._own.node
+        if isinstance(node, exp.Table) and node.args.get("alias") is None:
+            self._qualifiers.append([fold(part.name) for part in node.parts])
 
     def conditions(self) -> Iterator[Condition]:
         """Yield what may be sent."""
         sources = self._sources
         where = sources.select.args.get("where")
-        if where is not None and _kind(self._own.join) not in ("semi", "anti"):
+        if where is not None and kind_of(self._own.join) not in ("semi", "anti"):
             yield from self._safe(where.this, nullable=sources.nullable(len(sources.all)))
         for place, one in enumerate(sources.all):
             on = one.join.args.get("on") if one.join is not None else None
-            if on is not None and self._may_use(place, _kind(one.join)):
+            if on is not None and self._may_use(place, kind_of(one.join)):
                 yield from self._safe(on, nullable=sources.nullable(place))
 
     def _may_use(self, place: int, kind: str) -> bool:
-        """Whether the ON of the join at ``place`` filters the rows of the reference."""
+        """Whether the ON of the join at ``place`` filters the rows of the source."""
         own = self._sources.place
         if own > place or self._behind_a_comma(own, place):
             return False
@@ -212,9 +142,9 @@ class _Reader:
         return kind in ("inner", "right", "semi")
 
     def _behind_a_comma(self, own: int, place: int) -> bool:
-        """Whether the ON cannot see the reference, since a comma binds less than a join."""
+        """Whether the ON cannot see the source, since a comma binds less than a join."""
         between = self._sources.all[own + 1 : place + 1]
-        return any(_kind(one.join) == "cross" for one in between)
+        return any(kind_of(one.join) == "cross" for one in between)
 
     def _safe(self, tree: Any, *, nullable: bool) -> Iterator[Condition]:
         for part in _conjuncts(tree):
@@ -262,13 +192,13 @@ class _Reader:
     def _is_null(self, tree: Any) -> Condition | None:
         from sqlglot import exp
 
-        column = self._column(tree.this.unnest())
+        column = self.column(tree.this.unnest())
         if column is None or not isinstance(tree.expression, exp.Null):
             return None
         return IsNull(column.name) if may_be_null_tested(column) else None
 
     def _is_in(self, tree: Any) -> Condition | None:
-        column = self._column(tree.this.unnest())
+        column = self.column(tree.this.unnest())
         others = {key for key, value in tree.args.items() if value} - {"this", "expressions"}
         values = [value_of(one.unnest(), self._texts) for one in tree.expressions]
         if column is None or others or not values:
@@ -289,7 +219,7 @@ class _Reader:
         return None if low is None or high is None else AllOf((low, high))
 
     def _compare(self, tree: Any, sign: str, value: Value | None) -> Condition | None:
-        column = self._column(tree)
+        column = self.column(tree)
         if column is None or value is None:
             return None
         if takes_value(column, value, sign):
@@ -302,8 +232,8 @@ class _Reader:
             return CompareDigits(column.name, sign, value)
         return None
 
-    def _column(self, tree: Any) -> Column | None:
-        """Return the column of our table that a name surely means."""
+    def column(self, tree: Any) -> Column | None:
+        """Return the column of the source that a name surely means."""
         from sqlglot import exp
 
         if not isinstance(tree, exp.Column) or not isinstance(tree.this, exp.Identifier):

@@ -12,7 +12,7 @@ import operator
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -75,6 +75,10 @@ class Condition(ABC):
     def rejects_nulls(self) -> bool:
         """Whether it never holds where all of its columns are null."""
 
+    @abstractmethod
+    def renamed(self, names: Mapping[str, str]) -> Condition:
+        """Return the same condition over columns with other names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compare(Condition):
@@ -96,6 +100,10 @@ class Compare(Condition):
     def rejects_nulls(self) -> bool:
         """Return true: a null is neither more nor less."""
         return True
+
+    def renamed(self, names: Mapping[str, str]) -> Compare:
+        """Name another column."""
+        return replace(self, column=names[self.column])
 
     def __str__(self) -> str:
         return f"`{self.column}` {self.sign} {literal(self.value)}"
@@ -128,6 +136,10 @@ class CompareDigits(Condition):
         """Return true, as for any comparison."""
         return True
 
+    def renamed(self, names: Mapping[str, str]) -> CompareDigits:
+        """Name another column."""
+        return replace(self, column=names[self.column])
+
     def __str__(self) -> str:
         return f"`{self.column}` {self.sign} {self.number}"
 
@@ -152,6 +164,10 @@ class IsIn(Condition):
         """Return true, as for a comparison."""
         return True
 
+    def renamed(self, names: Mapping[str, str]) -> IsIn:
+        """Name another column."""
+        return replace(self, column=names[self.column])
+
     def __str__(self) -> str:
         return f"`{self.column}` in ({', '.join(literal(value) for value in self.values)})"
 
@@ -173,6 +189,10 @@ class IsNull(Condition):
     def rejects_nulls(self) -> bool:
         """Return false: it looks for them."""
         return False
+
+    def renamed(self, names: Mapping[str, str]) -> IsNull:
+        """Name another column."""
+        return replace(self, column=names[self.column])
 
     def __str__(self) -> str:
         return f"`{self.column}` is null"
@@ -196,6 +216,10 @@ class Negation(Condition):
     def rejects_nulls(self) -> bool:
         """Tell; ``not (x = 1)`` is unknown for a null, as ``x = 1`` is."""
         return isinstance(self.inner, (Compare, IsIn, IsNull))
+
+    def renamed(self, names: Mapping[str, str]) -> Negation:
+        """Name other columns inside."""
+        return Negation(self.inner.renamed(names))
 
     def __str__(self) -> str:
         if isinstance(self.inner, IsNull):
@@ -222,6 +246,10 @@ class AllOf(Condition):
         """One part is enough."""
         return any(part.rejects_nulls() for part in self.parts)
 
+    def renamed(self, names: Mapping[str, str]) -> AllOf:
+        """Name other columns in all parts."""
+        return AllOf(tuple(part.renamed(names) for part in self.parts))
+
     def __str__(self) -> str:
         return " and ".join(_fenced(part) for part in self.parts)
 
@@ -244,6 +272,10 @@ class AnyOf(Condition):
     def rejects_nulls(self) -> bool:
         """All parts have to."""
         return all(part.rejects_nulls() for part in self.parts)
+
+    def renamed(self, names: Mapping[str, str]) -> AnyOf:
+        """Name other columns in all parts."""
+        return AnyOf(tuple(part.renamed(names) for part in self.parts))
 
     def __str__(self) -> str:
         return " or ".join(_fenced(part) for part in self.parts)

@@ -6,6 +6,7 @@ names of tables replaced at their places.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,19 @@ from typing import Any
 
 from odps_nb.errors import InvalidRequestError, MissingDependencyError
 
-__all__ = ["ParsedQuery", "Reference", "fill", "fold", "parse_query", "source_of", "value_of_text"]
+__all__ = [
+    "WORD",
+    "ParsedQuery",
+    "Reference",
+    "fill",
+    "fold",
+    "parse_query",
+    "source_of",
+    "value_of_text",
+]
 
 _NAME = re.compile(r"[^\W\d]\w*")
-_WORD = re.compile(r"\w+")
+WORD = re.compile(r"\w+")
 # Escapes that mean one thing in every version of Spark.
 _ESCAPE = re.compile(r"\\(['\"\\])")
 _QUERY = frozenset({"select", "with", "from", "values", "("})
@@ -93,15 +103,24 @@ def parse_query(text: str) -> ParsedQuery:
     _check_tree(trees[0])
     strings = [t for t in tokens if t.token_type is sqlglot.TokenType.STRING]
     others = [t for t in tokens if t.token_type is not sqlglot.TokenType.STRING]
-    words = (word for token in others for word in _WORD.findall(fold(token.text)))
+    words = (word for token in others for word in WORD.findall(fold(token.text)))
     return ParsedQuery(
         text=text,
         tree=trees[0],
         references=tuple(_references(text, trees[0])),
         words=frozenset(words),
         plain_texts=_plain_texts(text, strings),
-        is_regular="|>" not in text,  # sqlglot makes CTEs of its own of these
+        is_regular=_is_regular(others),
     )
+
+
+def _is_regular(tokens: Sequence[Any]) -> bool:
+    """Whether all that the query reads can be seen in its tree."""
+    said = [fold(one.text) for one in tokens]
+    if "|>" in said:  # sqlglot makes CTEs of its own of these
+        return False
+    # f(table t) reads a table, identifier('n') a column, by names that are nowhere in the tree
+    return "table" not in said and ("identifier", "(") not in itertools.pairwise(said)
 
 
 def fold(name: str) -> str:

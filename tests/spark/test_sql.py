@@ -155,6 +155,15 @@ QUERIES = [
     "with s as (select * from sales where n = 1) select id, ds from s where gift",
     "with sales as (select * from sales where n = 1) select count(*) from sales where n = 2",
     "with s as (select * from sales) select a.id from s a join s b on a.id = b.id where b.n = 1",
+    "with s as (select *, n as m from sales) select id from s where ds = '20240102' and m = 1",
+    "with s as (select ds, n, count(*) c from sales group by ds, n) select * from s"
+    " where ds > '20240101' and n = 1 and c > 0",
+    "with s as (select * from sales) select id from s where ds = '20240101' and n = 1"
+    " union all select id from s where ds = '20240103'",
+    "select * from (select s.ds, s.n, p.name from people p left join sales s on s.id = p.id)"
+    " where n is null or ds = '20240101'",
+    "select * from (select id, n, rank() over (order by n) r from sales) where n = 1",
+    "select * from (select distinct n, ds from sales) x join people p on x.n = p.n and x.n = 1",
     "select id from sales where n = 1 union all select id from sales where n = 2",
     "select * from sales where n = 1 except select * from sales where gift",
     "select n from sales where n = 1 intersect select n from people",
@@ -288,6 +297,21 @@ def test_columns_partitions_and_conditions_reach_the_service(
     assert asked["FilterPredicate"] == "(`n` = 1) and (`gift` = TRUE)"
     assert asked["FilterPredicateFallback"] is True  # Spark applies it all the same
     assert [row.id for row in frame.collect()] == [37]
+
+
+def test_conditions_on_an_entry_of_with_choose_the_partitions_of_its_table(
+    spark: SparkSession, watched: Profile, recorder: Recorder
+) -> None:
+    frame = odps_nb.spark.sql(
+        spark,
+        watched,
+        "with daily as (select ds as day, n, count(*) as rows from sales group by ds, n) "
+        "select day, sum(rows) from daily where day = '20240102' and n = 1 group by day",
+    )
+    (asked,) = sessions(recorder)
+    assert asked["RequiredPartitions"] == ["ds=20240102,hour=1", "ds=20240102,hour=22"]
+    assert asked["FilterPredicate"] == "`n` = 1"
+    assert [row.day for row in frame.collect()] == ["20240102"]
 
 
 def test_two_references_have_two_sessions_and_equal_ones_share_one(

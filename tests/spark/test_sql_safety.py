@@ -233,7 +233,7 @@ def check(connection: duckdb.DuckDBPyConnection, spark: str, reference: str) -> 
             str(row["id"]) for row in ROWS[:SMALL] if all(c.holds(row) for c in read.conditions)
         ]
         few = f"(select * from t where id in ({', '.join(['-1', *kept])}))"
-        less = less.replace(f" t {alias}", f" {few} {alias}")
+        less = less.replace(f" t {alias} ", f" {few} {alias} ")
     assert sorted(map(repr, connection.sql(less).fetchall())) == expected
 
 
@@ -277,6 +277,67 @@ def test_a_condition_in_the_second_join_of_three_tables(
             f" {second} t c on b.id = c.id + 2 and ({condition})"
         )
         check(connection, query, query)
+
+
+# -- subqueries and entries of WITH ---------------------------------------------------------------
+
+#: What stands between a table and a condition outside: all show n and m of two tables.
+INNER = (
+    "select a.n as n, b.n as m, a.id as id from {from_}",
+    "select distinct a.n as n, b.n as m, 1 as id from {from_}",
+    "select a.n as n, b.n as m, count(*) as id from {from_} group by a.n, b.n",
+    "select a.n as n, max(b.n) as m, count(*) as id from {from_} group by a.n",
+    "select b.n as n, a.n as m, a.id as id from {from_} order by a.id, b.id limit 5",
+    "select a.n as n, b.n as m, row_number() over (order by a.id, b.id) as id from {from_}",
+    "select a.n as m, b.n + 1 as n, b.id as id from {from_}",
+    "select x.n, x.m, x.id from (select a.n as n, b.n as m, b.id as id from {from_}) x",
+)
+OUTER = (
+    "select * from ({inner}) x where {where}",
+    "with x as ({inner}) select n, m from x where {where}",
+    "with x as ({inner}) select n from x where {where} union all select m from x where {other}",
+    "with x as ({inner}), y as (select n as m, m as n, id from x) select * from y where {where}",
+    "select z.id, x.* from t z left join ({inner}) x on z.id = x.id and {where}",
+    "select z.id, x.* from t z left join ({inner}) x on z.id = x.id where {where}",
+    "select z.id, x.* from ({inner}) x left join t z on z.id = x.id and {where} where {other}",
+    "select z.id from t z where exists (select 1 from ({inner}) x where x.id = z.id and {where})",
+)
+
+
+def _outside(alias: str) -> st.SearchStrategy[str]:
+    forms = [form.replace("{}n", f"{alias}{name}") for form in SHARP for name in ("n", "m")]
+    one = st.sampled_from(forms).map(lambda form: f"({form})")
+    return st.one_of(one, st.tuples(one, one).map(" and ".join))
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_a_condition_outside_of_a_subquery_gives_the_same_rows(
+    connection: duckdb.DuckDBPyConnection, data: st.DataObject
+) -> None:
+    kind = data.draw(st.sampled_from(("join", "left join", "right join", "full join")))
+    on = data.draw(st.sampled_from(("true", "a.n = 1", "b.n is null")))
+    inside = data.draw(st.sampled_from(("", " where a.n = 1", " where b.n is null or b.n = 1")))
+    inner = data.draw(st.sampled_from(INNER))
+    inner = inner.format(from_=f"t a {kind} t b on a.id = b.id + 2 and {on}{inside}")
+    form = data.draw(st.sampled_from(OUTER))
+    alias = "y." if " from y " in form else "x."
+    where, other = data.draw(_outside(alias)), data.draw(_outside(alias))
+    query = form.format(inner=inner, where=where, other=other)
+    check(connection, query, query)
+
+
+def test_every_outer_query_over_every_inner_one(connection: duckdb.DuckDBPyConnection) -> None:
+    carried = 0
+    for inner, outer in itertools.product(INNER, OUTER):
+        for kind, where in itertools.product(("join", "left join", "full join"), SHARP):
+            made = inner.format(from_=f"t a {kind} t b on a.id = b.id + 2")
+            alias = "y." if " from y " in outer else "x."
+            condition = f"({where.replace('{}', alias)})"
+            query = outer.format(inner=made, where=condition, other=condition)
+            check(connection, query, query)
+            carried += any(read.conditions for read in reads(query).values())
+    assert carried > 200  # else nothing was tried
 
 
 def test_the_property_would_see_a_condition_that_drops_too_much() -> None:
