@@ -174,10 +174,14 @@ class Profile:
         Options of a Spark DataFrame reader reach tasks and stay out of plans and the UI; those
         of SQL ``OPTIONS (…)`` and of ``spark.conf`` do not, so never put these there.
         """
-        named = {one.name: getattr(self, one.name) for one in fields(self)}
-        for made_here in ("credential_process", "credentials", "_source"):
-            del named[made_here]
-        named.update(self._account())
+        named: dict[str, object] = {**self.as_settings(), **self._account()}
+        named |= {"app_id": self.app_id, "app_key": self.app_key}
+        return {key: str(value) for key, value in named.items() if value is not None}
+
+    def as_settings(self) -> dict[str, str]:
+        """Return as text every setting that says where, and none that says as whom."""
+        asked = (*sources.CREDENTIAL_FIELDS, "_source")
+        named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in asked}
         return {key: str(value) for key, value in named.items() if value is not None}
 
     @classmethod

@@ -62,7 +62,9 @@ def read(
         The session, e.g. of `odps_nb.spark.session`.
     odps
         A connection, a `Profile`, a profile's name, or ``None`` for the environment's. Keys reach
-        the tasks inside the pickled task and are in no plan, setting or event log.
+        the tasks inside the pickled task and are in no plan, setting or event log. With
+        ``ODPS_NB_SPARK_KEYS=executor`` in the environment they stay here: tasks find their own, by
+        the profile's name or in their environment.
     columns, partitions, where
         What to read; sent to the service. Spark's own ``select`` and ``filter`` work as well, but
         after the rows have been sent.
