@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -27,7 +28,10 @@ _NEEDED = ("duckdb", "sqlglot", "starlette", "uvicorn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalService:
-    """A running embedded service; ``stop`` it, or leave a ``with`` block."""
+    """A running embedded service; ``stop`` it, or leave a ``with`` block.
+
+    ``temporary_root`` is its folder where it was given none; gone when it has stopped.
+    """
 
     endpoint: str
     tunnel_endpoint: str
@@ -35,6 +39,7 @@ class LocalService:
     access_id: str
     access_key: str = field(repr=False)
     pid: int
+    temporary_root: str | None = field(repr=False)
     _process: subprocess.Popen[str] = field(repr=False, compare=False)
     _reader: threading.Thread = field(repr=False, compare=False)
 
@@ -50,6 +55,8 @@ class LocalService:
         except subprocess.TimeoutExpired:
             process.kill()
         _finish(process, self._reader)
+        if self.temporary_root is not None:  # gone already, unless the service was killed
+            shutil.rmtree(self.temporary_root, ignore_errors=True)
 
     @property
     def is_running(self) -> bool:
@@ -126,6 +133,7 @@ def start(
         access_id=facts["access_id"],
         access_key=facts["access_key"],
         pid=process.pid,
+        temporary_root=facts["temporary_root"],
         _process=process,
         _reader=reader,
     )

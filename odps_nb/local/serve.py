@@ -259,7 +259,9 @@ def _announce(options: argparse.Namespace, service: Service, port: int) -> None:
         "access_key": service.keys[service.owner],
     }
     if options.json:
-        text = json.dumps(facts)
+        # A parent removes it where this process is killed and cannot.
+        temporary = None if options.root is not None else str(service.folder.root)
+        text = json.dumps({**facts, "temporary_root": temporary})
     else:
         text = (
             f"serving {service.folder.root}\n"

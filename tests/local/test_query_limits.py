@@ -85,6 +85,8 @@ def test_a_query_that_takes_too_long_is_ended_with_the_reason() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_query_ends_with_its_service(text: str, number: signal.Signals) -> None:
     with start(samples=False) as service:
+        root = Path(str(service.temporary_root))
+        assert root.is_dir()
         submit = control.SubmitSql(project=service.project, sql=f"{text};")
         Peer(service).ok(submit.encode())
         (query,) = wait_for_children(service.pid)
@@ -94,6 +96,7 @@ def test_a_query_ends_with_its_service(text: str, number: signal.Signals) -> Non
         psutil.wait_procs([psutil.Process(service.pid)] if service.is_running else [], timeout=10)
         assert not service.is_running
         assert time.monotonic() - began < 10
+    assert not root.exists()
 
 
 def test_a_query_has_no_keys_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
