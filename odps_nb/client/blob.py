@@ -88,7 +88,7 @@ def iter_blobs(
         return lambda token: BlobBatch(
             storage,
             wanted[low:high],
-            first=low,
+            places=range(low, high),
             compression=compression,
             max_blob=max_blob,
             framed=metadata or len(wanted) > 1,
@@ -144,7 +144,7 @@ def fetch_blob_with_metadata(
     batch = BlobBatch(
         storage,
         [reference],
-        first=0,
+        places=(0,),
         compression=compression,
         max_blob=max_blob,
         framed=True,

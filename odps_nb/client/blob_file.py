@@ -6,27 +6,26 @@ breaks is made again: what was given already is read once more, compared, and le
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
-from typing import Any
 
 from odps_nb.client.attempts import Attempts
 from odps_nb.client.blob_batch import unknown_blob
 from odps_nb.client.blob_stream import MAX_BLOB, blob_events, raw_size
 from odps_nb.client.cancel import CancelToken
+from odps_nb.client.given import Given
+from odps_nb.client.piece_file import PieceFile
 from odps_nb.client.progress import ProgressTracker
 from odps_nb.client.storage import StorageClient
-from odps_nb.errors import ChecksumError, NotFoundError, OdpsNbError, StateError
+from odps_nb.errors import NotFoundError, OdpsNbError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.terms import BlobReference, Compression, format_bytes
 from odps_nb.wire.calls import ReadBlobs
-from odps_nb.wire.crc32c import crc32c
 from odps_nb.wire.frames import BlobData, BlobEvent
 
 __all__ = ["BlobFile", "open_blob"]
 
 
-class BlobFile(io.RawIOBase):
+class BlobFile(PieceFile):
     """A binary file of one blob: `read`, `readinto`, `close`; no seeking.
 
     Unlike other raw files, `read` gives fewer bytes than asked for only at the end.
@@ -46,9 +45,7 @@ class BlobFile(io.RawIOBase):
         self._max_blob, self._tracker = max_blob, tracker
         self._response: HttpResponse | None = None
         self._events: Iterator[BlobEvent] = iter(())
-        self._piece = memoryview(b"")
-        self._given = 0  # verified bytes, those in the piece included
-        self._crc = 0  # of the given bytes
+        self._given = Given()  # verified bytes, those in the piece included
         self._told = 0  # wire bytes that the tracker knows of
         self._size: int | None = None
         self._verified = False
@@ -69,51 +66,10 @@ class BlobFile(io.RawIOBase):
         """Whether all of it was read, and its checksums and length were proved."""
         return self._verified
 
-    def readable(self) -> bool:
-        """Return ``True``."""
-        return True
-
-    def tell(self) -> int:
-        """Return how many bytes were read."""
-        return self._given - len(self._piece)
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer``, unless the blob ends first; return the number of bytes."""
-        view = memoryview(buffer).cast("B")
-        at = 0
-        while at < len(view):
-            if not self._piece and not self._fetch():
-                break
-            part = self._piece[: len(view) - at]
-            view[at : at + len(part)] = part
-            self._piece = self._piece[len(part) :]
-            at += len(part)
-        return at
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; the rest when negative or ``None``."""
-        if size is None or size < 0:
-            return self.readall()
-        buffer = bytearray(size)
-        count = self.readinto(buffer)
-        del buffer[count:]
-        return bytes(buffer)
-
-    def readall(self) -> bytes:
-        """Return all that is left."""
-        return b"".join(self.pieces())
-
-    def pieces(self) -> Iterator[bytes]:
-        """Iterate over what is left, in pieces as they arrive."""
-        while self._piece or self._fetch():
-            piece, self._piece = self._piece, memoryview(b"")
-            yield bytes(piece)
-
     def close(self) -> None:
         """Free the connection. Idempotent."""
         self._drop()
         self._attempts.stop()
-        self._piece = memoryview(b"")
         super().close()
 
     def start(self) -> BlobFile:
@@ -138,69 +94,39 @@ class BlobFile(io.RawIOBase):
         self._response, self._told = response, 0
         self._events = blob_events(response, 1, max_blob=self._max_blob)
         self._size = raw_size(response)
+        self._given.again()
 
-    def _fetch(self) -> bool:
-        """Get the next verified piece; ``False`` at the end of the blob."""
-        if self.closed:
-            raise StateError("the blob is closed", hint="open it again")
+    def _next_piece(self) -> memoryview | None:
+        """Get the next verified piece; ``None`` at the end of the blob."""
+        self._attempts.progressed()  # the time that the reader took was not spent on tries
         while not self._ended:
             try:
                 if self._response is None:
                     self._open()
-                    self._skip_given()
-                if self._piece or self._take_piece():
-                    return True
+                return self._take_piece()
             except OdpsNbError as error:
                 self._drop()
-                resume = f"byte {self._given}" if self._given else None
+                resume = f"byte {self._given.size}" if self._given.size else None
                 self._attempts.again(error, idempotent=True, resume=resume)
-        return False
+        return None
 
-    def _take_piece(self) -> bool:
+    def _take_piece(self) -> memoryview | None:
         for event in self._events:
-            if isinstance(event, BlobData):
-                self._give(memoryview(event.data))
-                return True
+            if isinstance(event, BlobData) and (piece := self._given.beyond(event.data)):
+                self._given.gave(piece)
+                self._tell(len(piece))
+                return piece
+        self._given.end()
         self._end()
-        return False
-
-    def _give(self, piece: memoryview) -> None:
-        self._piece = piece
-        self._given += len(piece)
-        self._crc = crc32c(piece, self._crc)
-        self._attempts.progressed()
-        self._tell(len(piece))
+        return None
 
     def _end(self) -> None:
-        response, self._ended, self._size = self._response, True, self._given
+        response, self._ended, self._size = self._response, True, self._given.size
         self._verified = response is not None and response.is_delimited
         self._tell(0)
         if self._tracker is not None:
-            self._tracker.add(items=1, verified_bytes=self._given if self._verified else 0)
+            self._tracker.add(items=1, verified_bytes=self._size if self._verified else 0)
         self._drop()
-
-    def _skip_given(self) -> None:
-        """Read again what was given already, and require that it is the same."""
-        left, crc = self._given, 0
-        while left and (event := next(self._events, None)) is not None:
-            if isinstance(event, BlobData):
-                data = memoryview(event.data)
-                crc = crc32c(data[:left], crc)
-                rest, left = data[left:], max(0, left - len(data))
-                if rest:
-                    self._require_same(crc, left)
-                    self._give(rest)
-                    return
-        self._require_same(crc, left)
-
-    def _require_same(self, crc: int, left: int) -> None:
-        if left or crc != self._crc:
-            raise ChecksumError(
-                "the blob is not the same as before the connection broke",
-                expected=self._crc,
-                actual=crc,
-                offset=self._given,
-            )
 
     def _tell(self, decoded: int) -> None:
         if self._tracker is not None and self._response is not None:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-import random
 import threading
 
 import pytest
+from blob_answers import (
+    SIZES,
+    asked,
+    asked_refs,
+    body_of,
+    content,
+    cut_at,
+    flip_at,
+    number,
+    reference,
+    references,
+    serve,
+)
 from scripted import Service, fail, hang_up, stall
 
 from odps_nb.client.blob import (
@@ -29,79 +41,9 @@ from odps_nb.errors import (
     TruncatedError,
 )
 from odps_nb.http.retry import RetryPolicy
-from odps_nb.terms import BlobReference, Compression
+from odps_nb.terms import Compression
 from odps_nb.wire.blocks import encode_blocks
-from odps_nb.wire.calls import HTTP_CODINGS
-from odps_nb.wire.codings import encoder
-from odps_nb.wire.frames import FrameHeader, encode_frame
-
-SIZES = [0, 1, 4095, 4096, 4097, 20_000, 0, 300_000]
-
-
-def content(n: int) -> bytes:
-    return random.Random(n).randbytes(SIZES[n % len(SIZES)])
-
-
-def reference(n: int) -> BlobReference:
-    return BlobReference.from_raw(f"blob-{n}".encode())
-
-
-def number(ref: BlobReference) -> int:
-    return int(ref.raw.decode().removeprefix("blob-"))
-
-
-def references(count: int) -> list[BlobReference]:
-    return [reference(n) for n in range(count)]
-
-
-def body_of(refs, coding: Compression = Compression.NONE) -> bytes:
-    if len(refs) == 1:
-        payload = content(number(refs[0]))
-    else:
-        payload = b"".join(
-            encode_frame(
-                content(n), FrameHeader(content_type=f"text/{n}", custom_file_name=f"{n}.txt")
-            )
-            for n in map(number, refs)
-        )
-    squeeze = encoder(coding)
-    return encode_blocks(squeeze.feed(payload) + squeeze.finish())
-
-
-def asked(line):
-    return line.peer.calls["ReadBlobs"][-1]
-
-
-def serve(line, seen) -> None:
-    """Answer with the blobs asked for; numbers from 1000 on are unknown."""
-    request = asked(line)
-    if any(number(ref) >= 1000 for ref in request.references):
-        fail(404, "NoSuchObject", "no such blob")(line, seen)
-        return
-    headers = {}
-    if request.compression is not Compression.NONE:
-        headers["Content-Encoding"] = HTTP_CODINGS[request.compression]
-    line.answer(body_of(request.references, request.compression), **headers)
-
-
-def cut_at(share: float):
-    def step(line, seen) -> None:
-        body = body_of(asked(line).references)
-        line.send(
-            line.headline(**{"Content-Length": str(len(body))}) + body[: int(len(body) * share)]
-        )
-        raise ConnectionError
-
-    return step
-
-
-def flip_at(share: float):
-    def step(line, seen) -> None:
-        body = bytearray(body_of(asked(line).references))
-        body[int(len(body) * share)] ^= 4
-        line.answer(bytes(body))
-
-    return step
+from odps_nb.wire.frames import encode_frame
 
 
 def fetch(count: int, *steps, refs=None, retry=None, **facts):
@@ -142,10 +84,6 @@ def test_a_single_reference_is_raw(n):
     got, service, _ = fetch(1, refs=[reference(n)])
     assert got == [BlobRecord(data=content(n), verified=True, reference=reference(n))]
     assert len(asked_refs(service)[0]) == 1
-
-
-def asked_refs(service) -> list[list[int]]:
-    return [[number(ref) for ref in call.references] for call in service.calls["ReadBlobs"]]
 
 
 def test_batches_are_bounded_by_count_and_none_has_a_single_blob():
@@ -242,7 +180,7 @@ def test_a_blob_over_the_limit_is_refused():
 
 def test_without_a_length_a_single_blob_is_not_called_verified():
     def until_close(line, seen) -> None:
-        line.send(line.headline() + body_of(asked(line).references))
+        line.send(line.headline() + body_of(asked(seen).references))
         raise ConnectionError
 
     got, _, _ = fetch(1, until_close, refs=[reference(5)])
@@ -350,7 +288,7 @@ def test_a_blob_that_changes_meanwhile_is_an_error():
 
 def test_silence_in_a_file_is_mended():
     def half(line, seen) -> None:
-        body = body_of(asked(line).references)
+        body = body_of(asked(seen).references)
         line.send(line.headline(**{"Content-Length": str(len(body))}) + body[:100_000])
         stall(line, seen)
 
@@ -358,6 +296,26 @@ def test_silence_in_a_file_is_mended():
         storage, file = opened(service, 7, timeout=0.2)
         with storage, file:
             assert file.read() == content(7)
+
+
+def test_the_time_that_a_reader_takes_is_not_spent_on_tries():
+    hours = iter(range(0, 10**9, 3600))
+    client = {"monotonic": lambda: next(hours), "retry": RetryPolicy(deadline=4 * 3600.0)}
+    with (
+        Service(ReadBlobs=[cut_at(0.5), serve]) as service,
+        service.client(**client) as storage,
+        open_blob(storage, reference(7)) as file,
+    ):
+        assert file.read(5000) == content(7)[:5000]
+        for _ in range(100):
+            next(hours)
+        assert file.read() == content(7)[5000:]
+    with Service(ReadBlobs=[cut_at(0.999), serve]) as service, service.client(**client) as storage:
+        records = iter_blobs(storage, references(8), workers=1)
+        for n, record in enumerate(records):
+            assert record.data == content(n)
+            for _ in range(100):
+                next(hours)
 
 
 def test_an_unknown_blob_is_known_at_once():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import signal
 import threading
@@ -14,6 +15,7 @@ from ledger import Ledger
 from scripted import SCHEMA, TABLE, Service, give, ipc, numbers, raw
 
 from odps_nb.client.blob import iter_blobs, open_blob
+from odps_nb.client.passing_blob import iter_passing_blobs
 from odps_nb.client.query import run_sql
 from odps_nb.client.query_result import ResultSession, iter_result
 from odps_nb.client.read import ReadSession, iter_batches, plan_ranges
@@ -89,7 +91,7 @@ def test_an_interrupt_ends_a_call():
         step.check()
 
 
-@pytest.mark.parametrize("fetch", ["many", "one"])
+@pytest.mark.parametrize("fetch", ["many", "one", "passing"])
 def test_an_interrupt_ends_a_blob(fetch):
     step = Interrupter(bytes(100))
     with Service(ReadBlobs=[step]) as service, service.client(read_timeout=60.0) as storage:
@@ -97,6 +99,10 @@ def test_an_interrupt_ends_a_blob(fetch):
         def run() -> None:
             if fetch == "many":
                 list(iter_blobs(storage, REFERENCES))
+            elif fetch == "passing":
+                positions = {one: [n] for n, one in enumerate(REFERENCES)}
+                with contextlib.closing(iter_passing_blobs(storage, positions)) as blobs:
+                    next(blobs)
             else:
                 with open_blob(storage, REFERENCES[0]) as file:
                     file.read()

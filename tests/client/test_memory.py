@@ -5,18 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import tracemalloc
+from contextlib import closing
 
 import pyarrow as pa
 from peers import Line, Peer, Seen
-from scripted import SCHEMA, TABLE, Service, asked_split, ipc, numbers
+from scripted import SCHEMA, TABLE, Service, asked_split, ipc, numbers, wire_of
 
 from odps_nb.client.blob import open_blob
 from odps_nb.client.blob_upload import upload_blobs
+from odps_nb.client.passing_blob import iter_passing_blobs
 from odps_nb.client.profile import Profile
 from odps_nb.client.read import ReadSession, iter_batches, plan_ranges
 from odps_nb.client.storage import StorageClient
 from odps_nb.terms import BlobReference, PartitionSpec
-from odps_nb.wire.blocks import encode_blocks
+from odps_nb.wire.blocks import BlockEncoder, encode_blocks
+from odps_nb.wire.calls import decode_request
+from odps_nb.wire.frames import FrameEncoder, FrameHeader
 
 MIB = 1 << 20
 
@@ -49,6 +53,36 @@ def test_a_large_blob_is_streamed_down():
     with Service(ReadBlobs=[step]) as service, service.client() as storage:
         assert peak_of(read) < 16 * MIB
     assert got == [size]
+
+
+def test_many_large_blobs_pass_by_in_pieces():
+    size, count, run = 32 * MIB, 8, bytes(MIB)
+
+    def step(line, seen) -> None:
+        asked, blocks = len(decode_request(wire_of(seen)).references), BlockEncoder()
+        line.send(line.headline())  # ends with the connection
+        for _ in range(asked):
+            frame = FrameEncoder(FrameHeader(), length=size)
+            line.send(blocks.feed(frame.begin()))
+            for _ in range(size // MIB):
+                line.send(blocks.feed(frame.feed(run)))
+            line.send(blocks.feed(frame.finish()))
+        line.send(blocks.finish())
+        raise ConnectionError
+
+    references = {BlobReference.from_raw(bytes([n])): [n] for n in range(count)}
+    got = []
+
+    def read() -> None:
+        with closing(iter_passing_blobs(storage, references, waiting_bytes=4 * MIB)) as blobs:
+            for blob in blobs:
+                got.append(sum(len(piece) for piece in blob.pieces()))
+                assert blob.verified
+
+    with Service(ReadBlobs=[step]) as service, service.client() as storage:
+        # what may wait, and for each of four lanes: pieces in hand, and what the peer encodes
+        assert peak_of(read) < 4 * MIB + 4 * (3 * MIB + 2 * MIB)
+    assert got == [size] * count
 
 
 def test_a_large_file_is_streamed_up(tmp_path):
