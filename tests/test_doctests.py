@@ -73,6 +73,8 @@ def test_no_example_is_skipped():
         "odps_nb.access.table.Table",
         "odps_nb.access.scan.Scan",
         "odps_nb.access.sql.Result",
+        "odps_nb.access.connection.Connection.save_blobs",
+        "odps_nb.access.connection.Connection.each_blob",
         "odps_nb.access.table.Table.blobs",
         "odps_nb.access.table.Table.read",
         "odps_nb.access.table.Table.write",

@@ -69,6 +69,17 @@ CONTRACT = [
     (Connection.sql, 1, {"query": NEEDED}),
     (Connection.blob, 1, {"reference": NEEDED}),
     (Connection.blobs, 1, {"references": NEEDED, "compression": None, "progress": None}),
+    (
+        Connection.save_blobs,
+        2,
+        {"references": NEEDED, "folder": NEEDED, "name": None, "overwrite": False}
+        | NONE_OF(["compression", "progress"]),
+    ),
+    (
+        Connection.each_blob,
+        2,
+        {"references": NEEDED, "fn": NEEDED} | NONE_OF(["compression", "progress"]),
+    ),
     (Connection.close, 0, {}),
     (Table.partitions, 0, {}),
     (Table.head, 1, {"rows": 5, "partition": None, "columns": None}),
@@ -338,6 +349,10 @@ def test_a_blob_column_takes_bytes_paths_files_and_new_blobs(odps, new_name, tmp
     records = list(odps.blobs([reference, reference], compression="zstd"))
     assert [(one.data, one.mime_type) for one in records] == [(b"\x89PNG", "image/png")] * 2
     assert hasattr(records[0], "custom_file_name")
+    paths = odps.save_blobs(table.read().to_pandas()["photo"], tmp_path, name=lambda n, head: "b")
+    assert [path.name for path in paths[:4]] == ["b", "b-2", "b-3", "b-4"]
+    assert paths[4] is None
+    assert odps.each_blob([reference, None], lambda blob: blob.read(), compression="lz4") == 1
     odps.drop_table(name)
 
 

@@ -25,14 +25,16 @@ __all__ = ["Blob", "BlobColumn", "NewBlob", "reference_of"]
 _CHUNK = 1 << 20
 
 
-def reference_of(value: str | bytes | BlobReference) -> BlobReference:
-    """Return the reference that a value of a BLOB column is.
+def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
+    """Return the reference that a value of a BLOB column is, or that of a handle.
 
     Text and bytes are the base64 text that a read gives (``protocol.md`` section 6.5); the raw
     bytes that an upload answers with are made one by `BlobReference.from_raw`.
     """
     if isinstance(value, BlobReference):
         return value
+    if isinstance(value, Blob):
+        return value.reference
     if not isinstance(value, (str, bytes)):  # a null cell: None, NaN, pd.NA
         raise InvalidRequestError(
             f"a {type(value).__name__} is no blob reference",

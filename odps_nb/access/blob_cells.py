@@ -18,6 +18,7 @@ import pyarrow.types as pt
 
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blob_paths import BlobPath, map_blobs
+from odps_nb.access.checks import is_missing
 from odps_nb.convert.arrow_schema import fit_batch, shorten
 from odps_nb.convert.arrow_types import is_bytes, is_list
 from odps_nb.convert.python_values import array_of
@@ -58,7 +59,7 @@ def check_cells(values: Sequence[Any], column: Column, *, first_row: int = 0) ->
     """
     checked = []
     for place, value in enumerate(values):
-        cell = None if _is_missing(value) else value
+        cell = None if is_missing(value) else value
         row = first_row + place
         if cell is None and not column.nullable:
             raise _misfit("a required cell is missing", column.name, row, value)
@@ -72,7 +73,7 @@ def check_cells(values: Sequence[Any], column: Column, *, first_row: int = 0) ->
 
 def _checker(column: Column, row: int) -> Callable[[Any, BlobPath], Any]:
     def check(leaf: Any, path: BlobPath) -> Any:
-        if _is_missing(leaf):
+        if is_missing(leaf):
             return None
         _check_leaf(leaf, ".".join((column.name, *path)), row)
         return leaf
@@ -123,15 +124,6 @@ def _misfit(
         row=row,
         hint=hint or "pass bytes, a pathlib.Path, a binary file object or odps_nb.NewBlob",
     )
-
-
-def _is_missing(value: Any) -> bool:
-    """Whether this is a null, also as pandas spells it (NaN, NA, NaT)."""
-    if value is None:
-        return True
-    if isinstance(value, float):
-        return value != value
-    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def check_leaf_types(arrow: pa.DataType, column: Column) -> None:

@@ -17,10 +17,20 @@ __all__ = [
     "check_partition",
     "check_partitions",
     "did_you_mean",
+    "is_missing",
     "partition_list",
 ]
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
+
+
+def is_missing(value: object) -> bool:
+    """Whether this is a null, also as pandas spells it (NaN, NA, NaT)."""
+    if value is None:
+        return True
+    if isinstance(value, float):
+        return value != value
+    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

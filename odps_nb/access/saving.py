@@ -5,22 +5,24 @@ Knows no blobs and no service: chunks in, a file out.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import itertools
 import mimetypes
 import os
 import re
 import secrets
+import unicodedata
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import BinaryIO
 
 from odps_nb.errors import ConfigError
 
-__all__ = ["file_name_for", "safe_name", "save_stream"]
+__all__ = ["Folder", "file_name_for", "safe_name", "save_stream"]
 
 MAX_NAME_BYTES = 150
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\u202a-\u202e\u2066-\u2069\ud800-\udfff]')
-_DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\.|$)")
+_DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d¹²³])\s*(\.|$)")
 
 
 def safe_name(stated: str) -> str:
@@ -62,49 +64,144 @@ def save_stream(
     ConfigError
         The target exists (``overwrite`` would allow that), or its folder does not.
     """
-    if not target.parent.is_dir():
-        raise ConfigError(
-            f"the folder {target.parent} does not exist", option="path", hint="make it first"
-        )
+    _check_folder(target.parent)
     if target.exists() and not overwrite and not number_if_taken:
         raise _taken(target)
-    temporary = target.with_name(f".odps-nb-{secrets.token_hex(8)}")
+    names = map(target.with_name, _numbered(target.name)) if number_if_taken else iter([target])
+    return _save(chunks, names, target.parent, overwrite=overwrite)
+
+
+class Folder:
+    """A folder that takes many files, no two of them under one name.
+
+    Names that only differ in case, or in how an accent is spelled, count as one: the folder may
+    be copied to where they are.
+
+    Parameters
+    ----------
+    overwrite
+        Whether a file that was there before may be replaced. One that came through this object
+        never is: the next one gets a number.
+    """
+
+    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+        self._path, self._overwrite = path, overwrite
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}  # the next one to try, by the name without a number
+
+    def check(self) -> None:
+        """Raise unless it is a folder.
+
+        Raises
+        ------
+        ConfigError
+            It is none, or is not there.
+        """
+        _check_folder(self._path)
+
+    def save(self, chunks: Iterable[bytes], name: str) -> Path:
+        """Write chunks to a file of that safe name, or of the name and a number.
+
+        Raises
+        ------
+        ConfigError
+            No file can be made in this folder.
+        """
+        saved, _ = _save(chunks, self._free(name), self._path, overwrite=self._overwrite)
+        self._taken.add(_as_one(saved.name))
+        return saved
+
+    def _free(self, name: str) -> Iterator[Path]:
+        stem = _as_one(name)
+        # What was tried once is taken: ten thousand files of one name are no 10,000² tries.
+        for number in itertools.count(self._numbers.get(stem, 1)):
+            self._numbers[stem] = number + 1
+            found = _with_number(name, number)
+            if _as_one(found) not in self._taken:
+                yield self._path / found
+
+
+def _as_one(name: str) -> str:
+    """Return what names that a file system may take for the same have in common."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def _check_folder(path: Path) -> None:
+    if path.is_dir():
+        return
+    if path.exists():
+        raise ConfigError(f"{path} is no folder", option="path", hint="pass a folder")
+    raise ConfigError(f"the folder {path} does not exist", option="path", hint="make it first")
+
+
+def _save(
+    chunks: Iterable[bytes], names: Iterator[Path], folder: Path, *, overwrite: bool
+) -> tuple[Path, int]:
+    temporary = folder / f".odps-nb-{secrets.token_hex(8)}"
     try:
-        size = 0
-        with temporary.open("xb") as file:
-            for chunk in chunks:
-                size += file.write(chunk)
-        if overwrite:
-            temporary.replace(target)
-            return target, size
-        return _claim(temporary, target, number_if_taken=number_if_taken), size
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+        try:
+            size = 0
+            with _made(temporary) as file:
+                for chunk in chunks:
+                    size += file.write(chunk)
+            return _claim(temporary, names, overwrite=overwrite), size
+        finally:
+            temporary.unlink(missing_ok=True)
+    finally:  # an interrupt may have come just before that
+        temporary.unlink(missing_ok=True)
 
 
-def _claim(temporary: Path, target: Path, *, number_if_taken: bool) -> Path:
-    """Give the file its name unless somebody has it; checking and taking is one step."""
-    names: Iterator[Path] = _numbered(target) if number_if_taken else iter([target])
+def _made(temporary: Path) -> BinaryIO:
+    try:
+        return temporary.open("xb")
+    except OSError as error:
+        raise ConfigError(
+            f"no file can be made in {temporary.parent}: {error.strerror}",
+            option="path",
+            hint="choose a folder that you may write to",
+        ) from error
+
+
+def _claim(temporary: Path, names: Iterator[Path], *, overwrite: bool) -> Path:
+    """Give the file the first name that nobody has; checking and taking is one step."""
     for name in names:
+        if overwrite and not name.is_dir():
+            temporary.replace(name)
+            return name
         try:
             os.link(temporary, name)
         except FileExistsError:
             continue
-        except OSError:  # a file system without links: claim the name with an empty file
-            try:
-                name.touch(exist_ok=False)
-            except FileExistsError:
+        except OSError:  # a file system without links
+            if not _claim_empty(temporary, name):
                 continue
-            temporary.replace(name)
         return name
-    raise _taken(target)
+    raise _taken(name)
 
 
-def _numbered(target: Path) -> Iterator[Path]:
-    yield target
-    for number in range(2, 10_000):
-        yield target.with_name(f"{target.stem}-{number}{target.suffix}")
+def _claim_empty(temporary: Path, name: Path) -> bool:
+    """Claim a name with an empty file, which the whole one then replaces."""
+    try:
+        name.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    try:
+        temporary.replace(name)
+    except BaseException:
+        name.unlink()
+        raise
+    return True
+
+
+def _numbered(name: str) -> Iterator[str]:
+    return (_with_number(name, number) for number in itertools.count(1))
+
+
+def _with_number(name: str, number: int) -> str:
+    if number == 1:
+        return name
+    path = PurePath(name)
+    return f"{path.stem}-{number}{path.suffix}"
 
 
 def _taken(target: Path) -> ConfigError:

@@ -46,6 +46,7 @@ class CancelToken:
         self._event = threading.Event()
         self._lock = threading.Lock()
         self._watched: weakref.WeakSet[Stoppable] = weakref.WeakSet()
+        self._parent = parent  # which lives as long as its children: others watch it by it
         if parent is not None:
             parent.watch(self)
 

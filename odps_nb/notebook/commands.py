@@ -19,6 +19,7 @@ from odps_nb.notebook.context import Context
 from odps_nb.notebook.listing import Listing
 
 if TYPE_CHECKING:
+    from odps_nb.access.blob import BlobColumn
     from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
 
@@ -151,7 +152,9 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         ),
     )
     if args.save is not None:
-        return reading.stoppable(f"save {args.table}", lambda: _saved(column, Path(args.save)))
+        return reading.stoppable(
+            f"save {args.table}", lambda: _saved(context, column, Path(args.save))
+        )
     if args.mime is None and len(column) > gallery.MAX_TILES:
         return gallery.Gallery(column, view=args.view, render=args.render)
     bundle = reading.stoppable(
@@ -168,9 +171,10 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     return None
 
 
-def _saved(column: Any, folder: Path) -> Listing:
+def _saved(context: Context, column: BlobColumn, folder: Path) -> Listing:
     folder.mkdir(parents=True, exist_ok=True)
-    return Listing(headers=("file",), rows=tuple((str(blob.save(folder)),) for blob in column))
+    paths = context.connection.save_blobs(column, folder, progress=context.listener())
+    return Listing(headers=("file",), rows=tuple((str(path),) for path in paths))
 
 
 @parsed_as("odps status")

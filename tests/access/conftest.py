@@ -1,8 +1,9 @@
-"""Makes the peers of ``tests/http`` importable, with their fixtures for certificates."""
+"""Makes the peers of ``tests/http`` and ``tests/client`` importable."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "http"))
+for folder in ("client", "http"):
+    sys.path.insert(0, str(Path(__file__).parent.parent / folder))

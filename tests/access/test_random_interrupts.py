@@ -135,6 +135,34 @@ def test_nothing_is_left_whenever_the_interrupt_comes(service, odps, new_name, o
         odps.drop_table(one)
 
 
+# The same goes for a file that is being opened.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+def test_a_folder_of_blobs_holds_whole_files_whenever_the_interrupt_comes(
+    service, odps, new_name, tmp_path
+):
+    table = odps.create_table(new_name("saved"), "id bigint, photo blob")
+    table.write(PHOTOS, progress=silent)
+    photos = table.read(["photo"]).to_arrow(progress=silent)["photo"]
+    dice, stopped = random.Random("save"), 0
+    threads = set(threading.enumerate())
+    for n in range(MOMENTS):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        with connect(service) as mine:
+            stopped += interrupted(
+                lambda mine=mine, folder=folder: mine.save_blobs(photos, folder, progress=silent),
+                dice.uniform(0, LONGEST / 2),
+            )
+            for thread in of_ours(threads):
+                thread.join(2.0)
+            assert of_ours(threads) == []
+        assert not list(folder.glob(".*"))
+        assert {path.stat().st_size for path in folder.iterdir()} <= {200_000}
+    assert stopped
+    odps.drop_table(table.name)
+
+
 class Worker(threading.Thread):
     """Runs some work and keeps what it raised."""
 

@@ -1,5 +1,7 @@
 """Files: whole or not at all, never over another one unasked, no surprises in names."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,10 @@ from odps_nb.errors import ConfigError
         ("gpj\u202egnp.exe", "gpj_gnp.exe"),
         ("CON", "_CON"),
         ("nul.txt", "_nul.txt"),
+        ("LPT³.log", "_LPT³.log"),
+        ("aux .txt", "_aux .txt"),
+        ("CONIN$", "_CONIN$"),
+        ("console.txt", "console.txt"),
         ('a<b>:"|?*.txt', "a_b______.txt"),
         ("Überblick 漢字.pdf", "Überblick 漢字.pdf"),
     ],
@@ -98,3 +104,24 @@ def test_taken_names_get_numbers(tmp_path):
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
         save_stream([b"x"], tmp_path / "no" / "a.bin", overwrite=False)
+
+
+def test_a_file_system_without_links_takes_files_as_well(tmp_path, monkeypatch):
+    def no_links(*_):
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(os, "link", no_links)
+    names = [
+        save_stream([b"x"], tmp_path / "a.png", overwrite=False, number_if_taken=True)[0].name
+        for _ in range(3)
+    ]
+    assert names == ["a.png", "a-2.png", "a-3.png"]
+    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"x"] * 3
+
+    def full(*_):
+        raise OSError("no room")
+
+    monkeypatch.setattr(type(tmp_path), "replace", full)
+    with pytest.raises(OSError, match="no room"):
+        save_stream([b"x"], tmp_path / "b.png", overwrite=False)
+    assert len(list(tmp_path.iterdir())) == 3

@@ -1,0 +1,162 @@
+"""Many blobs and where they go: memory, a folder of files, a function (floor 4).
+
+What was given as references becomes distinct ones with their positions; each is fetched once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.blob import Blob, reference_of
+from odps_nb.access.checks import is_missing
+from odps_nb.access.saving import Folder, file_name_for, safe_name
+from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.errors import ConfigError
+from odps_nb.terms import BlobReference, Compression
+
+if TYPE_CHECKING:
+    from odps_nb.client.blob import BlobRecord
+    from odps_nb.client.blob_head import BlobHead
+    from odps_nb.client.passing_blob import PassingBlob
+    from odps_nb.client.storage import StorageClient
+
+__all__ = ["Fetch", "Reference", "References", "each_blob", "iter_records", "save_blobs"]
+
+Reference = str | bytes | BlobReference | Blob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """How to fetch: over which connection, in which coding, watched by whom."""
+
+    storage: StorageClient
+    compression: Compression = Compression.NONE
+    listener: Callable[[], ProgressListener] = field(repr=False)
+
+    def tracker(self, count: int) -> ProgressTracker:
+        """Return what counts the blobs of one job."""
+        tracker = ProgressTracker("blobs", f"{count} blobs", listener=self.listener())
+        tracker.plan(items_total=count)
+        tracker.phase(Phase.FETCHING)
+        return tracker
+
+
+class References:
+    """References as somebody has them: a list, a column of pandas or Arrow, a `BlobColumn`.
+
+    Raises
+    ------
+    InvalidRequestError
+        A value is no reference, and no null.
+
+    Examples
+    --------
+    >>> named = References(["aGk=", None, "aG8=", "aGk="])
+    >>> named.total, list(named.positions.values())
+    (4, [[0, 3], [2]])
+    """
+
+    def __init__(self, values: Iterable[Reference | None]) -> None:
+        self.positions: dict[BlobReference, list[int]] = {}
+        """Distinct references in the order of their first place, and all places of each."""
+        self.total = 0
+        for value in _plain(values):
+            if not is_missing(value):
+                self.positions.setdefault(reference_of(value), []).append(self.total)
+            self.total += 1
+
+
+def _plain(values: Iterable[Any]) -> Iterable[Any]:
+    """Return the values of an Arrow column as those of Python; anything else as it is."""
+    import pyarrow as pa
+
+    return values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values
+
+
+def iter_records(fetch: Fetch, references: Iterable[Reference]) -> Iterator[BlobRecord]:
+    """Check all references now; then iterate over one record per reference, in order."""
+    wanted = [reference_of(one) for one in _plain(references)]
+    return _records(fetch, wanted)
+
+
+def _records(fetch: Fetch, wanted: Sequence[BlobReference]) -> Iterator[BlobRecord]:
+    from odps_nb.client.blob import iter_blobs
+
+    with fetch.tracker(len(wanted)) as tracker:
+        yield from iter_blobs(
+            fetch.storage,
+            wanted,
+            compression=fetch.compression,
+            tracker=tracker,
+            cancel=fetch.storage.operation(),
+        )
+
+
+def save_blobs(
+    fetch: Fetch,
+    references: References,
+    folder: str | os.PathLike[str],
+    *,
+    name: Callable[[int, BlobHead], str | None] | None,
+    overwrite: bool,
+) -> list[Path | None]:
+    """Write each distinct blob to a file of its own; see `Connection.save_blobs`."""
+    target = Folder(Path(folder).expanduser(), overwrite=overwrite)
+    target.check()
+    paths: list[Path | None] = [None] * references.total
+
+    def save(blob: PassingBlob) -> None:
+        saved = target.save(blob.pieces(), _name_of(blob, name))
+        for position in blob.positions:
+            paths[position] = saved
+
+    each_blob(fetch, references, save)
+    return paths
+
+
+def _name_of(blob: PassingBlob, name: Callable[[int, BlobHead], str | None] | None) -> str:
+    wanted = None if name is None else name(blob.positions[0], blob.head)
+    if wanted is not None and not isinstance(wanted, str):
+        raise ConfigError(
+            f"name= returned a {type(wanted).__name__} for a file name",
+            option="name",
+            hint="return text, or None for the name that the blob states",
+        )
+    given = safe_name(wanted or "")
+    return given or file_name_for(blob.custom_file_name, blob.mime_type, blob.reference.token)
+
+
+def each_blob(fetch: Fetch, references: References, fn: Callable[[PassingBlob], object]) -> int:
+    """Call ``fn`` with each distinct blob; see `Connection.each_blob`."""
+    from odps_nb.client.passing_blob import iter_passing_blobs
+
+    with contextlib.ExitStack() as stack:
+        tracker = stack.enter_context(fetch.tracker(len(references.positions)))
+        blobs = iter_passing_blobs(
+            fetch.storage,
+            references.positions,
+            compression=fetch.compression,
+            tracker=tracker,
+            cancel=fetch.storage.operation(),
+        )
+        for blob in stack.enter_context(contextlib.closing(blobs)):
+            try:
+                fn(blob)
+            except Exception as error:
+                _note_place(error, blob.positions[0])
+                raise
+    return len(references.positions)
+
+
+def _note_place(error: BaseException, place: int) -> None:
+    """Note on any exception which blob it was about, unless it says so already."""
+    from odps_nb.client.blob_batch import place_note
+
+    note, notes = place_note(place), list(getattr(error, "__notes__", ()))
+    if not any(one.startswith(note) for one in notes):
+        error.__notes__ = [*notes, note]  # what add_note does, which Python 3.10 has not

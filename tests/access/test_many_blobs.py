@@ -1,0 +1,406 @@
+"""Many blobs into a folder or a function: in order, each once, whole or not there at all."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+from blob_answers import asked, asked_refs, body_of, content, cut_at, flip_at, reference, serve
+from scripted import Service
+
+import odps_nb
+from odps_nb.access.many_blobs import Fetch, References, each_blob, save_blobs
+from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker, silent
+from odps_nb.errors import (
+    CancelledError,
+    ChecksumError,
+    ConfigError,
+    InvalidRequestError,
+    NotFoundError,
+)
+from odps_nb.http.retry import RetryPolicy
+
+HOSTILE = [
+    "../../outside.txt",
+    "/etc/passwd",
+    "..\\..\\outside.txt",
+    "CON",
+    "com¹.txt",
+    "a\x00b.txt",
+    "x" * 300 + ".txt",
+    "ü" * 300,
+    ".hidden",
+    "...",
+    "",
+    "same.txt",
+    "same.txt",
+    "SAME.TXT",
+    "same-2.txt",
+    "caf\u00e9.txt",
+    "cafe\u0301.txt",
+    "gpj\u202egnp.exe",
+]
+
+
+@pytest.fixture
+def hostile(odps, new_name):
+    """A column of blobs whose uploaders chose their names; the content is the number."""
+    table = odps.create_table(new_name("hostile"), "id bigint, data blob")
+    blobs = [
+        odps_nb.NewBlob(str(n).encode(), mime_type="text/plain", file_name=name)
+        for n, name in enumerate(HOSTILE)
+    ]
+    table.write(pd.DataFrame({"id": range(len(blobs)), "data": blobs}))
+    yield table.read().to_pandas().sort_values("id")["data"].tolist()
+    odps.drop_table(table.name)
+
+
+@pytest.fixture
+def media(odps):
+    return odps.table("media").read(["content"]).to_arrow()["content"]
+
+
+@contextlib.contextmanager
+def scripted(*steps, attempts=3, **facts):
+    """Fetch numbered blobs from a peer of raw sockets."""
+    facts = {"retry": RetryPolicy(max_attempts=attempts, spread=0.0), **facts}
+    with Service(ReadBlobs=list(steps) or [serve]) as service, service.client(**facts) as storage:
+        yield Fetch(storage=storage, listener=lambda: silent), service
+
+
+def save(fetch, numbers, folder, **options):
+    references = References([None if n is None else reference(n).token for n in numbers])
+    return save_blobs(fetch, references, folder, **{"name": None, "overwrite": False, **options})
+
+
+class Told:
+    """A listener that keeps how it ended."""
+
+    def start(self, tracker: ProgressTracker) -> None:
+        self.tracker = tracker
+
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        self.end = snapshot
+
+
+# -- a folder ----------------------------------------------------------------------------------
+
+
+def test_a_path_for_every_reference_in_order_and_none_for_a_null(odps, media, tmp_path):
+    values = media.drop_null().to_pylist()
+    column = pd.Series([values[1], None, values[0], np.nan, values[1], pd.NA], dtype=object)
+    told = Told()
+    paths = odps.save_blobs(column, tmp_path, progress=told)
+    assert [path is None for path in paths] == [False, True, False, True, False, True]
+    assert paths[0] == paths[4]
+    for value, path in zip(column, paths, strict=True):
+        if path is not None:
+            assert path.read_bytes() == odps.blob(value).bytes()
+            assert path.name == odps.blob(value).file_name
+    assert sorted(tmp_path.iterdir()) == sorted({paths[0], paths[2]})
+    assert (told.end.phase, told.end.items, told.end.items_total) == (Phase.DONE, 2, 2)
+
+
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+def test_columns_of_pandas_and_arrow_and_galleries_are_references(
+    odps, media, tmp_path, compression
+):
+    for n, given in enumerate(
+        [media, media.combine_chunks(), media.to_pandas(), odps.table("media").blobs("content")]
+    ):
+        folder = tmp_path / f"{compression}{n}"
+        folder.mkdir()
+        paths = odps.save_blobs(given, str(folder), compression=compression)
+        assert len(paths) == len(given)
+        assert len(list(folder.iterdir())) == len({path for path in paths if path})
+    assert len(list(odps.blobs(media.drop_null()[:3]))) == 3
+    assert len(list(odps.blobs(odps.table("media").blobs("content", limit=2)))) == 2
+
+
+def test_names_are_never_trusted(odps, hostile, tmp_path):
+    folder = tmp_path / "inner" / "folder"
+    folder.mkdir(parents=True)
+    paths = odps.save_blobs(hostile, folder)
+    assert [path.read_text() for path in paths] == [str(n) for n in range(len(HOSTILE))]
+    assert {path.parent for path in paths} == {folder}
+    assert len({path.name.casefold() for path in paths}) == len(HOSTILE)
+    assert not [path for path in paths if path.name.startswith(".") or len(path.name) > 170]
+    assert sorted(tmp_path.rglob("*")) == sorted([tmp_path / "inner", folder, *paths])
+    names = [path.name for path in paths]
+    assert names[:4] == ["outside.txt", "passwd", "outside-2.txt", "_CON"]
+    assert names[4:6] == ["_com¹.txt", "a_b.txt"]
+    assert names[11:15] == ["same.txt", "same-2.txt", "SAME-3.TXT", "same-2-2.txt"]
+
+
+def test_names_of_a_function_are_made_as_safe(odps, hostile, tmp_path):
+    seen = []
+
+    def name(index, head):
+        seen.append((index, head.size, head.mime_type, head.custom_file_name))
+        return {0: f"{index}/{head.custom_file_name}", 1: None, 2: "\x00", 3: "..", 4: "a"}.get(
+            index, "A"
+        )
+
+    paths = odps.save_blobs(hostile[:6], tmp_path, name=name)
+    assert seen == [(n, 1, "text/plain", HOSTILE[n]) for n in range(6)]
+    names = [path.name for path in paths]
+    assert names[:3] == ["outside.txt", "passwd", "_"]
+    assert names[3].startswith("CON") or names[3].startswith("_CON")
+    assert names[4:] == ["a", "A-2"]
+    with pytest.raises(ConfigError, match="returned a int") as caught:
+        odps.save_blobs(hostile, tmp_path, name=lambda index, head: index)
+    assert caught.value.notes[-1] == "blob 0 of the references"
+
+
+def test_files_that_are_there_stay_unless_told_otherwise(odps, hostile, tmp_path):
+    same = [hostile[n] for n in (11, 12, 14)]  # same.txt, same.txt, same-2.txt
+    (tmp_path / "same.txt").write_text("old")
+    (tmp_path / "same-3.txt").mkdir()
+    first = [path.name for path in odps.save_blobs(same, tmp_path)]
+    assert first == ["same-2.txt", "same-4.txt", "same-2-2.txt"]
+    assert (tmp_path / "same.txt").read_text() == "old"
+    again = odps.save_blobs(same, tmp_path, overwrite=True)
+    assert [path.name for path in again] == ["same.txt", "same-2.txt", "same-2-2.txt"]
+    assert [path.read_text() for path in again] == ["11", "12", "14"]
+    assert (tmp_path / "same-3.txt").is_dir()
+
+
+def test_a_link_in_the_folder_leads_nowhere(odps, hostile, tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    for overwrite in (False, True):
+        folder = tmp_path / f"links-{overwrite}"
+        folder.mkdir()
+        (folder / "same.txt").symlink_to(outside)
+        (folder / "passwd").symlink_to(tmp_path / "missing")
+        paths = odps.save_blobs([hostile[11], hostile[1]], folder, overwrite=overwrite)
+        assert [path.read_text() for path in paths] == ["11", "1"]
+    assert outside.read_text() == "mine"
+    assert not (tmp_path / "missing").exists()
+
+
+def test_ten_thousand_files_of_one_name_are_no_obstacle(tmp_path):
+    from odps_nb.access.saving import Folder
+
+    folder = Folder(tmp_path)
+    names = [folder.save([b""], "image.jpg").name for _ in range(10_500)]
+    assert names[-1] == "image-10500.jpg"
+    assert len(set(names)) == len(names)
+
+
+def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="is no folder"):
+        odps.save_blobs(media, tmp_path / "file")
+    with pytest.raises(ConfigError, match="does not exist") as caught:
+        odps.save_blobs(media, tmp_path / "no")
+    assert caught.value.hint == "make it first"
+    told = Told()
+    with pytest.raises(ConfigError, match="no file can be made in /proc/self/fdinfo") as caught:
+        odps.save_blobs(media, "/proc/self/fdinfo", progress=told)  # read-only for root, too
+    assert "may write" in caught.value.hint
+    assert told.end.phase is Phase.FAILED
+
+
+def test_what_is_no_reference_is_refused_before_anything_is_asked(tmp_path):
+    with scripted() as (_, service), odps_nb.connect(**keywords(service)) as odps:
+        for wrong in (5, "no reference!"):
+            with pytest.raises(InvalidRequestError):
+                odps.save_blobs([reference(1).token, wrong], tmp_path)
+            with pytest.raises(InvalidRequestError):
+                odps.each_blob([reference(1).token, wrong], print)
+        assert odps.save_blobs([], tmp_path) == []
+        assert odps.save_blobs([None, float("nan")], tmp_path) == [None, None]
+        assert odps.each_blob([None], print) == 0
+        assert service.seen == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def keywords(service):
+    return {
+        "endpoint": service.url + "/api",
+        "tunnel_endpoint": service.url,
+        "project": "p",
+        "access_id": "me",
+        "access_key": "secret-key",
+    }
+
+
+# -- fetched once, resumed, or not there -------------------------------------------------------
+
+
+def test_what_is_named_again_is_fetched_once(tmp_path):
+    numbers = [7, 3, None, 7, 12, 3, 40, 7]
+    with scripted() as (fetch, service):
+        paths = save(fetch, numbers, tmp_path)
+    assert sorted(n for refs in asked_refs(service) for n in refs) == [3, 7, 12, 40]
+    for n, path in zip(numbers, paths, strict=True):
+        assert path is None if n is None else path.read_bytes() == content(n)
+    assert [path.name for path in paths if path][:2] == ["7.txt", "3.txt"]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
+@pytest.mark.parametrize("trouble", [cut_at, flip_at])
+def test_a_cut_in_the_middle_goes_on_at_the_blob_that_failed(tmp_path, trouble, share):
+    with scripted(trouble(share), serve) as (fetch, service):
+        paths = save(fetch, range(40), tmp_path)
+    assert [path.read_bytes() for path in paths] == [content(n) for n in range(40)]
+    assert [path.name for path in paths] == [f"{n}.txt" for n in range(40)]
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    asked = [refs for refs in asked_refs(service) if len(set(refs)) > 1]
+    assert len({refs[-1] for refs in asked}) <= len(asked)
+
+
+def test_a_damage_that_stays_leaves_whole_files_and_no_half_one(tmp_path):
+    def step(line, seen) -> None:
+        bad = reference(15) in asked(seen).references
+        (flip_at(0.2) if bad else serve)(line, seen)
+
+    with scripted(step, attempts=7) as (fetch, _), pytest.raises(ChecksumError) as caught:
+        save(fetch, range(8, 24), tmp_path)
+    assert caught.value.request_id == "req-1"
+    assert caught.value.notes[0] == "blob 7 of the references"
+    assert {path.name for path in tmp_path.iterdir()} == {f"{n}.txt" for n in range(8, 15)}
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == content(int(path.stem))
+
+
+def test_an_unknown_reference_says_where_it_stands(tmp_path):
+    with scripted() as (fetch, _), pytest.raises(NotFoundError) as caught:
+        save(fetch, [3, None, 3, 1234, 5], tmp_path)
+    assert "blob 3 of the references" in caught.value.notes
+    assert [path.name for path in tmp_path.iterdir()] == ["3.txt"]
+
+
+def half(then):
+    """Send half of an answer, do something, and wait to be left."""
+
+    def step(line, seen) -> None:
+        body = body_of([reference(7), reference(15)])
+        line.send(line.headline(**{"Content-Length": str(len(body))}) + body[:200_000])
+        then()
+        assert line.wait_closed()
+
+    return step
+
+
+def test_an_interrupt_leaves_no_temporary_file(tmp_path):
+    def interrupt() -> None:
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    with scripted(half(interrupt), read_timeout=60.0) as (fetch, _):
+        with pytest.raises(KeyboardInterrupt):
+            save(fetch, [7, 15], tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cancel_from_another_thread_leaves_no_temporary_file(tmp_path):
+    with scripted(half(lambda: odps.cancel())) as (_, service):
+        with odps_nb.connect(**keywords(service)) as odps:
+            told = Told()
+            with pytest.raises(CancelledError):
+                odps.save_blobs([reference(7).token, reference(15).token], tmp_path, progress=told)
+            assert told.end.phase is Phase.CANCELLED
+        assert list(tmp_path.iterdir()) == []
+
+
+# -- a function --------------------------------------------------------------------------------
+
+
+def test_a_function_is_called_in_order_in_the_thread_of_the_caller(tmp_path):
+    numbers = [7, None, 3, 7, 12, 0, 3]
+    seen = []
+
+    def take(blob) -> None:
+        seen.append((blob.reference, blob.positions, threading.current_thread()))
+        with (tmp_path / f"{blob.positions[0]}").open("wb") as file:
+            shutil.copyfileobj(blob, file)
+
+    with scripted() as (fetch, service):
+        references = References([n if n is None else reference(n) for n in numbers])
+        assert each_blob(fetch, references, take) == 4
+    here = threading.main_thread()
+    assert seen == [
+        (reference(7), (0, 3), here),
+        (reference(3), (2, 6), here),
+        (reference(12), (4,), here),
+        (reference(0), (5,), here),
+    ]
+    assert (tmp_path / "0").read_bytes() == content(7)
+    assert sorted(n for refs in asked_refs(service) for n in refs) == [0, 3, 7, 12]
+
+
+def test_a_function_gets_the_bytes_that_the_service_holds(odps, media):
+    found, whole = {}, media.drop_null()
+    told = Told()
+
+    def take(blob) -> None:
+        found[blob.reference.token] = (blob.read(), blob.mime_type, blob.custom_file_name)
+        assert blob.verified
+
+    assert odps.each_blob(media, take, progress=told) == len(set(whole.to_pylist()))
+    for token in whole.to_pylist():
+        blob = odps.blob(token)
+        assert found[token] == (blob.bytes(), blob.mime_type, blob.file_name)
+    assert told.end.phase is Phase.DONE
+    assert told.end.items == told.end.items_total == len(found)
+
+
+class Mine(Exception):
+    """An error of the caller's own."""
+
+
+def test_what_the_function_raises_comes_out_as_it_is_and_everything_is_closed(odps, media):
+    before = {t for t in threading.enumerate() if t.name.startswith("odps_nb")}
+    told, raised = Told(), Mine("enough")
+
+    def take(blob) -> None:
+        if blob.positions[0] >= 2:
+            raise raised
+
+    with pytest.raises(Mine) as caught:
+        odps.each_blob(media.drop_null(), take, progress=told)
+    assert caught.value is raised
+    assert raised.__notes__ == ["blob 2 of the references"]
+    assert {t for t in threading.enumerate() if t.name.startswith("odps_nb")} == before
+    assert (told.end.phase, told.end.message) == (Phase.FAILED, "Mine: enough")
+
+
+def test_a_damage_is_not_hidden_by_a_function_that_catches_everything():
+    def take(blob) -> None:
+        with contextlib.suppress(Exception):
+            blob.read()
+
+    with scripted(flip_at(0.2)) as (fetch, _), pytest.raises(ChecksumError):
+        each_blob(fetch, References([reference(7), reference(15)]), take)
+
+
+def test_a_cancel_while_the_function_runs_ends_it_after_that_blob():
+    seen = []
+
+    def take(blob) -> None:
+        seen.append(blob.positions)
+        fetch.storage.cancel()
+
+    with scripted() as (fetch, _), pytest.raises(CancelledError):
+        each_blob(fetch, References([reference(n) for n in range(40)]), take)
+    assert seen == [(0,)]
+
+
+def test_a_cancel_ends_an_iteration_over_many_batches():
+    with scripted() as (_, service), odps_nb.connect(**keywords(service)) as odps:
+        records = odps.blobs([reference(n).token for n in range(40)])
+        assert next(records).data == content(0)
+        odps.cancel()
+        with pytest.raises(CancelledError):
+            list(records)
+
+
+def test_how_to_fetch_shows_no_key():
+    with scripted() as (fetch, _):
+        assert "secret" not in repr(fetch)
