@@ -6,6 +6,7 @@ Knows how a stream is opened at a row only by a function that makes the request.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
@@ -76,7 +77,7 @@ class RowCursor:
 
     def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Iterate; leaving early closes the connection."""
-        with self._attempts:
+        with self._attempts, self._metered():
             try:
                 while (batch := self._next()) is not None:
                     yield batch
@@ -172,6 +173,7 @@ class RowCursor:
             raise FramingError(f"the stream has no column {error.args[0]!r}") from None
 
     def _drop(self) -> None:
+        self._tell_wire()
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
@@ -185,9 +187,16 @@ class RowCursor:
 
     def _tell_wire(self) -> None:
         if self._tracker is not None and self._stream is not None:
-            wire = self._stream.wire_bytes
-            self._tracker.add(split=self._label, wire_bytes=wire - self._wire_bytes)
-            self._wire_bytes = wire
+            new = self._stream.wire_bytes - self._wire_bytes
+            self._wire_bytes += new
+            self._tracker.add(split=self._label, wire_bytes=new)
+
+    def _untold(self) -> int:
+        stream = self._stream
+        return 0 if stream is None else max(0, stream.arrived - self._wire_bytes)
+
+    def _metered(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._tracker is None else self._tracker.metered(self._untold)
 
     def _tell_end(self) -> None:
         if self._tracker is not None:

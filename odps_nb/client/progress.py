@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
@@ -180,6 +181,7 @@ class ProgressTracker:
         self._request_ids: deque[str] = deque(maxlen=MAX_REQUEST_IDS)
         self._events: deque[str] = deque(maxlen=MAX_EVENTS)
         self._message = ""
+        self._meters: dict[int, Callable[[], int]] = {}
 
     def __enter__(self) -> ProgressTracker:
         self._listener.start(self)
@@ -254,6 +256,22 @@ class ProgressTracker:
                     one, rows=one.rows + rows, wire_bytes=one.wire_bytes + wire_bytes
                 )
 
+    @contextmanager
+    def metered(self, wire_bytes: Callable[[], int]) -> Iterator[None]:
+        """Look at bytes that have come and are not added yet, with every snapshot inside.
+
+        A batch is counted once it is whole, which may take a slow network a minute; what has
+        come of it by then is seen here. ``wire_bytes`` must be quick, and ask no tracker.
+        """
+        key = id(wire_bytes)
+        with self._lock:
+            self._meters[key] = wire_bytes
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._meters[key]
+
     @property
     def rows(self) -> int:
         """Rows counted so far."""
@@ -289,11 +307,6 @@ class ProgressTracker:
             self._counts.resumes += 1
             self._events.append(what)
 
-    def note(self, what: str) -> None:
-        """Keep a line of what happened, without counting anything."""
-        with self._lock:
-            self._events.append(what)
-
     def request(self, request_id: str | None) -> None:
         """Remember the request id of an answer (the last few are kept)."""
         if request_id:
@@ -320,7 +333,7 @@ class ProgressTracker:
                 rows_total=self._rows_total,
                 items=counts.items,
                 items_total=self._items_total,
-                wire_bytes=counts.wire_bytes,
+                wire_bytes=counts.wire_bytes + sum(meter() for meter in self._meters.values()),
                 decoded_bytes=counts.decoded_bytes,
                 verified_bytes=counts.verified_bytes,
                 splits=tuple(counts.splits.values()),

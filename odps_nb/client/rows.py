@@ -190,6 +190,11 @@ class RowStream:
         return self._response.wire_bytes
 
     @property
+    def arrived(self) -> int:
+        """About the same, with what has come of the next batch; for other threads, too."""
+        return self._response.arrived
+
+    @property
     def request_id(self) -> str | None:
         """The server's id of this answer."""
         return self._response.request_id

@@ -49,7 +49,8 @@ class BodyResponse(HTTPResponse):
         super().__init__(sock, *args, **kwargs)
         # http.client's own file sleeps too deeply, and its 8 KiB cost two calls for each chunk.
         self.fp.close()
-        self.fp = cast("Any", BufferedReader(SlicedReader(sock, ahead), _BUFFER))
+        self._source = SlicedReader(sock, ahead)
+        self.fp = cast("Any", BufferedReader(self._source, _BUFFER))
 
     def begin(self) -> None:
         """Read the head. Unlike http.client, don't take a cut head for a short one."""
@@ -63,6 +64,11 @@ class BodyResponse(HTTPResponse):
                 self.fp = file
         if head.last not in (b"\r\n", b"\n"):
             raise IncompleteRead(head.last)
+
+    @property
+    def received(self) -> int:
+        """Bytes that came off the socket, those of the head and of chunks' borders included."""
+        return self._source.received
 
     @property
     def is_delimited(self) -> bool:

@@ -53,7 +53,7 @@ class HttpResponse:
     """An answer whose body is still on the socket; close it, or read it to its end.
 
     Leaving it early closes the connection; reading to the end gives it back to the pool.
-    Only `abort` may be called from another thread.
+    Only `abort` and `arrived` may be used from another thread.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class HttpResponse:
         self.length: int | None = None if body.chunked else body.length
         self.is_delimited = body.is_delimited
         self.wire_bytes = 0
+        self._received = body.received  # when wire_bytes was counted
         self._raw, self._body, self._request = raw, body, request
         self._closed = False
         self._ended = False
@@ -85,6 +86,14 @@ class HttpResponse:
     def closed(self) -> bool:
         """Whether the connection was let go, by `close` or at the end of the body."""
         return self._closed or self._ended
+
+    @property
+    def arrived(self) -> int:
+        """About ``wire_bytes``, with what has come for a read that still waits for more.
+
+        Too few by what is in the buffer of the socket's file, 256 KiB at most.
+        """
+        return self.wire_bytes + self._body.received - self._received
 
     def readinto(self, buffer: Any) -> int:
         """Fill ``buffer``, unless the body ends first; return the number of bytes.
@@ -155,6 +164,7 @@ class HttpResponse:
 
     def _account(self, count: int) -> int:
         self.wire_bytes += count
+        self._received = self._body.received
         if self._body.fp is None:
             self._ended = self._over = True
             self._let_go()

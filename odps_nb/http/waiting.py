@@ -59,12 +59,16 @@ def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
 
 
 class SlicedReader(io.RawIOBase):
-    """The raw end of a socket; waits as long as the socket's timeout says, but in slices."""
+    """The raw end of a socket; waits as long as the socket's timeout says, but in slices.
+
+    ``received`` counts its bytes; another thread may look.
+    """
 
     def __init__(self, sock: socket.socket, ahead: bytes = b"") -> None:
         super().__init__()
         self._sock = sock
         self._ahead = ahead  # was received already
+        self.received = 0
         self._timeout = sock.gettimeout()
         # Keeps the descriptor open when http.client lets go of the socket before the body ends.
         self._hold = sock.makefile("rb", 0)
@@ -83,7 +87,13 @@ class SlicedReader(io.RawIOBase):
         if self._ahead:
             count = min(len(buffer), len(self._ahead))
             buffer[:count], self._ahead = self._ahead[:count], self._ahead[count:]
+            self.received += count
             return count
+        count = self._receive(buffer)
+        self.received += count
+        return count
+
+    def _receive(self, buffer: Any) -> int:
         try:
             return self._sock.recv_into(buffer)
         except TimeoutError:

@@ -153,7 +153,7 @@ def decode_hello(line: bytes, token: str) -> Hello:
 
 def encode_report(report: Report) -> bytes:
     """Write one line of figures; texts are cut to what fits."""
-    texts = {"event": report.event[:MAX_TEXT], "request": report.request[:MAX_TEXT]}
+    texts = {"event": _short(report.event), "request": _short(report.request)}
     return _line({**dataclasses.asdict(report.figures), **texts})
 
 
@@ -178,6 +178,10 @@ def decode_report(line: bytes) -> Report:
 
 _WHO = ("source", "stage", "partition", "attempt", "part")
 _COUNTS = tuple(field.name for field in dataclasses.fields(Figures) if field.name != "done")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
 def _line(told: dict[str, Any]) -> bytes:

@@ -129,7 +129,7 @@ class Run:
             self.tracker.request(report.request)
         if report.event != part.event:
             part.event = report.event
-            self.tracker.note(report.event)
+            self.tracker.noted(report.event)
         if new.done and not old.done:
             self._done(part.label)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import pickle
 import threading
+import time
 
+import pyarrow as pa
 import pytest
 from scripted import (
     SCHEMA,
@@ -312,6 +314,49 @@ def test_silence_in_the_middle_is_mended():
     got, _, tracker = split_of(half_then_stall, serve_rows, timeout=0.2)
     assert got == list(range(20, 80))
     assert tracker.snapshot().resumes == 1
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_bytes_of_a_batch_that_is_not_whole_are_seen(chunked):
+    """A large batch on a slow network: nothing can be counted yet, and still it moves."""
+    table = pa.table({"id": pa.array(range(60), pa.int64()), "s": ["x" * 80_000] * 60})
+    body = ipc(table, rows=60)
+    sent, go_on = threading.Event(), threading.Event()
+
+    def half_then_wait(line, seen) -> None:
+        half = len(body) // 2
+        if chunked:
+            line.chunked(body[:half], end=False)
+        else:
+            line.send(line.headline(**{"Content-Length": str(len(body))}) + body[:half])
+        sent.set()
+        go_on.wait(20)
+        rest = body[half:]
+        line.send(b"%x\r\n%s\r\n0\r\n\r\n" % (len(rest), rest) if chunked else rest)
+
+    tracker = ProgressTracker("read", "t")
+    with (
+        Service(ReadRows=[half_then_wait]) as service,
+        service.client(read_timeout=60.0) as storage,
+    ):
+        split = RowRangeSplit(0, 60)
+        rows: list[int] = []
+        reading = threading.Thread(
+            target=lambda: rows.extend(
+                batch.num_rows for batch in iter_split(storage, SESSION, split, tracker=tracker)
+            )
+        )
+        reading.start()
+        assert sent.wait(20)
+        until = time.monotonic() + 20
+        while (seen := tracker.snapshot()).wire_bytes < len(body) // 3:
+            assert time.monotonic() < until, seen
+        assert (seen.rows, seen.decoded_bytes) == (0, 0)
+        assert seen.wire_bytes <= len(body) // 2 + 64  # the borders of chunks
+        go_on.set()
+        reading.join(20)
+    assert rows == [60]
+    assert tracker.snapshot().wire_bytes == len(body)
 
 
 def test_a_whole_stream_with_too_few_rows_goes_on_and_then_gives_up():
