@@ -166,9 +166,9 @@ def test_on_a_local_cluster_rows_stay_exact_when_executors_die_tasks_fail_and_co
     assert told == {
         "both_killed_in_a_read": [COUNT, COUNT],
         "both_killed_in_a_write": COUNT,
-        "failed_first": [COUNT, COUNT, COUNT, 12],
+        "failed_first": [COUNT, COUNT, COUNT, 6],
         "lost_commit": [COUNT, 1],
-        "refused_commit": ["ServerFaultError", "ServerFaultError"],
+        "refused_commit": ["AccessDeniedError", "AccessDeniedError"],
     }
     for name in ("both_killed", "failed", "failed_format"):
         assert _ids(broken, name) == list(range(COUNT))
