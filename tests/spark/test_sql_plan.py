@@ -50,6 +50,12 @@ def only(text: str) -> str:
     return one
 
 
+def spelled(short: str) -> str:
+    """What ``n1; …`` stands for."""
+    words = {"n1": "`n` = 1", "n2": "`n` = 2", "n?": "`n` is null", "n!": "`n` is not null"}
+    return "; ".join(words.get(one, one) for one in short.split("; "))
+
+
 # -- columns ----------------------------------------------------------------------------------
 
 ALL = A.names
@@ -273,10 +279,7 @@ def test_everything_else_stays_with_spark(where):
     ],
 )
 def test_a_condition_is_sent_where_the_query_drops_the_row_anyway(text, conditions):
-    spelled = {"n1": "`n` = 1", "n2": "`n` = 2", "n?": "`n` is null", "n!": "`n` is not null"}
-    assert sent(text) == [
-        "; ".join(spelled.get(c, c) for c in one.split("; ")) for one in conditions
-    ]
+    assert sent(text) == list(map(spelled, conditions))
 
 
 @pytest.mark.parametrize(
@@ -372,10 +375,7 @@ def test_a_condition_is_sent_where_the_query_drops_the_row_anyway(text, conditio
     ],
 )
 def test_a_condition_outside_reaches_the_table_where_nothing_in_between_minds(text, conditions):
-    spelled = {"n1": "`n` = 1"}
-    assert sent(text) == [
-        "; ".join(spelled.get(c, c) for c in one.split("; ")) for one in conditions
-    ]
+    assert sent(text) == list(map(spelled, conditions))
 
 
 def test_names_that_are_hidden_from_the_words_of_a_query_are_read():
