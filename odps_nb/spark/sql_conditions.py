@@ -23,9 +23,11 @@ from odps_nb.spark.sql_predicates import (
     Condition,
     IsIn,
     IsNull,
+    Like,
     Negation,
     Value,
     may_be_null_tested,
+    takes_pattern,
     takes_value,
 )
 from odps_nb.spark.sql_sources import Sources, kind_of, sources_of
@@ -33,6 +35,10 @@ from odps_nb.spark.sql_text import ParsedQuery, Reference, fold
 
 __all__ = ["conditions_of", "where_is_covered"]
 
+# What the nodes of a condition may have; anything else would give it another meaning.
+_KNOWN_ARGS = frozenset(
+    {"this", "expression", "expressions", "low", "high"} | {"table", "db", "catalog"}
+)
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -159,6 +165,13 @@ class _Reader:
         from sqlglot import exp
 
         tree = tree.unnest()
+        if tree.args.get("negate"):  # how sqlglot may spell NOT inside of another node
+            tree = tree.copy()
+            tree.set("negate", None)
+            inner = self.read(tree)
+            return None if inner is None else Negation(inner)
+        if {key for key, value in tree.args.items() if value} - _KNOWN_ARGS:
+            return None
         if isinstance(tree, (exp.And, exp.Or)):
             parts = [self.read(part) for part in tree.flatten()]
             known = tuple(part for part in parts if part is not None)
@@ -175,6 +188,8 @@ class _Reader:
             return self._is_in(tree)
         if isinstance(tree, exp.Between):
             return self._between(tree)
+        if isinstance(tree, exp.Like):
+            return self._is_like(tree)
         return self._comparison(tree)
 
     def _comparison(self, tree: Any) -> Condition | None:
@@ -199,9 +214,8 @@ class _Reader:
 
     def _is_in(self, tree: Any) -> Condition | None:
         column = self.column(tree.this.unnest())
-        others = {key for key, value in tree.args.items() if value} - {"this", "expressions"}
         values = [value_of(one.unnest(), self._texts) for one in tree.expressions]
-        if column is None or others or not values:
+        if column is None or not values:
             return None
         known = tuple(v for v in values if v is not None and takes_value(column, v))
         if len(known) == len(values):
@@ -210,9 +224,17 @@ class _Reader:
         parts = tuple(part for part in digits if part is not None)
         return AnyOf(parts) if len(parts) == len(values) else None
 
-    def _between(self, tree: Any) -> Condition | None:
-        if tree.args.get("symmetric"):
+    def _is_like(self, tree: Any) -> Condition | None:
+        from sqlglot import exp
+
+        column, pattern = self.column(tree.this.unnest()), tree.expression.unnest()
+        if column is None or not isinstance(pattern, exp.Literal):
             return None
+        text = value_of(pattern, self._texts)
+        known = isinstance(text, str) and takes_pattern(column, text)
+        return Like(column.name, str(text)) if known else None
+
+    def _between(self, tree: Any) -> Condition | None:
         column = tree.this.unnest()
         low = self._compare(column, ">=", value_of(tree.args["low"].unnest(), self._texts))
         high = self._compare(column, "<=", value_of(tree.args["high"].unnest(), self._texts))

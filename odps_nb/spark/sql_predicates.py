@@ -27,11 +27,13 @@ __all__ = [
     "Condition",
     "IsIn",
     "IsNull",
+    "Like",
     "Negation",
     "Value",
     "may_be_null_tested",
     "may_be_sent",
     "partition_value",
+    "takes_pattern",
     "takes_value",
 ]
 
@@ -173,6 +175,37 @@ class IsIn(Condition):
 
 
 @dataclass(frozen=True, slots=True)
+class Like(Condition):
+    """``column like pattern``; see `takes_pattern` for the patterns."""
+
+    column: str
+    pattern: str
+
+    def columns(self) -> frozenset[str]:
+        """Return its column."""
+        return frozenset({self.column})
+
+    def holds(self, row: Row) -> bool | None:
+        """Match the whole text; unknown for a null."""
+        text = row[self.column]
+        if not isinstance(text, str):
+            return None
+        pattern = ".*".join(map(re.escape, self.pattern.split("%")))
+        return re.fullmatch(pattern, text, re.DOTALL) is not None
+
+    def rejects_nulls(self) -> bool:
+        """Return true, as for a comparison."""
+        return True
+
+    def renamed(self, names: Mapping[str, str]) -> Like:
+        """Name another column."""
+        return replace(self, column=names[self.column])
+
+    def __str__(self) -> str:
+        return f"`{self.column}` like {literal(self.pattern)}"
+
+
+@dataclass(frozen=True, slots=True)
 class IsNull(Condition):
     """``column is null``."""
 
@@ -215,7 +248,7 @@ class Negation(Condition):
 
     def rejects_nulls(self) -> bool:
         """Tell; ``not (x = 1)`` is unknown for a null, as ``x = 1`` is."""
-        return isinstance(self.inner, (Compare, IsIn, IsNull))
+        return isinstance(self.inner, (Compare, IsIn, IsNull, Like))
 
     def renamed(self, names: Mapping[str, str]) -> Negation:
         """Name other columns inside."""
@@ -335,6 +368,19 @@ def _fits(value: Decimal, kind: DecimalType) -> bool:
     scale = kind.scale or 0
     whole = max(0, len(digits) + exponent)
     return -exponent <= min(scale, 18) and whole <= kind.precision - scale
+
+
+def takes_pattern(column: Column, pattern: str) -> bool:
+    """Whether Spark and the service must agree on ``column like pattern``.
+
+    So they do where ``%`` is all that has a meaning: what ``_`` counts as a character and what a
+    backslash escapes is not the same everywhere.
+    """
+    return (
+        column.type.code is TypeCode.STRING
+        and _same_text(pattern, "=")
+        and not set(pattern) & set("_\\'\"")
+    )
 
 
 def may_be_null_tested(column: Column) -> bool:

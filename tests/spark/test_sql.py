@@ -130,6 +130,7 @@ QUERIES = [
     "select id from sales where status > 'a' and status <= 'it'",
     "select id from sales where status like 'a\\%%' or status is null",
     "select id from sales where n between 1 and 2 or not gift",
+    "select id from sales where ds like '%02' and status not like 'p%'",
     "select id from sales where not (n = 1 or gift)",
     "select id from sales where not (n in (1, 2) and status <> 'paid')",
     "select id from sales where n is null and status is not null",

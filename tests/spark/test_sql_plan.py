@@ -138,6 +138,9 @@ def test_rows_are_counted_by_the_cheapest_column():
         ("status = concat('it', chr(39), 's')", "`status` = CONCAT('it', CHR(39), 's')"),
         ("status = 'grüße 👋'", "`status` = 'grüße 👋'"),
         ("status >= 'b'", "`status` >= 'b'"),
+        ("status like 'p%'", "`status` like 'p%'"),
+        ("status not like '%ü.*%'", "not (`status` like '%ü.*%')"),
+        ("status like 'paid'", "`status` like 'paid'"),
         ("a.status is null", "`status` is null"),
         ("status is not null", "`status` is not null"),
         ("weight is null", "`weight` is null"),
@@ -175,7 +178,17 @@ def test_simple_conditions_are_sent(where, condition):
         r"status = 'a\nb'",
         r"status = r'a\b'",
         "status >= 'ü'",
-        "status like 'p%'",
+        "status like 'p_'",
+        "status like 'p\\\\%'",
+        "status like 'p%' escape '/'",
+        "status like any ('p%', 'q%')",
+        "status like lower('p%')",
+        "status like null",
+        "status like 'it\\'s%'",
+        "status ilike 'p%'",
+        "status rlike 'p.*'",
+        "n like '1%'",
+        "code like 'E%'",
         "status = upper('x')",
         "status collate utf8_lcase = 'x'",
         "upper(status) = 'X'",
@@ -422,6 +435,10 @@ def kept(where: str, known: list[PartitionSpec] | None = None) -> list[str] | No
         ("hour < 9", 3),  # as a number, and not as a text
         ("ds in ('20240101', '20240103')", 4),
         ("not (ds = '20240101' or hour = 1)", 2),
+        ("ds like '2024%3'", 2),
+        ("ds like '%02'", 2),
+        ("ds not like '%01' and ds like '2%0%3'", 2),
+        ("ds like '2.*'", 0),
         ("ds is null", 0),
         ("ds = 'never'", 0),
         # text that is compared with a number
@@ -436,7 +453,7 @@ def test_partitions_are_chosen_by_their_values(where, count):
 
 
 @pytest.mark.parametrize(
-    "where", ["ds >= '2024'", "ds = 'x' or n = 1", "hour = '1'", "ds like '%1'"]
+    "where", ["ds >= '2024'", "ds = 'x' or n = 1", "hour = '1'", "ds like '%\\_1'"]
 )
 def test_all_partitions_are_none_in_particular(where):
     (read,) = reads(f"select id from a where {where}")

@@ -26,6 +26,7 @@ from odps_nb.terms import TableName
 from odps_nb.wire.type_text import parse_columns
 
 TEXTS = ["", "a", "A", "it's", "back\\slash", 'say "x"', "ü", "👋", "a ", "%", "null", "b\ta"]
+PATTERNS = ["%", "a%", "%a", "%ü%", "_", "a_", "", "%'%", "A", "%%", ".%", "%\t%", "👋"]
 SCHEMA = TableSchema(
     columns=parse_columns("id bigint, n int, s string, d decimal(10,2), g boolean, w double")
 )
@@ -123,6 +124,10 @@ def leaves(draw: st.DrawFn, qualifiers: tuple[str, ...] = ("",)) -> tuple[str, s
         lambda: glue("{} between {} and {}", column, value, other),
         lambda: glue("{} not between {} and {}", column, value, other),
         lambda: glue("coalesce({}, {}) = {}", column, value, other),
+        lambda: glue(
+            f"{draw(st.sampled_from(qualifiers))}s {draw(st.sampled_from(['', 'not ']))}like {{}}",
+            quoted(draw(st.sampled_from(PATTERNS))),
+        ),
         lambda: same(draw(st.sampled_from(qualifiers)) + "g"),
     ]
     return draw(st.sampled_from(forms))()
