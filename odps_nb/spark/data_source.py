@@ -10,6 +10,7 @@ nothing here may hold a connection, and what is set after ``__init__`` is lost.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -29,7 +30,9 @@ from pyspark.sql.types import StructType
 from odps_nb.spark.connect import hide_keys
 from odps_nb.spark.credentials import TaskProfile, profile_of
 from odps_nb.spark.faults import task_errors
+from odps_nb.spark.planner import ended, planned_read, planned_write, told_commit
 from odps_nb.spark.reader import ReadTask, read_split, require_types
+from odps_nb.spark.report_lines import ReportTo
 from odps_nb.spark.settings import (
     ReadSettings,
     StreamReadSettings,
@@ -37,6 +40,7 @@ from odps_nb.spark.settings import (
     WriteSettings,
 )
 from odps_nb.spark.uploading import WriteTask, Written, check_or_abort, write_partition
+from odps_nb.spark.watching import announced_session, faces_of
 from odps_nb.spark.write_plan import check_frame
 from odps_nb.spark.writer import write_target
 
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.profile import Profile
+    from odps_nb.client.progress import ProgressListener
     from odps_nb.client.write import WriteSessionRef
 
 __all__ = ["OdpsDataSource", "OdpsReader", "OdpsWriter", "Options", "options", "register"]
@@ -68,7 +73,12 @@ def options(odps: Connection | Profile | str | None = None) -> Options:
     return Options(profile_of(odps).as_options())
 
 
-def register(spark: SparkSession, odps: Connection | Profile | str | None = None) -> None:
+def register(
+    spark: SparkSession,
+    odps: Connection | Profile | str | None = None,
+    *,
+    progress: ProgressListener | None = None,
+) -> None:
     """Make ``format("odps")`` known to a session.
 
     With `odps`, readers and writers connect as it does unless their options say otherwise, so
@@ -91,6 +101,10 @@ def register(spark: SparkSession, odps: Connection | Profile | str | None = None
     Each micro-batch is committed once, also across restarts from the checkpoint. Output mode
     ``complete`` replaces the table.
 
+    `progress` is told of every action that reads or writes so: by default a card in a notebook,
+    in the cell of the action, a line in a terminal, else nothing. Streams are silent, and so is
+    all of it under Spark Connect.
+
     Examples
     --------
     >>> import odps_nb.spark
@@ -100,18 +114,21 @@ def register(spark: SparkSession, odps: Connection | Profile | str | None = None
     True
     """
     hide_keys(spark)
-    if odps is None:
+    profile = None if odps is None else profile_of(odps)
+    to = announced_session(spark, faces_of(odps), progress)
+    if profile is None and to is None:
         spark.dataSource.register(OdpsDataSource)
     else:
-        spark.dataSource.register(_connected(profile_of(odps)))
+        spark.dataSource.register(_connected(profile, to))
 
 
-def _connected(profile: Profile) -> type[OdpsDataSource]:
+def _connected(profile: Profile | None, to: ReportTo | None) -> type[OdpsDataSource]:
     """Return a data source that knows a profile: a class of its own is pickled with its values."""
-    known = TaskProfile(tuple(profile.as_options().items()))
+    known = None if profile is None else TaskProfile(tuple(profile.as_options().items()))
 
     class Connected(OdpsDataSource):
         registered = known
+        report_to = to
 
     return Connected
 
@@ -121,6 +138,8 @@ class OdpsDataSource(DataSource):
 
     #: The profile of a reader or writer whose options name none.
     registered: ClassVar[TaskProfile | None] = None
+    #: Where batch reads and writes say what they do; a stream has no cell that waits for it.
+    report_to: ClassVar[ReportTo | None] = None
 
     @classmethod
     def name(cls) -> str:
@@ -150,13 +169,13 @@ class OdpsDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Open a read session for the columns of `schema`; Spark keeps it with the DataFrame."""
         with task_errors('format("odps")'):
-            return OdpsReader(ReadSettings.of(self._given()), schema)
+            return OdpsReader(ReadSettings.of(self._given()), schema, self.report_to)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Open a write session once the columns of `schema` fit the table."""
         with task_errors('format("odps")'):
             mode = "overwrite" if overwrite else "append"
-            return OdpsWriter(WriteSettings.of(self._given()), schema, mode)
+            return OdpsWriter(WriteSettings.of(self._given()), schema, mode, self.report_to)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Follow the columns of `schema`; nothing is asked yet."""
@@ -188,15 +207,19 @@ class _Split(InputPartition):
 class OdpsReader(DataSourceReader):
     """One read session for the life of a DataFrame."""
 
-    def __init__(self, settings: ReadSettings, schema: StructType) -> None:
+    def __init__(
+        self, settings: ReadSettings, schema: StructType, report_to: ReportTo | None = None
+    ) -> None:
         from odps_nb.client.read import open_read_session
         from odps_nb.client.storage import StorageClient
         from odps_nb.spark.types import arrow_schema, spark_schema
 
         with StorageClient(settings.profile) as storage:
             session = open_read_session(storage, settings.plan(storage, schema.names))
-            self._task = ReadTask.of(TaskProfile.of(storage), session)
-        require_types(schema, spark_schema(session.schema))
+            require_types(schema, spark_schema(session.schema))
+            task = ReadTask.of(TaskProfile.of(storage), session)
+        to = planned_read(report_to, session, task.splits)
+        self._task = dataclasses.replace(task, report_to=to)
         self._schema = arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
@@ -219,7 +242,13 @@ class _Message(WriterCommitMessage):
 class OdpsWriter(DataSourceArrowWriter):
     """One write session; Spark calls `commit` or `abort` on a copy of this, in another process."""
 
-    def __init__(self, settings: WriteSettings, schema: StructType, mode: str) -> None:
+    def __init__(
+        self,
+        settings: WriteSettings,
+        schema: StructType,
+        mode: str,
+        report_to: ReportTo | None = None,
+    ) -> None:
         from odps_nb.client.storage import StorageClient
         from odps_nb.client.write import open_write_session
 
@@ -237,6 +266,7 @@ class OdpsWriter(DataSourceArrowWriter):
                 target=target,
                 compression=settings.compression,
                 max_partitions=settings.max_partitions,
+                report_to=planned_write(report_to, session.ref),
             )
 
     @property
@@ -253,8 +283,12 @@ class OdpsWriter(DataSourceArrowWriter):
         from odps_nb.client.write import commit_write, open_write_stream
 
         session = self._task.session
-        with task_errors(f"commit of {session.table}"), self._task.profile.open() as storage:
-            done = [m.written for m in messages if isinstance(m, _Message) and m.written]
+        done = [m.written for m in messages if isinstance(m, _Message) and m.written]
+        with (
+            task_errors(f"commit of {session.table}"),
+            told_commit(self._task.report_to, rows=sum(one.stream.rows for one in done)),
+            self._task.profile.open() as storage,
+        ):
             check_or_abort(storage, session, done, self._task.max_partitions)
             streams = [one.stream for one in done]
             if not streams:  # a commit that names no stream would mean all of them
@@ -271,5 +305,6 @@ class OdpsWriter(DataSourceArrowWriter):
 
         if all(message is not None for message in messages):
             return
+        ended(self._task.report_to)
         with task_errors("abort of the write"), self._task.profile.open() as storage:
             abort_write(storage, self._task.session)

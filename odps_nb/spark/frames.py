@@ -15,11 +15,13 @@ from odps_nb.client.progress import Phase, ProgressListener
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.credentials import TaskProfile, profile_of
 from odps_nb.spark.known import keep_facts, numbered, planned_size
+from odps_nb.spark.planner import rows_of
 from odps_nb.spark.read_plan import plan_read
-from odps_nb.spark.reader import ReadTask, SplitList, read_split
+from odps_nb.spark.reader import ReadTask, read_split
 from odps_nb.spark.report_lines import ReportTo
 from odps_nb.spark.runs import Source
 from odps_nb.spark.shipping import shipped
+from odps_nb.spark.split_list import SplitList
 from odps_nb.spark.watching import announce, faces_of
 from odps_nb.terms import Compression, TableName
 
@@ -132,13 +134,12 @@ def announced(
     spark: SparkSession, session: ReadSession, faces: Faces, progress: ProgressListener | None
 ) -> ReportTo | None:
     """Let the tasks of a session be seen: return where they report, if anybody wants to know."""
-    known = [rows for rows in (session.row_count, session.limit) if rows is not None]
     source = Source(
         operation="read",
         title=str(session.table),
         phase=Phase.READING,
         parts=SplitList.of(session.splits),
-        rows_total=None if session.row_count is None else min(known),
+        rows_total=rows_of(session),
         session_id=session.session_id,
     )
     return announce(spark, source, faces, progress)

@@ -4,7 +4,8 @@ One hub for each SparkContext, with one listening port; `odps_nb.spark.watching`
 begins with the first report of an action and is over when none of its stages is active and none
 of its tasks is connected. Spark says that late by moments, and a query may rest between two of
 its jobs: so a run that nobody waits for ends after a short quiet, at the end of a notebook's cell
-at once. What is reported after the end is late, and refused.
+at once. What is reported after the end is late, and refused. A save of a data source ends when
+the process that commits it says so.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from odps_nb.access.faces import AfterCell
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.errors import CancelledError
 from odps_nb.spark.jobs import Jobs, Outcome
+from odps_nb.spark.operations import Operation, OperationKey
+from odps_nb.spark.planner_lines import Plan, State
 from odps_nb.spark.report_lines import Report, ReportTo
 from odps_nb.spark.reports import Channel, ReportServer
 from odps_nb.spark.runs import Run, Source
 
-__all__ = ["Hub", "Operation"]
+__all__ = ["Hub"]
 
 #: Sources whose reports find somebody; the oldest is forgotten.
 MAX_SOURCES = 256
@@ -32,42 +34,9 @@ MAX_LATE = 1024
 
 _POLL = 0.2
 _IDLE = 1.0
-_QUIET = 0.4
-_HANGING = 1.5
 _SETTLE = 1.0
 
 _log = logging.getLogger("odps_nb")
-
-_Key = tuple[str, ...]
-
-
-@dataclass(slots=True, eq=False)
-class Operation:
-    """A run with what is needed to see it end.
-
-    ``ours`` says that the hub made its tracker, and so ends it; a watched action ends its own,
-    and has a ``tag`` on all its jobs.
-    """
-
-    key: _Key
-    run: Run
-    ours: bool
-    cell: int = 0
-    tag: str = ""
-    channels: set[Channel] = field(default_factory=set)
-    jobs: set[int] = field(default_factory=set)
-    last_seen: float = 0.0
-    last_heard: float = 0.0
-    ended_at: float | None = None
-    cancelled: bool = False
-
-    def heard(self) -> None:
-        """Take note that a task of it said something."""
-        self.last_seen = self.last_heard = time.monotonic()
-
-    def clock(self) -> float:
-        """The time, which stands still once nothing happens any more."""
-        return time.monotonic() if self.ended_at is None else self.ended_at
 
 
 class Hub:
@@ -79,10 +48,11 @@ class Hub:
         self._address: tuple[str, int] | None = None
         self._changed = threading.Condition(threading.RLock())
         self._sources: OrderedDict[int, Source] = OrderedDict()
-        self._operations: dict[_Key, Operation] = {}
+        self._planned: OrderedDict[int, Source] = OrderedDict()  # of those; Spark plans often
+        self._operations: dict[OperationKey, Operation] = {}
         self._ending: set[Operation] = set()  # over, and not shown as such yet
         self._of: dict[Channel, Operation] = {}
-        self._late: OrderedDict[tuple[_Key, int], None] = OrderedDict()
+        self._late: OrderedDict[tuple[OperationKey, int], None] = OrderedDict()
         self._doomed: frozenset[int] = frozenset()
         self._count = self._cells = 0
         self._polled = 0.0
@@ -105,11 +75,17 @@ class Hub:
         """Return where the tasks of a source report; opens the port at the first call."""
         with self._changed:
             host, port = self._start()
-            self._count += 1
-            self._sources[self._count] = source
-            while len(self._sources) > MAX_SOURCES:
-                self._sources.popitem(last=False)
-            return ReportTo(host, port, self._server.token, self._count)
+            return ReportTo(host, port, self._server.token, self._keep(source, self._sources))
+
+    def _keep(self, source: Source, among: OrderedDict[int, Source]) -> int:
+        self._count += 1
+        among[self._count] = source
+        while len(among) > MAX_SOURCES:
+            among.popitem(last=False)
+        return self._count
+
+    def _source(self, number: int) -> Source | None:
+        return self._sources.get(number) or self._planned.get(number)
 
     def _start(self) -> tuple[str, int]:
         if self._address is None:
@@ -130,7 +106,7 @@ class Hub:
 
     def adopt(self, tracker: ProgressTracker, *, tag: str, to: ReportTo | None) -> Operation:
         """Let the reports to an address, or of all jobs with a tag, go to a given tracker."""
-        key = ("tag", tag) if to is None else ("source", str(to.source))
+        key = ("tag", tag) if to is None else _of_source(to.source)
         with self._changed:
             self._start()
             run = Run(tracker, several=to is None)
@@ -145,7 +121,7 @@ class Hub:
         hello = channel.hello
         assert hello is not None  # that is what the server calls us for
         with self._changed:
-            source = self._sources.get(hello.source)
+            source = self._source(hello.source)
             if source is None or not source.has(hello.part):
                 return False
             if hello.stage in self._doomed:
@@ -167,7 +143,7 @@ class Hub:
         hello = channel.hello
         assert hello is not None
         with self._changed:
-            source = self._sources.get(hello.source)
+            source = self._source(hello.source)
             operation = self._of.get(channel)
             if source is not None and operation is not None:
                 operation.run.reported(source, hello, report)
@@ -181,6 +157,26 @@ class Hub:
                 operation.channels.discard(channel)
                 operation.heard()
                 self._changed.notify_all()
+
+    def said(self, said: Plan | State) -> int:
+        """Make a source of a plan; let a write be where it says it is."""
+        with self._changed:
+            if isinstance(said, Plan):
+                known = self._sources.get(said.source)
+                if known is None:
+                    return 0
+                self._sources.move_to_end(said.source)
+                return self._keep(known.planned(said), self._planned)
+            operation = self._operations.get(_of_source(said.source))
+            if operation is None or not operation.commits:
+                return 0  # nothing was written, or it has ended
+            operation.state = said
+            operation.heard()
+        if said.phase.is_final:
+            self._end(operation)
+        else:
+            operation.run.tracker.phase(said.phase)
+        return said.source
 
     def tick(self) -> float:
         """Look after the runs that go on; return when to look again."""
@@ -204,15 +200,18 @@ class Hub:
         assert hello is not None
         # A job that is no query of Spark SQL has no number; its stage is as good.
         action = hello.execution or f"stage {hello.stage}"
-        own: _Key = ("action", str(hello.source), action)
-        for key in (*(("tag", tag) for tag in hello.tags), ("source", str(hello.source)), own):
+        own: OperationKey = ("action", str(hello.source), action)
+        whole = _of_source(hello.source)
+        for key in (*(("tag", tag) for tag in hello.tags), whole, own):
             if (key, hello.stage) in self._late:
                 return None
             if key in self._operations:
                 return self._operations[key]
-        return None if source.listener is None else self._begin(own, source)
+        if source.listener is None:
+            return None
+        return self._begin(whole if source.commits else own, source)
 
-    def _begin(self, key: _Key, source: Source) -> Operation | None:
+    def _begin(self, key: OperationKey, source: Source) -> Operation | None:
         def cancel() -> None:
             self.cancel(operation)
 
@@ -221,7 +220,9 @@ class Hub:
 
         operation: Operation | None = None
         tracker, listener = source.tracker(clock=clock, on_cancel=cancel)
-        operation = Operation(key=key, run=Run(tracker), ours=True, cell=self._cells)
+        operation = Operation(
+            key=key, run=Run(tracker), ours=True, cell=self._cells, commits=source.commits
+        )
         try:
             listener.start(tracker)
         except Exception:  # noqa: BLE001  # a person's listener must not end this thread
@@ -251,6 +252,7 @@ class Hub:
     def settle(self, error: BaseException | None = None) -> None:
         """End what is over, now: a cell has ended, with that error if any.
 
+        What commits says itself when it is over, unless it was cancelled before.
         An interrupt of the cell cancels the runs that began in it.
         """
         if isinstance(error, (KeyboardInterrupt, CancelledError)):
@@ -261,7 +263,9 @@ class Hub:
         while (waiting := self._of_cell(cell)) and time.monotonic() < deadline:
             active = self.jobs.active_stages()
             for one in waiting:
-                if not one.channels and not one.run.stages & active:
+                if one.channels or one.run.stages & active:
+                    continue
+                if one.state is None and (one.cancelled or not one.commits):
                     self._end(one)
             with self._changed:
                 if self._of_cell(cell):
@@ -300,7 +304,7 @@ class Hub:
                 one.last_seen = now
                 continue
             quiet = now - one.last_seen
-            if one.ours and quiet >= (_HANGING if one.channels else _QUIET):
+            if one.ours and quiet >= one.patience:
                 self._end(one)
 
     def _end(self, operation: Operation) -> None:
@@ -318,18 +322,23 @@ class Hub:
             self._changed.notify_all()
 
     def _how(self, operation: Operation) -> tuple[Phase, str]:
-        run = operation.run
+        run, state = operation.run, operation.state
+        if state is not None and state.phase is Phase.DONE:
+            run.tracker.correct_rows(state.rows)
+            return Phase.DONE, ""  # whatever was asked meanwhile: the rows are there
         if operation.cancelled:
             return Phase.CANCELLED, ""
+        if state is not None and state.phase is Phase.FAILED:
+            return Phase.FAILED, state.message
         done, planned = run.parts_done, run.parts_planned
-        if done >= planned:
+        if done >= planned and not operation.commits:
             return Phase.DONE, ""
         if self.jobs.stopped:
             return Phase.CANCELLED, "Spark was stopped"
         outcome = self.jobs.outcome(operation.jobs, run.stages)
         if outcome is Outcome.CANCELLED:
             return Phase.CANCELLED, ""
-        if outcome is Outcome.FAILED:
+        if outcome is Outcome.FAILED or operation.commits:
             return Phase.FAILED, "the Spark job failed; its error says why"
         return (
             Phase.DONE,
@@ -350,9 +359,15 @@ class Hub:
             detach, self._detach = self._detach, None
             running = list(self._operations.values())
             self._sources.clear()
+            self._planned.clear()
         if detach is not None:
             detach()
         for one in running:
             if one.ours:
                 self._end(one)
         self._server.close()
+
+
+def _of_source(number: int) -> OperationKey:
+    """Return the key of a run that has a source for itself."""
+    return "source", str(number)

@@ -8,7 +8,7 @@ executors: sees no session of Spark's, no pandas and no notebook.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from odps_nb.spark.credentials import TaskProfile
 from odps_nb.spark.faults import task_errors
 from odps_nb.spark.report_lines import ReportTo
 from odps_nb.spark.reporter import reported
-from odps_nb.terms import IndexSplit, RowRangeSplit, Split
+from odps_nb.spark.split_list import SplitList
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,47 +26,12 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read import ReadSession
 
-__all__ = ["ReadTask", "SplitList", "read_split", "require_types"]
+__all__ = ["ReadTask", "read_split", "require_types"]
 
 _EXPIRED = (
     "read the table again (odps_nb.spark.read, or load() of a new reader); a task never opens "
     "another session, since it would see other rows than its neighbours"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SplitList:
-    """All splits of a session, by number; even cuts are kept as a rule and not one by one.
-
-    A hundred thousand splits would otherwise travel with every task.
-    """
-
-    count: int
-    rows: int | None = None  # cut evenly into `count` ranges; None: the server's splits, by index
-    others: tuple[Split, ...] = ()
-
-    @classmethod
-    def of(cls, splits: Sequence[Split]) -> SplitList:
-        """Find the rule of the splits, or keep them as they are."""
-        last = splits[-1] if splits else None
-        rows = last.offset + last.count if isinstance(last, RowRangeSplit) else None
-        even = cls(len(splits), rows)
-        if all(even[number] == split for number, split in enumerate(splits)):
-            return even
-        return cls(len(splits), others=tuple(splits))
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, number: int) -> Split:
-        if not 0 <= number < self.count:
-            raise IndexError(number)
-        if self.others:
-            return self.others[number]
-        if self.rows is None:
-            return IndexSplit(number)
-        offset, end = (self.rows * n // self.count for n in (number, number + 1))
-        return RowRangeSplit(offset, end - offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

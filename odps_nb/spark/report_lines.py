@@ -24,16 +24,22 @@ from odps_nb.errors import FramingError, LimitExceededError
 
 __all__ = [
     "MAX_LINE",
+    "MAX_TEXT",
     "STOP",
     "Figures",
     "Hello",
     "LineBuffer",
     "Report",
     "ReportTo",
+    "count_of",
     "decode_hello",
     "decode_report",
     "encode_hello",
+    "encode_line",
     "encode_report",
+    "is_hello",
+    "object_of",
+    "text_of",
 ]
 
 #: Bytes of one line, its end included.
@@ -124,7 +130,7 @@ class LineBuffer:
 
 def encode_hello(to: ReportTo, hello: Hello) -> bytes:
     """Write the first line, which carries the token."""
-    return _line({"token": to.token, **dataclasses.asdict(hello)})
+    return encode_line({"token": to.token, **dataclasses.asdict(hello)})
 
 
 def decode_hello(line: bytes, token: str) -> Hello:
@@ -135,26 +141,42 @@ def decode_hello(line: bytes, token: str) -> Hello:
     FramingError
         It is none, or its token is another one.
     """
-    told = _object(line)
+    told = _shown(line, token)
+    tags = told.get("tags")
+    if not isinstance(tags, list) or len(tags) > MAX_TAGS:
+        raise FramingError("a report without tags")
+    return Hello(
+        execution=text_of(told, "execution"),
+        tags=tuple(str(tag)[:MAX_TEXT] for tag in tags),
+        **{name: count_of(told, name) for name in _WHO},
+    )
+
+
+def is_hello(line: bytes, token: str) -> bool:
+    """Whether a first line is that of a task; else a planner speaks (`planner_lines`).
+
+    Raises
+    ------
+    FramingError
+        It is no such line, or its token is another one.
+    """
+    return "say" not in _shown(line, token)
+
+
+def _shown(line: bytes, token: str) -> dict[str, Any]:
+    told = object_of(line)
     shown = told.get("token")
     if not isinstance(shown, str) or not hmac.compare_digest(
         shown.encode(errors="replace"), token.encode()
     ):
         raise FramingError("a report without the token")
-    tags = told.get("tags")
-    if not isinstance(tags, list) or len(tags) > MAX_TAGS:
-        raise FramingError("a report without tags")
-    return Hello(
-        execution=_text(told, "execution"),
-        tags=tuple(str(tag)[:MAX_TEXT] for tag in tags),
-        **{name: _count(told, name) for name in _WHO},
-    )
+    return told
 
 
 def encode_report(report: Report) -> bytes:
     """Write one line of figures; texts are cut to what fits."""
     texts = {"event": _short(report.event), "request": _short(report.request)}
-    return _line({**dataclasses.asdict(report.figures), **texts})
+    return encode_line({**dataclasses.asdict(report.figures), **texts})
 
 
 def decode_report(line: bytes) -> Report:
@@ -165,14 +187,14 @@ def decode_report(line: bytes) -> Report:
     FramingError
         It is none.
     """
-    told = _object(line)
+    told = object_of(line)
     done = told.get("done")
     if not isinstance(done, bool):
         raise FramingError("a report without figures")
     return Report(
-        figures=Figures(done=done, **{name: _count(told, name) for name in _COUNTS}),
-        event=_text(told, "event"),
-        request=_text(told, "request"),
+        figures=Figures(done=done, **{name: count_of(told, name) for name in _COUNTS}),
+        event=text_of(told, "event"),
+        request=text_of(told, "request"),
     )
 
 
@@ -184,11 +206,19 @@ def _short(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
-def _line(told: dict[str, Any]) -> bytes:
+def encode_line(told: dict[str, Any]) -> bytes:
+    """Write one line."""
     return json.dumps(told).encode("ascii") + b"\n"
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def object_of(line: bytes) -> dict[str, Any]:
+    """Read one line.
+
+    Raises
+    ------
+    FramingError
+        It is no object of JSON.
+    """
     try:
         told = json.loads(line)
     except (ValueError, RecursionError):
@@ -198,14 +228,28 @@ def _object(line: bytes) -> dict[str, Any]:
     return told
 
 
-def _count(told: dict[str, Any], name: str) -> int:
+def count_of(told: dict[str, Any], name: str) -> int:
+    """Take a count out of a line.
+
+    Raises
+    ------
+    FramingError
+        It is not there, or no count.
+    """
     value = told.get(name)
     if type(value) is not int or not 0 <= value < MAX_COUNT:
         raise FramingError(f"a report without {name}")
     return value
 
 
-def _text(told: dict[str, Any], name: str) -> str:
+def text_of(told: dict[str, Any], name: str) -> str:
+    """Take a text out of a line, cut to what fits.
+
+    Raises
+    ------
+    FramingError
+        It is not there.
+    """
     value = told.get(name)
     if not isinstance(value, str):
         raise FramingError(f"a report without {name}")

@@ -17,6 +17,7 @@ import time
 from typing import Protocol
 
 from odps_nb.errors import ProtocolError
+from odps_nb.spark.planner_lines import Plan, State, decode_said, encode_answer
 from odps_nb.spark.report_lines import (
     MAX_LINE,
     STOP,
@@ -25,6 +26,7 @@ from odps_nb.spark.report_lines import (
     Report,
     decode_hello,
     decode_report,
+    is_hello,
 )
 
 __all__ = ["MAX_CONNECTIONS", "Channel", "Receiver", "ReportServer"]
@@ -62,6 +64,9 @@ class Receiver(Protocol):
 
     def closed(self, channel: Channel) -> None:
         """Take note that an attempt says nothing more."""
+
+    def said(self, said: Plan | State) -> int:
+        """Take note of a plan, or how a write stands; return the source that it is now."""
 
     def tick(self) -> float:
         """Do what is due; return the seconds until the next call."""
@@ -151,11 +156,14 @@ class ReportServer:
         except BlockingIOError:
             return
         except (OSError, ProtocolError) as error:
-            _log.debug("a report was refused: %s", error)
+            _log.debug("a connection of a task or planner ends: %s", error)
             self._drop(selector, channel)
 
     def _take(self, channel: Channel, line: bytes) -> None:
         if channel.hello is None:
+            if not is_hello(line, self.token):
+                channel.link.send(encode_answer(self._receiver.said(decode_said(line))))
+                raise ConnectionAbortedError("a planner was answered")
             hello = decode_hello(line, self.token)
             channel.hello = hello
             if not self._receiver.opened(channel):

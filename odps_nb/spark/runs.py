@@ -21,7 +21,9 @@ from typing import Protocol
 
 from odps_nb.access.faces import MakesListener
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.spark.planner_lines import Plan
 from odps_nb.spark.report_lines import Figures, Hello, Report
+from odps_nb.spark.split_list import SplitList
 from odps_nb.terms import RowRangeSplit, Split
 
 __all__ = ["MAX_LABELS", "Run", "Source"]
@@ -40,7 +42,10 @@ class _Splits(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # two reads of one table are two
 class Source:
-    """What runs are about; ``parts`` are its splits, where they are known before it runs."""
+    """What runs are about; ``parts`` are its splits, where they are known before it runs.
+
+    What ``commits`` has one run, which ends when its commit has.
+    """
 
     operation: str
     title: str
@@ -49,6 +54,23 @@ class Source:
     rows_total: int | None = None
     session_id: str | None = None
     listener: MakesListener | None = field(default=None, repr=False)
+    commits: bool = False
+
+    def planned(self, plan: Plan) -> Source:
+        """Return the source of a plan, told to the same listener."""
+        parts: SplitList | tuple[()] = ()
+        if 0 < plan.parts <= MAX_PARTS:
+            parts = SplitList(plan.parts, plan.rows if plan.ranges else None)
+        return Source(
+            operation=plan.operation,
+            title=plan.title,
+            phase=Phase.READING if plan.operation == "read" else Phase.WRITING,
+            parts=parts,
+            rows_total=plan.rows,
+            session_id=plan.session,
+            listener=self.listener,
+            commits=plan.operation == "write",
+        )
 
     def has(self, part: int) -> bool:
         """Whether there is a part of that number."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.faces import Faces
 from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import ProgressListener, ProgressTracker, silent
+from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
 from odps_nb.errors import CancelledError
 from odps_nb.spark.hub import Hub
 from odps_nb.spark.jobs import Jobs
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.profile import Profile
 
-__all__ = ["announce", "faces_of", "host_of", "hub_of", "watched"]
+__all__ = ["announce", "announced_session", "faces_of", "host_of", "hub_of", "watched"]
 
 REPORTS = "ODPS_NB_SPARK_REPORTS"
 _DRIVER = "driver"
@@ -70,6 +70,14 @@ def announce(
 
     listener = faces.listener if progress is None else given
     return hub.add(dataclasses.replace(source, listener=listener))
+
+
+def announced_session(
+    spark: SparkSession, faces: Faces, progress: ProgressListener | None
+) -> ReportTo | None:
+    """Return where planners of data sources tell what they do; ``None`` as in `announce`."""
+    source = Source(operation="", title='format("odps")', phase=Phase.CREATING)
+    return announce(spark, source, faces, progress)
 
 
 def hub_of(spark: SparkSession) -> Hub | None:

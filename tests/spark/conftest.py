@@ -15,10 +15,13 @@ import odps_nb
 import odps_nb.spark
 from odps_nb.spark.start import pyspark_version
 
+from .watched import ROWS, Listener, misbehave, stalled
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odps_nb.access.connection import Connection
+    from odps_nb.local.launch import LocalService
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -120,3 +123,55 @@ def connections() -> Iterator[Callable[[], list[Any]]]:
 
     yield take
     _watched = None
+
+
+# -- progress: a service that stalls, and who looks ------------------------------------------
+
+
+@pytest.fixture
+def listener() -> Listener:
+    return Listener()
+
+
+@pytest.fixture(scope="session")
+def slow_service(_private_home: None) -> Iterator[LocalService]:
+    """A service that stalls when it is asked to."""
+    from odps_nb.local.launch import start
+
+    with start(samples=False, options=("--misbehave",)) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def slow(slow_service: LocalService) -> Iterator[Connection]:
+    with odps_nb.connect(
+        endpoint=slow_service.endpoint,
+        tunnel_endpoint=slow_service.tunnel_endpoint,
+        project=slow_service.project,
+        access_id=slow_service.access_id,
+        access_key=slow_service.access_key,
+    ) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def numbers(spark_session: SparkSession, slow: Connection) -> str:
+    """A table of `ROWS` numbers."""
+    slow.create_table("numbers", "id bigint")
+    odps_nb.spark.write(spark_session.range(0, ROWS, 1, 2), slow, "numbers")
+    return "numbers"
+
+
+@pytest.fixture
+def stall(slow: Connection) -> Iterator[Callable[..., None]]:
+    """Let calls of an action stall for longer than any test waits."""
+
+    yield lambda action, at=0: misbehave(slow, stalled(action, at))
+    misbehave(slow)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Path]:
+    """A file that tasks wait for; it is there at the end of the test at the latest."""
+    yield tmp_path / "gate"
+    (tmp_path / "gate").touch()

@@ -4,183 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-import psutil
 import pyarrow as pa
 import pytest
 
 import odps_nb
 import odps_nb.spark
 from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker, silent
+from odps_nb.client.progress import Phase, ProgressTracker, silent
 from odps_nb.errors import CancelledError
 from odps_nb.spark import watching
-from odps_nb.wire.calls import WireRequest
+
+from .watched import (
+    MIDDLE,
+    ROWS,
+    Action,
+    Listener,
+    established,
+    gated,
+    misbehave,
+    struck,
+    wait_for_connections,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
     from odps_nb.local.launch import LocalService
 
 pytestmark = pytest.mark.spark
-
-ROWS = 400_000
-#: A byte in the second half of one of two splits; the service sends 1 MiB at a time.
-MIDDLE = 1_200_000
-WITHIN = 60.0
-
-
-class Listener:
-    """Keeps the trackers of all runs and their ends."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.trackers: list[ProgressTracker] = []
-        self.ends: list[ProgressSnapshot] = []
-
-    def start(self, tracker: ProgressTracker) -> None:
-        with self.changed:
-            self.trackers.append(tracker)
-            self.changed.notify_all()
-
-    def stop(self, snapshot: ProgressSnapshot) -> None:
-        with self.changed:
-            self.ends.append(snapshot)
-            self.changed.notify_all()
-
-    def wait_end(self, number: int = 1) -> ProgressSnapshot:
-        with self.changed:
-            assert self.changed.wait_for(lambda: len(self.ends) >= number, WITHIN)
-            return self.ends[number - 1]
-
-    def wait_until(self, told: Callable[[ProgressSnapshot], bool]) -> ProgressSnapshot:
-        """Look at the first run until its figures are such; it has not ended by then."""
-        with self.changed:
-            assert self.changed.wait_for(lambda: self.trackers, WITHIN)
-        deadline = time.monotonic() + WITHIN
-        while not told(snapshot := self.trackers[0].snapshot()):
-            assert time.monotonic() < deadline, snapshot
-            time.sleep(0.01)
-        assert self.ends == []
-        return snapshot
-
-
-@pytest.fixture
-def listener() -> Listener:
-    return Listener()
-
-
-@pytest.fixture(scope="module")
-def slow_service(_private_home: None) -> Iterator[LocalService]:
-    """A service that stalls when it is asked to."""
-    from odps_nb.local.launch import start
-
-    with start(samples=False, options=("--misbehave",)) as service:
-        yield service
-
-
-@pytest.fixture(scope="module")
-def slow(slow_service: LocalService) -> Iterator[Connection]:
-    with odps_nb.connect(
-        endpoint=slow_service.endpoint,
-        tunnel_endpoint=slow_service.tunnel_endpoint,
-        project=slow_service.project,
-        access_id=slow_service.access_id,
-        access_key=slow_service.access_key,
-    ) as connection:
-        yield connection
-
-
-@pytest.fixture(scope="module")
-def numbers(spark_session: SparkSession, slow: Connection) -> str:
-    """A table of `ROWS` numbers."""
-    slow.create_table("numbers", "id bigint")
-    odps_nb.spark.write(spark_session.range(0, ROWS, 1, 2), slow, "numbers")
-    return "numbers"
-
-
-@pytest.fixture
-def stall(slow: Connection) -> Iterator[Callable[..., None]]:
-    """Let calls of an action stall for longer than any test waits."""
-
-    def put(action: str, *, at: int = 0, times: int = 0) -> None:
-        rule = {"action": action, "fault": "stall", "at": at, "seconds": 600, "times": times}
-        body = json.dumps({"rules": [rule]}).encode()
-        slow.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
-
-    yield put
-    slow.storage.rest(WireRequest(method="DELETE", path="/misbehaviour"))
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Path]:
-    """A file that tasks wait for; it is there at the end of the test at the latest."""
-    yield tmp_path / "gate"
-    (tmp_path / "gate").touch()
-
-
-def gated(frame: DataFrame, gate: Path) -> DataFrame:
-    """The same rows; after the first batch of each task they wait for a file."""
-    path = str(gate)
-
-    def wait(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import os
-        import time
-
-        for batch in batches:
-            while not os.path.exists(path):  # noqa: PTH110  # a task imports what it needs
-                time.sleep(0.02)
-            yield batch
-
-    return frame.mapInArrow(wait, frame.schema)
-
-
-class Action(threading.Thread):
-    """An action in a thread of its own; `result` waits for it and raises what it raised."""
-
-    def __init__(self, action: Callable[[], Any]) -> None:
-        super().__init__(daemon=True)
-        self._action, self._value, self._error = action, None, None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._value = self._action()
-        except BaseException as error:  # noqa: BLE001  # a thread has no caller: result() raises
-            self._error = error
-
-    def result(self) -> Any:
-        self.join(WITHIN)
-        assert not self.is_alive()
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-
-def established(service: LocalService) -> int:
-    """Connections that the service has open now."""
-    port = urlsplit(service.tunnel_endpoint).port
-    return sum(
-        one.status == psutil.CONN_ESTABLISHED and one.laddr.port == port
-        for one in psutil.Process(service.pid).net_connections("tcp")
-    )
-
-
-def wait_for_connections(service: LocalService, told: Callable[[int], bool]) -> float:
-    """Wait until the number of connections is such; return the seconds it took."""
-    began = time.monotonic()
-    while not told(established(service)):
-        assert time.monotonic() - began < WITHIN
-        time.sleep(0.01)
-    return time.monotonic() - began
 
 
 def test_figures_arrive_while_the_job_runs_and_the_totals_are_exact(
@@ -272,15 +128,13 @@ def test_retries_and_resumes_are_told(
     frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
     # Of this session only: tasks of a job that failed in the test before may still be reading.
     session = odps_nb.spark.facts(frame).session_id
-    rules = [
+    misbehave(
+        slow,
         {"action": "TableRead", "session": session, "fault": "close"},
         {"action": "TableRead", "session": session, "fault": "cut", "at": MIDDLE},
-    ]
-    body = json.dumps({"rules": rules}).encode()
-    slow.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+    )
     assert frame.count() == ROWS
-    _, body = slow.storage.rest(WireRequest(method="GET", path="/misbehaviour"))
-    assert [rule["struck"] for rule in json.loads(body)["rules"]] == [1, 1]
+    assert struck(slow) == [1, 1]
     end = listener.wait_end()
     # The cut is resumed where it found rows to resume at, else it is one more retry.
     assert (end.rows, end.retries + end.resumes) == (ROWS, 2)

@@ -25,6 +25,9 @@ CELLS = {
     "        time.sleep(0.05)\n        yield batch\n"
     "print(frame.mapInArrow(rest, frame.schema).count())",
     "other": "print('another cell')",
+    "loaded": "odps_nb.spark.register(spark)\n"
+    "loaded = spark.read.format('odps').option('partitions', 'ds=2024-01-01').load('orders')\n"
+    "print(loaded.mapInArrow(rest, loaded.schema).count())",
     "quiet": "%odps read orders -p ds=2024-01-01 -q -t spark -o frame\n"
     "print(frame.mapInArrow(rest, frame.schema).count())",
     "status": "%odps status",
@@ -73,14 +76,22 @@ def test_the_card_of_an_action_is_in_its_own_cell_with_its_last_figures(
     assert "verified" in card
     assert "4 splits" in card
     assert len(card) < 1500
-    assert [name for name in CELLS if cards(book, name)] == ["action"]
+    assert [name for name in CELLS if cards(book, name)] == ["action", "loaded"]
+
+
+def test_a_table_loaded_by_format_has_the_same_card(book: nbformat.NotebookNode) -> None:
+    (card,) = cards(book, "loaded")
+    assert "read local.orders" in card
+    assert "done in" in card
+    assert "231,072 rows" in card
+    assert "verified" in card
 
 
 def test_the_action_is_on_the_list_of_what_ran(book: nbformat.NotebookNode) -> None:
     (cell,) = [cell for cell in book.cells if cell.id == "status"]
     listed = cell.outputs[0].data["text/plain"]
-    assert listed.count("read local.orders") == 1  # the quiet one tells nobody
-    assert listed.count("done in") == 1
+    assert listed.count("read local.orders") == 2  # the quiet one tells nobody
+    assert listed.count("done in") == 2
 
 
 def test_no_secret_is_saved(book: nbformat.NotebookNode, service: LocalService) -> None:

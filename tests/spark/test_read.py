@@ -21,7 +21,7 @@ from odps_nb.errors import (
 )
 from odps_nb.spark import frames
 from odps_nb.spark.faults import from_spark
-from odps_nb.spark.reader import SplitList
+from odps_nb.spark.split_list import SplitList
 from odps_nb.terms import IndexSplit, RowRangeSplit
 
 if TYPE_CHECKING:

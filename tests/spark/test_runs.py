@@ -6,9 +6,9 @@ import dataclasses
 from typing import Any
 
 from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker
-from odps_nb.spark.reader import SplitList
 from odps_nb.spark.report_lines import Figures, Hello, Report
 from odps_nb.spark.runs import MAX_LABELS, Run, Source
+from odps_nb.spark.split_list import SplitList
 from odps_nb.terms import IndexSplit
 
 FOUR = Source(

@@ -10,8 +10,10 @@ import pytest
 import requests
 
 import odps_nb.spark
+from odps_nb.spark import watching
 
 from .conftest import explained
+from .watched import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,14 +45,17 @@ def _pages(spark: SparkSession) -> list[str]:
 
 
 @pytest.mark.spark
-def test_no_key_is_in_a_plan_a_setting_the_event_log_or_the_ui(
+def test_no_key_or_token_is_in_a_plan_a_setting_the_event_log_or_the_ui(
     spark: SparkSession, odps: Connection, event_log: Path, new_name: Callable[[str], str]
 ) -> None:
     secret = str(odps.profile.access_key)
     assert len(secret) > 8
     name = new_name("kept")
     odps.create_table(name, "id bigint, pic blob")
-    odps_nb.spark.register(spark)
+    listener = Listener()
+    odps_nb.spark.register(spark, progress=listener)
+    hub = watching.hub_of(spark)
+    assert hub is not None
     given = odps_nb.spark.options(odps)
 
     frame = odps_nb.spark.read(spark, odps, "media", columns=["id", "content"])
@@ -63,6 +68,8 @@ def test_no_key_is_in_a_plan_a_setting_the_event_log_or_the_ui(
     assert loaded.count() == frame.count()
     odps_nb.spark.write(spark.range(3), odps, name)
     spark.range(3).write.format("odps").options(**given).mode("append").save(name)
+    assert {listener.wait_end(number).rows for number in (1, 2)} >= {3}  # the token was used
+    odps_nb.spark.register(spark)
 
     logged = [path.read_text() for path in event_log.rglob("*") if path.is_file()]
     assert any("SparkListenerJobEnd" in text for text in logged)
@@ -70,6 +77,7 @@ def test_no_key_is_in_a_plan_a_setting_the_event_log_or_the_ui(
     pages = _pages(spark)
     for text in (*plans, *logged, *settings, *pages):
         assert secret not in text
+        assert hub.token not in text
     assert any("media" in page and "content" in page for page in pages)  # they show plans
     # What the plan does show is what this test is blind without: it was really looked at.
     assert any("mapInArrow" in plan or "MapInArrow" in plan for plan in plans)
