@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     """
     faces = table.connection.faces
     if is_spark(data):
-        return faces.spark_write(table, data, _spark_options(options, faces.listener))
+        return faces.spark_write(table, data, _spark_options(options))
     target = Target.of(table.schema, table.name, options.partition)
     source = open_source(data, target, streams=options.streams)
     listener = options.progress or faces.listener()
@@ -57,9 +57,7 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
         return _Write(table=table, target=target, options=options, tracker=tracker).run(source)
 
 
-def _spark_options(
-    options: WriteOptions, listener: Callable[[], ProgressListener]
-) -> dict[str, Any]:
+def _spark_options(options: WriteOptions) -> dict[str, Any]:
     if options.streams is not None:
         raise InvalidRequestError(
             "streams does not go with a Spark DataFrame",
@@ -70,7 +68,7 @@ def _spark_options(
         "mode": "overwrite" if options.overwrite else "append",
         "overwrite_scope": "partitions" if options.overwrite else None,
         "compression": options.compression,
-        "progress": options.progress or listener(),
+        "progress": options.progress,
     }
 
 

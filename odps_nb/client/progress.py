@@ -67,6 +67,7 @@ class ProgressSnapshot:
 
     ``verified_bytes`` counts payload whose completeness and checksums were proved (an Arrow
     stream up to its end marker with the expected rows, a blob with its CRC32C blocks).
+    ``tasks`` are those of another engine that does the work and tells no more than that.
     """
 
     operation: str  # "read" | "write" | "blobs" | "sql"
@@ -76,6 +77,8 @@ class ProgressSnapshot:
     rows_total: int | None = None
     items: int = 0
     items_total: int | None = None
+    tasks: int = 0
+    tasks_total: int | None = None
     wire_bytes: int = 0
     decoded_bytes: int = 0
     verified_bytes: int = 0
@@ -90,11 +93,12 @@ class ProgressSnapshot:
 
     @property
     def fraction(self) -> float | None:
-        """Done share in [0, 1] by rows, else by items, else by splits; ``None`` if unknown."""
+        """Done share in [0, 1] by rows, items, splits or tasks, in this order; else ``None``."""
         for count, total in (
             (self.rows, self.rows_total),
             (self.items, self.items_total),
             (sum(s.done for s in self.splits), len(self.splits)),
+            (self.tasks, self.tasks_total),
         ):
             if total:
                 return min(1.0, count / total)
@@ -177,6 +181,7 @@ class ProgressTracker:
         self._ended: float | None = None
         self._rows_total: int | None = None
         self._items_total: int | None = None
+        self._tasks: tuple[int, int | None] = (0, None)
         self._session_id: str | None = None
         self._request_ids: deque[str] = deque(maxlen=MAX_REQUEST_IDS)
         self._events: deque[str] = deque(maxlen=MAX_EVENTS)
@@ -283,6 +288,11 @@ class ProgressTracker:
         with self._lock:
             self._counts.rows = rows
 
+    def count_tasks(self, done: int, total: int) -> None:
+        """Say how many tasks of another engine are done; its total may grow."""
+        with self._lock:
+            self._tasks = done, total
+
     def split_done(self, label: str, *, part: bool = False) -> None:
         """Mark a split as read (or written) to its end; by a part of it only if it was the last."""
         with self._lock:
@@ -333,6 +343,8 @@ class ProgressTracker:
                 rows_total=self._rows_total,
                 items=counts.items,
                 items_total=self._items_total,
+                tasks=self._tasks[0],
+                tasks_total=self._tasks[1],
                 wire_bytes=counts.wire_bytes + sum(meter() for meter in self._meters.values()),
                 decoded_bytes=counts.decoded_bytes,
                 verified_bytes=counts.verified_bytes,

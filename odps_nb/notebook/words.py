@@ -77,12 +77,14 @@ def figures(snapshot: ProgressSnapshot) -> list[str]:
 
 
 def amounts(snapshot: ProgressSnapshot) -> list[str]:
-    """Return how much: rows, blobs, bytes on the wire, decoded and verified."""
+    """Return how much: rows, blobs, tasks, bytes on the wire, decoded and verified."""
     found = []
     if snapshot.rows or snapshot.rows_total is not None:
         found.append(_of(snapshot.rows, snapshot.rows_total, "row"))
     if snapshot.items or snapshot.items_total is not None:
         found.append(_of(snapshot.items, snapshot.items_total, "blob"))
+    if snapshot.tasks_total is not None:
+        found.append(_of(snapshot.tasks, snapshot.tasks_total, "task"))
     for amount, what in (
         (snapshot.wire_bytes, "on the wire"),
         (snapshot.decoded_bytes, "decoded"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "BINDING",
+    "SERVER",
     "check_connect",
     "check_free",
     "check_server",
@@ -29,8 +29,12 @@ __all__ = [
 ]
 
 PORT = 15002
-#: The server of ``remote="local"`` would listen on every address of the machine otherwise.
-BINDING = {"spark.connect.grpc.binding.address": "127.0.0.1"}
+#: The server of ``remote="local"`` would listen on every address of the machine otherwise, and
+#: tell every two seconds only how many tasks are done.
+SERVER = {
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.connect.progress.reportInterval": "500ms",
+}
 
 _REDACTION = "spark.sql.redaction.string.regex"
 #: Options with keys as the text of a plan shows them, which the server of Connect logs.

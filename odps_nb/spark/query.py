@@ -10,10 +10,10 @@ The module is not called ``sql``, since the function of that name must win in th
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
@@ -21,14 +21,14 @@ from odps_nb.access.binding import bind
 from odps_nb.access.faces import Faces
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.profile import Profile
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
 from odps_nb.spark._quiet import without_pandas_notice, without_query_log
 from odps_nb.spark.casting import in_utc
 from odps_nb.spark.credentials import profile_of
 from odps_nb.spark.sql_faults import query_errors
 from odps_nb.spark.sql_plan import TableRead, plan_reads, with_partitions
 from odps_nb.spark.sql_text import ParsedQuery, Reference, fill, parse_query
-from odps_nb.spark.watching import faces_of, watched
+from odps_nb.spark.watching import faces_of, token_of, watched
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def explain_sql(
         _profile=profile,
         _faces=faces_of(odps),
         _spark=spark,
-        _tag=f"odps-nb-{uuid.uuid4().hex}",
+        _token=partial(token_of, odps),
     )
 
 
@@ -173,7 +173,7 @@ class SparkQuery:
     _profile: Profile = field(compare=False)
     _faces: Faces = field(compare=False)
     _spark: SparkSession | None = field(compare=False)
-    _tag: str = field(compare=False)
+    _token: Callable[[], CancelToken] = field(compare=False)
     _running: WeakSet[CancelToken] = field(default_factory=WeakSet, compare=False)
 
     def to_spark(self, *, progress: ProgressListener | None = None) -> DataFrame:
@@ -201,22 +201,19 @@ class SparkQuery:
         CancelledError
             `cancel` was called.
         """
-        token = CancelToken()
+        token = self._token()
         self._running.add(token)
         listener = progress or self._faces.listener(on_cancel=self.cancel)
         with ProgressTracker("spark", self._title, listener=listener) as tracker:
             frame = self.to_spark(progress=listener)
             tracker.phase(Phase.READING)
-            with watched(frame.sparkSession, tracker, cancel=token):
-                return self._taken(frame)
-
-    def _taken(self, frame: DataFrame) -> pa.Table:
-        frame.sparkSession.addTag(self._tag)
-        try:
-            with query_errors(self.reads), without_pandas_notice(), without_query_log():
+            with (
+                watched(frame.sparkSession, tracker, cancel=token, seen=listener is not silent),
+                query_errors(self.reads),
+                without_pandas_notice(),
+                without_query_log(),
+            ):
                 return frame.toArrow()
-        finally:
-            frame.sparkSession.removeTag(self._tag)
 
     def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
         """Run the query and return its rows, with dtypes as a read of a table has them.
@@ -231,9 +228,6 @@ class SparkQuery:
         """Stop what runs of `to_arrow` and `to_pandas`, from any thread."""
         for token in list(self._running):
             token.cancel()
-        spark = self._spark or _active()
-        if spark is not None:  # over Spark Connect nothing else stops it
-            spark.interruptTag(self._tag)
 
     @property
     def _title(self) -> str:

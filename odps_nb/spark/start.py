@@ -19,7 +19,7 @@ from odps_nb.errors import ConfigError, MissingDependencyError
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark._stderr import without_noise
 from odps_nb.spark.connect import (
-    BINDING,
+    SERVER,
     check_connect,
     check_free,
     check_server,
@@ -185,7 +185,7 @@ def defaults(master: str) -> dict[str, str]:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            **BINDING,
+            **SERVER,
             "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
         }
         if sys.platform == "linux":  # reads 17-20 % faster; other systems' paths may be too long

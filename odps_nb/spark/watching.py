@@ -13,6 +13,7 @@ import os
 import secrets
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,10 @@ from odps_nb.access.faces import Faces
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
 from odps_nb.errors import CancelledError
+from odps_nb.spark.connect import is_connect
 from odps_nb.spark.hub import Hub
 from odps_nb.spark.jobs import Jobs
+from odps_nb.spark.remote_jobs import RemoteJobs
 from odps_nb.spark.report_lines import ReportTo
 from odps_nb.spark.runs import Source
 from odps_nb.spark.start import is_local
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.profile import Profile
 
-__all__ = ["announce", "announced_session", "faces_of", "host_of", "hub_of", "watched"]
+__all__ = ["announce", "announced_session", "faces_of", "host_of", "hub_of", "token_of", "watched"]
 
 REPORTS = "ODPS_NB_SPARK_REPORTS"
 _DRIVER = "driver"
@@ -117,12 +120,13 @@ def watched(
     *,
     cancel: CancelToken | None = None,
     source: Source | None = None,
+    seen: bool = True,
 ) -> Iterator[ReportTo | None]:
     """Run an action of Spark so that it can be seen and stopped.
 
     An interrupt, or `cancel`, ends the jobs that this thread has started inside and the
-    connections of their tasks; over Spark Connect it does not. What tasks report inside goes to
-    `tracker`, which the caller ends.
+    connections of their tasks. What tasks report inside goes to `tracker`, which the caller ends;
+    over Spark Connect that is how many of them are done.
 
     Parameters
     ----------
@@ -130,44 +134,87 @@ def watched(
         What the action itself does, e.g. a write: only what is reported to the address given
         goes to `tracker` then, and what it reads is shown as ever. Without one, `tracker` gets
         the reads of all DataFrames of `odps_nb.spark` in the action.
+    seen
+        Whether anybody looks at `tracker`; no port is opened otherwise.
 
     Raises
     ------
     CancelledError
         `cancel` was cancelled.
     """
-    if cancel is not None:
-        cancel.check()
-    jobs, hub = _jobs_of(spark), hub_of(spark)
-    if jobs is None:
-        yield None
-        return
+    cancel = CancelToken() if cancel is None else cancel
+    cancel.check()
     tag = f"odps-nb-{secrets.token_hex(8)}"
-    stop = _Stop(lambda: jobs.cancel_tag(tag))
+    action: AbstractContextManager[ReportTo | None]
+    if is_connect(spark):
+        action = _remote(spark, tag, tracker, cancel)
+    else:
+        action = _own(spark, hub_of(spark) if seen else None, tag, tracker, cancel, source)
+    try:
+        with action as to:
+            yield to
+    except BaseException:
+        if cancel.cancelled:
+            raise CancelledError("stopped on request") from None
+        raise
+
+
+@contextlib.contextmanager
+def _own(
+    spark: SparkSession,
+    hub: Hub | None,
+    tag: str,
+    tracker: ProgressTracker,
+    cancel: CancelToken,
+    source: Source | None,
+) -> Iterator[ReportTo | None]:
+    """Watch an action of the Spark of this process."""
+    jobs = Jobs(spark.sparkContext)
+    stop, to = _Stop(lambda: jobs.cancel_tag(tag)), None
     with contextlib.ExitStack() as undo:
-        to = None
         if hub is not None:  # else nobody reports, and Spark's own end of a job has to do
             to = None if source is None else hub.add(source)
             operation = hub.adopt(tracker, tag=tag, to=to)
             stop = _Stop(partial(hub.cancel, operation))
             undo.callback(hub.remove, to)
             undo.callback(hub.release, operation)
-        if cancel is not None:
-            cancel.watch(stop)
+        cancel.watch(stop)
         try:
             with jobs.tagged(tag):
                 yield to
         except BaseException:
             stop.stop()
-            if cancel is not None and cancel.cancelled:
-                raise CancelledError("stopped on request") from None
             raise
 
 
-def _jobs_of(spark: SparkSession) -> Jobs | None:
-    from pyspark.sql import SparkSession as Classic
+@contextlib.contextmanager
+def _remote(
+    spark: SparkSession, tag: str, tracker: ProgressTracker, cancel: CancelToken
+) -> Iterator[None]:
+    """Watch an action that goes through Spark Connect."""
+    jobs = RemoteJobs(spark, tag, tracker)
+    with jobs.tagged():
+        cancel.watch(jobs)
+        try:
+            yield
+        except Exception:  # the operation has ended
+            raise
+        except BaseException:  # pyspark interrupts what it waits for; not what it was about to
+            jobs.stop()
+            raise
 
-    return Jobs(spark.sparkContext) if isinstance(spark, Classic) else None
+
+def token_of(odps: Connection | Profile | str | None) -> CancelToken:
+    """Return a token for work that begins now, which `Connection.cancel` cancels, too.
+
+    Raises
+    ------
+    StateError
+        The connection is closed.
+    """
+    from odps_nb.access.connection import Connection
+
+    return odps.storage.operation() if isinstance(odps, Connection) else CancelToken()
 
 
 class _Stop:

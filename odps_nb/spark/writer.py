@@ -12,19 +12,16 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import PartitionLike, check_partition
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.sources import Target
-from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
 from odps_nb.errors import OdpsNbError
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.credentials import TaskProfile, profile_of
 from odps_nb.spark.faults import job_errors
-from odps_nb.spark.report_lines import ReportTo
 from odps_nb.spark.runs import Source
 from odps_nb.spark.shipping import shipped
 from odps_nb.spark.uploading import (
@@ -35,13 +32,13 @@ from odps_nb.spark.uploading import (
     check_written,
     write_partition,
 )
-from odps_nb.spark.watching import faces_of, watched
+from odps_nb.spark.watching import faces_of, token_of, watched
 from odps_nb.spark.write_plan import check_frame, check_scope, months_as_numbers
 from odps_nb.terms import Compression, PartitionSpec, TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.profile import Profile
@@ -124,7 +121,7 @@ def write(
     profile = profile_of(odps)
     name = profile.table(table)
     df = months_as_numbers(df)
-    token = CancelToken()
+    token = token_of(odps)
     listener = progress or faces_of(odps).listener(on_cancel=token.cancel)
     with (
         StorageClient(profile) as storage,
@@ -145,7 +142,10 @@ def write(
         tracker.phase(Phase.WRITING)
         with contextlib.ExitStack() as undo:
             undo.push(session)  # whatever ends the job early, an interrupt included, aborts
-            with _watched(df.sparkSession, tracker, token, listener) as to:
+            source = Source(operation="write", title="", phase=Phase.WRITING)
+            with watched(
+                df.sparkSession, tracker, cancel=token, source=source, seen=listener is not silent
+            ) as to:
                 task = dataclasses.replace(task, report_to=to)
                 done = _run(_arranged(df, target), task)
             done = done or [_empty(session)]
@@ -172,15 +172,6 @@ def _receipt(
         streams=len(done),
         seconds=seconds,
     )
-
-
-def _watched(
-    spark: SparkSession, tracker: ProgressTracker, token: CancelToken, listener: ProgressListener
-) -> AbstractContextManager[ReportTo | None]:
-    if listener is silent:  # nobody looks, and whoever can interrupt does it by Spark's own means
-        return contextlib.nullcontext()
-    source = Source(operation="write", title="", phase=Phase.WRITING)
-    return watched(spark, tracker, cancel=token, source=source)
 
 
 def write_target(

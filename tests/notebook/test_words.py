@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from odps_nb.client.progress import Phase, ProgressSnapshot
+from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker
 from odps_nb.notebook import words
 
 
@@ -56,3 +56,16 @@ def test_rates_keep_three_digits():
         operation="read", title="t", phase=Phase.READING, rows=1_234_567, elapsed=1.0
     )
     assert "1,230,000 rows/s" in words.figures(snapshot)
+
+
+def test_tasks_of_another_engine_are_counted_and_give_the_share_where_nothing_better_does():
+    with ProgressTracker("write", "t") as tracker:
+        tracker.phase(Phase.WRITING)
+        tracker.count_tasks(2, 8)
+        assert words.headline(tracker.snapshot()) == "write t: writing, 25 %"
+        assert words.amounts(tracker.snapshot()) == ["2 of 8 tasks"]
+        tracker.plan(rows_total=10)
+        tracker.add(rows=5)
+        assert tracker.snapshot().fraction == 0.5
+        tracker.count_tasks(8, 8)
+    assert words.amounts(tracker.snapshot())[:2] == ["5 of 10 rows", "8 tasks"]

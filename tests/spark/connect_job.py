@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from connect_stops import stops
+
 import odps_nb
 import odps_nb.spark
 from odps_nb.errors import OdpsNbError, StateError
@@ -134,6 +136,7 @@ def main() -> None:
                 },
             )
             result = {"listening": listening(), "own": roads(spark, odps, GIVEN["table"])}
+            result["stopped"] = stops(spark)
             result["zone"] = spark.conf.get("spark.sql.session.timeZone")
             result["again"] = odps_nb.spark.session("local[7]") is spark
             result["failures"] = failures(spark, odps, GIVEN["table"])

@@ -16,6 +16,8 @@ import odps_nb.spark
 from odps_nb.errors import ConfigError, ConnectError, MissingDependencyError
 from odps_nb.spark import connect
 
+from .watched import WITHIN
+
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
@@ -99,6 +101,38 @@ def test_no_key_is_in_the_log_of_the_server(told: dict[str, Any], odps: Connecti
     assert "redacted" in told["log"]
     assert str(odps.profile.access_key) not in told["log"]
     assert str(odps.profile.access_id) not in told["log"]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_an_interrupt_or_a_cancel_ends_the_reads_of_the_tasks(told: dict[str, Any]) -> None:
+    errors = {what: seen["error"] for what, seen in told["stopped"].items() if "error" in seen}
+    assert errors == {
+        "action": "KeyboardInterrupt",
+        "query": "CancelledError",
+        "interrupt": "KeyboardInterrupt",
+        "connection": "CancelledError",
+        "write": "KeyboardInterrupt",
+    }
+    # The service would have stalled for ten minutes; that the connections went was waited for.
+    assert all(seen["took"] < WITHIN for seen in told["stopped"].values() if "took" in seen)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_an_interrupted_write_is_aborted(told: dict[str, Any]) -> None:
+    seen = told["stopped"]["write"]
+    assert (seen["phase"], seen["status"]) == ("cancelled", "ABORTED")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_write_tells_how_many_of_its_tasks_are_done(told: dict[str, Any]) -> None:
+    seen = told["stopped"]["tasks"]
+    done, total = seen["seen"]
+    assert 0 < done < total
+    assert seen["end"] == [total, total, 300]
+    assert (seen["phase"], seen["rows"]) == ("done", 300)
 
 
 # -- what is said before a server is asked -----------------------------------------------------

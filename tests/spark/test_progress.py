@@ -28,6 +28,7 @@ from .watched import (
     misbehave,
     struck,
     wait_for_connections,
+    wait_until_struck,
 )
 
 if TYPE_CHECKING:
@@ -313,6 +314,29 @@ def test_a_cancelled_write_is_aborted(
     wait_for_connections(slow_service, lambda count: count <= before + 1)
     end = listener.wait_end()
     assert (end.phase, end.rows) == (Phase.CANCELLED, 0)
+    assert slow.table(name).read().row_count == 0
+
+
+def test_a_connection_that_cancels_stops_what_spark_runs_for_it(
+    spark: SparkSession,
+    slow: Connection,
+    numbers: str,
+    new_name: Callable[[str], str],
+    stall: Callable[..., None],
+) -> None:
+    name = new_name("unwritten")
+    slow.create_table(name, "id bigint")
+    query = odps_nb.spark.explain_sql(spark, slow, f"select sum(id) from {numbers}")
+    for call, work in (
+        ("TableRead", query.to_arrow),  # nobody looks at it: a test is no terminal
+        ("TableWrite", lambda: odps_nb.spark.write(spark.range(100), slow, name)),
+    ):
+        stall(call)
+        action = Action(work)
+        wait_until_struck(slow)
+        slow.cancel()
+        with pytest.raises(CancelledError):
+            action.result()
     assert slow.table(name).read().row_count == 0
 
 

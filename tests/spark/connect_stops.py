@@ -1,0 +1,159 @@
+"""Used by ``connect_job``: what is stopped over Spark Connect, and what is told of it meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import psutil
+import pyarrow as pa
+from watched import (
+    MIDDLE,
+    ROWS,
+    WITHIN,
+    Action,
+    Listener,
+    gated,
+    misbehave,
+    stalled,
+    wait_until_struck,
+)
+
+import odps_nb
+import odps_nb.spark
+from odps_nb.client.write import WriteSessionRef, fetch_write_status
+from odps_nb.local.launch import start
+from odps_nb.terms import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.local.launch import LocalService
+
+
+def stops(spark: SparkSession) -> dict[str, Any]:
+    """Stop reads and a write in every way there is; give what came of each."""
+    with (
+        start(samples=False, options=("--misbehave",)) as service,
+        odps_nb.connect(
+            endpoint=service.endpoint,
+            tunnel_endpoint=service.tunnel_endpoint,
+            project=service.project,
+            access_id=service.access_id,
+            access_key=service.access_key,
+        ) as odps,
+    ):
+        odps.create_table("numbers", "id bigint").write(pa.table({"id": range(ROWS)}))
+        told = {"tasks": _tasks(spark, odps)}
+        frame = odps_nb.spark.read(spark, odps, "numbers", splits=2)
+        query = odps_nb.spark.explain_sql(spark, odps, "select sum(id) from numbers")
+        waiting = _Stalled(odps, service)
+        spark.registerProgressHandler(waiting.told)  # type: ignore[arg-type]  # takes any callable
+        told["action"] = waiting.stopped(frame.count, _interrupt)
+        told["query"] = waiting.stopped(query.to_arrow, query.cancel)
+        told["interrupt"] = waiting.stopped(query.to_arrow, _interrupt)
+        told["connection"] = waiting.stopped(query.to_pandas, odps.cancel)
+        told["write"] = _stopped_write(spark, odps, waiting)
+        return told
+
+
+def _tasks(spark: SparkSession, odps: Connection) -> dict[str, Any]:
+    """Write while one task waits for a file; give the tasks that were told before and after."""
+    odps.create_table("told", "id bigint")
+    listener = Listener()
+    with tempfile.TemporaryDirectory() as folder:
+        gate = Path(folder, "gate")
+        rows = spark.range(0, 300, 1, 3)
+        waiting = gated(rows.where("id >= 200"), gate).union(rows.where("id < 200"))
+        action = Action(lambda: odps_nb.spark.write(waiting, odps, "told", progress=listener))
+        seen = listener.wait_until(lambda snapshot: snapshot.tasks > 0)
+        gate.touch()
+        receipt = action.result()
+    end = listener.wait_end()
+    return {
+        "seen": [seen.tasks, seen.tasks_total],
+        "end": [end.tasks, end.tasks_total, end.rows],
+        "phase": end.phase.value,
+        "rows": receipt.rows,
+    }
+
+
+def _stopped_write(spark: SparkSession, odps: Connection, waiting: _Stalled) -> dict[str, Any]:
+    odps.create_table("unwritten", "id bigint")
+    waiting.action, waiting.at = "TableWrite", 0
+    listener = Listener()
+    rows = spark.range(0, 100_000, 1, 2)
+    told = waiting.stopped(
+        lambda: odps_nb.spark.write(rows, odps, "unwritten", progress=listener), _interrupt
+    )
+    end = listener.wait_end()
+    table = TableName(project=waiting.service.project, table="unwritten")
+    session = WriteSessionRef(table=table, session_id=str(end.session_id))
+    told["phase"] = end.phase.value
+    told["status"] = fetch_write_status(odps.storage, session)
+    return told
+
+
+def _interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@dataclass
+class _Stalled:
+    """A service whose answers to an action stall for longer than any test waits."""
+
+    odps: Connection
+    service: LocalService
+    action: str = "TableRead"
+    at: int = MIDDLE
+    tasks: int = 0
+    running: threading.Event = field(default_factory=threading.Event)
+
+    def stopped(self, work: Callable[[], object], stop: Callable[[], None]) -> dict[str, Any]:
+        """Work in this thread, the main one; stop it from another once a task waits."""
+        misbehave(self.odps, stalled(self.action, self.at))
+        self.running.clear()
+        stopping = threading.Thread(target=self._stop, args=(stop,), daemon=True)
+        stopping.start()
+        try:
+            work()
+            error = "none"
+        except (Exception, KeyboardInterrupt) as caught:  # noqa: BLE001  told as it is
+            error = type(caught).__name__
+        return {"error": error, "took": self._wait_for_tasks_to_go()}
+
+    def _wait_for_tasks_to_go(self) -> float:
+        """Wait until only this process is connected to the service; return the seconds it took."""
+        began, port = time.monotonic(), urlsplit(self.service.tunnel_endpoint).port
+        while True:
+            there = psutil.Process(self.service.pid).net_connections("tcp")
+            mine = {one.laddr.port for one in psutil.Process().net_connections("tcp")}
+            connected = (one for one in there if one.laddr.port == port and one.raddr)
+            if not any(
+                one.status == psutil.CONN_ESTABLISHED and one.raddr.port not in mine
+                for one in connected
+            ):
+                return time.monotonic() - began
+            assert time.monotonic() - began < WITHIN
+            time.sleep(0.05)
+
+    def _stop(self, stop: Callable[[], None]) -> None:
+        # A task of the work before may have been late, so both: this work runs, and all wait.
+        assert self.running.wait(WITHIN)
+        wait_until_struck(self.odps, self.tasks)
+        stop()
+
+    def told(self, *, inflight_tasks: int, done: bool, **_: object) -> None:
+        """Take note of the tasks that Spark runs."""
+        if inflight_tasks and not done:
+            self.tasks = inflight_tasks
+            self.running.set()
