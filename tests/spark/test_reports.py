@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker
+from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.errors import CancelledError
 from odps_nb.spark import reports
 from odps_nb.spark.hub import Hub
@@ -28,7 +28,8 @@ from odps_nb.spark.reporter import TaskReporter
 from odps_nb.spark.runs import Source
 from odps_nb.terms import IndexSplit
 
-WITHIN = 20.0
+from . import watched
+from .watched import WITHIN
 
 
 class SomeJobs(Jobs):
@@ -58,33 +59,16 @@ class SomeJobs(Jobs):
         self.active -= set(self.cancelled)
 
 
-class Listener:
-    """Keeps what it is told; `wait` gives the trackers or ends that are there."""
+class Listener(watched.Listener):
+    """One that a source makes for each of its runs: always the same."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.trackers: list[ProgressTracker] = []
-        self.ends: list[ProgressSnapshot] = []
+        super().__init__()
         self.on_cancel: Callable[[], None] | None = None
 
     def __call__(self, *, on_cancel: Callable[[], None] | None = None) -> Listener:
         self.on_cancel = on_cancel
         return self
-
-    def start(self, tracker: ProgressTracker) -> None:
-        with self.changed:
-            self.trackers.append(tracker)
-            self.changed.notify_all()
-
-    def stop(self, snapshot: ProgressSnapshot) -> None:
-        with self.changed:
-            self.ends.append(snapshot)
-            self.changed.notify_all()
-
-    def wait_end(self, number: int = 1) -> ProgressSnapshot:
-        with self.changed:
-            assert self.changed.wait_for(lambda: len(self.ends) >= number, WITHIN)
-            return self.ends[number - 1]
 
 
 @pytest.fixture
