@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from odps_nb.local.launch import LocalService
 
 
+AGAIN = 15.0
+
+
 def stops(spark: SparkSession) -> dict[str, Any]:
     """Stop reads and a write in every way there is; give what came of each."""
     with (
@@ -117,11 +120,13 @@ class _Stalled:
     at: int = MIDDLE
     tasks: int = 0
     running: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
 
     def stopped(self, work: Callable[[], object], stop: Callable[[], None]) -> dict[str, Any]:
         """Work in this thread, the main one; stop it from another once a task waits."""
         misbehave(self.odps, stalled(self.action, self.at))
         self.running.clear()
+        self.over.clear()
         stopping = threading.Thread(target=self._stop, args=(stop,), daemon=True)
         stopping.start()
         try:
@@ -129,6 +134,7 @@ class _Stalled:
             error = "none"
         except (Exception, KeyboardInterrupt) as caught:  # noqa: BLE001  told as it is
             error = type(caught).__name__
+        self.over.set()
         return {"error": error, "took": self._wait_for_tasks_to_go()}
 
     def _wait_for_tasks_to_go(self) -> float:
@@ -151,6 +157,9 @@ class _Stalled:
         assert self.running.wait(WITHIN)
         wait_until_struck(self.odps, self.tasks)
         stop()
+        # Python drops an interrupt that comes while an object is finalized; a person presses again.
+        while not self.over.wait(AGAIN):
+            stop()
 
     def told(self, *, inflight_tasks: int, done: bool, **_: object) -> None:
         """Take note of the tasks that Spark runs."""
