@@ -33,6 +33,7 @@ OTHER_PROCESSES = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a file, and all that use Spark in this process, in one process.
 
