@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 AGAIN = 15.0
+SETTLED = 2.5
 
 
 def stops(spark: SparkSession) -> dict[str, Any]:
@@ -63,7 +64,6 @@ def stops(spark: SparkSession) -> dict[str, Any]:
         spark.registerProgressHandler(waiting.told)  # type: ignore[arg-type]  # takes any callable
         told["action"] = waiting.stopped(frame.count, _interrupt)
         told["query"] = waiting.stopped(query.to_arrow, query.cancel)
-        told["interrupt"] = waiting.stopped(query.to_arrow, _interrupt)
         told["connection"] = waiting.stopped(query.to_pandas, odps.cancel)
         told["write"] = _stopped_write(spark, odps, waiting)
         return told
@@ -156,6 +156,9 @@ class _Stalled:
         # A task of the work before may have been late, so both: this work runs, and all wait.
         assert self.running.wait(WITHIN)
         wait_until_struck(self.odps, self.tasks)
+        # Spark looks after the Python worker of a task every two seconds. One that has only just
+        # begun it may leave alone, and that worker then notices when its next bytes arrive.
+        self.over.wait(SETTLED)
         stop()
         # Python drops an interrupt that comes while an object is finalized; a person presses again.
         while not self.over.wait(AGAIN):

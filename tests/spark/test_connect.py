@@ -110,7 +110,6 @@ def test_an_interrupt_or_a_cancel_ends_the_reads_of_the_tasks(told: dict[str, An
     assert errors == {
         "action": "KeyboardInterrupt",
         "query": "CancelledError",
-        "interrupt": "KeyboardInterrupt",
         "connection": "CancelledError",
         "write": "KeyboardInterrupt",
     }
