@@ -19,7 +19,7 @@ lab: ## JupyterLab in notebooks/ with the embedded service up
 
 test: setup ## everything CI runs: format, lint, types, all tests (Spark and a browser included)
 	@$(MAKE) --no-print-directory lint types
-	$(PY) -m pytest -n 2 --dist loadgroup --durations=10
+	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
 check: setup ## under a minute: format, lint, types, floors and the fast tests
 	@$(MAKE) --no-print-directory lint types

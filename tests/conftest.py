@@ -23,27 +23,6 @@ if TYPE_CHECKING:
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 
-OTHER_PROCESSES = {
-    "test_cluster.py",
-    "test_connect.py",
-    "test_pipeline_notebook.py",
-    "test_progress_kernel.py",
-    "test_quickstart.py",
-    "test_stderr.py",
-}
-
-
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file, and all that use Spark in this process, in one process.
-
-    What starts its Spark in a process of its own may run beside that.
-    """
-    for item in items:
-        here = item.get_closest_marker("spark") and item.path.name not in OTHER_PROCESSES
-        group = "spark" if here else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
-
 
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:

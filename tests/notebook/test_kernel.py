@@ -89,15 +89,19 @@ def outputs(book: nbformat.NotebookNode, name: str) -> list[Any]:
 
 
 def text(book: nbformat.NotebookNode, name: str, mime: str = "text/plain") -> str:
-    """All that a cell showed, as text of one media type."""
-    found = []
+    """All that a cell showed, as text of one media type; a kernel may print a line in pieces."""
+    found: list[str] = []
+    before = ""
     for output in outputs(book, name):
-        if output.output_type == "stream":
+        if output.output_type == before == "stream":
+            found[-1] += output.text
+        elif output.output_type == "stream":
             found.append(output.text)
         elif output.output_type == "error":
             found.append("\n".join(output.traceback))
         else:
             found.append(output.data.get(mime, ""))
+        before = output.output_type
     return "\n".join(found)
 
 
