@@ -167,7 +167,10 @@ class OdpsDataSource(DataSource):
             return spark_schema(settings.chosen(schema))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Open a read session for the columns of `schema`; Spark keeps it with the DataFrame."""
+        """Open a read session for the columns of `schema`.
+
+        Spark keeps it with the DataFrame; before 4.1 it asks anew for each action.
+        """
         with task_errors('format("odps")'):
             return OdpsReader(ReadSettings.of(self._given()), schema, self.report_to)
 

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from odps_nb.client.progress import Phase
 from odps_nb.errors import FramingError
 from odps_nb.spark.report_lines import (
-    MAX_TEXT,
     ReportTo,
     count_of,
     encode_line,
     object_of,
+    shortened,
     text_of,
 )
 
@@ -69,7 +69,7 @@ def encode_said(to: ReportTo, said: Plan | State) -> bytes:
     told = dataclasses.asdict(said)
     for name, value in told.items():
         if isinstance(value, str):
-            told[name] = value[:MAX_TEXT]
+            told[name] = shortened(value)
     if isinstance(said, State):
         return encode_line({"token": to.token, "say": "state", **told, "phase": said.phase.value})
     return encode_line({"token": to.token, "say": "plan", **told})

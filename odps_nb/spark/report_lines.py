@@ -39,6 +39,7 @@ __all__ = [
     "encode_report",
     "is_hello",
     "object_of",
+    "shortened",
     "text_of",
 ]
 
@@ -175,7 +176,7 @@ def _shown(line: bytes, token: str) -> dict[str, Any]:
 
 def encode_report(report: Report) -> bytes:
     """Write one line of figures; texts are cut to what fits."""
-    texts = {"event": _short(report.event), "request": _short(report.request)}
+    texts = {"event": shortened(report.event), "request": shortened(report.request)}
     return encode_line({**dataclasses.asdict(report.figures), **texts})
 
 
@@ -202,7 +203,8 @@ _WHO = ("source", "stage", "partition", "attempt", "part")
 _COUNTS = tuple(field.name for field in dataclasses.fields(Figures) if field.name != "done")
 
 
-def _short(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return a text as far as it fits into a line."""
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 

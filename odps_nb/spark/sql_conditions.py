@@ -37,7 +37,7 @@ __all__ = ["conditions_of", "where_is_covered"]
 
 # What the nodes of a condition may have; anything else would give it another meaning.
 _KNOWN_ARGS = frozenset(
-    {"this", "expression", "expressions", "low", "high"} | {"table", "db", "catalog"}
+    {"this", "expression", "expressions", "low", "high", "table", "db", "catalog"}
 )
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 

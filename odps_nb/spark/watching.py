@@ -197,10 +197,11 @@ def _remote(
         cancel.watch(jobs)
         try:
             yield
-        except Exception:  # the operation has ended
-            raise
-        except BaseException:  # pyspark interrupts what it waits for; not what it was about to
-            jobs.stop()
+        except BaseException as error:
+            # After an error the operation has ended. What is interrupted may be about to begin:
+            # pyspark stops what it waits for only.
+            if not isinstance(error, Exception):
+                jobs.stop()
             raise
 
 
