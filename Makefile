@@ -3,8 +3,9 @@ PYTHON ?= python3
 PY := .venv/bin/python
 SECONDS ?= 60
 RUNS ?= 10000
+QUERIES ?= 3000
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check lint types coverage bench fuzz chaos versions docs clean
+.PHONY: help setup demo lab test check lint types coverage bench explore fuzz chaos versions docs clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -40,6 +41,9 @@ coverage: setup ## branch coverage of odps_nb/wire by its own tests; less than a
 
 bench: setup ## speed and memory beside pyodps in the same run; prints ratios
 	$(PY) -m benchmarks
+
+explore: setup ## new random examples for every property, and QUERIES=3000 for the push-down of Spark SQL
+	@ODPS_NB_EXPLORE=$(QUERIES) $(PY) -m pytest -m "hypothesis or explore" --timeout 7200 -rN --tb=short
 
 fuzz: setup ## coverage-guided fuzzing of the decoders (SECONDS=60 in all)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -e .[fuzz]
