@@ -4,7 +4,6 @@ import shlex
 import stat
 import sys
 import threading
-import time
 import traceback
 
 import pytest
@@ -180,19 +179,20 @@ def test_one_way_to_the_keys_is_enough():
     assert "credentials=<function>" in shown
 
 
-def test_each_request_is_signed_with_the_keys_of_its_moment():
-    given = iter(["one", "two", "three"])
+def test_each_request_is_signed_with_the_keys_of_its_moment(monkeypatch):
+    given, clock = iter(["one", "two", "three"]), Clock()
+    monkeypatch.setitem(CredentialSource.__init__.__kwdefaults__, "clock", clock)
 
     def ask() -> dict[str, object]:
-        ends = time.time() + 0.4  # renewed when half of it is over
+        ends = clock.now + 40  # renewed when half of it is over
         return {"access_id": next(given), "access_key": "k", "sts_token": "t", "expiration": ends}
 
     with Service(GetReadSession=[give(FOUND)]) as service:
         facts = {"endpoint": service.url + "/api", "tunnel_endpoint": service.url, "project": "p"}
         profile = Profile(**facts, credentials=ask, app_id="app", app_key=SECRET)
         with StorageClient(profile) as storage:
-            for wait in (0.0, 0.0, 0.25):
-                threading.Event().wait(wait)
+            for seconds in (0, 15, 10):
+                clock.now += seconds
                 storage.call(GetReadSession(table=TABLE, session_id="s"))
         seen = [one.headers for one in service.seen]
     assert [one["authorization"].split(":")[0] for one in seen] == [

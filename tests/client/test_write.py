@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import pickle
 import threading
-import time
 
 import pyarrow as pa
 import pytest
@@ -299,12 +298,12 @@ def test_cancelling_stops_an_upload_and_aborts():
 
 def test_cancelling_wakes_an_upload_that_waits_for_its_answer():
     token = CancelToken()
-    times: list[float] = []
+    left = threading.Event()
 
     def cancel(line, seen) -> None:
-        times.append(time.monotonic())
         token.cancel()
-        assert line.wait_closed()
+        if line.wait_closed(20):  # a third of the time after which the client would give up
+            left.set()
 
     def run(storage):
         with open_write_session(storage, TABLE, cancel=token) as session:
@@ -314,7 +313,7 @@ def test_cancelling_wakes_an_upload_that_waits_for_its_answer():
         service._steps["WriteRows"][0] = cancel
         with pytest.raises(CancelledError):
             run(storage)
-        assert time.monotonic() - times[0] < 0.5
+        assert left.wait(30)
     assert (service.committed, service.status) == (None, "ABORTED")
 
 

@@ -1,7 +1,6 @@
 """The sample tables: believable, whole, and the same each time."""
 
 import io
-import time
 import warnings
 
 import pyarrow as pa
@@ -51,16 +50,13 @@ def test_a_day_of_orders_is_the_same_each_time(order_batches):
     assert again.batch.equals(order_batches[0].batch)
 
 
-def test_orders_has_two_million_rows_in_eight_days_quickly():
-    started, count, days = time.perf_counter(), 0, []
+def test_orders_has_two_million_rows_in_eight_days():
+    count, days = 0, []
     for part in orders.rows():
         count += part.batch.num_rows
         days.append(str(part.partition))
-    spent = time.perf_counter() - started
     assert count >= 2_000_000
     assert days == [f"ds=2024-01-0{day}" for day in range(1, 9)]
-    # about 2 s on one idle core; the margin is for a machine that does other things too
-    assert spent < 20, f"{spent:.1f} s"
 
 
 def test_orders_batches_are_valid_and_in_the_declared_types(order_batches):

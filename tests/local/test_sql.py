@@ -223,12 +223,10 @@ def test_a_running_query_is_cancelled(peer: Peer) -> None:
     assert response.status_code == 201
     instance = submit.decode_answer(response.content, dict(response.headers)).instance_id
     cancel = control.CancelInstance(project=peer.service.project, instance_id=instance)
-    began = time.monotonic()
     peer.ok(cancel.encode())
     status = control.GetTaskStatus(project=peer.service.project, instance_id=instance)
     (task,) = status.decode_answer(peer.ok(status.encode()).content, {}).tasks
     assert task.status == "Cancelled"
-    assert time.monotonic() - began < 5
 
 
 def test_a_truncated_table_is_empty(peer: Peer, new_table: Callable[[str], str]) -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
+
+import odps_nb
+from odps_nb.wire.calls import WireRequest
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+    from odps_nb.local.launch import LocalService
 
 
 @pytest.fixture
@@ -35,3 +43,42 @@ def shown(shell: InteractiveShell) -> list[dict[str, Any]]:
     """What the shell displayed so far, as messages of data, metadata, transient and update."""
     outputs: list[dict[str, Any]] = shell.display_pub.outputs
     return outputs
+
+
+# Some batches into the body of a split of `orders`; the service sends 1 MiB at a time.
+STALL = {"action": "TableRead", "fault": "stall", "at": 9_000_000, "seconds": 600, "times": 0}
+
+
+@pytest.fixture(scope="session")
+def moody(_private_home: None) -> Iterator[LocalService]:
+    """A service with samples that stalls when it is asked to."""
+    from odps_nb.local.launch import start
+
+    with start(options=("--misbehave",)) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def moody_odps(moody: LocalService) -> Iterator[Connection]:
+    """A connection to `moody`."""
+    with odps_nb.connect(
+        endpoint=moody.endpoint,
+        tunnel_endpoint=moody.tunnel_endpoint,
+        project=moody.project,
+        access_id=moody.access_id,
+        access_key=moody.access_key,
+    ) as odps:
+        yield odps
+
+
+@pytest.fixture
+def stalled(moody_odps: Connection) -> Iterator[Callable[[], None]]:
+    """Every split of `moody` stalls in its middle, until this is called or the test is over."""
+
+    def misbehave(*rules: dict[str, object]) -> None:
+        body = json.dumps({"rules": rules}).encode()
+        moody_odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+
+    misbehave(STALL)
+    yield misbehave
+    misbehave()

