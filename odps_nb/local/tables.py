@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_type
 from odps_nb.local.constants import constant
-from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    StructType,
+    TableSchema,
+    TypeCode,
+)
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
 
@@ -139,11 +148,25 @@ def check_columns(schema: TableSchema) -> None:
             raise faults.invalid(f"the column {column.name!r} is named twice")
         seen.add(column.name.casefold())
         arrow_type(column.type)
+        if _blob_as_key(column.type):
+            raise faults.invalid(f"the column {column.name!r} has a BLOB in the key of a MAP")
     for column in schema.partition_columns:
         if column.type.code not in _PARTITION_TYPES:
             raise faults.invalid(
                 f"{column.type.code.name} cannot be the type of the partition key {column.name!r}"
             )
+
+
+def _blob_as_key(type_: OdpsType, *, in_key: bool = False) -> bool:
+    """Say whether a key of a MAP holds a BLOB: blobs cannot be compared."""
+    if isinstance(type_, ArrayType):
+        return _blob_as_key(type_.element, in_key=in_key)
+    if isinstance(type_, MapType):
+        key = _blob_as_key(type_.key, in_key=True)
+        return key or _blob_as_key(type_.value, in_key=in_key)
+    if isinstance(type_, StructType):
+        return any(_blob_as_key(member.type, in_key=in_key) for member in type_.fields)
+    return in_key and type_.code is TypeCode.BLOB
 
 
 def definition_text(schema: TableSchema) -> str:

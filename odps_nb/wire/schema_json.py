@@ -90,11 +90,15 @@ class WriteSchema:
 
     @property
     def blob_ids(self) -> dict[str, int]:
-        """Path -> column id of every BLOB leaf that has an id, e.g. ``{"c2.element": 2}``."""
+        """Path -> column id of every BLOB leaf that has an id, e.g. ``{"c2.element": 2}``.
+
+        A BLOB in the key of a MAP is none: the service takes blobs in no key, and the stock client
+        does not look there.
+        """
         return {
             path: self.column_ids[path]
             for column in self.schema.all_columns
-            for path, type_ in _levels(column.name, column.type)
+            for path, type_ in _levels(column.name, column.type, keys=False)
             if type_.code is TypeCode.BLOB and path in self.column_ids
         }
 
@@ -113,22 +117,23 @@ def _with_ids(schema: TableSchema, ids: Mapping[str, int]) -> TableSchema:
     )
 
 
-def _children(type_: OdpsType) -> Iterator[tuple[str, OdpsType]]:
+def _children(type_: OdpsType, *, keys: bool = True) -> Iterator[tuple[str, OdpsType]]:
     if isinstance(type_, ArrayType):
         yield "element", type_.element
     elif isinstance(type_, MapType):
-        yield "key", type_.key
+        if keys:
+            yield "key", type_.key
         yield "value", type_.value
     elif isinstance(type_, StructType):
         for member in type_.fields:
             yield member.name, member.type
 
 
-def _levels(path: str, type_: OdpsType) -> Iterator[tuple[str, OdpsType]]:
+def _levels(path: str, type_: OdpsType, *, keys: bool = True) -> Iterator[tuple[str, OdpsType]]:
     """Yield (path, type) of a column and of all that is nested in it, in pre-order."""
     yield path, type_
-    for name, inner in _children(type_):
-        yield from _levels(f"{path}.{name}", inner)
+    for name, inner in _children(type_, keys=keys):
+        yield from _levels(f"{path}.{name}", inner, keys=keys)
 
 
 # -- flat form --------------------------------------------------------------------------------

@@ -11,14 +11,22 @@ from typing import Any
 import odps.errors
 import pytest
 import requests
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from odps.errors import parse_response
 from odps.maxstorage.models.schema import ReadSchema
 from odps.maxstorage.models.schema import WriteSchema as TheirWriteSchema
 from odps.types import validate_data_type
 
 from odps_nb.errors import AccessDeniedError
-from odps_nb.schema import OdpsType, TableSchema, TypeCode
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    TableSchema,
+    TypeCode,
+)
 from odps_nb.wire.calls import STATUS_OF_CODE, encode_error_json, encode_error_xml
 from odps_nb.wire.schema_json import WriteSchema, encode_flat, encode_nested
 from odps_nb.wire.signing import Credentials, sign, verify
@@ -85,8 +93,14 @@ def has_struct(type_: OdpsType) -> bool:
     return "struct<" in format_type(type_)
 
 
+BLOB = PrimitiveType(TypeCode.BLOB)
+
+
 @settings(max_examples=50)
 @given(schemas(plain=True))
+@example(TableSchema(columns=(Column(name="a", type=MapType(BLOB, BLOB)),)))
+@example(TableSchema(columns=(Column(name="a", type=MapType(ArrayType(BLOB), BLOB)),)))
+@example(TableSchema(columns=(Column(name="a", type=ArrayType(MapType(BLOB, ArrayType(BLOB)))),)))
 def test_schemas_mean_the_same_to_the_stock_client(schema: TableSchema) -> None:
     full = WriteSchema.of(schema)
 

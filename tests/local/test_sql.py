@@ -303,3 +303,16 @@ def test_grouping_hints_and_windows_are_read(peer: Peer) -> None:
 def test_what_cannot_be_said_faithfully_is_refused(peer: Peer) -> None:
     with pytest.raises(ServiceError, match="TO_CHAR"):
         peer.sql("SELECT to_char(getdate(), concat('yyyy', '')) FROM (SELECT 1) t;")
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["map<blob,string>", "map<array<blob>,string>", "array<struct<x:map<string,map<blob,int>>>>"],
+)
+def test_a_blob_cannot_be_the_key_of_a_map(peer: Peer, column: str) -> None:
+    with pytest.raises(QueryError, match="a BLOB in the key of a MAP"):
+        peer.sql(f"CREATE TABLE never (a {column});")
+
+
+def test_a_blob_can_be_the_value_of_a_map(new_table: Callable[[str], str]) -> None:
+    assert new_table("(a map<string,blob>)")
