@@ -28,7 +28,8 @@ from odps_nb.local.blob_bodies import (
     pack_single,
 )
 from odps_nb.local.database import Database
-from odps_nb.local.folder import Folder, new_id
+from odps_nb.local.folder import PACK, ROWS, Folder
+from odps_nb.local.ledger import Ledger
 from odps_nb.terms import BlobReference, Compression
 
 __all__ = ["BlobStore", "BlobUse", "StoredBlob"]
@@ -67,6 +68,7 @@ class BlobStore:
 
     def __init__(self, database: Database, folder: Folder, clock: Callable[[], float]) -> None:
         self._db, self._folder, self._clock = database, folder, clock
+        self._ledger = Ledger(database, folder)
 
     # -- uploads ------------------------------------------------------------------------------
 
@@ -91,10 +93,10 @@ class BlobStore:
         if not pieces:
             work.unlink(missing_ok=True)
             return []
-        pack, now = new_id(), self._clock()
-        self._folder.publish(work, self._folder.blob_pack(pack))
+        pack, now = self._folder.publish_pack(work), self._clock()
         stored = []
         with self._db.transaction() as db:
+            self._ledger.keep([pack + PACK])
             for piece in pieces:
                 secret = secrets.token_bytes(8)
                 cursor = db.execute(
@@ -186,9 +188,14 @@ class BlobStore:
         """
         oldest = self._clock() - GARBAGE_AGE
         with self._db.transaction() as db:
-            db.execute(
-                "DELETE FROM blob_uses WHERE file NOT IN (SELECT name FROM files"
+            unknown = db.execute(
+                "SELECT DISTINCT file FROM blob_uses WHERE file NOT IN (SELECT name FROM files"
                 " UNION SELECT name FROM parts)"
+            ).fetchall()
+            marked = self._folder.marked()  # files on their way into the catalogue
+            db.executemany(
+                "DELETE FROM blob_uses WHERE file = ?",
+                [(row["file"],) for row in unknown if row["file"] + ROWS not in marked],
             )
             packs = db.execute(
                 "SELECT pack FROM blobs b GROUP BY pack HAVING MAX(created) < ? AND"
@@ -197,16 +204,8 @@ class BlobStore:
                 (oldest,),
             ).fetchall()
             db.executemany("DELETE FROM blobs WHERE pack = ?", [(r["pack"],) for r in packs])
-        for row in packs:
-            self._folder.blob_pack(row["pack"]).unlink(missing_ok=True)
+            self._ledger.drop([row["pack"] + PACK for row in packs])
         return len(packs)
-
-    def sweep(self) -> None:
-        """Delete packs that the catalogue does not know; only before anybody is served."""
-        known = {row["pack"] for row in self._db.rows("SELECT DISTINCT pack FROM blobs")}
-        for path in self._folder.blobs.iterdir():
-            if path.stem not in known:
-                path.unlink()
 
     def body(
         self, blobs: Sequence[StoredBlob], coding: Compression

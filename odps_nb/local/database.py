@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ class Database:
     Parameters
     ----------
     path
-        The SQLite file, made when missing.
+        The SQLite file, made when missing. A damaged one is a `ConfigError`.
     durable
         Whether a step that was marked with `must_last` survives a power cut. Every step
         survives ``kill -9``.
@@ -106,18 +106,34 @@ class Database:
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
         self._lock = threading.RLock()
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        path.chmod(0o600)
+        self._depth = 0
+        self._path, self._log = path, path.with_name(path.name + "-wal")
+        self._durable, self._lasting = durable, False
+        self._after: list[Callable[[], None]] = []
+        try:
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        except sqlite3.Error as error:
+            raise _refused(path, error) from None
+        try:
+            self._open()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            self._connection.close()
+            raise _refused(path, error) from None
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _open(self) -> None:
         self._connection.row_factory = sqlite3.Row
         run = self._connection.execute
+        if (found := run("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise _damaged(self._path, str(found).splitlines()[-1])
+        self._path.chmod(0o600)
         run("PRAGMA journal_mode=WAL")
         # A step is appended to the log and no more; those that must last force the log to disk,
         # which in this mode takes all steps before them along.
         run("PRAGMA synchronous=NORMAL")
         run("PRAGMA busy_timeout=5000")
-        self._depth = 0
-        self._log = path.with_name(path.name + "-wal")
-        self._durable, self._lasting = durable, False
         self._prepare()
 
     @contextmanager
@@ -126,12 +142,13 @@ class Database:
 
         Nested use joins the outer step.
         """
+        after: list[Callable[[], None]] = []
         with self._lock:
             if self._depth:
                 yield self._connection
                 return
             self._connection.execute("BEGIN IMMEDIATE")
-            self._depth = 1
+            self._depth, self._after = 1, after
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
@@ -142,7 +159,14 @@ class Database:
                     self._connection.execute("ROLLBACK")
                 raise
             finally:
-                self._depth, self._lasting = 0, False
+                self._depth, self._lasting, self._after = 0, False, []
+        for step in after:
+            step()
+
+    def after_commit(self, step: Callable[[], None]) -> None:
+        """Have something done when the running transaction has happened, and only then."""
+        assert self._depth, "there is no transaction"
+        self._after.append(step)
 
     def must_last(self) -> None:
         """Have the running transaction survive a power cut, too: it was promised to somebody."""
@@ -178,7 +202,11 @@ class Database:
 
     def _prepare(self) -> None:
         found = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        have = self._columns(self._connection)
         if found == SCHEMA_VERSION:
+            if missing := _expected_columns() - have:
+                table, column = min(missing)
+                raise _damaged(self._path, f"it lacks {table}.{column}")
             self._add_marks()
             return
         if found:
@@ -187,11 +215,24 @@ class Database:
                 option="root",
                 hint="serve a new folder, or install the version that made this one",
             )
+        if have:
+            raise _damaged(self._path, "it belongs to another program")
         with self.transaction() as connection:
             for statement in _TABLES.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
             self._add_marks()
+
+    @staticmethod
+    def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+        """Return (table, column) of all there is."""
+        return {
+            (found[0], found[1])
+            for found in connection.execute(
+                "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c"
+                " WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+            )
+        }
 
     def _add_marks(self) -> None:
         if self.row("SELECT 1 FROM sqlite_master WHERE name = 'version_marks'") is not None:
@@ -199,3 +240,30 @@ class Database:
         with self.transaction() as connection:
             for statement in _VERSION_MARKS.split(";"):
                 connection.execute(statement)
+
+
+def _expected_columns() -> set[tuple[str, str]]:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(_TABLES)
+        return Database._columns(connection)
+    finally:
+        connection.close()
+
+
+def _refused(path: Path, error: Exception) -> ConfigError:
+    if not isinstance(error, sqlite3.OperationalError):
+        return _damaged(path, str(error))
+    return ConfigError(
+        f"{path} cannot be opened: {error}",
+        option="root",
+        hint="look at its permissions, the space on its disk, and what else has it open",
+    )
+
+
+def _damaged(path: Path, reason: str) -> ConfigError:
+    return ConfigError(
+        f"{path} is no whole catalogue of the service: {reason}",
+        option="root",
+        hint=f"restore {path.name} from a backup (nothing was changed), or serve an empty folder",
+    )

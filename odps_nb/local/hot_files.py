@@ -6,6 +6,7 @@ be missing. They are not forced to disk: after an end that was not clean they ar
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import OrderedDict
 from pathlib import Path
@@ -18,6 +19,7 @@ __all__ = ["HotFiles"]
 LIMIT = 2 << 30
 SMALLEST = 256 << 10
 FREE_SHARE = 0.25
+_NAME = re.compile(r"[0-9a-f]{32}\.arrow", re.ASCII)
 
 
 class HotFiles:
@@ -37,7 +39,8 @@ class HotFiles:
         self._clean = folder / "clean"
         if not self._clean.exists():
             for path in folder.iterdir():
-                path.unlink()
+                if _NAME.fullmatch(path.name):
+                    path.unlink()
         self._clean.unlink(missing_ok=True)
         self._limit = min(limit, int(shutil.disk_usage(folder).free * FREE_SHARE))
         self._lock = Lock()

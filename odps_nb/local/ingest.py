@@ -61,6 +61,7 @@ class Ingest:
         self._matches: tuple[int | None, ...] | None = None
         self._stored = arrow_schema([*table.schema.columns, *self._operation])
         self._targets: dict[PartitionSpec, _Target] = {}
+        self._finished: list[str] = []
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -86,8 +87,10 @@ class Ingest:
         done = []
         for spec, target in self._targets.items():
             file = target.writer.finish()
+            self._finished.append(file.file_name)
             self._blobs.used_by(file.name, target.use)
             done.append(Addition(spec=spec, file=file))
+        self._finished = []  # they are the caller's now
         return done
 
     def __enter__(self) -> Ingest:
@@ -96,6 +99,7 @@ class Ingest:
     def __exit__(self, *_: object) -> None:
         for target in self._targets.values():
             target.writer.discard()
+        self._folder.drop(self._finished)
 
     def _choose(self, incoming: pa.Schema) -> None:
         """Match columns; fixed partition keys may come along when their values agree."""

@@ -22,7 +22,8 @@ from odps_nb.errors import CancelledError, OdpsNbError
 from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_schema
 from odps_nb.local.database import Database
-from odps_nb.local.folder import Folder, new_id
+from odps_nb.local.folder import ROWS, Folder, new_id
+from odps_nb.local.ledger import Ledger
 from odps_nb.local.row_files import RowFileWriter
 from odps_nb.local.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.sql_ddl import Place
@@ -78,6 +79,7 @@ class Instances:
         self, database: Database, folder: Folder, runner: SqlRunner, clock: Callable[[], float]
     ) -> None:
         self._db, self._folder, self._runner, self._clock = database, folder, runner, clock
+        self._ledger = Ledger(database, folder)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-sql")
         self._running: dict[str, tuple[Stopper, Future[None]]] = {}
         self._lock = Lock()
@@ -285,13 +287,17 @@ class Instances:
                 stopper.check()
                 writer.write(batch)
             file = writer.finish()
-        self._db.run(
-            "UPDATE instances SET definition = ?, file = ?, rows = ? WHERE instance_id = ?",
-            json.dumps(encode_flat(rows.schema)),
-            file.name,
-            file.rows,
-            instance_id,
-        )
+        with self._db.transaction() as db:
+            self._ledger.keep([file.file_name])
+            earlier = db.execute(
+                "SELECT file FROM instances WHERE instance_id = ? AND file IS NOT NULL",
+                (instance_id,),
+            ).fetchall()
+            self._ledger.drop([row["file"] + ROWS for row in earlier])
+            db.execute(
+                "UPDATE instances SET definition = ?, file = ?, rows = ? WHERE instance_id = ?",
+                (json.dumps(encode_flat(rows.schema)), file.name, file.rows, instance_id),
+            )
 
 
 def _spelled(error: OdpsNbError) -> str:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from odps_nb.local.arrow_types import arrow_schema
 from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder
+from odps_nb.local.ledger import Ledger
 from odps_nb.local.row_files import RowFileWriter, read_rows
 from odps_nb.local.snapshots import Addition, Snapshots
 from odps_nb.local.tables import OPERATION, Table
@@ -32,6 +33,7 @@ class Publisher:
 
     def __init__(self, database: Database, snapshots: Snapshots, folder: Folder) -> None:
         self._db, self._snapshots, self._folder = database, snapshots, folder
+        self._ledger = Ledger(database, folder)
 
     def publish(
         self,
@@ -53,10 +55,8 @@ class Publisher:
                 parts = [a.file.name for a in additions if a.spec == spec]
                 merged.append(self._merge(table, spec, parts, with_present=kept))
                 touched.append(spec)
-            version = self._snapshots.publish(table, merged, replace=touched)
-        for addition in additions:
-            self._folder.drop_row_file(addition.file.name)
-        return version
+            self._ledger.drop([addition.file.file_name for addition in additions])
+            return self._snapshots.publish(table, merged, replace=touched)
 
     def _merge(
         self, table: Table, spec: PartitionSpec, parts: Sequence[str], *, with_present: bool

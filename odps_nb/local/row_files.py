@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from odps_nb.local.folder import Folder, new_id
+from odps_nb.local.folder import ROWS, Folder
 
 __all__ = ["RowFile", "RowFileWriter", "read_rows"]
 
@@ -33,6 +33,11 @@ class RowFile:
     rows: int
     raw_bytes: int
     disk_bytes: int
+
+    @property
+    def file_name(self) -> str:
+        """What the file is called in its folder."""
+        return self.name + ROWS
 
 
 class RowFileWriter:
@@ -67,9 +72,8 @@ class RowFileWriter:
         if self._writer is None:
             self._writer = self._open(self._schema.empty_table())
         self._close()
-        name = new_id()
         size = self._path.stat().st_size
-        self._folder.publish(self._path, self._folder.row_file(name))
+        name = self._folder.publish_rows(self._path)
         self._folder.hot.admit(name, self._hot_path)
         return RowFile(name=name, rows=self.rows, raw_bytes=self.raw_bytes, disk_bytes=size)
 

@@ -42,18 +42,23 @@ def cache_folder() -> Path:
     return Path(base) / "odps_nb"
 
 
-def install_samples(folder: Folder) -> None:
-    """Fill a locked, new folder with the samples; does nothing when it has a catalogue."""
-    if folder.catalog.exists():
-        return
+def install_samples(folder: Folder) -> bool:
+    """Fill a locked, new folder with the samples, unless it has a catalogue; say which."""
+    if folder.has_catalog:
+        return False
     template = _template()
+    # marked until the catalogue is there: a kill on the way leaves a folder that is new still
+    marked = [path.name for name in ("rows", "blobs") for path in (template / name).iterdir()]
+    folder.mark(marked)
     for name in ("rows", "blobs", "hot"):
         for source in (template / name).iterdir():
             _link(source, folder.root / name / source.name)
     folder.hot.scan()
     work = folder.work_file(".sqlite")
     shutil.copyfile(template / folder.catalog.name, work)
-    folder.publish(work, folder.catalog)  # last: without it, all the rest is swept away
+    folder.publish(work, folder.catalog)
+    folder.settle(marked)
+    return True
 
 
 def adopt(service: Service) -> None:

@@ -25,6 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from odps_nb.errors import ConfigError, OdpsNbError, explain
 from odps_nb.local.app import build_app
+from odps_nb.local.folder import Folder
 from odps_nb.local.json_log import JsonFormatter, LoggedApp, requests_log
 from odps_nb.local.misbehaviour import Misbehaviour
 from odps_nb.local.queries import QueryLimits
@@ -89,6 +90,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="say where it listens as JSON")
     parser.add_argument(
         "--no-samples", action="store_true", help="no sample tables in a new folder"
+    )
+    parser.add_argument(
+        "--set-aside",
+        action="store_true",
+        help="move data files that the catalogue does not know into ROOT/unknown",
     )
     parser.add_argument("--schemas", action="store_true", help="switch the schema feature on")
     parser.add_argument(
@@ -166,12 +172,17 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
         rights=given.get("rights"),
         schemas=options.schemas,
         durable=options.root is not None,
+        set_aside=options.set_aside,
         query_limits=QueryLimits(memory=options.query_memory, seconds=options.query_seconds),
     )
-    prepare = None if options.no_samples else install_samples
-    fresh = not (root / "catalog.sqlite").exists()
+    prepared = False
+
+    def prepare(folder: Folder) -> None:
+        nonlocal prepared
+        prepared = not options.no_samples and install_samples(folder)
+
     with listener, Service(root, settings, prepare=prepare) as service:
-        if fresh and prepare is not None:
+        if prepared:
             adopt(service)
         app = build_app(service, _misbehaviour(options))
         server = uvicorn.Server(

@@ -17,8 +17,9 @@ from odps_nb.local.blobs import BlobStore
 from odps_nb.local.catalog import Catalog
 from odps_nb.local.database import Database
 from odps_nb.local.duck import Duck
-from odps_nb.local.folder import Folder
+from odps_nb.local.folder import Folder, new_id
 from odps_nb.local.instances import Instances
+from odps_nb.local.ledger import Ledger, check_without_catalogue
 from odps_nb.local.merges import Publisher
 from odps_nb.local.queries import Queries, QueryLimits
 from odps_nb.local.read_sessions import ReadSessions
@@ -38,7 +39,11 @@ WORKERS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a service behaves; ``verify`` off accepts every request (for experiments only)."""
+    """How a service behaves.
+
+    ``verify`` off accepts every request (for experiments only); ``set_aside`` moves data files
+    that the catalogue does not know out of the way, instead of refusing to start.
+    """
 
     project: str = DEFAULT_PROJECT
     keys: Mapping[str, str] | None = None
@@ -47,6 +52,7 @@ class Settings:
     schemas: bool = False
     verify: bool = True
     durable: bool = True
+    set_aside: bool = False
     max_body: int = 16 * 2**30
     query_limits: QueryLimits | None = None
     rights: Mapping[str, Mapping[str, str]] | None = None
@@ -67,12 +73,13 @@ class Service:
         settings: Settings | None = None,
         *,
         clock: Callable[[], float] = time.time,
-        prepare: Callable[[Folder], None] | None = None,
+        prepare: Callable[[Folder], object] | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.clock = clock
         self.folder = Folder(root, durable=self.settings.durable)
         try:
+            check_without_catalogue(self.folder, set_aside=self.settings.set_aside)
             if prepare is not None:
                 prepare(self.folder)
             self._open()
@@ -88,10 +95,15 @@ class Service:
         self.route_token = f"local-{secrets.token_hex(8)}"
         self.started = clock()
         self.database = Database(self.folder.catalog, durable=settings.durable)
+        try:
+            Ledger(self.database, self.folder).check(set_aside=settings.set_aside)
+        except BaseException:
+            self.database.close()
+            raise
         self.catalog = Catalog(self.database, clock)
         self.snapshots = Snapshots(self.database, self.catalog, self.folder, clock)
         self.blobs = BlobStore(self.database, self.folder, clock)
-        self.duck = Duck(macros=MACROS, spill=self.folder.work / "spill")
+        self.duck = Duck(macros=MACROS, spill=self.folder.work / f"spill-{new_id()}")
         self.read_sessions = ReadSessions(
             self.database, self.catalog, self.snapshots, self.folder, self.duck, clock
         )
@@ -108,8 +120,6 @@ class Service:
             self.catalog.add_project(project, owner=self.owner)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-work")
         self.tidy()
-        self.snapshots.sweep()
-        self.blobs.sweep()
 
     def tidy(self) -> None:
         """End what is over: sessions past their time, files that nobody can see any more."""

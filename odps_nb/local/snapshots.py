@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from odps_nb.local import faults
 from odps_nb.local.catalog import Catalog
 from odps_nb.local.database import Database
-from odps_nb.local.folder import Folder
+from odps_nb.local.folder import ROWS, Folder
+from odps_nb.local.ledger import Ledger
 from odps_nb.local.row_files import RowFile
 from odps_nb.local.tables import Partition, Table
 from odps_nb.local.version_marks import GONE, REPLACED, VersionMarks
@@ -48,7 +49,8 @@ class Snapshots:
     def __init__(
         self, database: Database, catalog: Catalog, folder: Folder, clock: Callable[[], float]
     ) -> None:
-        self._db, self._catalog, self._folder, self._clock = database, catalog, folder, clock
+        self._db, self._catalog, self._clock = database, catalog, clock
+        self._ledger = Ledger(database, folder)
         self._marks = VersionMarks(database)
 
     def visible(self, table: Table, specs: Sequence[PartitionSpec] = ()) -> tuple[Segment, ...]:
@@ -167,23 +169,8 @@ class Snapshots:
             ).fetchall()
             self._marks.add_gone(gone)
             db.executemany("DELETE FROM files WHERE file_id = ?", [(r["file_id"],) for r in gone])
-        for row in gone:
-            self._folder.drop_row_file(row["name"])
+            self._ledger.drop([row["name"] + ROWS for row in gone])
         return len(gone)
-
-    def sweep(self) -> int:
-        """Delete row files that the catalogue does not know; only before anybody is served."""
-        known = {
-            row["name"]
-            for row in self._db.rows(
-                "SELECT name FROM files UNION SELECT name FROM parts"
-                " UNION SELECT file AS name FROM instances WHERE file IS NOT NULL"
-            )
-        }
-        strays = [p for p in self._folder.rows.iterdir() if p.stem not in known]
-        for path in strays:
-            self._folder.drop_row_file(path.stem)
-        return len(strays)
 
     def _segments(
         self,
@@ -232,7 +219,10 @@ class Snapshots:
                 db.execute(
                     "UPDATE partitions SET modified = ? WHERE partition_id = ?", (now, partition_id)
                 )
-            if file.rows:
+            if not file.rows:
+                self._ledger.drop([file.file_name])
+            else:
+                self._ledger.keep([file.file_name])
                 db.execute(
                     "INSERT INTO files (name, table_id, partition_id, rows, raw_bytes, disk_bytes,"
                     " added) VALUES (?, ?, ?, ?, ?, ?, ?)",

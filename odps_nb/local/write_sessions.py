@@ -19,6 +19,7 @@ from odps_nb.local.catalog import Catalog
 from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder, new_id
 from odps_nb.local.ingest import Ingest
+from odps_nb.local.ledger import Ledger
 from odps_nb.local.merges import Publisher
 from odps_nb.local.snapshots import Addition
 from odps_nb.local.tables import Table
@@ -46,7 +47,8 @@ class WriteSessions:
     ) -> None:
         self._db, self._catalog = database, catalog
         self._blobs, self._folder, self._clock = blobs, folder, clock
-        self._streams, self._publisher = Streams(database), publisher
+        self._ledger, self._publisher = Ledger(database, folder), publisher
+        self._streams = Streams(database, self._ledger)
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -106,12 +108,11 @@ class WriteSessions:
             streams = [] if nothing else self._chosen(session, chosen)
             additions = [a for s in streams for a in self._streams.parts(session, s)]
             self._publish(session, additions)
-            dropped = self._streams.drop_parts(session, published=[a.file.name for a in additions])
+            self._streams.drop_parts(session.session_id, [a.file.name for a in additions])
             db.execute(
                 "UPDATE write_sessions SET status = ? WHERE session_id = ?",
                 (COMMITTED, session.session_id),
             )
-        self._unlink(dropped)
 
     def abort(self, session: WriteSession) -> None:
         """Drop a session and its rows; doing it twice is fine, after a commit it fails."""
@@ -121,12 +122,11 @@ class WriteSessions:
                 raise faults.invalid_state(f"the session {session.session_id!r} is committed")
             if session.is_streaming:
                 return
-            dropped = self._streams.drop_parts(session, published=())
+            self._streams.drop_parts(session.session_id)
             db.execute(
                 "UPDATE write_sessions SET status = ? WHERE session_id = ?",
                 (ABORTED, session.session_id),
             )
-        self._unlink(dropped)
 
     def abort_expired(self) -> None:
         """Abort open sessions whose time is over."""
@@ -139,15 +139,11 @@ class WriteSessions:
             WriteMode.STREAMING_REALTIME.value,
         ):
             with self._db.transaction() as db:
-                parts = db.execute(
-                    "SELECT name FROM parts WHERE session_id = ?", (row["session_id"],)
-                ).fetchall()
-                db.execute("DELETE FROM parts WHERE session_id = ?", (row["session_id"],))
+                self._streams.drop_parts(row["session_id"])
                 db.execute(
                     "UPDATE write_sessions SET status = ? WHERE session_id = ?",
                     (ABORTED, row["session_id"]),
                 )
-            self._unlink([part["name"] for part in parts])
 
     # -- streams ------------------------------------------------------------------------------
 
@@ -232,7 +228,7 @@ class WriteSessions:
         try:
             return self._land(session, stream, additions, ingest.rows, row_offset)
         except BaseException:
-            self._unlink([a.file.name for a in additions])
+            self._ledger.give_up([a.file.file_name for a in additions])
             raise
 
     def _land(
@@ -251,7 +247,7 @@ class WriteSessions:
             if row_offset is not None and row_offset != stream.next_row:
                 # somebody else's upload of the same rows won while this one was on its way
                 if row_offset + rows <= stream.next_row:
-                    self._unlink([a.file.name for a in additions])
+                    self._ledger.drop([a.file.file_name for a in additions])
                     return Landed(stream=stream, staging_id=0, rows=0)
                 raise faults.offset_conflict(stream.next_row, row_offset)
             if session.is_streaming or stream.stream_id == DEFAULT_ID:
@@ -284,10 +280,6 @@ class WriteSessions:
             self._catalog.ensure_partition(table, spec)
         if additions or replace:
             self._publisher.publish(table, additions, replace=replace)
-
-    def _unlink(self, names: Sequence[str]) -> None:
-        for name in names:
-            self._folder.drop_row_file(name)
 
     # -- rules --------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from odps_nb.local import faults
 from odps_nb.local.database import Database
+from odps_nb.local.folder import ROWS
+from odps_nb.local.ledger import Ledger
 from odps_nb.local.row_files import RowFile
 from odps_nb.local.snapshots import Addition
 from odps_nb.local.tables import Table
@@ -62,8 +64,8 @@ class Landed:
 class Streams:
     """Finds and changes streams and parts; each call is one step."""
 
-    def __init__(self, database: Database) -> None:
-        self._db = database
+    def __init__(self, database: Database, ledger: Ledger) -> None:
+        self._db, self._ledger = database, ledger
 
     def streams(self, session: WriteSession) -> list[Stream]:
         """Return the newest version of each stream, in stream order."""
@@ -129,6 +131,7 @@ class Streams:
                     ),
                 )
                 last = cursor.lastrowid or 0
+            self._ledger.keep([addition.file.file_name for addition in additions])
         return last
 
     def parts(self, session: WriteSession, stream: Stream) -> Iterator[Addition]:
@@ -150,16 +153,13 @@ class Streams:
                 ),
             )
 
-    def drop_parts(self, session: WriteSession, published: Sequence[str]) -> list[str]:
-        """Forget the parts of a session; return those whose files are nobody's now."""
-        names = {
-            row["name"]
-            for row in self._db.rows(
-                "SELECT name FROM parts WHERE session_id = ?", session.session_id
-            )
-        }
-        self._db.run("DELETE FROM parts WHERE session_id = ?", session.session_id)
-        return sorted(names - set(published))
+    def drop_parts(self, session_id: str, published: Sequence[str] = ()) -> None:
+        """Forget the parts of a session, and delete their files unless they were published."""
+        with self._db.transaction() as db:
+            found = db.execute("SELECT name FROM parts WHERE session_id = ?", (session_id,))
+            names = {row["name"] for row in found}
+            db.execute("DELETE FROM parts WHERE session_id = ?", (session_id,))
+            self._ledger.drop([name + ROWS for name in sorted(names - set(published))])
 
 
 def _stream(row: sqlite3.Row) -> Stream:

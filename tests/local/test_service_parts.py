@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from odps_nb.errors import ConflictError, SessionExpiredError
+from odps_nb.errors import ConflictError, InvalidRequestError, SessionExpiredError
+from odps_nb.local.ingest import Ingest
 from odps_nb.local.service import Service, Settings
 from odps_nb.local.write_streams import WriteSession
 from odps_nb.schema import Column, TableSchema
@@ -166,18 +168,53 @@ def test_blobs_that_no_row_names_are_deleted_after_two_days(service: Service, cl
 
 
 def test_what_was_being_written_is_swept_at_the_next_start(root: Path, clock: Clock) -> None:
+    half = ["f" * 32 + ".parquet", "e" * 32 + ".pack"]
     with Service(root, Settings(durable=False), clock=clock) as first:
         first.catalog.create_table(NAME, SCHEMA, owner="me")
         write(first, 1)
         known = row_files(first)
-        (first.folder.rows / ("f" * 32 + ".parquet")).write_bytes(b"half a file")
-        (first.folder.blobs / ("e" * 32 + ".pack")).write_bytes(b"half a pack")
-        (first.folder.work / "leftover.body").write_bytes(b"x")
+        first.folder.mark(half)
+        for name in half:
+            first.folder.place_of(name).write_bytes(b"half a file")
+        first.folder.work_file(".body").write_bytes(b"x")
+        (first.folder.work / "notes.txt").write_text("not ours")
     with Service(root, Settings(durable=False), clock=clock) as second:
         assert row_files(second) == known
         assert list(second.folder.blobs.iterdir()) == []
-        assert list(second.folder.work.iterdir()) == []
+        assert [path.name for path in second.folder.work.iterdir()] == ["notes.txt"]
+        assert second.folder.marked() == set()
         assert rows(second, open_read(second)) == [(1, "x")]
+
+
+def test_a_failed_upload_leaves_neither_files_nor_marks(service: Service) -> None:
+    session = begin(service)
+    writes = service.write_sessions
+    stream = writes.open_stream(session, "0", 1, exactly_once=False)
+    for rows_and_count in ((batch(1, 2, ds="x"), 5), (batch(), 0)):
+        with suppress(InvalidRequestError):
+            writes.write(session, stream, [rows_and_count[0]], count=rows_and_count[1])
+    writes.close_stream(session, "0", 1)
+    writes.commit(session)
+    assert row_files(service) == set()
+    assert service.folder.marked() == set()
+
+
+def test_a_blob_on_its_way_into_a_table_is_not_forgotten(service: Service, clock: Clock) -> None:
+    """The upkeep that runs between a row file's end and its record must not free its blobs."""
+    table = TableName(project="local", table="b")
+    service.catalog.create_table(
+        table, TableSchema(columns=(Column(name="b", type=parse_type("blob")),)), owner="me"
+    )
+    blob = service.blobs.store_bytes([(b"a", "", "")], "local")[0]
+    found = service.catalog.table(table)
+    with Ingest(service.folder, found, PartitionSpec(), service.blobs) as ingest:
+        ingest.write(pa.record_batch({"b": pa.array([blob.reference.raw], pa.binary())}))
+        additions = ingest.finish()
+    service.tidy()
+    service.publisher.publish(found, additions)
+    clock.now += 3 * DAY
+    service.tidy()
+    assert [path.stem for path in service.folder.blobs.iterdir()] == [blob.pack]
 
 
 def test_rows_are_the_same_with_and_without_their_hot_files(service: Service) -> None:
@@ -269,6 +306,14 @@ class Transactions(RuleBasedStateMachine):
     @rule()
     def tidy(self) -> None:
         self.service.tidy()
+
+    @rule()
+    def restart(self) -> None:
+        """Nothing lies there that the catalogue does not know: a start would be refused."""
+        assert self.service.folder.marked() == set()
+        root, clock = self.service.folder.root, self.service.clock
+        self.service.close()
+        self.service = Service(root, Settings(durable=False), clock=clock)
 
     @invariant()
     def readers_see_their_snapshot(self) -> None:
