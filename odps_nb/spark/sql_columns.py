@@ -67,7 +67,10 @@ def _all_seen(tree: Any, source: Any) -> bool:
     if _hidden_star(select, stars):
         return True
     mine = {"", fold(source.alias_or_name)}
-    return any(fold(qualifier) in mine for qualifier, _ in stars) and _output_seen(tree, select)
+    shown = [star for qualifier, star in stars if fold(qualifier) in mine]
+    if any(any(star.args.values()) for star in shown):  # all but some: maybe nothing is left
+        return True
+    return bool(shown) and (_by_output(select) or _output_seen(tree, select))
 
 
 def _by_common_names(join: Any) -> bool:
@@ -91,24 +94,65 @@ def _star_of(projection: Any) -> tuple[str, Any] | None:
 
 
 def _hidden_star(select: Any, known: list[tuple[str, Any]]) -> bool:
-    """Whether there is a star inside an expression, other than that of ``count(*)``."""
+    """Whether there is a star inside an expression, other than that of ``count(*)``.
+
+    Stars of selects inside count as well, unless they mean a source of their own: ``lateral
+    (select a.*)``.
+    """
     from sqlglot import exp
 
     shown = {id(node) for _, node in known}
     for star in select.find_all(exp.Star):
-        if star.parent_select is not select or id(star) in shown:
+        around = star.parent_select
+        if id(star) in shown or _is_counted(star):
             continue
-        if not (isinstance(star.parent, exp.Count) and star.arg_key == "this"):
+        if around is select or not _is_of(around, star):
             return True
     return False
+
+
+def _is_counted(star: Any) -> bool:
+    from sqlglot import exp
+
+    count = star.parent
+    return (
+        isinstance(count, exp.Count)
+        and star.arg_key == "this"
+        and not count.args.get("expressions")
+    )
+
+
+def _is_of(select: Any, star: Any) -> bool:
+    """Whether a star means columns of the select that it stands in."""
+    from sqlglot import exp
+
+    first = select.args.get("from_")
+    if first is None:
+        return False
+    named = star.parent.table if isinstance(star.parent, exp.Column) else ""
+    joined = (join.this for join in select.args.get("joins") or ())
+    return not named or fold(named) in {fold(one.alias_or_name) for one in (first.this, *joined)}
+
+
+def _by_output(select: Any) -> bool:
+    """Whether what a select does goes by the columns that its stars stand for.
+
+    So do DISTINCT, groups (of ALL, by place, or of columns that a star may not show), and orders
+    of ALL or by place.
+    """
+    from sqlglot import exp
+
+    if any(select.args.get(part) is not None for part in ("distinct", "group", "having")):
+        return True
+    clauses = (select.args.get(part) for part in ("order", "sort", "distribute", "cluster"))
+    keys = (key for clause in clauses if clause is not None for key in clause.expressions)
+    return any(key.find(exp.Column) is None for key in keys)
 
 
 def _output_seen(tree: Any, select: Any) -> bool:
     """Whether somebody sees the columns that a select gives, without naming them."""
     from sqlglot import exp
 
-    if select.args.get("distinct") is not None:
-        return True
     place: Any = select
     while isinstance(place.parent, exp.Subquery) and not _is_source(place.parent):
         place = place.parent

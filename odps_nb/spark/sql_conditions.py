@@ -46,6 +46,8 @@ def conditions_of(
     query: ParsedQuery, reference: Reference, schemas: Mapping[Reference, TableSchema]
 ) -> tuple[Condition, ...]:
     """Return the conditions that may be sent for one reference to a table."""
+    if not (query.is_regular and query.is_repeatable):
+        return ()
     known = {id(one.node): schema for one, schema in schemas.items()}
     return tuple(dict.fromkeys(_conditions(query, reference.node, known)))
 

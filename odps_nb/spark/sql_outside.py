@@ -86,7 +86,7 @@ def _given_on(sources: Sources, column: Callable[[Any], Column | None]) -> dict[
     found = {name: one for name, one in shown if one is not None and count[fold(name)] == 1}
     group = sources.select.args.get("group")
     if group is None:
-        return found
+        return {} if sources.select.args.get("having") is not None else found
     if {key for key, value in group.args.items() if value} - {"expressions"}:
         return {}  # cubes and the like put nulls in the place of values
     keys = [column(one) for one in group.expressions]

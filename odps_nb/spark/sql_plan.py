@@ -183,7 +183,7 @@ def _limit(
     from sqlglot import exp
 
     tree = query.tree
-    if not query.is_regular or not isinstance(tree, exp.Select):
+    if not (query.is_regular and query.is_repeatable and isinstance(tree, exp.Select)):
         return None
     parts = {key for key, value in tree.args.items() if value}
     if parts - {"expressions", "from", "from_", "where", "limit"}:
@@ -195,12 +195,17 @@ def _limit(
         return None
     if not where_is_covered(query, reference, schemas):
         return None
-    said = _said_limit(tree)
-    counts = [count for count in (said, wanted) if count is not None]
-    return min(counts) if counts else None
+    said = tree.args.get("limit")
+    if said is None:
+        return wanted
+    count = _whole_number(said.expression)
+    if count is None:  # an expression is Spark's
+        return None
+    return count if wanted is None else min(count, wanted)
 
 
-def _said_limit(tree: Any) -> int | None:
-    limit = tree.args.get("limit")
-    text = str(getattr(getattr(limit, "expression", None), "this", ""))
-    return int(text) if text.isdecimal() else None
+def _whole_number(tree: Any) -> int | None:
+    from sqlglot import exp
+
+    plain = isinstance(tree, exp.Literal) and not tree.is_string
+    return int(tree.this) if plain and str(tree.this).isdecimal() else None

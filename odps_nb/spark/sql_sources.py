@@ -19,7 +19,7 @@ _KNOWN_PARTS = frozenset(
     {
         *("expressions", "from", "from_", "joins", "laterals", "where", "group", "having"),
         *("order", "sort", "cluster", "distribute", "limit", "offset", "distinct", "windows"),
-        *("hint", "with", "with_", "kind"),
+        *("hint", "with", "with_", "qualify"),
     }
 )
 _KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
@@ -88,12 +88,10 @@ def sources_of(query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]
     from sqlglot import exp
 
     select = node.parent.parent if isinstance(node.parent, (exp.From, exp.Join)) else None
-    if not query.is_regular or not isinstance(select, exp.Select):
+    if not isinstance(select, exp.Select):
         return None
     if {key for key, value in select.args.items() if value} - _KNOWN_PARTS:
         return None
-    if {key for key, value in node.args.items() if value} - _KNOWN_TABLE_PARTS:
-        return None  # a sample, a pivot: rows that are missing would change what they give
     alias = node.args.get("alias")
     if alias is not None and alias.args.get("columns"):
         return None
@@ -101,6 +99,8 @@ def sources_of(query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]
     joins = select.args.get("joins") or []
     items = [(first.this, None), *((join.this, join) for join in joins)]
     if any(kind_of(join) == "unknown" for _, join in items):
+        return None
+    if any(_has_more_than_a_name(item) for item, _ in items):
         return None
     found = tuple(
         Source(alias=fold(item.alias_or_name), join=join, node=item, schema=schemas.get(id(item)))
@@ -115,6 +115,17 @@ def sources_of(query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]
         shared=frozenset(_shared_names(select)),
         natural=any(join.args.get("method") for join in joins),
     )
+
+
+def _has_more_than_a_name(item: Any) -> bool:
+    """Whether rows that are missing of a source, or beside it, may change what it gives.
+
+    A pivot is that of all sources before it, a join in brackets has names of its own.
+    """
+    from sqlglot import exp
+
+    parts = {key for key, value in item.args.items() if value}
+    return isinstance(item, (exp.Table, exp.Subquery)) and bool(parts - _KNOWN_TABLE_PARTS)
 
 
 def _shared_names(select: Any) -> Iterator[str]:

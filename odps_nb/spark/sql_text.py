@@ -6,13 +6,13 @@ names of tables replaced at their places.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from odps_nb.errors import InvalidRequestError, MissingDependencyError
+from odps_nb.spark.sql_known import is_regular, is_repeatable
 
 __all__ = [
     "WORD",
@@ -63,7 +63,8 @@ class ParsedQuery:
     ``references`` are in the order of the text; names of its own ``with`` are not among them.
     ``words`` are all words outside of quotes, folded: no column is used that is not among them.
     ``plain_texts`` are literals whose characters are sure. ``is_regular`` is false where the tree
-    is not what the text says, so that nothing may be concluded from it.
+    may not be what the text says, so that nothing may be concluded from it. ``is_repeatable`` is
+    false where fewer rows may give other values, so that no row may be left out.
     """
 
     text: str
@@ -71,7 +72,8 @@ class ParsedQuery:
     references: tuple[Reference, ...]
     words: frozenset[str] = field(repr=False)
     plain_texts: frozenset[str] = field(repr=False)
-    is_regular: bool = True
+    is_regular: bool
+    is_repeatable: bool
 
 
 def parse_query(text: str) -> ParsedQuery:
@@ -110,17 +112,9 @@ def parse_query(text: str) -> ParsedQuery:
         references=tuple(_references(text, trees[0])),
         words=frozenset(words),
         plain_texts=_plain_texts(text, strings),
-        is_regular=_is_regular(others),
+        is_regular=is_regular(text, tokens, trees[0]),
+        is_repeatable=is_repeatable(tokens, trees[0]),
     )
-
-
-def _is_regular(tokens: Sequence[Any]) -> bool:
-    """Whether all that the query reads can be seen in its tree."""
-    said = [fold(one.text) for one in tokens]
-    if "|>" in said:  # sqlglot makes CTEs of its own of these
-        return False
-    # f(table t) reads a table, identifier('n') a column, by names that are nowhere in the tree
-    return "table" not in said and ("identifier", "(") not in itertools.pairwise(said)
 
 
 def fold(name: str) -> str:
