@@ -14,9 +14,23 @@ from odps_nb._stream_io.payload import DecodedStream
 from odps_nb._stream_io.raw import content_encoding_of
 from odps_nb._stream_io.reader import Status, StreamReader
 from odps_nb._stream_io.writers import StreamWriter, WriteResult
-from odps_nb.errors import ConversionError, FramingError, OdpsNbError, StateError, TruncatedError
+from odps_nb.errors import (
+    ConversionError,
+    FramingError,
+    LimitExceededError,
+    OdpsNbError,
+    ProtocolError,
+    StateError,
+    TruncatedError,
+)
 from odps_nb.terms import Compression
-from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck, sniff_body
+from odps_nb.wire.arrow_stream import (
+    DEFAULT_MAX_BODY,
+    DEFAULT_MAX_DECOMPRESSED,
+    EndMarkerCheck,
+    require_names,
+    sniff_body,
+)
 from odps_nb.wire.codings import decoder
 
 if TYPE_CHECKING:
@@ -30,12 +44,11 @@ class _IpcSource:
 
     closed = False
 
-    def __init__(self, stream: StreamReader, max_batch: int, max_output: int | None) -> None:
-        self._answer = stream
+    def __init__(self, stream: StreamReader, check: EndMarkerCheck, max_output: int | None) -> None:
+        self._answer, self.check = stream, check
         self._max_output = max_output
         self._plain: io.BufferedIOBase | None = None
         self._head = b""
-        self.check = EndMarkerCheck(max_body=max_batch)
         self.failed = False
 
     def read(self, size: int) -> bytes:
@@ -74,12 +87,12 @@ class _Batches:
     def __init__(
         self,
         stream: StreamReader,
+        check: EndMarkerCheck,
         expected_rows: int | None,
-        max_batch: int,
         max_output: int | None,
     ) -> None:
         self._stream = stream
-        self._source = _IpcSource(stream, max_batch, max_output)
+        self._source = _IpcSource(stream, check, max_output)
         self._expected_rows = expected_rows
         self._lock = threading.Lock()  # the schema may be asked for while a batch is on its way
         self._reader: Any = None
@@ -97,23 +110,33 @@ class _Batches:
 
         with self._lock:
             if self._reader is None:
-                self._reader = pa.ipc.open_stream(self._source)
+                reader = pa.ipc.open_stream(self._source)
+                require_names(reader.schema)
+                self._reader = reader
         return self._reader
 
     def _next(self) -> pa.RecordBatch | None:
         try:
-            return self._opened().read_next_batch()
+            batch = self._opened().read_next_batch()
         except StopIteration:
             self._source.check.require(rows=self._expected_rows)
             self._source.read(1)  # the end of the body, which the check requires to be here
             return None
+        # A damaged offset would otherwise end the process when somebody looks at the value.
+        batch.validate(full=True)
+        return batch
 
     def _translated(self, step: Callable[[], Any]) -> Any:
         import pyarrow as pa
 
         try:
             return step()
-        except (pa.ArrowException, OSError) as error:
+        except ProtocolError as error:
+            error.request_id = error.request_id or self._stream.request_id
+            raise
+        except MemoryError as error:
+            raise self._ours(error) from error
+        except (pa.ArrowException, OSError, ValueError) as error:
             if self._source.failed:
                 raise
             raise self._ours(error) from error
@@ -121,6 +144,12 @@ class _Batches:
     def _ours(self, error: Exception) -> OdpsNbError:
         check = self._source.check
         facts = {"offset": check.total, "request_id": self._stream.request_id}
+        if isinstance(error, MemoryError):
+            return LimitExceededError(
+                f"there is not memory enough for the next message of the Arrow stream: {error}",
+                hint="read in smaller batches; or the stream is damaged",
+                **facts,
+            )
         if not check.complete and self._stream.get_status() is Status.OK:
             return TruncatedError(
                 f"the Arrow stream stops after {check.total} bytes inside a message",
@@ -146,6 +175,9 @@ class ArrowReader:
         How many rows the session promised; ``None`` when it does not say.
     max_batch
         Bytes of one batch that are accepted.
+    max_decompressed
+        Bytes that a batch may need whose buffers are compressed; known before they are
+        decompressed.
     max_output
         Bytes that a coding around the stream may decode to.
     prefetch
@@ -157,9 +189,10 @@ class ArrowReader:
     TruncatedError
         Of the iteration: the stream stops too early.
     FramingError
-        What arrives is no Arrow stream, or goes on behind its end.
+        What arrives is no Arrow stream, goes on behind its end, or has values that are damaged:
+        every batch is validated in full.
     LimitExceededError
-        A batch is larger than ``max_batch``.
+        A batch is larger than ``max_batch``, or needs more than ``max_decompressed``.
 
     Examples
     --------
@@ -180,11 +213,13 @@ class ArrowReader:
         *,
         expected_rows: int | None = None,
         max_batch: int = DEFAULT_MAX_BODY,
+        max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
         max_output: int | None = None,
         prefetch: bool = False,
     ) -> None:
         self._stream = stream_reader
-        self._batches = _Batches(stream_reader, expected_rows, max_batch, max_output)
+        check = EndMarkerCheck(max_body=max_batch, max_decompressed=max_decompressed)
+        self._batches = _Batches(stream_reader, check, expected_rows, max_output)
         self._ahead: OneAhead[pa.RecordBatch] | None = None
         if prefetch:
             self._ahead = OneAhead(self._batches.read, stream_reader.abort)

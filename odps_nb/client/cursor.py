@@ -15,7 +15,9 @@ from odps_nb.client.pace import Pace
 from odps_nb.client.progress import ProgressTracker
 from odps_nb.client.rows import RowStream
 from odps_nb.client.storage import StorageClient
+from odps_nb.client.stream_schema import find_columns
 from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
+from odps_nb.schema import Column
 from odps_nb.terms import RowRangeSplit, Split
 from odps_nb.wire.calls import StreamingCall
 
@@ -40,8 +42,11 @@ class RowCursor:
         First row wanted, counted as ``request_at`` counts.
     expected
         Row number at which the rows must end; ``None`` if nobody knows.
+    columns
+        What the session promised; every stream is held against it. ``None``: nobody knows.
     select
-        Columns wanted, in their order; empty for what comes.
+        Columns wanted, in their order; empty for those of the session in its order. With a
+        selection a stream may have further columns.
     label
         Name of the split for the tracker.
     part
@@ -58,6 +63,7 @@ class RowCursor:
         what: str,
         start: int = 0,
         expected: int | None = None,
+        columns: Sequence[Column] | None = None,
         select: Sequence[str] = (),
         label: str | None = None,
         part: bool = False,
@@ -65,13 +71,15 @@ class RowCursor:
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> None:
-        self._storage, self._request_at, self._select = storage, request_at, tuple(select)
+        self._storage, self._request_at = storage, request_at
+        self._columns, self._select = columns, tuple(select)
         self._start, self._row, self._expected = start, start, expected
         self._what, self._label, self._tracker, self._cancel = what, label, tracker, cancel
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
         self._pace, self._items_seen, self._part = pace, 0, part
         self._stream: RowStream | None = None
         self._schema: pa.Schema | None = None
+        self._places: tuple[int, ...] | None = None  # of what is wanted; None: all as it comes
         self._wire_bytes = 0  # of the open stream, as far as it was told
         self._decoded_bytes = 0
 
@@ -132,8 +140,8 @@ class RowCursor:
                 f"{row - self._start} rows came where {asked} were asked for",
                 request_id=self._stream.request_id,
             )
-        if self._select:
-            batch = self._selected(batch)
+        if self._places is not None:
+            batch = batch.select(list(self._places))
         self._row = row
         self._attempts.progressed()
         self._tell(batch)
@@ -144,6 +152,7 @@ class RowCursor:
         self._wire_bytes = 0
         try:
             stream = RowStream(response)
+            places = self._placed(stream)
             if self._schema is not None and not stream.schema.equals(self._schema):
                 raise FramingError(
                     "the columns changed between two streams of one snapshot",
@@ -152,8 +161,29 @@ class RowCursor:
         except BaseException:
             response.close()
             raise
-        self._schema = stream.schema
+        self._schema, self._places = stream.schema, places
         return stream
+
+    def _placed(self, stream: RowStream) -> tuple[int, ...] | None:
+        """Hold the stream's columns against the session's; return where those wanted lie."""
+        try:
+            places = self._wanted(stream.schema)
+        except FramingError as error:
+            error.request_id = error.request_id or stream.request_id
+            raise
+        return None if places == tuple(range(len(stream.schema))) else places
+
+    def _wanted(self, stream: pa.Schema) -> tuple[int, ...]:
+        found: tuple[int, ...] = ()
+        if self._columns is not None:
+            found = find_columns(stream, self._columns, may_have_more=bool(self._select))
+        if not self._select:
+            return found if self._columns is not None else tuple(range(len(stream)))
+        names = {name.casefold(): index for index, name in enumerate(stream.names)}
+        try:
+            return tuple(names[name.casefold()] for name in self._select)
+        except KeyError as error:
+            raise FramingError(f"the stream has no column {error.args[0]!r}") from None
 
     def _require_end(self, stream: RowStream) -> None:
         if self._expected is not None and self._row < self._expected:
@@ -164,13 +194,6 @@ class RowCursor:
                 actual=self._row - self._start,
                 request_id=stream.request_id,
             )
-
-    def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        names = {name.casefold(): index for index, name in enumerate(batch.schema.names)}
-        try:
-            return batch.select([names[name.casefold()] for name in self._select])
-        except KeyError as error:
-            raise FramingError(f"the stream has no column {error.args[0]!r}") from None
 
     def _drop(self) -> None:
         self._tell_wire()

@@ -5,13 +5,17 @@ Must not know: sessions, splits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import ProgressTracker
 from odps_nb.client.rows import RowStream
 from odps_nb.client.storage import StorageClient
-from odps_nb.errors import OdpsNbError
+from odps_nb.client.stream_schema import find_columns
+from odps_nb.errors import FramingError, OdpsNbError
+from odps_nb.schema import Column
 from odps_nb.wire.calls import Preview
 
 __all__ = ["fetch_preview"]
@@ -21,17 +25,30 @@ def fetch_preview(
     storage: StorageClient,
     request: Preview,
     *,
+    columns: Sequence[Column] | None = None,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> pa.Table:
-    """Return the first rows of a table; one request, tried again as a whole."""
+    """Return the first rows of a table; one request, tried again as a whole.
+
+    ``columns`` are those that the table is known to have; the stream is held against them.
+    """
     what = f"preview of {request.table}"
     with storage.attempts(what, tracker=tracker, cancel=cancel) as attempts:
         while True:
             try:
                 response = storage.open(request, attempts=attempts)
                 with response, RowStream(response) as stream:
-                    batches = list(iter(stream.next, None))
-                    return pa.Table.from_batches(batches, schema=stream.schema)
+                    return _table(stream, columns)
             except OdpsNbError as error:
                 attempts.again(error, idempotent=True)
+
+
+def _table(stream: RowStream, columns: Sequence[Column] | None) -> pa.Table:
+    if columns is not None:
+        try:
+            find_columns(stream.schema, columns)
+        except FramingError as error:
+            error.request_id = stream.request_id
+            raise
+    return pa.Table.from_batches(list(iter(stream.next, None)), schema=stream.schema)

@@ -160,6 +160,7 @@ def iter_result(
             what=f"{page} of the result of instance {session.instance_id}",
             start=page.offset,
             expected=page.offset + page.count,
+            columns=tuple(session.schema),
             label=None if several is None else str(page),
             pace=pace,
             tracker=tracker,

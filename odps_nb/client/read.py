@@ -30,6 +30,7 @@ from odps_nb.client.read_session import (
 )
 from odps_nb.client.session_keeper import SessionKeeper
 from odps_nb.client.storage import StorageClient
+from odps_nb.schema import Column
 from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import ReadRows
 
@@ -118,6 +119,7 @@ def iter_split(
         what=f"{split} of {session.table}",
         start=skip_rows,
         expected=rows_of(split),
+        columns=_promised(session, columns),
         select=columns or session.columns,
         label=str(part_of or split),
         part=part_of is not None and part_of != split,
@@ -126,6 +128,13 @@ def iter_split(
         cancel=cancel,
     )
     return _SplitRows(cursor, keeper.keep_aside if shared else partial(keeper.keep, cancel))
+
+
+def _promised(session: ReadSession, columns: tuple[str, ...]) -> list[Column]:
+    if not columns:
+        return list(session.schema)
+    found = (session.schema.find(name) for name in columns)
+    return [column for column in found if column is not None]
 
 
 def _read_from(

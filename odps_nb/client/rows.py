@@ -3,6 +3,8 @@
 pyarrow takes a stream that stops between two messages for a whole one, and a body may be plain
 IPC or inside a coding whatever was asked for (``protocol.md`` 5.5, 10.1 no. 15). Here the body
 is looked at before it is believed, and its end must be marked, at the end of the HTTP body.
+Rows carry no checksum: a damaged offset is found by a full validation of every batch, or by the
+signal that ends the process when somebody looks at the value.
 """
 
 from __future__ import annotations
@@ -23,13 +25,18 @@ from odps_nb.errors import (
 )
 from odps_nb.http.transport import HttpResponse
 from odps_nb.terms import Compression
-from odps_nb.wire.arrow_stream import sniff_body
+from odps_nb.wire.arrow_stream import (
+    DEFAULT_MAX_BODY,
+    DEFAULT_MAX_DECOMPRESSED,
+    DEFAULT_MAX_METADATA,
+    EndMarkerCheck,
+    require_names,
+    sniff_body,
+)
 from odps_nb.wire.codings import Decoder, decoder
 
-__all__ = ["MAX_MESSAGE", "RowStream"]
+__all__ = ["RowStream"]
 
-MAX_MESSAGE = 1 << 31
-"""Bytes of one Arrow message that are accepted."""
 PREFIX = 8  # bytes of continuation and length in front of every message
 _HALF = 4
 
@@ -37,16 +44,15 @@ _HALF = 4
 class _Direct:
     """A body that is IPC itself; each message lands in the buffer that Arrow keeps.
 
-    Arrow asks for four bytes, four more (the length of a message), then for its parts. It ends
-    at the marker or where the bytes do; ``marked`` says which.
+    Arrow asks for four bytes, four more (the length of a message), then for its parts. ``check``
+    sees each before Arrow does.
     """
 
     closed = False
 
-    def __init__(self, response: HttpResponse, head: bytes, max_message: int) -> None:
-        self._response, self._max_message = response, max_message
+    def __init__(self, response: HttpResponse, head: bytes, check: EndMarkerCheck) -> None:
+        self._response, self._check = response, check
         self._ahead = head  # the rest of a message's eight first bytes
-        self.marked = False
         self.ran_short = False
 
     def read(self, n: int = -1) -> bytes:
@@ -56,29 +62,19 @@ class _Direct:
         while len(self._ahead) < n and (more := self._take(PREFIX - len(self._ahead))):
             self._ahead += more
         data, self._ahead = self._ahead[:n], self._ahead[n:]
-        self.marked = data == b"\0\0\0\0"
+        self._check.feed(data)
         self.ran_short = self.ran_short or len(data) < n
         return data
 
     def read_buffer(self, n: int) -> Any:
         """Return ``n`` bytes as a buffer that nobody copies again: Arrow asks so for parts."""
-        if n > self._max_message:
-            raise LimitExceededError(
-                f"an Arrow message of {n} bytes is over the limit",
-                limit=self._max_message,
-                actual=n,
-                hint="ask for fewer rows per batch; or the stream is damaged",
-            )
-        self.marked = False
-        return self._part(n)
+        part = self._part(n)
+        self._check.feed(memoryview(part))
+        return part
 
     def finish(self) -> None:
         """Require that the stream ended with its marker, and the body with the stream."""
-        if not self.marked:
-            raise TruncatedError(
-                "the Arrow stream stops without its end marker",
-                hint="batches are missing; read the split again or resume it",
-            )
+        self._check.require()
         if self._ahead or self._take(1):
             raise FramingError("bytes follow the end of the Arrow stream")
 
@@ -113,9 +109,9 @@ class _Decoded(_Direct):
     """A body inside one zstd or LZ4 frame sequence."""
 
     def __init__(
-        self, response: HttpResponse, head: bytes, max_message: int, coding: Compression
+        self, response: HttpResponse, head: bytes, check: EndMarkerCheck, coding: Compression
     ) -> None:
-        super().__init__(response, b"", max_message)
+        super().__init__(response, b"", check)
         self._decoder: Decoder | None = decoder(coding)
         # Taken one by one: a kilobyte may become a gigabyte, if not of one message.
         self._pieces: Iterator[bytes] = self._decoder.pieces(head)
@@ -163,7 +159,14 @@ class _Decoded(_Direct):
 
 
 class RowStream:
-    """Record batches of one answer; closing it closes the answer.
+    """Record batches of one answer, each validated whole; closing it closes the answer.
+
+    Parameters
+    ----------
+    max_message
+        Bytes of one Arrow message that are accepted.
+    max_decompressed
+        Bytes that a batch whose buffers are compressed may need.
 
     Raises
     ------
@@ -171,18 +174,32 @@ class RowStream:
         The end marker is missing.
     FramingError
         The bytes are no Arrow stream, or Arrow finds them damaged.
+    LimitExceededError
+        A message is larger than accepted, or would be when it is decompressed.
     TransportError
         The connection broke, or HTTP's own length says that bytes are missing.
     """
 
-    def __init__(self, response: HttpResponse, *, max_message: int = MAX_MESSAGE) -> None:
+    def __init__(
+        self,
+        response: HttpResponse,
+        *,
+        max_message: int = DEFAULT_MAX_BODY,
+        max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
+    ) -> None:
         self._response = response
+        check = EndMarkerCheck(
+            max_metadata=min(DEFAULT_MAX_METADATA, max_message),
+            max_body=max_message,
+            max_decompressed=max_decompressed,
+        )
         self._ended = self._closed = False
         self._source: _Direct | None = None  # until the first bytes are there
         with self._translated():
-            source = self._source = self._choose(max_message)
+            source = self._source = self._choose(check)
             self._reader: Any = pa.ipc.open_stream(pa.PythonFile(source, mode="r"))
-        self.schema: pa.Schema = self._reader.schema
+            self.schema: pa.Schema = self._reader.schema
+            require_names(self.schema)
 
     @property
     def wire_bytes(self) -> int:
@@ -218,7 +235,7 @@ class RowStream:
                 self._source.finish()
             self._ended = True
             return None
-        batch.validate()
+        batch.validate(full=True)
         return batch
 
     def close(self) -> None:
@@ -234,13 +251,13 @@ class RowStream:
     ) -> None:
         self.close()
 
-    def _choose(self, max_message: int) -> _Direct:
+    def _choose(self, check: EndMarkerCheck) -> _Direct:
         response = self._response
         head = response.read(4)
         kind = sniff_body(head, response.headers.get("content-encoding"))
         if kind == "ipc":
-            return _Direct(response, head, max_message)
-        return _Decoded(response, head, max_message, kind)
+            return _Direct(response, head, check)
+        return _Decoded(response, head, check, kind)
 
     def _translated(self) -> _ArrowErrors:
         return _ArrowErrors(self)
@@ -254,6 +271,15 @@ class RowStream:
             offset=self._response.wire_bytes,
             request_id=self.request_id,
             hint="read again; quote the request id if it persists",
+        )
+
+    def too_large(self, error: MemoryError) -> LimitExceededError:
+        """Say that a message, true or not, is more than there is memory for."""
+        return LimitExceededError(
+            f"there is not memory enough for the next message of the Arrow stream: {error}",
+            offset=self._response.wire_bytes,
+            request_id=self.request_id,
+            hint="read in smaller batches; or the stream is damaged",
         )
 
 
@@ -273,5 +299,7 @@ class _ArrowErrors:
     ) -> None:
         if isinstance(error, ProtocolError):
             error.request_id = error.request_id or self._stream.request_id
+        elif isinstance(error, MemoryError):
+            raise self._stream.too_large(error) from error
         elif isinstance(error, (pa.ArrowException, OSError, ValueError)):
             raise self._stream.damage(error) from error

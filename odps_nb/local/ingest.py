@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_schema, arrow_type
 from odps_nb.local.blobs import BlobStore, BlobUse
@@ -25,9 +26,9 @@ from odps_nb.local.snapshots import Addition
 from odps_nb.local.tables import OPERATION, Table
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
-from odps_nb.wire.arrow_stream import END_MARKER
+from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck, require_names
 
-__all__ = ["Ingest", "read_body"]
+__all__ = ["Ingest", "checked_batches", "read_body"]
 
 MAX_PARTITIONS = 2000
 
@@ -184,18 +185,23 @@ def read_body(path: Path) -> Iterator[pa.RecordBatch]:
 
     Empty batches are left out. The end marker must be there: a stream without one was cut.
     """
+    if not path.stat().st_size:
+        raise faults.malformed("the body is no Arrow IPC stream: it is empty")
     with pa.memory_map(str(path)) as source:
-        if source.size() < 8:
-            raise faults.malformed("the body is no Arrow IPC stream: it is empty")
-        source.seek(source.size() - 8)
-        if source.read(8) != END_MARKER:
-            raise faults.malformed("the Arrow IPC stream does not end with its end marker")
-        source.seek(0)
-        try:
-            with pa.ipc.open_stream(source) as reader:
-                for batch in reader:
-                    batch.validate(full=True)
-                    if batch.num_rows:
-                        yield batch
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-            raise faults.malformed(f"the body is no Arrow IPC stream: {error}") from error
+        yield from checked_batches(source.read_buffer())
+
+
+def checked_batches(stream: pa.Buffer) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a whole Arrow IPC stream that somebody sent; 400 for a damaged one."""
+    check = EndMarkerCheck(max_decompressed=DEFAULT_MAX_BODY)
+    try:
+        check.feed(memoryview(stream))
+        check.require()
+        with pa.ipc.open_stream(stream) as reader:
+            require_names(reader.schema)
+            for batch in reader:
+                batch.validate(full=True)
+                if batch.num_rows:
+                    yield batch
+    except (ProtocolError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise faults.malformed(f"the Arrow IPC stream cannot be read: {error}") from error

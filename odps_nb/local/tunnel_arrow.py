@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterator
 import pyarrow as pa
 
 from odps_nb.local import faults
+from odps_nb.local.ingest import checked_batches
 from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.crc32c import crc32c
 
@@ -70,10 +71,4 @@ def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch
         raise faults.malformed("the checksum of the Arrow stream does not match")
     payload += last
     payload += END_MARKER
-    try:
-        with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
-            for batch in reader:
-                batch.validate(full=True)
-                yield batch
-    except (pa.ArrowException, OSError) as error:
-        raise faults.malformed(f"the Arrow stream cannot be read: {error}") from None
+    yield from checked_batches(pa.py_buffer(payload))

@@ -11,10 +11,12 @@ marker is what proves the end.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, Protocol
 
 from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
 from odps_nb.terms import Compression
+from odps_nb.wire._ipc_body import BodyNeeds
 from odps_nb.wire._ipc_message import RECORD_BATCH, parse_message
 from odps_nb.wire._push import BytesLike
 from odps_nb.wire.codings import HTTP_NAMES, coding_of, sniff
@@ -22,9 +24,11 @@ from odps_nb.wire.codings import HTTP_NAMES, coding_of, sniff
 __all__ = [
     "CONTINUATION",
     "DEFAULT_MAX_BODY",
+    "DEFAULT_MAX_DECOMPRESSED",
     "DEFAULT_MAX_METADATA",
     "END_MARKER",
     "EndMarkerCheck",
+    "require_names",
     "sniff_body",
 ]
 
@@ -36,6 +40,8 @@ DEFAULT_MAX_METADATA = 16 << 20
 """Bytes of one message's metadata that are accepted."""
 DEFAULT_MAX_BODY = 2 << 30
 """Bytes of one batch that are accepted."""
+DEFAULT_MAX_DECOMPRESSED = 512 << 20
+"""Bytes that a compressed batch may need: twice the largest ``MaxBatchRawSize`` of the service."""
 
 _PREFIX_SIZE = 8  # continuation and length of the metadata
 
@@ -44,7 +50,8 @@ class EndMarkerCheck:
     """Watch a stream go by and know whether it is whole: from message to message to its end.
 
     Eight bytes that look like the end marker inside of a batch are not taken for it, and
-    nothing may follow it.
+    nothing may follow it. What a compressed batch needs is known before Arrow decompresses it,
+    if Arrow is given the bytes afterwards.
 
     Parameters
     ----------
@@ -52,6 +59,8 @@ class EndMarkerCheck:
         Bytes of one message's metadata that are accepted.
     max_body
         Bytes of one batch that are accepted.
+    max_decompressed
+        Bytes that the buffers of one compressed batch may promise together.
 
     Examples
     --------
@@ -73,7 +82,9 @@ class EndMarkerCheck:
         "_batches",
         "_held",
         "_max_body",
+        "_max_decompressed",
         "_max_metadata",
+        "_needs",
         "_rows",
         "_skip",
         "_state",
@@ -82,9 +93,15 @@ class EndMarkerCheck:
     )
 
     def __init__(
-        self, *, max_metadata: int = DEFAULT_MAX_METADATA, max_body: int = DEFAULT_MAX_BODY
+        self,
+        *,
+        max_metadata: int = DEFAULT_MAX_METADATA,
+        max_body: int = DEFAULT_MAX_BODY,
+        max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
     ) -> None:
         self._max_metadata, self._max_body = max_metadata, max_body
+        self._max_decompressed = max_decompressed
+        self._needs: BodyNeeds | None = None  # of the body that goes by
         self._held = bytearray()
         self._wanted = _PREFIX_SIZE
         self._state = "prefix"  # | "metadata" | "complete" | "failed"
@@ -99,7 +116,7 @@ class EndMarkerCheck:
         FramingError
             The bytes are no IPC stream, or go on behind the end marker.
         LimitExceededError
-            A message is larger than accepted.
+            A message is larger than accepted, or would be when it is decompressed.
         """
         if self._state == "failed":
             raise StateError("this stream failed before; what follows a defect means nothing")
@@ -116,6 +133,8 @@ class EndMarkerCheck:
                 )
             if self._skip:
                 step = min(self._skip, len(view) - at)
+                if self._needs is not None:
+                    self._needs.feed(view[at : at + step])
                 self._skip -= step
             else:
                 step = min(self._wanted - len(self._held), len(view) - at)
@@ -131,6 +150,8 @@ class EndMarkerCheck:
             message = parse_message(part)
             self._check_size(message.body_length, self._max_body, "body", offset)
             self._skip, self._wanted = message.body_length, _PREFIX_SIZE
+            needs = BodyNeeds(message, self._max_decompressed)
+            self._needs = None if needs.known else needs
             self._batches += message.kind == RECORD_BATCH
             self._rows += message.rows
             return "prefix"
@@ -197,6 +218,35 @@ class EndMarkerCheck:
         if self._rows < rows:
             raise TruncatedError(message, offset=self._total, expected=rows, actual=self._rows)
         raise FramingError(message, offset=self._total)
+
+
+class _Field(Protocol):
+    """A field of an Arrow schema."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def type(self) -> object: ...
+
+
+def require_names(schema: Iterable[_Field]) -> None:
+    """Raise unless all names in an Arrow schema are text, nested ones and zones too.
+
+    pyarrow takes them as they are and decodes them when somebody asks, or looks at a repr.
+
+    Raises
+    ------
+    FramingError
+        One is no UTF-8.
+    """
+    for number, field in enumerate(schema):
+        try:
+            str(field.name), str(field.type)
+        except UnicodeDecodeError:
+            raise FramingError(
+                f"column {number} of the Arrow stream has a name that is no text"
+            ) from None
 
 
 def sniff_body(

@@ -6,6 +6,7 @@ import itertools
 import pickle
 import threading
 import time
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -51,6 +52,7 @@ from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import IndexSplit, PartitionSpec, RowRangeSplit, SessionStatus, SplitMode
 from odps_nb.wire.calls import Preview, ReadRows, ReadSessionAnswer
+from odps_nb.wire.type_text import parse_columns
 
 ROWS = 100
 SESSION = ReadSession(
@@ -335,6 +337,7 @@ def test_bytes_of_a_batch_that_is_not_whole_are_seen(chunked):
         line.send(b"%x\r\n%s\r\n0\r\n\r\n" % (len(rest), rest) if chunked else rest)
 
     tracker = ProgressTracker("read", "t")
+    session = replace(SESSION, schema=TableSchema(columns=parse_columns("id bigint, s string")))
     with (
         Service(ReadRows=[half_then_wait]) as service,
         service.client(read_timeout=60.0) as storage,
@@ -343,7 +346,7 @@ def test_bytes_of_a_batch_that_is_not_whole_are_seen(chunked):
         rows: list[int] = []
         reading = threading.Thread(
             target=lambda: rows.extend(
-                batch.num_rows for batch in iter_split(storage, SESSION, split, tracker=tracker)
+                batch.num_rows for batch in iter_split(storage, session, split, tracker=tracker)
             )
         )
         reading.start()
@@ -396,7 +399,8 @@ def test_an_expired_session_is_never_continued_on_another_one(code):
 
 
 def test_a_schema_that_changes_on_the_way_is_an_error():
-    other = numbers(40, 80).rename_columns(["other"])
+    required = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    other = numbers(40, 80).cast(required)
     with pytest.raises(FramingError, match="columns changed"):
         split_of(cut_rows(0.5), raw(ipc(other)), retry=RetryPolicy(max_attempts=2))
 
