@@ -25,14 +25,15 @@ BELOW: dict[str, set[str]] = {
     "schema": set(),
     "terms": {"errors"},
     "wire": VALUES,
+    "arrow": VALUES | {"wire"},
     "http": VALUES | {"wire"},
-    "convert": VALUES | {"wire"},
-    "client": VALUES | {"wire", "http"},
+    "convert": VALUES | {"wire", "arrow"},
+    "client": VALUES | {"wire", "arrow", "http"},
     "access": VALUES | {"wire", "http", "convert", "client"},
     "notebook": VALUES | {"wire", "http", "convert", "client", "access"},
     "spark": VALUES | {"wire", "http", "convert", "client", "access"},
-    "local": VALUES | {"wire"},
-    "_stream_io": VALUES | {"wire", "http"},
+    "local": VALUES | {"wire", "arrow"},
+    "_stream_io": VALUES | {"wire", "arrow", "http"},
 }
 FACES = {"__init__", "_faces", "stream_io", "cli"}  # above all floors
 
@@ -202,7 +203,7 @@ def test_http_knows_no_arrow() -> None:
     assert [str(f) for f in FOREIGN if f.room == "http" and f.imported.startswith("pyarrow")] == []
 
 
-EMPTY = ["wire", "http", "convert", "client", "access", "notebook", "local", "_stream_io"]
+EMPTY = ["wire", "arrow", "http", "convert", "client", "access", "notebook", "local", "_stream_io"]
 
 
 @pytest.mark.parametrize("room", EMPTY)
@@ -265,6 +266,7 @@ LOADS = [
     ("odps_nb", ("numpy", "pyarrow", "requests", *FOREVER_LAZY)),
     ("odps_nb.errors odps_nb.terms odps_nb.schema", ("numpy", "pyarrow", "requests")),
     ("wire", ("pyarrow", "requests", *FOREVER_LAZY)),
+    ("arrow", ("requests", *FOREVER_LAZY)),
     ("http", ("pyarrow", *FOREVER_LAZY)),
     ("client", FOREVER_LAZY),
     ("local", ("requests", "pyspark", "IPython", "ipywidgets")),

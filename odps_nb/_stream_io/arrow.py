@@ -28,7 +28,6 @@ from odps_nb.wire.arrow_stream import (
     DEFAULT_MAX_BODY,
     DEFAULT_MAX_DECOMPRESSED,
     EndMarkerCheck,
-    require_names,
     sniff_body,
 )
 from odps_nb.wire.codings import decoder
@@ -110,9 +109,7 @@ class _Batches:
 
         with self._lock:
             if self._reader is None:
-                reader = pa.ipc.open_stream(self._source)
-                require_names(reader.schema)
-                self._reader = reader
+                self._reader = pa.ipc.open_stream(self._source)
         return self._reader
 
     def _next(self) -> pa.RecordBatch | None:
@@ -122,8 +119,10 @@ class _Batches:
             self._source.check.require(rows=self._expected_rows)
             self._source.read(1)  # the end of the body, which the check requires to be here
             return None
+        from odps_nb.arrow.validation import validate
+
         # A damaged offset would otherwise end the process when somebody looks at the value.
-        batch.validate(full=True)
+        validate(batch)
         return batch
 
     def _translated(self, step: Callable[[], Any]) -> Any:

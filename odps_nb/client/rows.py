@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from odps_nb.arrow.validation import validate
 from odps_nb.errors import (
     FramingError,
     LimitExceededError,
@@ -30,7 +31,6 @@ from odps_nb.wire.arrow_stream import (
     DEFAULT_MAX_DECOMPRESSED,
     DEFAULT_MAX_METADATA,
     EndMarkerCheck,
-    require_names,
     sniff_body,
 )
 from odps_nb.wire.codings import Decoder, decoder
@@ -199,7 +199,6 @@ class RowStream:
             source = self._source = self._choose(check)
             self._reader: Any = pa.ipc.open_stream(pa.PythonFile(source, mode="r"))
             self.schema: pa.Schema = self._reader.schema
-            require_names(self.schema)
 
     @property
     def wire_bytes(self) -> int:
@@ -235,7 +234,7 @@ class RowStream:
                 self._source.finish()
             self._ended = True
             return None
-        batch.validate(full=True)
+        validate(batch)
         return batch
 
     def close(self) -> None:

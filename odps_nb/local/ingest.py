@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odps_nb.arrow.validation import validate
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_schema, arrow_type
@@ -26,7 +27,7 @@ from odps_nb.local.snapshots import Addition
 from odps_nb.local.tables import OPERATION, Table
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
-from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck, require_names
+from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck
 
 __all__ = ["Ingest", "checked_batches", "read_body"]
 
@@ -198,9 +199,8 @@ def checked_batches(stream: pa.Buffer) -> Iterator[pa.RecordBatch]:
         check.feed(memoryview(stream))
         check.require()
         with pa.ipc.open_stream(stream) as reader:
-            require_names(reader.schema)
             for batch in reader:
-                batch.validate(full=True)
+                validate(batch)
                 if batch.num_rows:
                     yield batch
     except (ProtocolError, pa.ArrowException, OSError, ValueError, MemoryError) as error:

@@ -11,8 +11,7 @@ marker is what proves the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, Protocol
+from typing import Literal
 
 from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
 from odps_nb.terms import Compression
@@ -28,7 +27,6 @@ __all__ = [
     "DEFAULT_MAX_METADATA",
     "END_MARKER",
     "EndMarkerCheck",
-    "require_names",
     "sniff_body",
 ]
 
@@ -218,35 +216,6 @@ class EndMarkerCheck:
         if self._rows < rows:
             raise TruncatedError(message, offset=self._total, expected=rows, actual=self._rows)
         raise FramingError(message, offset=self._total)
-
-
-class _Field(Protocol):
-    """A field of an Arrow schema."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def type(self) -> object: ...
-
-
-def require_names(schema: Iterable[_Field]) -> None:
-    """Raise unless all names in an Arrow schema are text, nested ones and zones too.
-
-    pyarrow takes them as they are and decodes them when somebody asks, or looks at a repr.
-
-    Raises
-    ------
-    FramingError
-        One is no UTF-8.
-    """
-    for number, field in enumerate(schema):
-        try:
-            str(field.name), str(field.type)
-        except UnicodeDecodeError:
-            raise FramingError(
-                f"column {number} of the Arrow stream has a name that is no text"
-            ) from None
 
 
 def sniff_body(

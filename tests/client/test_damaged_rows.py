@@ -72,6 +72,31 @@ def offsets(*values: int) -> pa.Buffer:
 
 
 TEXT = pa.py_buffer(b"abcdef")
+
+
+def lost(kind: pa.DataType, *children: pa.Array) -> pa.Array:
+    """Return lists of which there are none, but whose first one begins far away."""
+    buffers = [None, pa.py_buffer(struct.pack("<q", 1 << 23))]
+    return pa.Array.from_buffers(kind, 0, buffers, children=list(children))
+
+
+PAIR = pa.StructArray.from_arrays(
+    [pa.array([], pa.string()), pa.array([], pa.int64())],
+    fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", pa.int64())],
+)
+WITHOUT = pa.array([], pa.int64())
+LOST_INSIDE = {
+    "list": lost(pa.list_(pa.int64()), WITHOUT),
+    "large list": lost(pa.large_list(pa.int64()), WITHOUT),
+    "map": lost(pa.map_(pa.string(), pa.int64()), PAIR),
+}
+
+
+def empty_lists_of(inner: pa.Array) -> pa.Array:
+    kind = pa.list_(inner.type)
+    return pa.Array.from_buffers(kind, 2, [None, offsets(0, 0, 0)], children=[inner])
+
+
 # Offsets in between: all that a check of the first and the last lets through.
 DAMAGED = {
     "string": pa.Array.from_buffers(pa.string(), 3, [None, offsets(0, 1 << 30, 4, 6), TEXT]),
@@ -88,6 +113,13 @@ DAMAGED = {
     ),
     "dictionary": pa.DictionaryArray.from_arrays(
         pa.array([0, 99], pa.int8()), pa.array(["a"]), safe=False
+    ),
+    **{f"{name} inside": empty_lists_of(inner) for name, inner in LOST_INSIDE.items()},
+    "list in a dictionary": pa.DictionaryArray.from_arrays(
+        pa.array([None, None], pa.int8()), LOST_INSIDE["list"], safe=False
+    ),
+    "list in a struct in a list": empty_lists_of(
+        pa.StructArray.from_arrays([LOST_INSIDE["list"]], ["x"])
     ),
     "decimal": pa.Array.from_buffers(
         pa.decimal128(3, 0), 1, [None, pa.py_buffer((10**20).to_bytes(16, "little"))]

@@ -18,7 +18,12 @@ from odps_nb.errors import (
 )
 from odps_nb.terms import Compression
 from odps_nb.wire._ipc_message import parse_message
-from odps_nb.wire.arrow_stream import CONTINUATION, END_MARKER, EndMarkerCheck, sniff_body
+from odps_nb.wire.arrow_stream import (
+    CONTINUATION,
+    END_MARKER,
+    EndMarkerCheck,
+    sniff_body,
+)
 
 
 def ipc(*batches: pa.RecordBatch, compression: str | None = None) -> bytes:
@@ -190,6 +195,189 @@ def test_a_negative_body_is_refused() -> None:
 def test_a_message_that_points_outside_of_itself_is_refused(metadata: bytes) -> None:
     with pytest.raises(FramingError, match="outside"):
         parse_message(metadata)
+
+
+# -- what a body will need ---------------------------------------------------------------------
+
+
+def feed(check: EndMarkerCheck, chunks: list[bytes]) -> None:
+    for chunk in chunks:
+        check.feed(chunk)
+
+
+def zeros(rows: int) -> pa.RecordBatch:
+    buffer = pa.py_buffer(bytes(8 * rows))
+    return pa.record_batch({"z": pa.Array.from_buffers(pa.int64(), rows, [None, buffer])})
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_what_a_compressed_batch_needs_is_known_before_it_is_decompressed(compression: str) -> None:
+    stream = ipc(zeros(100_000), zeros(50_000), compression=compression)
+    for size in (1, 7, 64, len(stream)):
+        check = EndMarkerCheck(max_decompressed=800_000)
+        feed(check, every(stream, size))
+        assert check.complete
+        check = EndMarkerCheck(max_decompressed=799_999)
+        with pytest.raises(LimitExceededError, match="decompressed") as caught:
+            feed(check, every(stream, size))
+        assert (caught.value.limit, caught.value.actual) == (799_999, 800_000)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_a_dictionary_is_bounded_like_a_batch(compression: str) -> None:
+    words = pa.array(["x" * 1000 + str(n) for n in range(100)]).dictionary_encode()
+    stream = ipc(pa.record_batch({"word": words}), compression=compression)
+    assert watch(stream).complete
+    with pytest.raises(LimitExceededError, match="decompressed"):
+        EndMarkerCheck(max_decompressed=100_000).feed(stream)
+
+
+def promises_of(stream: bytes) -> list[int]:
+    """Return where the compressed buffers of the first batch begin in the stream."""
+    at = 8 + int.from_bytes(stream[4:8], "little")
+    body = at + 8 + int.from_bytes(stream[at + 4 : at + 8], "little")
+    return [body + place for place in parse_message(stream[at + 8 : body]).promises]
+
+
+def test_buffers_that_are_stored_as_they_are_promise_nothing() -> None:
+    stream = bytearray(ipc(zeros(100_000), compression="zstd"))
+    (place,) = promises_of(stream)
+    stream[place : place + 8] = pack("<q", -1)
+    EndMarkerCheck(max_decompressed=0).feed(bytes(stream))
+    stream[place : place + 8] = pack("<q", -2)
+    with pytest.raises(FramingError, match="promises -2 bytes"):
+        watch(bytes(stream))
+
+
+def test_the_buffers_of_a_batch_are_added_up() -> None:
+    stream = bytearray(ipc(numbers(1000), compression="lz4"))
+    places = promises_of(stream)
+    assert len(places) == 3  # numbers, offsets, text
+    for place in places:
+        stream[place : place + 8] = pack("<q", 1 << 61)
+    with pytest.raises(LimitExceededError):
+        EndMarkerCheck(max_decompressed=(1 << 62) + 1).feed(bytes(stream))
+    EndMarkerCheck(max_decompressed=3 << 61).feed(bytes(stream))
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_columns_that_cost_no_bytes_have_a_bound(compression: str | None) -> None:
+    few, many = (pa.record_batch({"n": pa.nulls(rows)}) for rows in (1 << 20, (1 << 20) + 1))
+    assert watch(ipc(few, compression=compression)).rows == 1 << 20
+    with pytest.raises(LimitExceededError, match="1048577 values"):
+        watch(ipc(many, compression=compression))
+    bits = pa.record_batch({"b": pa.array([True]).take(pa.array([0] * (1 << 21)))})
+    assert watch(ipc(bits, compression=compression)).rows == 1 << 21
+
+
+def changed(
+    batch: pa.RecordBatch, old: bytes, new: bytes, *, compression: str | None = None
+) -> bytes:
+    """Return a stream whose first batch has something else in its metadata."""
+    stream = ipc(batch, compression=compression)
+    at = 8 + int.from_bytes(stream[4:8], "little")
+    body = at + 8 + int.from_bytes(stream[at + 4 : at + 8], "little")
+    metadata = stream[at:body]
+    assert metadata.count(old) == 1
+    return stream[:at] + metadata.replace(old, new) + stream[body:]
+
+
+@pytest.mark.parametrize(
+    "buffers",
+    [
+        (0, 8, 4, 8),
+        (8, 8, 0, 8),
+        (0, -8, 8, 8),
+        (-8, 8, 8, 8),
+        (0, 8, 8, 1 << 40),
+        (1 << 62, 8, 8, 8),
+    ],
+)
+def test_buffers_that_overlap_or_leave_the_body_are_refused(buffers: tuple[int, ...]) -> None:
+    batch = pa.record_batch({"a": pa.array([1]), "b": pa.array([2])})
+    old = pack("<8q", 0, 0, 0, 8, 8, 0, 8, 8)  # two of validity, two of values
+    new = pack("<8q", 0, 0, *buffers[:2], 8, 0, *buffers[2:])
+    with pytest.raises(FramingError, match="no place of its own"):
+        watch(changed(batch, old, new))
+
+
+def test_a_compressed_buffer_has_room_for_its_promise() -> None:
+    batch = zeros(1000)
+    stream = ipc(batch, compression="zstd")
+    (place,) = promises_of(stream)
+    at = 8 + int.from_bytes(stream[4:8], "little")
+    body = at + 8 + int.from_bytes(stream[at + 4 : at + 8], "little")
+    size = stream[place:].index(END_MARKER)
+    lengths = [
+        n for n in range(size - 8, size + 1) if stream[at:body].count(pack("<qq", 0, n)) == 1
+    ]
+    with pytest.raises(FramingError, match="no place of its own"):
+        watch(changed(batch, pack("<qq", 0, lengths[0]), pack("<qq", 0, 7), compression="zstd"))
+
+
+def test_a_column_of_negative_length_is_refused() -> None:
+    batch = pa.record_batch({"a": pa.array([1, 2, 3])})
+    with pytest.raises(FramingError, match="-3 values"):
+        watch(changed(batch, pack("<qq", 3, 0), pack("<qq", -3, 0)))
+
+
+def test_a_vector_that_leaves_its_message_is_refused() -> None:
+    batch = pa.record_batch({"a": pa.array([1, 2, 3])})
+    with pytest.raises(FramingError, match="outside"):
+        watch(changed(batch, pack("<Iqq", 1, 3, 0), pack("<Iqq", 1 << 28, 3, 0)))
+
+
+def test_the_compression_of_old_writers_is_refused_since_it_stands_elsewhere() -> None:
+    old = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
+    for metadata in (None, {"ARROW:experimental_compression": "zstd"}):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, numbers(3).schema, options=old) as writer:
+            writer.write_batch(numbers(3), custom_metadata=metadata)
+        stream = sink.getvalue().to_pybytes()
+        if metadata is None:
+            assert watch(stream).rows == 3
+        else:
+            with pytest.raises(FramingError, match="metadata version 4"):
+                watch(stream)
+
+
+@pytest.mark.parametrize("endianness", [0, 1])
+def test_a_stream_of_the_other_order_of_bytes_is_refused(endianness: int) -> None:
+    vtable = pack("<HHHHHH", 12, 24, 0, 4, 8, 0)
+    table = pack("<iBxxxIxxxxxxxxxxxx", 12, 1, 24)
+    schema = pack("<HHH", 6, 8, 4) + pack("<xx") + pack("<ih", 8, endianness)
+    message = pack("<I", 16) + vtable + table + schema
+    if endianness:
+        with pytest.raises(FramingError, match="big-endian"):
+            parse_message(message)
+    else:
+        assert parse_message(message).kind == 1
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pa.schema({"name": pa.int64()}),
+        pa.schema({"s": pa.list_(pa.struct([("name", pa.int64())]))}),
+        pa.schema({"t": pa.timestamp("ns", "name")}),
+    ],
+    ids=["column", "member", "zone"],
+)
+def test_names_that_are_no_text_are_refused_wherever_they_are(schema: pa.Schema) -> None:
+    stream = schema.serialize().to_pybytes()
+    assert watch(stream).batches == 0
+    with pytest.raises(FramingError, match="no text"):
+        watch(stream.replace(b"name", b"na\xffe"))
+
+
+def test_a_schema_whose_parts_are_shared_does_not_grow_without_bound() -> None:
+    """Each level points twice at the next one: 40 levels would be 10^12 fields."""
+    field = pack("<HHHHHHHH", 16, 8, 0, 0, 0, 0, 0, 4)  # a vtable; the children at 4
+    levels = b"".join(pack("<iIIII", 16 + 20 * n, 4, 2, 8, 4) for n in range(40))
+    schema = pack("<HHHH", 8, 8, 0, 4) + pack("<iI", 8, 4) + pack("<II", 1, 4 + 16)
+    vtable = pack("<HHHHHH", 12, 12, 0, 4, 8, 0) + pack("<iBxxxI", 12, 1, 4 + 8)
+    with pytest.raises(FramingError, match="100000 fields"):
+        parse_message(pack("<I", 16) + vtable + schema + field + levels + bytes(4))
 
 
 # -- the first bytes ---------------------------------------------------------------------------
