@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import datetime
+import operator
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -26,6 +30,7 @@ __all__ = [
     "TableName",
     "TimeUnit",
     "WriteMode",
+    "check_partition_value",
     "format_bytes",
 ]
 
@@ -143,18 +148,56 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """Partition keys and values in order, e.g. ``ds=2024-01-01,hour=3``."""
+    """Partition keys and values in order, e.g. ``ds=2024-01-01,hour=3``.
+
+    The service may hold partitions whose values no request can name without doubt (see
+    `check_partition_value`); a list of partitions shows them, `of` and `checked` refuse them.
+    """
 
     items: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, value: str | Mapping[str, object] | PartitionSpec | None) -> PartitionSpec:
-        """Accept text (levels joined by ``,`` or ``/``), a mapping, a spec, or ``None`` (empty)."""
+        """Accept text, a mapping, a spec, or ``None`` (empty).
+
+        The values of a mapping are exact: text, a whole number or a date. In text, levels are
+        joined by ``,`` or ``/``, blanks around keys and values are formatting, and quotes around
+        a value hold it exactly: ``ds = 2024-01-01, hour = '3'``.
+
+        Raises
+        ------
+        InvalidRequestError
+            No partition, or a value that no request can name without doubt.
+        """
         if value is None or isinstance(value, PartitionSpec):
-            return value or cls()
+            return (value or cls()).checked()
         if isinstance(value, Mapping):
-            return cls(tuple(_checked(str(k), str(v), f"{k}={v}") for k, v in value.items()))
-        return cls(tuple(_level(level) for level in re.split(r"[,/]", value) if level.strip()))
+            pairs = ((str(key), _value_text(str(key), one)) for key, one in value.items())
+            return cls(tuple(_checked(key, text, f"{key}={text}") for key, text in pairs))
+        if not isinstance(value, str):
+            raise InvalidRequestError(
+                f"a {type(value).__name__} names no partition",
+                code=_INVALID,
+                hint="write text such as ds=2024-01-01, or a dict of keys and values",
+            )
+        return cls(tuple(_level(level) for level in _LEVELS.findall(value) if level.strip()))
+
+    def checked(self) -> PartitionSpec:
+        """Return this spec, if a request can name it without doubt.
+
+        Raises
+        ------
+        InvalidRequestError
+            See `check_partition_value`.
+        """
+        for key, value in self.items:
+            _checked(key, value, f"{key}={value}")
+        return self
+
+    @property
+    def has_name(self) -> bool:
+        """Whether a request can name it without doubt."""
+        return not any(_doubt(value) for _, value in self.items)
 
     def __str__(self) -> str:
         return ",".join(f"{key}={value}" for key, value in self.items)
@@ -171,19 +214,87 @@ class PartitionSpec:
         return all(theirs.get(key) == value for key, value in self.items)
 
 
+_INVALID = "InvalidPartitionSpec"
+# What stands between the separators of levels, where a quoted value may hold them.
+_LEVELS = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,/])+""")
+# Known readers of ``key=value,key=value`` split at these, or drop them wherever they stand.
+_SIGNS = ",/='\"\\"
+_NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+
+def check_partition_value(key: str, value: str) -> None:
+    """Refuse a value of a partition key that a request cannot name without doubt.
+
+    Requests name partitions as ``key=value,key=value`` without quotes, and readers of that text
+    are known to strip blanks and quotes and to split at ``,``, ``/`` and ``=``: the partition
+    reached, or replaced, would be another one.
+
+    Raises
+    ------
+    InvalidRequestError
+        The value is empty, has a blank or an invisible character at an edge, or holds a comma,
+        slash, equals sign, quote, backslash, or a character that no document can hold.
+    """
+    problem = _doubt(value)
+    if problem:
+        shown = value if len(value) <= 80 else value[:80] + "…"
+        raise InvalidRequestError(
+            f"the value {shown!r} of the partition key {key!r} {problem}: "
+            "no request can name it without doubt",
+            code=_INVALID,
+            hint="write rows under another value; rows that have it are found by reading the "
+            "table without naming the partition",
+        )
+
+
+def _doubt(value: str) -> str:
+    if not value:
+        return "is empty"
+    sign = next((one for one in value if one in _SIGNS), None)
+    if sign is not None:
+        return f"holds {sign!r}"
+    if _NO_TEXT.search(value):
+        return "holds a control character or another one that is no text"
+    if any(one.isspace() or unicodedata.category(one) == "Cf" for one in (value[0], value[-1])):
+        return "begins or ends with a blank or an invisible character"
+    return ""
+
+
+def _value_text(key: str, value: object) -> str:
+    """Return the text of a mapping's value; what has several spellings is refused."""
+    if isinstance(value, str):
+        return str.__str__(value)  # also of a subclass that shows itself otherwise
+    if hasattr(value, "__index__") and not isinstance(value, bool):
+        with contextlib.suppress(TypeError):  # an array, or a bool of NumPy
+            return str(operator.index(value))
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return value.isoformat()
+    raise InvalidRequestError(
+        f"the partition key {key!r} has a value of type {type(value).__name__}: {value!r:.80}",
+        code=_INVALID,
+        hint="give text, a whole number or a date, e.g. {'ds': '2024-01-01', 'hour': 3}",
+    )
+
+
 def _level(text: str) -> tuple[str, str]:
     key, sign, value = text.partition("=")
-    key, value = key.strip(), value.strip()
+    key, value = key.strip(_FORMATTING), value.strip(_FORMATTING)
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         value = value[1:-1]
     return _checked(key, value if sign else "", text)
 
 
+_FORMATTING = " \t\r\n"
+
+
 def _checked(key: str, value: str, text: str) -> tuple[str, str]:
     if not _NAME.fullmatch(key) or not value:
         raise InvalidRequestError(
-            f"{text!r} is not a partition level", hint="write key=value, e.g. ds=2024-01-01"
+            f"{text!r} is not a partition level",
+            code=_INVALID,
+            hint="write key=value, e.g. ds=2024-01-01",
         )
+    check_partition_value(key, value)
     return key, value
 
 

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import base64
+import datetime
+import enum
 import pickle
+import re
+from collections.abc import Iterator
+from decimal import Decimal
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +30,13 @@ from odps_nb.terms import (
     WriteMode,
     format_bytes,
 )
+
+
+class Named(str, enum.Enum):
+    """Text that shows itself as another one."""
+
+    DAY = "day"
+
 
 LONG = "x" * 10**6 + "!"
 INJECTIONS = [
@@ -126,8 +140,10 @@ def test_name_without_a_schema_has_none() -> None:
         ("ds=2024-01-01", "ds=2024-01-01"),
         (" ds = 2024-01-01 , hour = 3 ", "ds=2024-01-01,hour=3"),
         ("ds='2024-01-01'/hour=\"3\"", "ds=2024-01-01,hour=3"),
-        ("ds=a=b", "ds=a=b"),
+        ("ds=a b", "ds=a b"),
         ({"ds": "2024-01-01", "hour": 3}, "ds=2024-01-01,hour=3"),
+        ({"ds": datetime.date(2024, 1, 2), "hour": np.int8(3)}, "ds=2024-01-02,hour=3"),
+        ({"ds": Named.DAY, "hour": np.str_("3")}, "ds=day,hour=3"),
         ({}, ""),
     ],
 )
@@ -152,18 +168,98 @@ def test_bad_partition_is_refused_with_an_example(value: object) -> None:
     assert "ds=2024-01-01" in (caught.value.hint or "")
 
 
-@given(
-    st.dictionaries(
-        st.from_regex(r"[a-z_]\w{0,5}", fullmatch=True),
-        st.text(min_size=1).filter(lambda v: v == v.strip() and not {",", "/", "'", '"'} & set(v)),
-        max_size=3,
-    )
-)
-def test_partition_round_trips(values: dict[str, str]) -> None:
-    spec = PartitionSpec.of(values)
+@given(st.dictionaries(st.from_regex(r"[a-z_]\w{0,5}", fullmatch=True), st.text(), max_size=3))
+def test_partition_round_trips_or_is_refused(values: dict[str, str]) -> None:
+    spec = PartitionSpec(tuple(values.items()))
+    try:
+        assert PartitionSpec.of(values) == spec
+    except InvalidRequestError:
+        assert not spec.has_name
+        with pytest.raises(InvalidRequestError):
+            PartitionSpec.of(spec)
+        return
+    assert spec.has_name
     assert PartitionSpec.of(str(spec)) == spec
-    assert dict(spec) == values
     assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def _readings(text: str) -> Iterator[str]:
+    """How readers of ``key=value`` are known to read one value, besides as it is."""
+    yield from (text.strip(), text.strip(" "), text.strip("'\""), text.replace("'", ""))
+    yield from (text.replace('"', ""), *re.split("[,/=]", text), text.replace("\\", ""))
+    yield text.strip("\u200b\ufeff\u00ad")
+    yield text.encode("utf-8", "ignore").decode()
+
+
+EDGES = [
+    " ",
+    "\t",
+    "\n",
+    "\r\n",
+    "\0",
+    "\x1b",
+    "\x85",
+    "\xa0",
+    "\u3000",
+    "\u200b",
+    "\ufeff",
+    "\u2028",
+]
+SIGNS = [",", "/", "=", "'", '"', "\\", "\ud800", "\x00"]
+HOSTILE = (
+    *(one + "b" for one in EDGES),
+    *("b" + one for one in EDGES),
+    *EDGES,
+    *("a" + sign + "b" for sign in SIGNS),
+    *("'b'", '"b"', "'b", "b'", "=b", "b=", "b,hour=3", "b/hour=3", "", "\ufffe"),
+)
+"""Values that some reader of a request takes for another one."""
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=ascii)
+def test_value_that_could_be_read_as_another_one_is_refused(value: str) -> None:
+    spec = PartitionSpec((("ds", value),))
+    for road in (lambda: PartitionSpec.of({"ds": value}), lambda: PartitionSpec.of(spec)):
+        with pytest.raises(InvalidRequestError) as caught:
+            road()
+        assert caught.value.hint
+    assert not spec.has_name
+
+
+@given(st.text(st.sampled_from([*"ab3%+&#:.-_\xe9\u8868 ", *"".join(EDGES), *SIGNS]), max_size=4))
+def test_what_is_accepted_is_read_as_itself_by_every_reader(value: str) -> None:
+    if PartitionSpec((("ds", value),)).has_name:
+        assert set(_readings(value)) == {value}
+
+
+@pytest.mark.parametrize(
+    "text", ["ds=' b'", "ds='b '", "ds='a,b'", 'ds="a/b"', "ds=\xa0b", "ds='b"]
+)
+def test_quotes_in_text_hold_a_value_exactly(text: str) -> None:
+    with pytest.raises(InvalidRequestError, match="no request can name it") as caught:
+        PartitionSpec.of(text)
+    assert caught.value.code == "InvalidPartitionSpec"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, True, np.True_, 3.0, float("nan"), Decimal("3"), b"x", ["x"], np.array([1, 2])),
+        *(datetime.datetime(2024, 1, 1), np.datetime64("2024-01-01"), pd.Timestamp("2024-01-01")),
+        *(pd.NA, pd.NaT),
+    ],
+    ids=repr,
+)
+def test_value_of_a_mapping_that_has_several_spellings_is_refused(value: object) -> None:
+    with pytest.raises(InvalidRequestError, match="'ds' has a value of type") as caught:
+        PartitionSpec.of({"ds": value})
+    assert "2024-01-01" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("value", [3, 2.5, ["ds=1"], b"ds=1"])
+def test_what_is_no_partition_is_refused(value: object) -> None:
+    with pytest.raises(InvalidRequestError, match="names no partition"):
+        PartitionSpec.of(value)  # type: ignore[arg-type]
 
 
 def test_partial_spec_covers_its_partitions() -> None:

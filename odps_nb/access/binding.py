@@ -123,7 +123,7 @@ def _text(value: str) -> str:
     return pieces[0] if len(pieces) == 1 else f"CONCAT({', '.join(pieces)})"
 
 
-_UNSAFE = re.compile(r"['\\\x00-\x1f\x7f]")
+_UNSAFE = re.compile(r"['\\\x00-\x1f\x7f\ufffe\uffff]")
 
 
 def _float(value: float) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import operator
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import SupportsIndex
 
 from odps_nb.errors import InvalidRequestError, NotFoundError
-from odps_nb.schema import TableSchema
+from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 
 __all__ = [
@@ -107,7 +109,8 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
     Raises
     ------
     InvalidRequestError
-        The table has no such partition column, or a level is named twice.
+        The table has no such partition column, a level is named twice, or a value of a typed
+        level is spelled otherwise than the service does.
     """
     keys = [column.name for column in schema.partition_columns]
     if spec.items and not keys:
@@ -125,7 +128,35 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
                 hint=f"{did_you_mean(key, keys)}partition columns are: {', '.join(keys)}",
             )
         found[spelled] = value
+    for column in schema.partition_columns:
+        _check_spelling(found.get(column.name), column)
     return PartitionSpec(tuple((key, found[key]) for key in keys if key in found))
+
+
+def _check_spelling(value: str | None, column: Column) -> None:
+    """Refuse ``03`` for the number 3: whether both name one partition depends on the reader."""
+    if value is None:
+        return
+    code = column.type.code
+    good = True
+    if code in _WHOLE_NUMBERS:
+        good = re.fullmatch("0|-?[1-9][0-9]*", value) is not None
+    elif code is TypeCode.DATE:
+        try:
+            good = datetime.date.fromisoformat(value).isoformat() == value
+        except ValueError:
+            good = False
+    if not good:
+        raise InvalidRequestError(
+            f"{value!r} is no {code.name} as the partition column {column.name!r} spells it",
+            code="InvalidPartitionSpec",
+            hint="write 2024-01-31"
+            if code is TypeCode.DATE
+            else "write digits, without zeros before them",
+        )
+
+
+_WHOLE_NUMBERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 
 
 def check_partitions(

@@ -28,12 +28,20 @@ from odps_nb.convert.arrow_schema import (
 from odps_nb.convert.arrow_types import has_blob
 from odps_nb.errors import ConversionError, InvalidRequestError
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.terms import PartitionSpec, TableName, check_partition_value
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Chunk", "Source", "Target", "is_pandas", "is_spark", "open_source"]
+__all__ = [
+    "Chunk",
+    "Source",
+    "Target",
+    "check_named_partitions",
+    "is_pandas",
+    "is_spark",
+    "open_source",
+]
 
 BLOB_ROWS = 256
 """Rows of a chunk with BLOB columns: their blobs are uploaded before the chunk is written."""
@@ -167,6 +175,21 @@ def _require_columns(names: Iterable[Any], target: Target) -> None:
             )
 
 
+def check_named_partitions(rows: pa.Table | pa.RecordBatch, target: Target) -> None:
+    """Refuse fitted rows whose own values name partitions that no request could name.
+
+    Raises
+    ------
+    InvalidRequestError
+        See `odps_nb.terms.check_partition_value`; the column is named.
+    """
+    for column in target.columns.partition_columns:
+        values = rows.column(column.name)
+        if pa.types.is_string(values.type):  # values of other types have one spelling
+            for value in pc.unique(values):
+                check_partition_value(column.name, value.as_py())
+
+
 # -- columns that the partition fixes -----------------------------------------------------------
 
 
@@ -257,6 +280,7 @@ def _in_memory(
     target: Target,
     streams: int | None,
 ) -> Source:
+    check_named_partitions(plain, target)
     if streams is None:
         streams = 1 if target.blobs else min(MAX_LANES, 1 + plain.nbytes // LANE_BYTES)
     streams = max(1, min(streams, rows))
@@ -323,4 +347,5 @@ def _stream_chunk(
         cells[column.name] = check_cells(given, column, first_row=first_row)
     places = [None if name is None else batch.schema.get_field_index(name) for name in names_in]
     plain = fit_batch(batch, target.plain, places=places, first_row=first_row)
+    check_named_partitions(plain, target)
     return Chunk(rows=batch.num_rows, plain=plain, cells=cells, first_row=first_row)

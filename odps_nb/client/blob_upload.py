@@ -67,7 +67,7 @@ def upload_blobs(
         session_id=session_id,
         stream_id=stream_id,
         version=version,
-        partition=partition,
+        partition=partition.checked(),
         column_id=column_id,
         route_token=route_token,
         compression=compression,
@@ -226,7 +226,7 @@ class _Lane:
     def header(self, source: _Source) -> FrameHeader:
         """Return what the frame of a blob says."""
         return FrameHeader(
-            partition_values=tuple(f"{key}={value}" for key, value in self.partition),
+            partition_values=tuple(f"{key}={value}" for key, value in self.partition.checked()),
             column_index=self.column_id,
             content_type=source.mime_type,
             custom_file_name=source.file_name,

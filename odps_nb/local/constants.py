@@ -6,8 +6,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.local import faults
+from odps_nb.wire.xml_text import has_spelling
 
-__all__ = ["constant", "constant_array", "spelled"]
+__all__ = ["check_listable", "constant", "constant_array", "spelled"]
+
+
+def check_listable(text: str, key: str) -> None:
+    """Fail with 400 unless a list of partitions, which is XML, can hold the value."""
+    if not text or not has_spelling(text):
+        problem = "holds a character that no document can" if text else "is empty"
+        raise faults.invalid(
+            f"a value of the partition key {key!r} {problem}", code="InvalidPartitionSpec"
+        )
 
 
 def constant(text: str, target: pa.DataType, key: str) -> pa.Scalar:
@@ -33,8 +43,6 @@ def spelled(array: pa.Array, key: str) -> pa.Array:
             f"a value of the partition key {key!r} is null", code="InvalidPartitionSpec"
         )
     text = array if pa.types.is_string(array.type) else array.cast(pa.string())
-    if pc.any(pc.equal(text, "")).as_py():
-        raise faults.invalid(
-            f"a value of the partition key {key!r} is empty", code="InvalidPartitionSpec"
-        )
+    for value in pc.unique(text).to_pylist():
+        check_listable(value, key)
     return text

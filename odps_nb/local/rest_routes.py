@@ -233,10 +233,11 @@ class RestRoutes:
         from odps_nb.wire.calls import Preview, decode_partition
 
         schema = params.get("schema_name") or params.get("curr_schema") or None
+        named = params.get("partition")
         request = Preview(
             table=TableName(project=project, schema=schema, table=name),
             limit=int(params["linenum"]) if params.get("linenum", "").isdigit() else CSV_ROWS,
-            partition=decode_partition(params["partition"]) if params.get("partition") else None,
+            partition=decode_partition(named, quoted=True) if named else None,
             columns=tuple(c for c in params.get("cols", "").split(",") if c),
         )
         arrow, batches = self._service.read_sessions.preview(request)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_type
-from odps_nb.local.constants import constant
+from odps_nb.local.constants import check_listable, constant
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -134,6 +134,7 @@ def check_values(table: Table, spec: PartitionSpec) -> PartitionSpec:
     """Return the spec when each value can be a value of its key's type; else 400."""
     types = {column.name: column.type for column in table.schema.partition_columns}
     for key, value in spec:
+        check_listable(value, key)
         constant(value, arrow_type(types[key]), key)
     return spec
 

@@ -217,7 +217,8 @@ class _Names:
         return list(self._connection.table(table).schema.names)
 
     def partitions(self, table: str) -> list[str]:
-        return [str(spec) for spec in self._connection.table(table).partitions()]
+        found = self._connection.table(table).partitions()
+        return [str(spec) for spec in found if spec.has_name]
 
 
 class _NoNames:

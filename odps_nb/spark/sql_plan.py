@@ -123,14 +123,14 @@ def _within(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
 def with_partitions(read: TableRead, known: Sequence[PartitionSpec]) -> TableRead:
     """Choose the partitions whose rows the query may want.
 
-    A partition goes only if its own values say so. Where too many are left to be named, the
-    service is given the condition instead.
+    A partition goes only if its own values say so. Where too many are left to be named, or one
+    that no request can name without doubt, the service is given the condition instead.
     """
     kept = tuple(spec for spec in known if _may_hold(read, spec))
     read = replace(read, known_partitions=len(known), partitions=kept)
     if len(kept) == len(known) and kept:
         read = replace(read, partitions=None)
-    elif len(kept) > MAX_PARTITIONS:
+    elif len(kept) > MAX_PARTITIONS or not all(spec.has_name for spec in kept):
         sent = tuple(one for one in read.partition_conditions if may_be_sent(one))
         read = replace(
             read, partitions=None, conditions=_within((*read.conditions, *sent)), limit=None

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blob_paths import map_blobs
-from odps_nb.access.sources import Chunk, Target
+from odps_nb.access.sources import Chunk, Target, check_named_partitions
 from odps_nb.access.uploading import BlobUploader
 from odps_nb.client.write import (
     StreamReceipt,
@@ -103,7 +103,7 @@ def write_partition(
     ConversionError
         A value does not fit; row and column are named.
     InvalidRequestError
-        The rows name more partitions than are allowed.
+        The rows name more partitions than are allowed, or one that no request could name.
     """
     name = attempt_name() if name is None else name
     with task_errors(f"stream {name} of {task.session.table}"):
@@ -215,6 +215,7 @@ def _fitted(
     while batch is not None:
         _check_fixed(batch, target)
         plain = fit_batch(batch.select(kept), target.plain, places=places, first_row=row)
+        check_named_partitions(plain, target)
         if not blobs:
             yield plain
         else:

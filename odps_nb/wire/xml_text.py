@@ -12,7 +12,15 @@ from xml.etree import ElementTree
 
 from odps_nb.errors import FramingError, LimitExceededError
 
-__all__ = ["DECLARATION", "MAX_XML_BYTES", "Element", "child_text", "element", "parse_xml"]
+__all__ = [
+    "DECLARATION",
+    "MAX_XML_BYTES",
+    "Element",
+    "child_text",
+    "element",
+    "has_spelling",
+    "parse_xml",
+]
 
 MAX_XML_BYTES = 64 * 2**20
 MAX_XML_DEPTH = 64
@@ -80,6 +88,11 @@ def element(name: str, content: str | Iterable[str] = "", /, **attributes: str) 
     inner = _spell(content, _TEXT) if isinstance(content, str) else "".join(content)
     pairs = (f' {key}="{_spell(value, _ATTRIBUTE)}"' for key, value in attributes.items())
     return f"<{name}{''.join(pairs)}>{inner}</{name}>"
+
+
+def has_spelling(text: str) -> bool:
+    """Whether XML can hold the text as it is; `element` puts U+FFFD for what it cannot."""
+    return _ILLEGAL.search(text) is None
 
 
 def _spell(text: str, escapes: dict[int, str]) -> str:

@@ -36,6 +36,7 @@ from odps_nb.wire.calls.core import (
     content_coding,
     decode_partition,
     decode_scope,
+    encode_partition,
     find_header,
 )
 from odps_nb.wire.calls.errors import (
@@ -136,6 +137,7 @@ __all__ = [
     "decode_scope",
     "encode_error_json",
     "encode_error_xml",
+    "encode_partition",
     "find_header",
     "parse_answer",
 ]

@@ -22,6 +22,7 @@ from odps_nb.wire.calls.core import (
     Scope,
     WireRequest,
     decode_partition,
+    encode_partition,
     find_header,
     request_fields,
     storage_request,
@@ -129,7 +130,7 @@ class CreateBlockSession:
             api_version=api_version,
             scope=scope,
             body={
-                "PartitionSpec": str(self.partition),
+                "PartitionSpec": encode_partition(self.partition),
                 "Overwrite": self.overwrite,
                 "DynamicPartitionOptions": {
                     "InvalidStrategy": "Exception",

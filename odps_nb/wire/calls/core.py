@@ -34,6 +34,7 @@ __all__ = [
     "content_coding",
     "decode_partition",
     "decode_scope",
+    "encode_partition",
     "find_header",
     "instance_target",
     "parse_instance_target",
@@ -54,8 +55,8 @@ HTTP_CODINGS = {Compression.ZSTD: "zstd", Compression.LZ4: "x-lz4-frame"}
 _CODING_NAMES = {name: coding for coding, name in HTTP_CODINGS.items()}
 _TABLE_TARGET = re.compile(r"projects\.(.+?)(?:\.schemas\.(.+?))?\.tables\.(.+)")
 _INSTANCE_TARGET = re.compile(r"projects\.(.+?)\.instances\.([\w-]{1,128})", re.ASCII)
-_LEVEL = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
-_LEVEL_BREAK = re.compile(r"[,/](?=\s*[^\W\d]\w*\s*=)")
+_LEVEL = re.compile(r"([^\W\d]\w*)=(.+)", re.DOTALL)
+_LEVEL_BREAK = re.compile(r"[,/](?=[^\W\d]\w*=)")
 
 Pairs = tuple[tuple[str, str], ...]
 Answer_co = TypeVar("Answer_co", covariant=True)
@@ -211,21 +212,27 @@ def parse_instance_target(target: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def decode_partition(text: str) -> PartitionSpec:
-    """Read ``ds=x,h=1`` or ``ds=x/h='1'``.
+def encode_partition(spec: PartitionSpec) -> str:
+    """Spell ``ds=x,h=1``; what could be read as another partition is an `InvalidRequestError`."""
+    return str(spec.checked())
+
+
+def decode_partition(text: str, *, quoted: bool = False) -> PartitionSpec:
+    """Read ``ds=x,h=1`` or ``ds=x/h=1``: values as they came, blanks and quotes included.
 
     A ``,`` or ``/`` separates levels only before another ``key=``, since values may hold
-    both (``protocol.md`` section 6.1).
+    both (``protocol.md`` section 6.1). With ``quoted`` (the control plane, section 7.2) quotes
+    around a value are no part of it.
     """
-    if not text.strip():
+    if not text:
         return PartitionSpec()
-    return PartitionSpec(tuple(_level(level) for level in _LEVEL_BREAK.split(text)))
+    return PartitionSpec(tuple(_level(level, quoted=quoted) for level in _LEVEL_BREAK.split(text)))
 
 
-def _level(text: str) -> tuple[str, str]:
+def _level(text: str, *, quoted: bool) -> tuple[str, str]:
     match = _LEVEL.fullmatch(text)
-    value = match[2].strip() if match else ""
-    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+    value = match[2] if match else ""
+    if quoted and len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         value = value[1:-1]
     if match is None or not value:
         raise InvalidRequestError(

@@ -32,6 +32,7 @@ from odps_nb.wire.calls.core import (
     WireRequest,
     accepted_coding,
     decode_partition,
+    encode_partition,
     find_header,
     request_fields,
     storage_request,
@@ -188,7 +189,7 @@ class CreateReadSession:
         body: dict[str, object] = {
             "RequiredDataColumns": list(self.data_columns),
             "RequiredPartitionColumns": list(self.partition_columns),
-            "RequiredPartitions": [str(spec) for spec in self.partitions],
+            "RequiredPartitions": [encode_partition(spec) for spec in self.partitions],
             "RequiredBucketIds": list(self.bucket_ids),
             "SplitOptions": {
                 "SplitMode": self.split_mode.value,
@@ -373,8 +374,8 @@ class Preview:
             params.append(("Limit", str(self.limit)))
             body["Limit"] = self.limit
         if self.partition is not None:
-            params.append(("Partition", str(self.partition)))
-            body["Partition"] = str(self.partition)
+            params.append(("Partition", encode_partition(self.partition)))
+            body["Partition"] = encode_partition(self.partition)
         if self.columns:
             body["Columns"] = list(self.columns)
         target = table_target(self.table)

@@ -19,6 +19,7 @@ from odps_nb.wire.calls.core import (
     Scope,
     WireRequest,
     decode_partition,
+    encode_partition,
     find_header,
     request_fields,
     storage_request,
@@ -81,7 +82,7 @@ class CreateWriteSession:
             mode_params(self.write_mode, api_version),
             api_version=api_version,
             scope=scope,
-            body={"PartialPartitionSpec": str(self.partition), "Flags": flags},
+            body={"PartialPartitionSpec": encode_partition(self.partition), "Flags": flags},
         )
 
     @classmethod

@@ -13,12 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from odps_nb.errors import FramingError, ProtocolError, QueryError
+from odps_nb.errors import FramingError, InvalidRequestError, ProtocolError, QueryError
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest, find_header
 from odps_nb.wire.calls.errors import code_of_text, hint_of_code
 from odps_nb.wire.control.core import XML_TYPE, date_text, epoch, project_path, rest_request
 from odps_nb.wire.json_fields import dump, in_request, parse_object
-from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_xml
+from odps_nb.wire.xml_text import (
+    DECLARATION,
+    Element,
+    child_text,
+    element,
+    has_spelling,
+    parse_xml,
+)
 
 __all__ = [
     "SQL_TASK",
@@ -160,7 +167,18 @@ class SubmitSql:
     priority: int = 9
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request; a query without a semicolon at its end gets one."""
+        """Spell the request; a query without a semicolon at its end gets one.
+
+        Raises
+        ------
+        InvalidRequestError
+            The query holds a character that would arrive as another one.
+        """
+        if not has_spelling(self.sql):
+            raise InvalidRequestError(
+                "the query holds a control character, which no request can carry",
+                hint="write it as chr(…) with its number, or bind it as :name",
+            )
         properties = {"settings": dump(dict(self.settings)).decode(), "uuid": self.unique_id}
         config = (
             element("Property", (element("Name", key), element("Value", value)))

@@ -106,7 +106,7 @@ def _decode_instance(params: Params, project: str, instance_id: str) -> ControlR
 
 
 def _decode_table(params: Params, table: TableName) -> ControlRequest | None:
-    partition = decode_partition(params.optional("partition") or "")
+    partition = decode_partition(params.optional("partition") or "", quoted=True)
     if "partitions" in params:
         marker = params.optional("marker") or ""
         return ListPartitions(table=table, partition=partition, marker=marker)

@@ -300,7 +300,7 @@ class GetPartition:
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Spell the request; here values are quoted (``protocol.md`` section 7.2)."""
-        quoted = ",".join(f"{key}='{value}'" for key, value in self.partition)
+        quoted = ",".join(f"{key}='{value}'" for key, value in self.partition.checked())
         return rest_request(
             table_path(self.table.project, self.table.table),
             (("partition", quoted),),
@@ -368,7 +368,7 @@ class ListPartitions:
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Spell the request."""
-        quoted = ",".join(f"{key}='{value}'" for key, value in self.partition)
+        quoted = ",".join(f"{key}='{value}'" for key, value in self.partition.checked())
         asked = (("partition", quoted), ("marker", self.marker))
         return rest_request(
             table_path(self.table.project, self.table.table),

@@ -1,0 +1,270 @@
+"""A write reaches the partition that it names, or none: whatever stands in its value.
+
+One table holds a partition of each value, made by SQL on the service. What a request can name is
+written, read and replaced by every road; what it cannot is refused before anything is sent.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from odps_nb.access.binding import literal
+from odps_nb.client.read import ReadPlan, iter_batches, open_read_session
+from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError
+from odps_nb.notebook.context import _Names
+from odps_nb.terms import PartitionSpec
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.table import Table
+
+NewName = Callable[[str], str]
+State = dict[Any, list[int]]
+
+NAMED = (
+    *("b", "B", "a b", "a  b", "%62", "b%20", "a+b", "a&b", "a;b", "a:b#c", "$x", "..", "*", "?"),
+    *("None", "nan", "true", "03", "-1", "1.0", "2024-01-01", "__HIVE_DEFAULT_PARTITION__"),
+    *("é", "e\u0301", "表", "a\xa0b", "<b>", "$\\".rstrip("\\"), "{b}", "🙂"),
+)
+"""What must come back as it is; many differ from another one by what some reader ignores."""
+REFUSED = (
+    *(" b", "b ", " b ", "\xa0b", "b\u3000", "\u200bb", "b\ufeff", "'b'", '"b"', "'b", "a'b"),
+    *("a,b", "a/b", "b=", "=b", "a=b", "a\\b", "b,ds=B", "b/ds=B", "a\tb", "b\n"),
+)
+"""What some reader of a request takes for another value."""
+
+
+def by_sql(odps: Connection, name: str, values: tuple[str, ...]) -> None:
+    rows = (f"select {at} as id, {literal(value)} as ds" for at, value in enumerate(values))
+    odps.sql(f"insert into {name} partition (ds) {' union all '.join(rows)}")
+
+
+@pytest.fixture(scope="module")
+def table(odps: Connection) -> Iterator[Table]:
+    name = "partition_values"
+    made = odps.create_table(name, "id bigint", partitioned_by="ds string")
+    by_sql(odps, name, NAMED + REFUSED)
+    yield made.reload()
+    odps.drop_table(name)
+
+
+@pytest.fixture
+def requests(odps: Connection, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The requests that this connection sends from now on."""
+    sent: list[str] = []
+    transport = odps.storage._transport
+    send = transport.send
+
+    def noting(request: Any) -> Any:
+        sent.append(request.url)
+        return send(request)
+
+    monkeypatch.setattr(transport, "send", noting)
+    return sent
+
+
+def state(table: Table) -> State:
+    found: State = {}
+    rows = table.read().to_arrow()
+    for number, value in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        found.setdefault(value, []).append(number)
+    return found
+
+
+def static(table: Table, value: str, number: int) -> None:
+    table.write(pa.table({"id": [number]}), partition={"ds": value}, overwrite=True)
+
+
+def from_a_list(table: Table, value: str, number: int) -> None:
+    spec = next(one for one in table.partitions() if dict(one)["ds"] == value)
+    table.write(pa.table({"id": [number]}), partition=spec, overwrite=True)
+
+
+def repeated(table: Table, value: str, number: int) -> None:
+    rows = pd.DataFrame({"id": [number], "ds": [value]})
+    table.write(rows, partition={"ds": value}, overwrite=True)
+
+
+def pandas_rows(table: Table, value: str, number: int) -> None:
+    table.write(pd.DataFrame({"id": [number], "ds": [value]}), overwrite=True)
+
+
+def categories(table: Table, value: str, number: int) -> None:
+    column = pa.array([value]).dictionary_encode()
+    table.write(pa.table({"id": [number], "ds": column}), overwrite=True)
+
+
+def stream(table: Table, value: str, number: int) -> None:
+    rows = pa.table({"id": [number], "ds": [value]})
+    table.write(rows.to_reader(), overwrite=True)
+
+
+ROADS = (static, from_a_list, repeated, pandas_rows, categories, stream)
+
+
+def test_a_write_replaces_the_partition_that_it_names_and_no_other(table: Table) -> None:
+    expected = state(table)
+    assert set(expected) == {*NAMED, *REFUSED}
+    for at, value in enumerate(NAMED):
+        road = ROADS[at % len(ROADS)]
+        number = 1000 + at
+        road(table, value, number)
+        expected[value] = [number]
+        assert state(table) == expected, (road.__name__, value)
+        read = table.read(partitions={"ds": value}).to_arrow().to_pylist()
+        assert read == [{"id": number, "ds": value}]
+        assert table.partitions({"ds": value}) == [PartitionSpec((("ds", value),))]
+        assert table.head(partition=PartitionSpec.of(f"ds='{value}'"))["id"].tolist() == [number]
+
+
+@pytest.mark.parametrize("road", ROADS, ids=lambda road: road.__name__)
+def test_each_road_replaces_only_what_it_names(
+    odps: Connection, new_name: NewName, road: Callable[[Table, str, int], None]
+) -> None:
+    values = ("b", "B", "a b", "a  b", "%62", "表")
+    table = odps.create_table(new_name("road"), "id bigint", partitioned_by="ds string")
+    by_sql(odps, table.name.table, values + REFUSED)
+    expected = state(table.reload())
+    for at, value in enumerate(values):
+        road(table, value, 100 + at)
+        expected[value] = [100 + at]
+        assert state(table) == expected
+    odps.drop_table(table.name)
+
+
+@pytest.mark.parametrize("value", REFUSED, ids=ascii)
+def test_what_no_request_can_name_is_refused_before_anything_is_sent(
+    table: Table, requests: list[str], value: str
+) -> None:
+    hostile = PartitionSpec((("ds", value),))
+    assert hostile in table.partitions()
+    table.schema  # noqa: B018  asked for once
+    requests.clear()
+    for road in (static, repeated, pandas_rows, categories):
+        with pytest.raises(InvalidRequestError, match="no request can name it") as caught:
+            road(table, value, -1)
+        assert (caught.value.code, bool(caught.value.hint)) == ("InvalidPartitionSpec", True)
+    for spec in (hostile, {"ds": value}):
+        for look in (
+            lambda spec=spec: table.read(partitions=spec),
+            lambda spec=spec: table.read(partitions=["ds=b", spec]),
+            lambda spec=spec: table.head(partition=spec),
+            lambda spec=spec: table.partitions(spec),
+            lambda spec=spec: table.write(pa.table({"id": [1]}), partition=spec),
+        ):
+            with pytest.raises(InvalidRequestError, match="no request can name it"):
+                look()
+    assert requests == []
+
+
+def test_refused_writes_leave_everything_as_it_was(table: Table) -> None:
+    before = state(table)
+    for value in REFUSED:
+        for road in ROADS:
+            with pytest.raises(InvalidRequestError):
+                road(table, value, -1)
+    assert state(table) == before
+    assert {value for value in REFUSED if value in before} == set(REFUSED)
+
+
+def test_a_value_late_in_a_stream_of_rows_commits_nothing(odps: Connection, table: Table) -> None:
+    before = state(table)
+    schema = pa.schema([("id", pa.int64()), ("ds", pa.string())])
+    values = ["b"] * 20 + [" b"]
+    batches = (pa.record_batch([[7], [value]], schema=schema) for value in values)
+    reader = pa.RecordBatchReader.from_batches(schema, batches)
+    with pytest.raises(InvalidRequestError, match="' b'"):
+        table.write(reader, overwrite=True)
+    assert state(table) == before
+
+
+def test_rows_under_any_value_are_found_without_naming_the_partition(table: Table) -> None:
+    total = table.read().to_arrow().num_rows
+    assert total == table.read(splits=3).to_pandas().shape[0] == len(NAMED + REFUSED)
+    for value in (" b", "b", "'b'", "a,b"):
+        found = table.read(where=f"ds = {literal(value)}").to_arrow()
+        assert found.column("ds").to_pylist() == [value]
+
+
+def test_only_what_can_be_typed_is_completed(odps: Connection, table: Table) -> None:
+    offered = {str(PartitionSpec((("ds", value),))) for value in NAMED}
+    assert set(_Names(odps).partitions(table.name.table)) == offered
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("bigint", one) for one in ("03", "+3", "3.0", "-0", "٣", "0x3", "1e3")),
+        *(("date", one) for one in ("20240101", "2024-1-1", "2024-01-01 00:00:00", "x")),
+    ],
+)
+def test_a_typed_value_has_one_spelling(
+    odps: Connection, new_name: NewName, key: str, value: str
+) -> None:
+    table = odps.create_table(new_name("typed"), "id bigint", partitioned_by=f"k {key}")
+    with pytest.raises(InvalidRequestError, match="spells it") as caught:
+        table.write(pa.table({"id": [1]}), partition={"k": value}, overwrite=True)
+    assert caught.value.hint
+    good = datetime.date(2024, 1, 1) if key == "date" else np.int64(3)
+    table.write(pa.table({"id": [1]}), partition={"k": good})
+    table.write(pa.table({"id": [2], "k": [good]}), overwrite=True)
+    assert state(table) == {good: [2]}
+    odps.drop_table(table.name)
+
+
+def test_partitions_made_and_dropped_by_sql_are_exactly_those(
+    odps: Connection, new_name: NewName
+) -> None:
+    table = odps.create_table(new_name("ddl"), "id bigint", partitioned_by="ds string")
+    name = table.name.table
+    for value in (" b", "b", "b "):
+        odps.sql(f"alter table {name} add partition (ds='{value}')")
+    odps.sql(f"insert overwrite table {name} partition (ds=' b') values (1)")
+    odps.sql(f"insert overwrite table {name} partition (ds='b') values (2)")
+    assert state(table.reload()) == {" b": [1], "b": [2]}
+    odps.sql(f"alter table {name} drop partition (ds='b ')")
+    assert Counter(dict(one)["ds"] for one in table.partitions()) == Counter([" b", "b"])
+    odps.sql(f"truncate table {name} partition (ds=' b')")
+    assert state(table) == {"b": [2]}
+    odps.drop_table(name)
+
+
+def test_the_service_takes_what_comes_and_nothing_else(
+    odps: Connection, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that does not check reaches its own partition, too, or none."""
+    monkeypatch.setattr(PartitionSpec, "checked", lambda self: self)
+    for value in (" b", "b ", "'b'", "b="):
+        spec = PartitionSpec((("ds", value),))
+        plan = ReadPlan(table=table.name, partitions=(spec,))
+        rows = iter_batches(odps.storage, open_read_session(odps.storage, plan))
+        assert [batch.column("ds").to_pylist() for batch in rows] == [[value]]
+    for value in ("b  ", "  b", '"b"b', "B "):
+        missing = PartitionSpec((("ds", value),))
+        with pytest.raises(NotFoundError):
+            open_read_session(odps.storage, ReadPlan(table=table.name, partitions=(missing,)))
+
+
+@pytest.mark.parametrize("value", ["a\x01b", "\x1b[0m", "\ufffe", ""], ids=ascii)
+def test_the_service_makes_no_partition_that_it_cannot_list(
+    odps: Connection, table: Table, value: str
+) -> None:
+    name = table.name.table
+    with pytest.raises(OdpsNbError, match="partition key 'ds'"):
+        by_sql(odps, name, (value,))
+    known = table.partitions()
+    if value:  # it would arrive as U+FFFD
+        with pytest.raises(InvalidRequestError, match="control character"):
+            odps.sql(f"alter table {name} add partition (ds='{value}')")
+    else:
+        with pytest.raises(OdpsNbError, match="partition key 'ds'"):
+            odps.sql(f"alter table {name} add partition (ds='')")
+    assert table.partitions() == known
