@@ -10,6 +10,7 @@ import datetime
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -22,33 +23,41 @@ MAX_VALUES = 10_000
 
 _TOKEN = re.compile(
     r"""
-    (?P<keep>
+    (?P<comment>--[^\n]*|/\*.*?\*/)
+  | (?P<keep>
         '(?:[^'\\]|\\.|'')*'        # text
       | "(?:[^"\\]|\\.|"")*"
       | `(?:[^`]|``)*`              # quoted name
-      | --[^\n]*                    # comments
-      | /\*.*?\*/
       | ::                          # cast
-      | \w:(?!:)                    # struct<a:int>
+      | \w+:(?!:)                   # struct<a:int>
     )
   | :(?P<name>[^\W\d]\w*)
+  | (?P<word>\w+)
+  | (?P<sign>\S)
     """,
     re.VERBOSE | re.DOTALL,
 )
+_ENDS_AN_ITEM = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*[,)]", re.DOTALL)
 
 
 def bind(text: str, namespace: Mapping[str, object]) -> str:
     """Return ``text`` with each ``:name`` replaced by the literal of ``namespace[name]``.
 
+    A list stands for the values after ``in``, with parentheses around its name or without:
+    ``in :names``, ``in (:names)``, ``not in (:names, 'other')``.
+
     Raises
     ------
     ConfigError
-        No such name (with the nearest ones), or a value that has no literal form.
+        No such name (with the nearest ones), a value that has no literal form, or a list where
+        it has no meaning.
     """
+    place = _Place()
 
     def replace(match: re.Match[str]) -> str:
         name = match["name"]
         if name is None:
+            place.move(match)
             return match[0]
         if name not in namespace:
             raise ConfigError(
@@ -57,12 +66,60 @@ def bind(text: str, namespace: Mapping[str, object]) -> str:
                 hint=_nearest(name, namespace),
             )
         try:
-            return literal(namespace[name])
+            value = _plain(namespace[name])
+            if isinstance(value, _LISTS):
+                written = place.write_list(list(value), text[match.end() :])
+            else:
+                written = literal(value)
         except ConfigError as error:
             error.add_note(f":{name}")
             raise
+        place.last = "value"
+        return written
 
     return _TOKEN.sub(replace, text)
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where in a text the next name stands: what is before it, and before each open parenthesis."""
+
+    last: str = ""
+    opened: list[str] = field(default_factory=list)
+
+    def move(self, match: re.Match[str]) -> None:
+        """Pass a token that is no name."""
+        if match["comment"]:
+            return
+        token = match[0].casefold()
+        if token == "(":
+            self.opened.append(self.last)
+        elif token == ")" and self.opened:
+            self.opened.pop()
+        self.last = "not in" if token == "in" and self.last == "not" else token
+
+    def write_list(self, values: list[object], rest: str) -> str:
+        """Write the values of a list, if it stands for those of an ``in``."""
+        inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""
+        if inside in _IN and not _ENDS_AN_ITEM.match(rest):
+            inside = ""
+        before = self.last if self.last in _IN else inside
+        if before not in _IN:
+            raise ConfigError(
+                "a list is bound after in only",
+                hint="write: column in :name, or column in (:name)",
+            )
+        if before == "not in" and any(value is None for value in map(_plain, values)):
+            raise ConfigError(
+                "a list with None cannot be bound after not in: it would choose no row at all",
+                hint="take None out, and test with is not null",
+            )
+        written = _sequence(values)
+        return written[1:-1] if inside else written
+
+
+_IN = ("in", "not in")
+_LISTS = (list, tuple, set, frozenset)
 
 
 def literal(value: object) -> str:
@@ -72,7 +129,7 @@ def literal(value: object) -> str:
     these (for ``IN``); numpy and pandas scalars count as what they hold.
     """
     value = _plain(value)
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, _LISTS):
         return _sequence(list(value))
     for kind, write in _WRITERS:
         if isinstance(value, kind):
@@ -85,7 +142,7 @@ def literal(value: object) -> str:
 
 def _plain(value: object) -> object:
     """Unwrap numpy, pandas and Arrow values by their own methods, importing none of them."""
-    for method in ("to_pydatetime", "tolist", "to_pylist", "as_py"):
+    for method in ("to_pydatetime", "tolist", "to_list", "to_pylist", "as_py"):
         unwrap = getattr(value, method, None)
         if callable(unwrap):
             return unwrap()
@@ -95,14 +152,16 @@ def _plain(value: object) -> object:
 def _sequence(values: list[object]) -> str:
     if not values:
         raise ConfigError(
-            "an empty list cannot be bound", hint="IN () is no SQL: test for it first"
+            "an empty list cannot be bound",
+            # No value can stand for it: "in (null)" chooses no row, but "not in (null)" neither.
+            hint="test for it first: in () is no SQL",
         )
     if len(values) > MAX_VALUES:
         raise ConfigError(
             f"{len(values):,} values are too many to bind (at most {MAX_VALUES:,})",
             hint="write them to a table and join",
         )
-    if any(isinstance(_plain(value), (list, tuple, set, frozenset)) for value in values):
+    if any(isinstance(_plain(value), _LISTS) for value in values):
         raise ConfigError("a list in a list cannot be bound", hint="bind a flat list")
     return "(" + ", ".join(literal(value) for value in values) + ")"
 

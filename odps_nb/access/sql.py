@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.arriving import frame_of
+from odps_nb.access.checks import check_count
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
 from odps_nb.client.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
@@ -44,6 +45,25 @@ class Result:
         self._session: ResultSession | None = None
         self._lock = threading.Lock()
         self._token = CancelToken()
+        self._whole: Result | None = None
+        self._limit: int | None = None
+
+    def first(self, rows: int) -> Result:
+        """Return the result cut to its first rows; no more than those are fetched.
+
+        Examples
+        --------
+        >>> result = odps.sql("select id from orders where ds = '2024-01-01' order by id")
+        >>> result.first(2).to_pandas()
+                id
+        0  1000001
+        1  1000002
+        """
+        made = Result(self._connection, self._instance)
+        made._whole, made._token = self, self._token
+        limit = check_count("rows", rows, at_least=0)
+        made._limit = limit if self._limit is None or limit is None else min(limit, self._limit)
+        return made
 
     @property
     def instance_id(self) -> str:
@@ -63,7 +83,7 @@ class Result:
     @property
     def row_count(self) -> int:
         """Number of rows; waits for the query."""
-        return self._open(None).row_count
+        return self._cut(self._open(None).row_count)
 
     def wait(self, timeout: float | None = None) -> Result:
         """Wait until the query has succeeded.
@@ -118,16 +138,21 @@ class Result:
 
     def _batches(self, tracker: ProgressTracker) -> Generator[pa.RecordBatch, None, None]:
         session = self._open(tracker)
-        tracker.plan(session_id=session.session_id, rows_total=session.row_count)
+        tracker.plan(session_id=session.session_id, rows_total=self._cut(session.row_count))
         tracker.phase(Phase.READING)
         storage = self._connection.storage
         token = storage.operation(self._token)
-        batches = iter_result(storage, session, tracker=tracker, cancel=token)
+        batches = iter_result(storage, session, limit=self._limit, tracker=tracker, cancel=token)
         with closing(batches):
             for batch in batches:
                 yield present_batch(batch, session.schema)
 
+    def _cut(self, rows: int) -> int:
+        return rows if self._limit is None else min(rows, self._limit)
+
     def _open(self, tracker: ProgressTracker | None) -> ResultSession:
+        if self._whole is not None:
+            return self._whole._open(tracker)
         storage = self._connection.storage
         with self._lock:
             if self._session is None:
@@ -156,5 +181,6 @@ class Result:
         return ProgressTracker("sql", self._instance.title, listener=listener)
 
     def __repr__(self) -> str:
-        rows = "" if self._session is None else f", {self._session.row_count:,} rows"
+        session = self._session if self._whole is None else self._whole._session
+        rows = "" if session is None else f", {self._cut(session.row_count):,} rows"
         return f"Result({self._instance.title!r}, instance {self.instance_id}{rows})"

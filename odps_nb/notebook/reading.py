@@ -172,7 +172,7 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     )
     if args.dry_run:
         return stoppable(f"plan {args.table}", lambda: _plan(scan, args.table))
-    return _finish(context, args, f"read {args.table}", scan)
+    return _finish(context, args, f"read {args.table}", scan, lambda: scan.session.row_count)
 
 
 @parsed_as("odps sql")
@@ -188,8 +188,11 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     if not query:
         raise UsageError("%%odps sql needs a query in the cell")
     result = stoppable("sql", lambda: context.connection.sql(query, wait=False))
-    title = " ".join(query.split())
-    return _finish(context, args, f"sql {title if len(title) <= 60 else title[:59] + '…'}", result)
+    limit = args.limit or context.options().limit
+    rows = result if limit is None else result.first(limit)
+    line = " ".join(query.split())
+    title = f"sql {line if len(line) <= 60 else line[:59] + '…'}"
+    return _finish(context, args, title, rows, lambda: result.row_count)
 
 
 def _columns(args: argparse.Namespace, table: Any) -> list[str] | None:
@@ -199,8 +202,17 @@ def _columns(args: argparse.Namespace, table: Any) -> list[str] | None:
     return columns
 
 
-def _finish(context: Context, args: argparse.Namespace, title: str, source: Rows) -> Any:
-    """Turn a scan or a SQL result into what was asked for, here or in the background."""
+def _finish(
+    context: Context,
+    args: argparse.Namespace,
+    title: str,
+    source: Rows,
+    total: Callable[[], int | None],
+) -> Any:
+    """Turn a scan or a SQL result into what was asked for, here or in the background.
+
+    ``total`` is asked how many rows there are, where a limit may have left some out.
+    """
     kind = args.type or context.options().result_type
     if kind == "spark":
         _refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
@@ -218,7 +230,12 @@ def _finish(context: Context, args: argparse.Namespace, title: str, source: Rows
         return context.deliver(handle, into=args.output, note=f"{title}, in the background")
     listener = context.listener(quiet=args.quiet)
     value = stoppable(title, lambda: take(progress=listener), cancel=source.cancel)
-    return context.deliver(value, into=args.output, note="" if args.quiet else _shape(value, title))
+    if args.quiet:
+        return context.deliver(value, into=args.output)
+    cut = _cut(value, args.limit or context.options().limit, total)
+    if cut and args.output is None:
+        context.show_note(f"{title} · {cut}")
+    return context.deliver(value, into=args.output, note=_shape(value, title, cut))
 
 
 def _refuse(args: argparse.Namespace, *names: str, why: str) -> None:
@@ -242,13 +259,24 @@ def _plan(scan: Scan, name: str) -> Listing:
     return Listing(headers=("plan", ""), rows=facts, caption=f"read {name}: nothing read yet")
 
 
-def _shape(value: Any, source: str) -> str:
+def _cut(value: Any, limit: int | None, total: Callable[[], int | None]) -> str:
+    """Return ``first 5 of 1,000 rows`` if a limit left rows out, or may have; else nothing."""
+    rows = value.shape[0]
+    if limit is None or rows < limit:
+        return ""
+    known = total()
+    if known is None:
+        return f"first {counted(rows, 'row')}"
+    return f"first {rows:,} of {counted(known, 'row')}" if known > rows else ""
+
+
+def _shape(value: Any, source: str, cut: str = "") -> str:
     """Say how much arrived: rows × columns, where the value knows."""
     shape = getattr(value, "shape", None)
     if not (isinstance(shape, tuple) and len(shape) == 2):
         return source
     rows, columns = shape
-    return f"{source} · {counted(rows, 'row')} × {counted(columns, 'column')}"
+    return f"{source} · {cut or counted(rows, 'row')} × {counted(columns, 'column')}"
 
 
 def spark_session(context: Context) -> Any:

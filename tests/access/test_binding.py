@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import sqlglot
 from hypothesis import given
@@ -116,3 +117,84 @@ def test_no_text_becomes_syntax_in_either_dialect(dialect, value):
         for n in comparison.right.find_all(sqlglot.exp.Literal, bfs=False)
     ]
     assert "".join(pieces) == value
+
+
+LISTS = {
+    "one": ["paid"],
+    "two": ["paid", "new"],
+    "pair": ("paid", "new"),
+    "array": np.array(["paid", "new"]),
+    "series": pd.Series(["paid", "new"]),
+    "index": pd.Index(["paid", "new"]),
+    "category": pd.Series(["paid", "new"], dtype="category"),
+    "arrow": pa.array(["paid", "new"]),
+    "chunks": pa.chunked_array([["paid"], ["new"]]),
+    "single": {"paid"},
+    "frozen": frozenset(["paid"]),
+    "a": "paid",
+    "b": "new",
+}
+BOTH, ONE = "('paid', 'new')", "('paid')"
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        *((f"s in :{name}", f"s in {BOTH}") for name in ("two", "pair", "array", "series")),
+        *((f"s in (:{name})", f"s in {BOTH}") for name in ("two", "index", "category", "arrow")),
+        *((f"s not in( :{name} )", f"s not in( {BOTH[1:-1]} )") for name in ("chunks", "two")),
+        *((f"s IN (:{name})", f"s IN {ONE}") for name in ("one", "single", "frozen")),
+        ("s in (:a, :b)", f"s in {BOTH}"),
+        ("s in (:a)", f"s in {ONE}"),
+        ("s in (:one, :b)", f"s in {BOTH}"),
+        ("s in ('x', :two)", "s in ('x', 'paid', 'new')"),
+        ("s in /* , */ (:two -- )\n)", "s in /* , */ ('paid', 'new' -- )\n)"),
+        ("(s in (:two)) and (t NOT\nIN :two)", f"(s in {BOTH}) and (t NOT\nIN {BOTH})"),
+        ("`in` = :a and s in (:two)", f"`in` = 'paid' and s in {BOTH}"),
+    ],
+)
+def test_a_list_is_the_values_of_an_in(text, bound):
+    assert bind(text, LISTS) == bound
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("s = :two", ":two", "f(:two)", "select :two", "s in ((:two))", "s between :two"),
+        *("s in (:two || 'x')", "s in ('x' || :two)", "s in (select :two)", "inn (:two)"),
+        *("s in (f(:two))", "`in` (:two)", "'in' (:two)", "s in ('x') and t = (:two)"),
+    ],
+)
+def test_a_list_elsewhere_is_refused(text):
+    with pytest.raises(ConfigError, match="after in only") as caught:
+        bind(text, LISTS)
+    assert "in (:name)" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["s in :none", "s in (:none)", "s not in (:none)"])
+@pytest.mark.parametrize("none", [[], (), set(), np.array([]), pd.Series([], dtype=object)])
+def test_an_empty_list_is_refused_as_no_value_can_stand_for_it(text, none):
+    with pytest.raises(ConfigError, match="empty list"):
+        bind(text, {"none": none})
+
+
+@pytest.mark.parametrize("text", ["s not in :some", "s not in (:some)", "s not in ('x', :some)"])
+def test_a_null_in_a_list_would_empty_a_not_in(text):
+    with pytest.raises(ConfigError, match="no row at all"):
+        bind(text, {"some": ["paid", None]})
+    assert bind(text.replace("not ", ""), {"some": ["paid", None]}).endswith("NULL)")
+
+
+@given(
+    values=st.lists(
+        st.integers(-3, 9) | st.text("ab'\\\n:,()", max_size=3), min_size=1, max_size=4
+    ),
+    form=st.sampled_from(["in :v", "in (:v)", "in(:v)", "in ( :v )", "not in (:v)", "not in :v"]),
+)
+def test_both_forms_are_the_same_condition(values, form):
+    bound = bind(f"a {form} and b = 1", {"v": values})
+    parsed = sqlglot.parse_one(bound, dialect="duckdb")
+    assert isinstance(parsed, sqlglot.exp.And)
+    found = parsed.find(sqlglot.exp.In)
+    assert len(found.expressions) == len(values)
+    assert not any(isinstance(one, sqlglot.exp.Tuple) for one in found.expressions)

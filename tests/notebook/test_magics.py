@@ -262,6 +262,66 @@ def test_sql_binds_values_and_reads_its_rows(ip):
     assert "needs a query" in usage_error(ip, "%%odps sql\n  ")
 
 
+ORDERS = "select id, status from orders where ds = '2024-01-01'"
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrow", "batches"])
+@pytest.mark.parametrize("way", ["-n", "setting", "both", "bg"])
+def test_sql_brings_only_as_many_rows_as_asked(ip, odps, kind, way, monkeypatch):
+    asked = []
+    call = odps.storage.open
+
+    def noting(request, *args, **more):
+        asked.append(getattr(request, "count", None))
+        return call(request, *args, **more)
+
+    monkeypatch.setattr(odps.storage, "open", noting)
+    options = {"-n": "-n 5", "setting": "", "both": "-n 5", "bg": "-n 5 --bg"}[way]
+    if kind == "batches" and way == "bg":
+        options = "-n 5"
+    if way in ("setting", "both"):
+        run(ip, f"%config OdpsMagics.limit = {5 if way == 'setting' else 7}")
+    try:
+        value = run(ip, f"%%odps sql -t {kind} {options}\n{ORDERS}")
+        value = value.result(60) if hasattr(value, "result") else value
+        if kind == "batches":
+            assert sum(batch.num_rows for batch in value) == 5
+        else:
+            assert value.shape == (5, 2)
+    finally:
+        run(ip, "%config OdpsMagics.limit = None")
+    assert asked == [5]
+
+
+def test_a_limit_says_how_many_rows_there_are(ip):
+    total = run(ip, f"%%odps sql\nselect count(*) n from ({ORDERS}) t")["n"][0]
+    run(ip, f"%%odps sql -n 5\n{ORDERS}")
+    assert f"first 5 of {total:,} rows" in str(ip.user_ns["shown"])
+    with capture_output() as shown:
+        ip.run_cell(f"%%odps sql -n 5 -o some\n{ORDERS}")
+        ip.run_cell("%odps read orders -p ds=2024-01-01 -c id,status -n 5 -o rows")
+        ip.run_cell("%odps read orders -c id -w 'quantity > 0' -n 5 -o rows")
+    said = shown.stdout + str([output.data for output in shown.outputs])
+    assert said.count(f"first 5 of {total:,} rows × 2 columns") == 2
+    assert "first 5 rows × 1 column" in said
+    with capture_output() as shown:
+        ip.run_cell(f"%%odps sql -q -n 5 -o some\n{ORDERS}")
+        ip.run_cell(f"%%odps sql -n {total} -o some\n{ORDERS}")
+    assert "first" not in shown.stdout + str([output.data for output in shown.outputs])
+
+
+@pytest.mark.parametrize("form", ["in :L", "in (:L)"])
+def test_a_list_chooses_its_rows_in_sql_and_in_filters(ip, form):
+    ip.user_ns["L"] = ["paid", "shipped"]
+    counted = run(ip, f"%%odps sql\nselect count(*) n from ({ORDERS}) t where status {form}")
+    expected = run(ip, f"%%odps sql\nselect status, count(*) n from ({ORDERS}) t group by status")
+    wanted = expected[expected["status"].isin(["paid", "shipped"])]["n"].sum()
+    assert counted["n"].tolist() == [wanted]
+    assert wanted > 0
+    read = run(ip, f"%odps read orders -p ds=2024-01-01 -c status -w 'status {form}'")
+    assert len(read) == wanted
+
+
 # -- writing ----------------------------------------------------------------------------------
 
 
