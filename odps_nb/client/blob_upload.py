@@ -218,7 +218,9 @@ class _Lane:
                         body = _Body(upload, self.compression)
                         answer = body.single(group[0]) if alone else body.frames(group, self)
                         self._check(answer, group)
-                        self._tell(upload.sent_bytes, group)
+                        self._tell(
+                            upload.sent_bytes, group, compared=not alone or answer.md5 is not None
+                        )
                         return answer.references
                 except OdpsNbError as error:
                     attempts.again(error, idempotent=True)
@@ -267,11 +269,16 @@ class _Lane:
                 actual=answer.size,
             )
 
-    def _tell(self, wire_bytes: int, group: list[_Source]) -> None:
+    def _tell(self, wire_bytes: int, group: list[_Source], *, compared: bool) -> None:
+        """Count blobs; ``compared``: the server compared checksums, or told us its own."""
         if self.tracker is not None:
             size = sum(source.size for source in group)
             self.tracker.add(
-                items=len(group), wire_bytes=wire_bytes, decoded_bytes=size, verified_bytes=size
+                items=len(group),
+                wire_bytes=wire_bytes,
+                decoded_bytes=size,
+                complete_bytes=0 if compared else size,
+                verified_bytes=size if compared else 0,
             )
 
 

@@ -223,6 +223,6 @@ class RowCursor:
 
     def _tell_end(self) -> None:
         if self._tracker is not None:
-            self._tracker.add(verified_bytes=self._decoded_bytes)
+            self._tracker.add(complete_bytes=self._decoded_bytes)
             if self._label is not None:
                 self._tracker.split_done(self._label, part=self._part)

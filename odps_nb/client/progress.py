@@ -65,8 +65,9 @@ class SplitProgress:
 class ProgressSnapshot:
     """All counters at one moment. Bytes are bytes, times are seconds.
 
-    ``verified_bytes`` counts payload whose completeness and checksums were proved (an Arrow
-    stream up to its end marker with the expected rows, a blob with its CRC32C blocks).
+    ``complete_bytes`` counts rows that came or went whole: an Arrow stream up to its end marker
+    with the expected rows. Rows carry no checksum: a byte that was changed on the way may not
+    show. ``verified_bytes`` counts payload whose checksums were compared (a blob's CRC32C).
     ``tasks`` are those of another engine that does the work and tells no more than that.
     """
 
@@ -81,6 +82,7 @@ class ProgressSnapshot:
     tasks_total: int | None = None
     wire_bytes: int = 0
     decoded_bytes: int = 0
+    complete_bytes: int = 0
     verified_bytes: int = 0
     splits: tuple[SplitProgress, ...] = ()
     retries: int = 0
@@ -140,6 +142,7 @@ class _Counts:
     items: int = 0
     wire_bytes: int = 0
     decoded_bytes: int = 0
+    complete_bytes: int = 0
     verified_bytes: int = 0
     retries: int = 0
     resumes: int = 0
@@ -239,6 +242,7 @@ class ProgressTracker:
         items: int = 0,
         wire_bytes: int = 0,
         decoded_bytes: int = 0,
+        complete_bytes: int = 0,
         verified_bytes: int = 0,
         retries: int = 0,
         resumes: int = 0,
@@ -253,6 +257,7 @@ class ProgressTracker:
             counts.items += items
             counts.wire_bytes += wire_bytes
             counts.decoded_bytes += decoded_bytes
+            counts.complete_bytes += complete_bytes
             counts.verified_bytes += verified_bytes
             counts.retries += retries
             counts.resumes += resumes
@@ -347,6 +352,7 @@ class ProgressTracker:
                 tasks_total=self._tasks[1],
                 wire_bytes=counts.wire_bytes + sum(meter() for meter in self._meters.values()),
                 decoded_bytes=counts.decoded_bytes,
+                complete_bytes=counts.complete_bytes,
                 verified_bytes=counts.verified_bytes,
                 splits=tuple(counts.splits.values()),
                 retries=counts.retries,

@@ -231,7 +231,7 @@ class WriteStream:
         self._size += part.size
         if self._tracker is not None:
             self._tracker.add(
-                split=self.label, rows=part.rows, decoded_bytes=part.size, verified_bytes=part.size
+                split=self.label, rows=part.rows, decoded_bytes=part.size, complete_bytes=part.size
             )
 
     def _send_until(

@@ -29,10 +29,11 @@ _EMBEDDED: Final = frozenset({Family.SVG, Family.AUDIO, Family.VIDEO})
 
 
 class BlobFileLike(Protocol):
-    """An opened blob. ``read`` raises where bytes do not agree with their checksums.
+    """An opened blob. ``read`` raises where bytes do not agree with their checksums."""
 
-    So what was read to its end is verified.
-    """
+    @property
+    def verified(self) -> bool:
+        """Whether all checksums were compared and the answer proved that nothing is missing."""
 
     def read(self, size: int, /) -> bytes:
         """Return up to ``size`` bytes, none only at the end."""
@@ -78,7 +79,7 @@ def peek(blob: BlobLike, *, embed: int) -> tuple[Kind, Excerpt]:
         head = _read_up_to(file, HEAD + 1)
         if len(head) <= HEAD:
             kind = sniff(head, len(head))
-            return kind, Excerpt(data=head, whole=True, size=len(head))
+            return kind, Excerpt(data=head, whole=True, size=len(head), verified=file.verified)
         kind = sniff(head[:HEAD], blob.size)
         limit = READ_LIMITS.get(kind.family, 0)
         if kind.family in _EMBEDDED:
@@ -89,7 +90,10 @@ def peek(blob: BlobLike, *, embed: int) -> tuple[Kind, Excerpt]:
         data = head + _read_up_to(file, limit + 1 - len(head))
         whole = len(data) <= limit
         return kind, Excerpt(
-            data=data if whole else data[:HEAD], whole=whole, size=len(data) if whole else blob.size
+            data=data if whole else data[:HEAD],
+            whole=whole,
+            size=len(data) if whole else blob.size,
+            verified=whole and file.verified,
         )
     finally:
         file.close()

@@ -138,7 +138,7 @@ def tile(
         kind=kind,
         declared=declared or "",
         size=excerpt.size,
-        verified=excerpt.whole,
+        verified=excerpt.verified,
         notes=notes if excerpt.whole else (*notes, _head_note(excerpt, keep)),
     )
     made = _assemble(drawing, facts, size)

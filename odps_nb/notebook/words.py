@@ -77,7 +77,7 @@ def figures(snapshot: ProgressSnapshot) -> list[str]:
 
 
 def amounts(snapshot: ProgressSnapshot) -> list[str]:
-    """Return how much: rows, blobs, tasks, bytes on the wire, decoded and verified."""
+    """Return how much: rows, blobs, tasks, bytes on the wire, decoded, complete and verified."""
     found = []
     if snapshot.rows or snapshot.rows_total is not None:
         found.append(_of(snapshot.rows, snapshot.rows_total, "row"))
@@ -88,6 +88,7 @@ def amounts(snapshot: ProgressSnapshot) -> list[str]:
     for amount, what in (
         (snapshot.wire_bytes, "on the wire"),
         (snapshot.decoded_bytes, "decoded"),
+        (snapshot.complete_bytes, "complete"),
         (snapshot.verified_bytes, "verified"),
     ):
         if amount:

@@ -94,6 +94,7 @@ class Figures:
     items: int = 0
     wire_bytes: int = 0
     decoded_bytes: int = 0
+    complete_bytes: int = 0
     verified_bytes: int = 0
     retries: int = 0
     resumes: int = 0

@@ -161,6 +161,7 @@ def _report_of(snapshot: ProgressSnapshot) -> Report:
             items=snapshot.items,
             wire_bytes=snapshot.wire_bytes,
             decoded_bytes=snapshot.decoded_bytes,
+            complete_bytes=snapshot.complete_bytes,
             verified_bytes=snapshot.verified_bytes,
             retries=snapshot.retries,
             resumes=snapshot.resumes,

@@ -142,6 +142,7 @@ class Run:
             items=new.items - old.items,
             wire_bytes=new.wire_bytes - old.wire_bytes,
             decoded_bytes=new.decoded_bytes - old.decoded_bytes,
+            complete_bytes=new.complete_bytes - old.complete_bytes,
             verified_bytes=new.verified_bytes - old.verified_bytes,
             retries=new.retries - old.retries,
             resumes=new.resumes - old.resumes,

@@ -37,6 +37,7 @@ figures = st.builds(
     items=counts,
     wire_bytes=counts,
     decoded_bytes=counts,
+    complete_bytes=counts,
     verified_bytes=counts,
     retries=counts,
     resumes=counts,

@@ -26,11 +26,15 @@ class UnshowableError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """The first bytes of a blob; ``whole`` when they are all, ``size`` of all if known."""
+    """The first bytes of a blob; ``whole`` when they are all, ``size`` of all if known.
+
+    ``verified``: they are all, and their checksums were compared.
+    """
 
     data: bytes
     whole: bool
     size: int | None = None
+    verified: bool = False
 
     def __repr__(self) -> str:
         return f"Excerpt(<{len(self.data)} of {self.size} bytes>, whole={self.whole})"

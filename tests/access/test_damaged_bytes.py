@@ -1,0 +1,145 @@
+"""A byte that is changed on the way: seen where checksums are, never called verified elsewhere."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pytest
+from peers import Line, Peer
+
+import odps_nb
+from odps_nb.client.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.errors import ChecksumError
+from odps_nb.notebook import words
+from odps_nb.notebook.cards import card_html, card_text
+from odps_nb.notebook.status import Operations
+from odps_nb.spark.reporter import _report_of
+from odps_nb.spark.runs import Figures
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+    from odps_nb.local.launch import LocalService
+
+MARK = 0x0123_4567_89AB_CDEF
+SENT = MARK.to_bytes(8, "little")
+DAMAGED = SENT[:-1] + bytes([SENT[-1] ^ 4])
+
+
+class Damaging(Peer):
+    """Carries everything to a plain service, and flips one bit of each mark that comes back."""
+
+    def __init__(self, target: str) -> None:
+        parts = urlsplit(target)
+        self._place = (parts.hostname, parts.port)
+        self.flipped = 0
+        super().__init__(self._carry)
+
+    def _carry(self, line: Line) -> None:
+        with socket.create_connection(self._place) as service:
+            while True:
+                for sock in select.select([line.sock, service], [], [])[0]:
+                    data = sock.recv(1 << 20)
+                    if not data:
+                        return
+                    if sock is service:
+                        self.flipped += data.count(SENT)
+                        line.sock.sendall(data.replace(SENT, DAMAGED))
+                    else:
+                        service.sendall(data)
+
+
+@contextmanager
+def through(service: LocalService) -> Iterator[tuple[Connection, Damaging]]:
+    with Damaging(service.endpoint) as near, Damaging(service.tunnel_endpoint) as tunnel:
+        path = urlsplit(service.endpoint).path
+        with odps_nb.connect(
+            endpoint=near.url + path,
+            tunnel_endpoint=tunnel.url,
+            project=service.project,
+            access_id=service.access_id,
+            access_key=service.access_key,
+        ) as connection:
+            yield connection, tunnel
+
+
+class Keeping:
+    """Keeps the tracker of what it is told of."""
+
+    tracker: ProgressTracker
+
+    def start(self, tracker: ProgressTracker) -> None:
+        self.tracker = tracker
+
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        pass
+
+
+def all_that_is_said(tracker: ProgressTracker) -> str:
+    snapshot = tracker.snapshot()
+    operations = Operations()
+    operations.add(tracker)
+    listing = operations.listing()
+    figures: Figures = _report_of(snapshot).figures
+    assert (figures.complete_bytes, figures.verified_bytes) == (
+        snapshot.complete_bytes,
+        snapshot.verified_bytes,
+    )
+    said = [card_html(snapshot), card_text(snapshot), *words.figures(snapshot)]
+    return "\n".join([*said, words.ending(snapshot), repr(listing), str(listing.rows)])
+
+
+@pytest.mark.parametrize("what", ["read", "sql"])
+def test_rows_that_were_changed_are_complete_and_not_verified(
+    service: LocalService, odps: Connection, new_name: Callable[[str], str], what: str
+) -> None:
+    table = odps.create_table(new_name("flip"), "id bigint")
+    table.write(pa.table({"id": [MARK] * 10}))
+    seen = Keeping()
+    with through(service) as (connection, way):
+        if what == "read":
+            source = connection.table(table.name).read()
+        else:
+            source = connection.sql(f"select id from {table.name}")
+        rows = source.to_arrow(progress=seen)
+        assert way.flipped >= 10
+        assert set(rows["id"].to_pylist()) == {int.from_bytes(DAMAGED, "little")}
+    said = all_that_is_said(seen.tracker)
+    assert "verified" not in said + repr(source) + repr(rows)
+    assert "80 B complete" in said
+
+
+def test_rows_that_were_written_are_not_called_verified(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    table, seen = odps.create_table(new_name("flip"), "id bigint"), Keeping()
+    receipt = table.write(pa.table({"id": [MARK] * 10}), progress=seen)
+    said = all_that_is_said(seen.tracker)
+    assert "verified" not in said + repr(receipt)
+    assert "80 B complete" in said
+
+
+def test_a_blob_that_was_changed_is_an_error_and_one_that_was_not_is_verified(
+    service: LocalService, odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    table = odps.create_table(new_name("flip"), "id bigint, content blob")
+    table.write(pa.table({"id": [1], "content": [SENT * 100]}))
+    whole, damaged = Keeping(), Keeping()
+    token = table.read(["content"]).to_arrow()["content"][0].as_py()
+    assert [one.verified for one in odps.blobs([token], progress=whole)] == [True]
+    assert "800 B verified" in all_that_is_said(whole.tracker)
+    with through(service) as (connection, way):
+        blob = connection.blob(token)
+        with pytest.raises(ChecksumError):
+            blob.bytes()
+        assert not blob.verified
+        assert "verified" not in repr(blob)
+        with pytest.raises(ChecksumError):
+            list(connection.blobs([token], progress=damaged))
+        assert way.flipped
+    assert "verified" not in all_that_is_said(damaged.tracker)
