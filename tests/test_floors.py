@@ -18,22 +18,24 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "odps_nb"
 VALUES = {"errors", "terms", "schema"}
+VALUES_AND_LIFE = VALUES | {"lifetime"}
 
 # room -> the rooms below it; a room always sees itself
 BELOW: dict[str, set[str]] = {
     "errors": set(),
+    "lifetime": {"errors"},
     "schema": set(),
     "terms": {"errors"},
     "wire": VALUES,
     "arrow": VALUES | {"wire"},
-    "http": VALUES | {"wire"},
+    "http": VALUES_AND_LIFE | {"wire"},
     "convert": VALUES | {"wire", "arrow"},
-    "client": VALUES | {"wire", "arrow", "http"},
-    "access": VALUES | {"wire", "http", "convert", "client"},
-    "notebook": VALUES | {"wire", "http", "convert", "client", "access"},
-    "spark": VALUES | {"wire", "http", "convert", "client", "access"},
-    "local": VALUES | {"wire", "arrow"},
-    "_stream_io": VALUES | {"wire", "arrow", "http"},
+    "client": VALUES_AND_LIFE | {"wire", "arrow", "http"},
+    "access": VALUES_AND_LIFE | {"wire", "http", "convert", "client"},
+    "notebook": VALUES_AND_LIFE | {"wire", "http", "convert", "client", "access"},
+    "spark": VALUES_AND_LIFE | {"wire", "http", "convert", "client", "access"},
+    "local": VALUES_AND_LIFE | {"wire", "arrow"},
+    "_stream_io": VALUES_AND_LIFE | {"wire", "arrow", "http"},
 }
 FACES = {"__init__", "_faces", "stream_io", "cli"}  # above all floors
 

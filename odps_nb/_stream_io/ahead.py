@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from odps_nb.lifetime import Home, end_at_exit, start_thread
+
 __all__ = ["OneAhead"]
 
 T = TypeVar("T")
@@ -37,12 +39,15 @@ class OneAhead(Generic[T]):
         self._error: BaseException | None = None
         self._over = False
         self._thread: threading.Thread | None = None
+        self._home = Home()
+        end_at_exit(self)
 
     def take(self) -> T | None:
         """Return the next result; raises what the step raised, in its turn."""
+        self._home.require("this stream")
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="odps_nb-ahead", daemon=True)
-            self._thread.start()
+            start_thread(self._thread)
         with self._changed:
             while not (self._ready or self._error or self._over):
                 self._changed.wait(_LOOK)
@@ -55,13 +60,21 @@ class OneAhead(Generic[T]):
 
     def close(self) -> None:
         """End the thread, interrupting its step if need be. Idempotent."""
+        if not self._home.is_here:
+            return  # there is no such thread in a forked child
+        self.end()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_JOIN)
+
+    def end(self) -> None:
+        """Make the thread end soon."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
         thread = self._thread
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             self._stop()
-            thread.join(_JOIN)
 
     def _run(self) -> None:
         while self._wanted():

@@ -18,6 +18,7 @@ from odps_nb.client.progress import ProgressListener, ProgressTracker
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import InvalidRequestError, NotFoundError
+from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
 from odps_nb.terms import Split
 
@@ -61,6 +62,11 @@ class Scan:
         self._session: ReadSession | None = None
         self._lock = threading.RLock()
         self._running: list[CancelToken] = []
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Read on one's own here: another thread of the parent may be opening the session."""
+        self._lock, self._running = threading.RLock(), []
 
     # -- what it will give --------------------------------------------------------------------
 
@@ -223,6 +229,14 @@ class Scan:
 
     # -- inside -------------------------------------------------------------------------------
 
+    def works_under(self, token: CancelToken, *, ended: bool = False) -> None:
+        """Remember a token for `cancel`, or forget it when its work has ended."""
+        with self._lock:
+            if not ended:
+                self._running.append(token)
+            elif token in self._running:  # not in a forked child
+                self._running.remove(token)
+
     def _batches(
         self,
         tracker: ProgressTracker,
@@ -275,7 +289,7 @@ class Scan:
         return ProgressTracker("read", str(self._plan.table), listener=listener)
 
     def _cancellable(self) -> _Registered:
-        return _Registered(self._running, self._lock, self._connection.storage.operation())
+        return _Registered(self, self._connection.storage.operation())
 
     def __repr__(self) -> str:
         plan = self._plan
@@ -294,19 +308,15 @@ class Scan:
 class _Registered:
     """A token that `Scan.cancel` finds for as long as the work lasts."""
 
-    def __init__(
-        self, running: list[CancelToken], lock: threading.RLock, token: CancelToken
-    ) -> None:
-        self._running, self._lock, self._token = running, lock, token
+    def __init__(self, scan: Scan, token: CancelToken) -> None:
+        self._scan, self._token = scan, token
 
     def __enter__(self) -> CancelToken:
-        with self._lock:
-            self._running.append(self._token)
+        self._scan.works_under(self._token)
         return self._token
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._running.remove(self._token)
+        self._scan.works_under(self._token, ended=True)
 
 
 def _short(value: object) -> str:

@@ -16,6 +16,7 @@ from odps_nb.client.query_result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import CancelledError
+from odps_nb.lifetime import renew_after_fork
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +48,11 @@ class Result:
         self._token = CancelToken()
         self._whole: Result | None = None
         self._limit: int | None = None
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Wait on one's own here: a thread of the parent may be waiting for the query."""
+        self._lock = threading.Lock()
 
     def first(self, rows: int) -> Result:
         """Return the result cut to its first rows; no more than those are fetched.

@@ -22,6 +22,7 @@ from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.client.progress import ProgressListener, silent
 from odps_nb.client.read import ReadPlan
 from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain
+from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
 from odps_nb.terms import Compression, PartitionSpec, TableName, format_bytes
 from odps_nb.wire.type_text import format_type
@@ -57,6 +58,11 @@ class Table:
         self._lock = threading.Lock()
         self._info: TableInfo | None = None
         self._partition_count: int | None = None
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Ask on one's own here: a thread of the parent may be asking."""
+        self._lock = threading.Lock()
 
     @property
     def name(self) -> TableName:

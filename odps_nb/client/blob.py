@@ -101,7 +101,7 @@ def iter_blobs(
         size=lambda record: len(record.data),
         workers=workers,
         max_bytes=max_bytes,
-        cancel=cancel,
+        cancel=storage.operation(cancel),
     )
 
 

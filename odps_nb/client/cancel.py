@@ -11,6 +11,7 @@ import weakref
 from typing import Protocol
 
 from odps_nb.errors import CancelledError
+from odps_nb.lifetime import renew_after_fork
 
 __all__ = ["SHORT_WAIT", "CancelToken", "Stoppable"]
 
@@ -49,6 +50,15 @@ class CancelToken:
         self._parent = parent  # which lives as long as its children: others watch it by it
         if parent is not None:
             parent.watch(self)
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Let go of what works under it: that is the parent's."""
+        was_cancelled = self.cancelled
+        self._event, self._lock = threading.Event(), threading.Lock()
+        self._watched = weakref.WeakSet()
+        if was_cancelled:
+            self._event.set()
 
     @property
     def cancelled(self) -> bool:

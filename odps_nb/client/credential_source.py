@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from odps_nb.errors import ConfigError
+from odps_nb.lifetime import renew_after_fork
 
 __all__ = ["CredentialSource", "from_process"]
 
@@ -68,6 +69,11 @@ class CredentialSource:
         self._lock = threading.Lock()
         self._keys: dict[str, str] = {}
         self._renew_at = self._ends_at = 0.0
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Renew keys here, too: the thread that was at it is not here."""
+        self._lock = threading.Lock()
 
     def get(self) -> Mapping[str, str]:
         """Return keys that are good now.

@@ -18,6 +18,7 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from odps_nb.client.cancel import SHORT_WAIT, CancelToken
 from odps_nb.client.pace import Pace
+from odps_nb.lifetime import Home, end_at_exit, start_thread
 
 __all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_WORKERS", "Job", "Resting", "fan_out"]
 
@@ -101,12 +102,12 @@ def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
     launching: threading.Thread | None = None
     try:
         for launching in work.recruit(most):
-            launching.start()
+            start_thread(launching)
         launching = None
         while (item := work.take()) is not None:
             yield item[0]
     finally:
-        threads = work.stop()
+        threads = work.close()
         if launching is not None:
             _await_launch(launching)
         for thread in threads:
@@ -182,6 +183,9 @@ class _Round(Generic[T]):
         self._head = 0  # lane to deliver from, if ordered
         self._stopped = False
         self._job = next(jobs, None)  # that starts next
+        self._home = Home()
+        token.watch(self)
+        end_at_exit(self)
 
     # -- workers ------------------------------------------------------------------------------
 
@@ -201,7 +205,7 @@ class _Round(Generic[T]):
         ):
             thread = self._worker(len(self._threads))
             try:
-                thread.start()
+                start_thread(thread)
             except RuntimeError:  # the system gives no more threads; those that run go on
                 self._most_threads = len(self._threads)
                 return
@@ -298,6 +302,7 @@ class _Round(Generic[T]):
 
     def take(self) -> tuple[T] | None:
         """Return the next item (in a tuple of one), or ``None`` after the last."""
+        self._home.require("this iteration")
         with self._changed:
             while True:
                 self._token.check()
@@ -330,12 +335,22 @@ class _Round(Generic[T]):
                 del self._lanes[number]
         return next((lane for lane in self._lanes.values() if lane.items), None)
 
-    def stop(self) -> list[threading.Thread]:
-        """Let every worker end soon, and let go of what nobody took; return the workers."""
+    def close(self) -> list[threading.Thread]:
+        """End it for the consumer; return the workers, which end soon."""
+        if not self._home.is_here:
+            return []  # they work for the parent
+        self.end()
+        return self._threads
+
+    def end(self) -> None:
+        """Stop all, whoever asks: the consumer, a token, the end of the process. Idempotent."""
+        self._token.cancel()  # first: whoever takes must learn of this, not of an early end
+        self.stop()
+
+    def stop(self) -> None:
+        """Let every worker end soon, and let go of what nobody took."""
         with self._changed:
             self._stopped, self._job = True, None
             for lane in self._lanes.values():
                 lane.items.clear()
             self._changed.notify_all()
-        self._token.cancel()
-        return self._threads

@@ -242,7 +242,7 @@ def iter_passing_blobs(
         size=size,
         workers=workers,
         max_bytes=waiting_bytes,
-        cancel=cancel,
+        cancel=storage.operation(cancel),
     )
     return _one_at_a_time(positions, parts)
 

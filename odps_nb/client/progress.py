@@ -16,6 +16,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
+from odps_nb.errors import CancelledError
+from odps_nb.lifetime import renew_after_fork
+
 __all__ = [
     "Phase",
     "ProgressListener",
@@ -190,6 +193,11 @@ class ProgressTracker:
         self._events: deque[str] = deque(maxlen=MAX_EVENTS)
         self._message = ""
         self._meters: dict[int, Callable[[], int]] = {}
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Show nothing any more: the parent shows how this goes on."""
+        self._lock, self._listener = threading.Lock(), silent
 
     def __enter__(self) -> ProgressTracker:
         self._listener.start(self)
@@ -198,8 +206,6 @@ class ProgressTracker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
-        from odps_nb.errors import CancelledError
-
         if error is None:
             self.finish(Phase.DONE)
         elif isinstance(error, GeneratorExit):

@@ -172,7 +172,7 @@ def iter_result(
         size=lambda batch: int(batch.nbytes),
         max_bytes=read_ahead,
         pace=pace,
-        cancel=cancel,
+        cancel=storage.operation(cancel),
     )
     return counted(batches, tracker)
 

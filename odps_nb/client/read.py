@@ -220,6 +220,7 @@ def iter_batches(
         tracker.phase(Phase.READING)
     ahead = DEFAULT_MAX_BYTES if read_ahead is None else read_ahead
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
+    cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
     pieces = Pieces(session.splits, size=_piece_bytes(ahead), row_bytes=_row_bytes(session))
     pace = _pace_of(storage, pieces, workers, ahead, tracker)

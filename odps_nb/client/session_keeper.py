@@ -16,6 +16,7 @@ from odps_nb.client.read_session import ReadSession, require_ready
 from odps_nb.client.storage import StorageClient
 from odps_nb.errors import CancelledError, FramingError, OdpsNbError, StateError
 from odps_nb.http.retry import RetryPolicy
+from odps_nb.lifetime import start_thread
 from odps_nb.wire.calls import GetReadSession, ReadSessionAnswer
 
 __all__ = ["SessionKeeper"]
@@ -81,7 +82,7 @@ class SessionKeeper:
                 target=self._refresh_aside, name="odps_nb-keeper", daemon=True
             )
             try:
-                self._aside.start()
+                start_thread(self._aside)
             except RuntimeError as error:  # no more threads: the reading ones ask when they go on
                 self._refreshing.release()
                 _log.warning("session %s was not refreshed: %s", self._session.session_id, error)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from weakref import WeakSet
 
 from odps_nb.client.answers import document, doubt_version_4, refusal, successful
 from odps_nb.client.attempts import Attempts, Clock
@@ -25,6 +26,7 @@ from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport, Transport
 from odps_nb.http.upload import open_upload
+from odps_nb.lifetime import Ending, end_at_exit, renew_after_fork
 from odps_nb.wire.calls import Call, Scope, StreamingCall, WireRequest
 from odps_nb.wire.control import GetTunnelEndpoint, decode_tunnel_endpoint
 from odps_nb.wire.signing import sign
@@ -77,9 +79,18 @@ class StorageClient:
         self._scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
         self._lock = threading.Lock()
         self._running = CancelToken()
+        self._ending: WeakSet[Ending] = WeakSet()  # write sessions
         self._tunnel = profile.tunnel_endpoint
         self._closed = False
         self.user_agent = _user_agent()
+        renew_after_fork(self)
+        end_at_exit(self)
+
+    def after_fork(self) -> None:
+        """Go on with connections of its own; what runs is the parent's."""
+        self._lock, self._running = threading.Lock(), CancelToken()
+        self._ending = WeakSet()
+        end_at_exit(self)
 
     # -- calls --------------------------------------------------------------------------------
 
@@ -136,11 +147,11 @@ class StorageClient:
         """
         wire = self._encode(request)
         if attempts is not None:
-            return self._send(wire, self.tunnel_endpoint, attempts)
+            return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
         with self.attempts(_describe(wire), tracker=tracker, cancel=cancel) as attempts:
             while True:
                 try:
-                    return self._send(wire, self.tunnel_endpoint, attempts)
+                    return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
                 except OdpsNbError as error:
                     attempts.again(error, idempotent=request.idempotent)
 
@@ -158,7 +169,7 @@ class StorageClient:
         began = time.perf_counter()
 
         def with_body(body: Iterator[bytes]) -> HttpRequest:
-            return self._request(wire, self.tunnel_endpoint, tries, body)
+            return self._request(wire, self.tunnel_endpoint, tries, body, streams=True)
 
         def accepted(response: HttpResponse) -> HttpResponse:
             self._note(response, tries, time.perf_counter() - began)
@@ -243,10 +254,29 @@ class StorageClient:
             stopped, self._running = self._running, CancelToken()
         stopped.cancel()
 
+    def end_before_closing(self, one: Ending) -> None:
+        """Have ``end`` called by `close` while requests can still be sent; held weakly."""
+        with self._lock:
+            self._ending.add(one)
+
     def close(self) -> None:
-        """Free the connections. Idempotent; what is asked afterwards is a `StateError`."""
+        """Stop what runs and free the connections. Idempotent; later use is a `StateError`.
+
+        Reads that are half done, uploads and blobs end with `CancelledError`; a write session
+        with open streams is aborted. The interpreter's end closes what nobody did.
+        """
+        if not self._closed:
+            self.cancel()
+            with self._lock:
+                ending = list(self._ending)
+            for one in ending:
+                one.end()
         self._closed = True
         self._transport.close()
+
+    def end(self) -> None:
+        """Close: what the end of the interpreter calls."""
+        self.close()
 
     def __enter__(self) -> StorageClient:
         return self
@@ -287,7 +317,13 @@ class StorageClient:
         )
 
     def _request(
-        self, wire: WireRequest, endpoint: str, attempts: Attempts, body: Any
+        self,
+        wire: WireRequest,
+        endpoint: str,
+        attempts: Attempts,
+        body: Any,
+        *,
+        streams: bool = False,
     ) -> HttpRequest:
         url = wire.url(endpoint)
         headers = {
@@ -310,6 +346,9 @@ class StorageClient:
         attempts.scope.watch(abort)
         if attempts.cancel is not None:
             attempts.cancel.watch(abort)
+        if streams:  # a call, which may be a commit, is stopped by its own token only
+            with self._lock:
+                self._running.watch(abort)
         connect_timeout, read_timeout = self._timeouts
         return HttpRequest(
             method=wire.method,
@@ -321,8 +360,10 @@ class StorageClient:
             abort=abort,
         )
 
-    def _send(self, wire: WireRequest, endpoint: str, attempts: Attempts) -> HttpResponse:
-        request = self._request(wire, endpoint, attempts, wire.body)
+    def _send(
+        self, wire: WireRequest, endpoint: str, attempts: Attempts, *, streams: bool = False
+    ) -> HttpResponse:
+        request = self._request(wire, endpoint, attempts, wire.body, streams=streams)
         began = time.perf_counter()
         try:
             response = self._transport.send(request)

@@ -29,6 +29,7 @@ from odps_nb.errors import (
     TransportError,
 )
 from odps_nb.http.retry import RetryPolicy
+from odps_nb.lifetime import Home, renew_after_fork
 from odps_nb.terms import PartitionSpec, SessionStatus, TableName
 from odps_nb.wire.calls import (
     AbortWriteSession,
@@ -125,6 +126,13 @@ class WriteSession:
         self._streams: dict[str, WriteStream] = {}
         self._schema: WriteSchema | None = None
         self._over: str | None = None  # "committed", "aborted"
+        self._commit_was_tried = False
+        self._home = Home()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Leave it to the parent, except for its name."""
+        self._lock = threading.Lock()
 
     @property
     def session_id(self) -> str:
@@ -157,6 +165,7 @@ class WriteSession:
     def open_stream(self, stream_id: str = "0", version: int = 1) -> WriteStream:
         """Open an upload lane; see `open_write_stream`."""
         self._require_open()
+        self._storage.end_before_closing(self)
         stream = open_write_stream(
             self._storage,
             self.ref,
@@ -189,6 +198,7 @@ class WriteSession:
         self._require_open()
         if streams is None:
             streams = [stream.close() for stream in self._committable()]
+        self._commit_was_tried = True
         commit_write(self._storage, self.ref, streams, tracker=self._tracker, cancel=self._cancel)
         self._over = "committed"
 
@@ -202,17 +212,26 @@ class WriteSession:
 
     def abort(self) -> None:
         """Drop everything that was written. Idempotent; nothing to do after a commit."""
-        if self._over is None:
+        if self._over is None and self._home.is_here:
             self._over = "aborted"
             abort_write(self._storage, self.ref)
 
+    def end(self) -> None:
+        """Abort what nobody committed; what may be committed already is left alone."""
+        if not self._commit_was_tried:
+            self._leave(None)
+
     def __enter__(self) -> WriteSession:
+        self._storage.end_before_closing(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if self._over is not None:
+        self._leave(error)
+
+    def _leave(self, error: BaseException | None) -> None:
+        if self._over is not None or not self._home.is_here:
             return
         try:
             self.abort()
@@ -230,6 +249,7 @@ class WriteSession:
         return f"<WriteSession {self.ref.table} {self.session_id} {self._over or 'open'}>"
 
     def _require_open(self) -> None:
+        self._home.require("this write")
         if self._over is not None:
             raise StateError(f"the write session is {self._over}", hint="begin another one")
 

@@ -28,6 +28,7 @@ from odps_nb.errors import (
     StateError,
     TransportError,
 )
+from odps_nb.lifetime import Home
 from odps_nb.terms import BlobReference, Compression, PartitionSpec
 from odps_nb.wire.calls import (
     CloseWriteStream,
@@ -99,6 +100,7 @@ class WriteStream:
         self._size = 0
         self._receipt: StreamReceipt | None = None
         self._failed = False
+        self._home = Home()
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -186,6 +188,7 @@ class WriteStream:
         )
 
     def _require_open(self) -> None:
+        self._home.require("this write")
         if self.closed:
             raise StateError(f"{self.label} is closed", hint="open another stream of the session")
 

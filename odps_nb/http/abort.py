@@ -10,6 +10,8 @@ import contextlib
 import socket
 import threading
 
+from odps_nb.lifetime import renew_after_fork
+
 __all__ = ["Abort"]
 
 
@@ -24,6 +26,12 @@ class Abort:
         self._lock = threading.Lock()
         self._twin: socket.socket | None = None
         self._stopped = False
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Let go of the parent's socket: shutting it down would end the parent's exchange."""
+        self._lock = threading.Lock()
+        self.detach()
 
     @property
     def stopped(self) -> bool:

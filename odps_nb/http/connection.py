@@ -9,6 +9,7 @@ Knows no actions, no headers of ours.
 from __future__ import annotations
 
 import contextlib
+import queue
 import socket
 import ssl
 from contextvars import ContextVar
@@ -30,6 +31,7 @@ from urllib3.util.ssltransport import SSLTransport
 from odps_nb.http.abort import Abort
 from odps_nb.http.body import BodyResponse
 from odps_nb.http.waiting import connect, wait_until_ready
+from odps_nb.lifetime import renew_after_fork
 
 __all__ = ["EXCHANGE", "Adapter", "Exchange"]
 
@@ -164,12 +166,29 @@ def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Ex
         sock.settimeout(timeout)
 
 
+class _Idle(queue.LifoQueue[Any]):
+    """Idle connections of a pool; a forked child closes its copies, and says nothing on them."""
+
+    def __init__(self, maxsize: int = 0) -> None:
+        super().__init__(maxsize)
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        idle = self.queue
+        super().__init__(self.maxsize)  # another thread may have held its locks
+        for connection in idle:
+            if connection is not None:
+                connection.close()
+
+
 class _Pool(HTTPConnectionPool):
     ConnectionCls = _Guarded
+    QueueCls = _Idle
 
 
 class _PoolTLS(HTTPSConnectionPool):
     ConnectionCls = _GuardedTLS
+    QueueCls = _Idle
 
 
 _POOLS = {"http": _Pool, "https": _PoolTLS}

@@ -23,6 +23,7 @@ from odps_nb.http.body import BodyResponse
 from odps_nb.http.connection import EXCHANGE, Adapter, Exchange
 from odps_nb.http.failures import CHECK_PROXY, translate
 from odps_nb.http.surroundings import Surroundings
+from odps_nb.lifetime import Home, renew_after_fork
 
 __all__ = ["HttpRequest", "HttpResponse", "RequestsTransport", "Transport"]
 
@@ -71,6 +72,7 @@ class HttpResponse:
         self._ended = False
         self._over = False  # any of the two above
         self._broken: BaseException | None = None
+        self._home = Home()
 
     @property
     def request_id(self) -> str | None:
@@ -154,6 +156,7 @@ class HttpResponse:
         return f"<HttpResponse {self.status} request_id={self.request_id!r} {state}>"
 
     def _readable(self) -> bool:
+        self._home.require("this answer")
         if not self._over:
             return True
         if self._broken is not None:
@@ -171,6 +174,8 @@ class HttpResponse:
         return count
 
     def _let_go(self) -> None:
+        if not self._home.is_here:
+            return  # the parent reads it; what this process has of it goes with this object
         self._request.abort.detach()
         if not self._body.isclosed():
             self._raw.close()
@@ -217,9 +222,18 @@ class RequestsTransport:
     """
 
     def __init__(self, *, pool_size: int = 32) -> None:
-        self._adapter = Adapter(pool_connections=8, pool_maxsize=pool_size)
-        self._surroundings = Surroundings()
+        self._pool_size = pool_size
         self._closed = False
+        self._begin()
+        renew_after_fork(self)
+
+    def _begin(self) -> None:
+        self._adapter = Adapter(pool_connections=8, pool_maxsize=self._pool_size)
+        self._surroundings = Surroundings()
+
+    def after_fork(self) -> None:
+        """Have connections of its own: those of the parent carry the parent's answers."""
+        self._begin()
 
     def send(self, request: HttpRequest) -> HttpResponse:
         """Send and return the answer once its headers have arrived; 3xx is an error.

@@ -17,6 +17,7 @@ from typing import Any
 from odps_nb.errors import BrokenStreamError, CancelledError, ServiceError, StateError
 from odps_nb.http.abort import Abort
 from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
+from odps_nb.lifetime import Home, end_at_exit, start_thread
 
 __all__ = ["Upload", "open_upload"]
 
@@ -117,9 +118,11 @@ class Upload:
         self._finished = False
         self._aborted = False
         self.sent_bytes = 0
+        self._home = Home()
+        end_at_exit(self)
         self._thread = threading.Thread(target=self._run, name="odps_nb-upload", daemon=True)
         try:
-            self._thread.start()
+            start_thread(self._thread)
         except BaseException:
             # An interrupt may come while the thread begins; it must not wait for a body then.
             self._pipe.desert()
@@ -134,6 +137,7 @@ class Upload:
         OdpsNbError
             The sending failed, or the server has answered already and wants no more.
         """
+        self._home.require("this upload")
         if self._finished or self._aborted:
             raise StateError("the upload is over", hint="open another one")
         self._raise_if_over()
@@ -158,6 +162,7 @@ class Upload:
         TransportError
             No answer came. Whether the server acted is then unknown.
         """
+        self._home.require("this upload")
         if self._aborted:
             raise StateError("the upload was aborted")
         if not self._finished:
@@ -178,12 +183,18 @@ class Upload:
     def abort(self) -> None:
         """Cut the body, close the connection, end the thread. Idempotent."""
         self._aborted = self._aborted or not self._finished
-        self._pipe.desert()
-        self._request.abort.stop()
+        if not self._home.is_here:
+            return
+        self.end()
         if threading.current_thread() is not self._thread:
             self._join()
         if self._response is not None:
             self._response.close()
+
+    def end(self) -> None:
+        """Stop the sending from any thread, without waiting for it. Idempotent."""
+        self._pipe.desert()
+        self._request.abort.stop()
 
     def __enter__(self) -> Upload:
         return self

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from odps_nb.errors import ConfigError, MissingDependencyError
+from odps_nb.lifetime import Home, renew_after_fork
 
 __all__ = ["LocalService", "start"]
 
@@ -42,9 +43,12 @@ class LocalService:
     temporary_root: str | None = field(repr=False)
     _process: subprocess.Popen[str] = field(repr=False, compare=False)
     _reader: threading.Thread = field(repr=False, compare=False)
+    _home: Home = field(repr=False, compare=False, default_factory=Home)
 
     def stop(self) -> None:
-        """End the service gracefully; a second call does nothing."""
+        """End the service gracefully; a second call does nothing, nor one in a forked child."""
+        if not self._home.is_here:
+            return
         process = self._process
         if process.stdin is not None and not process.stdin.closed:
             process.stdin.close()
@@ -106,7 +110,7 @@ def start(
         command.append("--no-samples")
     if project is not None:
         command += ["--project", project]
-    process = subprocess.Popen(
+    process = _Child(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -137,6 +141,19 @@ def start(
         _process=process,
         _reader=reader,
     )
+
+
+class _Child(subprocess.Popen[str]):
+    """The service's process. Its end of the pipe must not live on in forked children of ours."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Let the service end with the parent, whatever becomes of this process."""
+        if self.stdin is not None:
+            self.stdin.close()
 
 
 def _require_extra() -> None:

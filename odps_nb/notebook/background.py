@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from odps_nb.errors import CancelledError, StateError
+from odps_nb.lifetime import Home, end_at_exit, start_thread
 
 __all__ = ["BackgroundResult"]
 
@@ -41,7 +42,9 @@ class BackgroundResult:
         self._thread = threading.Thread(
             target=self._run, args=(work,), name="odps-nb-background", daemon=True
         )
-        self._thread.start()
+        self._home = Home()
+        end_at_exit(self)
+        start_thread(self._thread)
 
     def done(self) -> bool:
         """Whether it ended, well or not."""
@@ -51,6 +54,11 @@ class BackgroundResult:
         """Stop it; `result` raises `CancelledError` then. Does not wait. Idempotent."""
         self._stopping.set()
         self._cancel()
+
+    def end(self) -> None:
+        """Stop it: what the end of the interpreter calls."""
+        if not self.done():
+            self.cancel()
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the end and return the result.
@@ -73,6 +81,7 @@ class BackgroundResult:
             self._thread.join(max(0.0, left))
             if self._future.done():
                 return self._future.result()
+            self._home.require(self._title)
             if self._stopping.is_set():
                 self._cancel()  # again: the first call may have come before the work could hear it
             if deadline is not None and time.monotonic() >= deadline:

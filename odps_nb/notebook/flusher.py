@@ -9,6 +9,8 @@ import contextvars
 import threading
 from collections.abc import Callable
 
+from odps_nb.lifetime import Home
+
 __all__ = ["MAX_HZ", "SHOW_AFTER", "Flusher"]
 
 # Jupyter Server drops messages beyond 1000/s in all; five a second look alive and cost nothing.
@@ -41,6 +43,7 @@ class Flusher:
         self._thread = threading.Thread(
             target=lambda: context.run(self._run), name="odps-nb-flusher", daemon=True
         )
+        self._home = Home()
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -48,6 +51,8 @@ class Flusher:
 
     def stop(self) -> None:
         """Draw the end if anything was drawn, then join. Idempotent."""
+        if not self._home.is_here:
+            return  # the parent draws
         self._stopped.set()
         # An interrupt while joining leaves the thread to end by itself: it still draws the end.
         self._thread.join()

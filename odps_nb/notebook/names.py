@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from odps_nb.errors import OdpsNbError, StateError
+from odps_nb.lifetime import renew_after_fork
 
 __all__ = ["MAX_NAMES", "TIME_TO_LIVE", "NameCache", "NameSource"]
 
@@ -54,6 +55,12 @@ class NameCache:
         self._wanted: queue.SimpleQueue[_Key | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Ask in a thread of its own, when it is wanted."""
+        self._lock, self._thread = threading.Lock(), None
+        self._wanted = queue.SimpleQueue()
 
     def tables(self) -> tuple[str, ...]:
         """Return the table names known now."""

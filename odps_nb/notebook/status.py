@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from odps_nb.client.progress import ProgressTracker
+from odps_nb.lifetime import renew_after_fork
 from odps_nb.notebook import words
 from odps_nb.notebook.listing import Listing
 from odps_nb.notebook.options import loaded_magics
@@ -36,6 +37,12 @@ class Operations:
         self._lock = threading.Lock()
         self._kept: deque[Operation] = deque(maxlen=MAX_OPERATIONS)
         self._count = 0
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Begin an empty list: what runs is the parent's."""
+        self._lock = threading.Lock()
+        self._kept.clear()
 
     def add(
         self, tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None

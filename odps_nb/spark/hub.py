@@ -19,6 +19,7 @@ from collections.abc import Callable
 from odps_nb.access.faces import AfterCell
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.errors import CancelledError
+from odps_nb.lifetime import Home
 from odps_nb.spark.jobs import Jobs, Outcome
 from odps_nb.spark.operations import Operation, OperationKey
 from odps_nb.spark.planner_lines import Plan, State
@@ -47,6 +48,7 @@ class Hub:
         self._server = ReportServer(self, host=host)
         self._address: tuple[str, int] | None = None
         self._changed = threading.Condition(threading.RLock())
+        self._home = Home()
         self._sources: OrderedDict[int, Source] = OrderedDict()
         self._planned: OrderedDict[int, Source] = OrderedDict()  # of those; Spark plans often
         self._operations: dict[OperationKey, Operation] = {}
@@ -354,7 +356,9 @@ class Hub:
             self._late.popitem(last=False)
 
     def close(self) -> None:
-        """End all runs, the port and the thread. Idempotent."""
+        """End all runs, the port and the thread. Idempotent; a forked child ends nothing."""
+        if not self._home.is_here:
+            return
         with self._changed:
             detach, self._detach = self._detach, None
             running = list(self._operations.values())

@@ -7,7 +7,7 @@ import contextlib
 import select
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 import trustme
@@ -23,8 +23,8 @@ def server_context(authority: trustme.CA, *names: str, **facts) -> ssl.SSLContex
     return context
 
 
-def pump(one: socket.socket, other: socket.socket) -> None:
-    """Carry bytes both ways until either side ends."""
+def pump(one: socket.socket, other: socket.socket, heard: Callable[[bytes], object] = len) -> None:
+    """Carry bytes both ways until either side ends; ``heard`` is told what ``one`` says."""
     pairs = {one: other, other: one}
     while True:
         waiting = [sock for sock in pairs if isinstance(sock, ssl.SSLSocket) and sock.pending()]
@@ -32,6 +32,8 @@ def pump(one: socket.socket, other: socket.socket) -> None:
             data = sock.recv(1 << 16)
             if not data:
                 return
+            if sock is one:
+                heard(data)
             pairs[sock].sendall(data)
 
 
@@ -43,15 +45,21 @@ def reached(place: Place) -> Iterator[socket.socket]:
 
 
 class TlsFront(Peer):
-    """Speaks TLS to clients and carries what they say to a plain service."""
+    """Speaks TLS to clients (without a context none) and carries what they say to a service.
 
-    def __init__(self, place: Place, tls: ssl.SSLContext) -> None:
-        self._place = place
+    ``said`` has what came over each connection, where that is asked for.
+    """
+
+    def __init__(self, place: Place, tls: ssl.SSLContext | None, *, listens: bool = False) -> None:
+        self._place, self._listens = place, listens
+        self.said: list[bytearray] = []
         super().__init__(self._carry, tls=tls)
 
     def _carry(self, line: Line) -> None:
+        said = bytearray()
+        self.said.append(said)
         with reached(self._place) as sock:
-            pump(line.sock, sock)
+            pump(line.sock, sock, said.extend if self._listens else len)
 
 
 class Proxy(Peer):

@@ -1,0 +1,234 @@
+"""A process that forks while it works: `test_fork` starts it and reads what it prints (JSON).
+
+Children of the fork end with 0 (all answers right), or with a traceback and 1. One that hangs
+is ended by its alarm.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+import pyarrow as pa
+
+import odps_nb
+from odps_nb.client.write import open_write_session
+from odps_nb.errors import StateError
+
+HUNG = 20  # seconds, of a child that needs one
+
+
+def child(work: Callable[[], None]) -> int:
+    """Do it in a forked child; return what ended it, as ``os.waitpid`` tells."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    signal.alarm(HUNG)
+    try:
+        work()
+        sys.stderr.flush()
+        os._exit(0)
+    except BaseException:  # noqa: BLE001
+        traceback.print_exc()
+        os._exit(1)
+
+
+def expect_state_error(call: Callable[[], object]) -> None:
+    try:
+        found = call()
+    except StateError:
+        return
+    raise AssertionError(f"the child got {found!r:.200} of what the parent had begun")
+
+
+def called_after_me(odps) -> None:
+    odps.storage.user_agent = f"pid-{os.getpid()}"
+
+
+def rows_of(odps, ds: str) -> list[tuple[int, str]]:
+    found = odps.table("orders").read(["id", "ds"], partitions=f"ds={ds}").to_arrow()
+    return list(zip(found["id"].to_pylist(), found["ds"].to_pylist(), strict=True))
+
+
+class Halves:
+    """One of everything that can be half done."""
+
+    def __init__(self, odps, table: str) -> None:
+        self.parallel = odps.table("orders").read(splits=4).batches(side_by_side=4)
+        self.first = next(self.parallel)
+        self.single = odps.table(table).read(splits=1).batches()
+        next(self.single)
+        media = odps.table("media").head(8)
+        self.reference = next(media["content"][at] for at in range(8) if media["name"][at])
+        self.blob = odps.blob(self.reference).open()
+        self.start = self.blob.read(10)
+        self.write = open_write_session(odps.storage, odps.table(table).name).__enter__()
+        self.stream = self.write.open_stream()
+        self.stream.write([pa.record_batch({"id": [7], "text": ["kept"]})])
+
+    def check_in_child(self) -> None:
+        batch = pa.record_batch({"id": [8], "text": ["lost"]})
+        expect_state_error(lambda: next(self.parallel))
+        expect_state_error(lambda: list(self.single))
+        expect_state_error(lambda: self.blob.read())
+        expect_state_error(lambda: self.stream.write([batch]))
+        expect_state_error(lambda: self.stream.close())
+        expect_state_error(lambda: self.write.commit())
+        self.parallel.close()
+        self.single.close()
+        self.blob.close()
+        self.write.__exit__(None, None, None)
+        self.write.abort()
+
+    def check_in_parent(self, odps, table: str) -> None:
+        orders = odps.table("orders").read().to_arrow()
+        rest = pa.Table.from_batches([self.first, *self.parallel])
+        assert rest.sort_by("id").equals(orders.sort_by("id").combine_chunks()) or (
+            sorted(rest["id"].to_pylist()) == sorted(orders["id"].to_pylist())
+        )
+        assert self.start + self.blob.read() == odps.blob(self.reference).bytes()
+        before = odps.table(table).read().row_count
+        sum(batch.num_rows for batch in self.single)
+        self.stream.close()
+        self.write.commit()
+        self.write.__exit__(None, None, None)
+        assert odps.table(table).read().row_count == before + 1
+
+
+def partitions(odps, *, times: int, way: str) -> list[int]:
+    """Have many children read a partition each while threads of the parent read, too."""
+    days = [str(spec).partition("=")[2].strip("'\"") for spec in odps.table("orders").partitions()]
+    known = {ds: rows_of(odps, ds) for ds in days}
+    over, wrong = threading.Event(), []
+
+    def go_on(ds: str) -> None:
+        while not over.is_set():
+            if rows_of(odps, ds) != known[ds]:
+                wrong.append(ds)
+
+    def one(ds: str) -> None:
+        called_after_me(odps)
+        for _ in range(2):
+            found = rows_of(odps, ds)
+            assert found == known[ds], f"asked for {ds}, got {sorted({row[1] for row in found})}"
+        odps.close()
+
+    threads = [threading.Thread(target=go_on, args=(ds,)) for ds in days[:1]]
+    for thread in threads:
+        thread.start()
+    try:
+        jobs = [days[number % len(days)] for number in range(times)]
+        if way == "multiprocessing":
+            context = multiprocessing.get_context("fork")
+            with context.Pool(4, signal.alarm, (HUNG,)) as pool:
+                results = [pool.apply_async(one_of_pool, (ds,)) for ds in jobs]
+                codes = [
+                    int(result.get(HUNG) != known[ds])
+                    for result, ds in zip(results, jobs, strict=True)
+                ]
+        else:
+            codes = [child(lambda ds=ds: one(ds)) for ds in jobs]
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong, f"the parent got wrong rows of {wrong}"
+    return codes
+
+
+SHARED: list[odps_nb.Connection] = []
+
+
+def one_of_pool(ds: str) -> list[tuple[int, str]]:
+    (odps,) = SHARED
+    called_after_me(odps)
+    return rows_of(odps, ds)
+
+
+def reading(settings: dict[str, str], way: str) -> list[int]:
+    with odps_nb.connect(**settings) as odps:
+        SHARED.append(odps)
+        called_after_me(odps)
+        codes = partitions(odps, times=8, way=way)
+        assert len(odps.tables()) > 1  # the parent's own connections are as they were
+    return codes
+
+
+def halves(settings: dict[str, str], table: str) -> list[int]:
+    with odps_nb.connect(**settings) as odps:
+        called_after_me(odps)
+        odps.create_table(table, "id bigint, text string")
+        odps.table(table).write(pa.table({"id": range(50_000), "text": ["x" * 50] * 50_000}))
+        begun = Halves(odps, table)
+
+        def work() -> None:
+            called_after_me(odps)
+            begun.check_in_child()
+            assert odps.table(table).read().row_count == 50_000
+            odps.close()
+
+        codes = [child(work) for _ in range(3)]
+        begun.check_in_parent(odps, table)
+        odps.drop_table(table)
+    return codes
+
+
+def held(settings: dict[str, str]) -> list[int]:
+    """Fork while other threads hold the locks of keys, of a table and of a scan."""
+    asked, go, parent = threading.Event(), threading.Event(), os.getpid()
+    keys = {name: settings.pop(name) for name in ("access_id", "access_key")}
+
+    def credentials() -> dict[str, str]:
+        if os.getpid() == parent:
+            asked.set()
+            assert go.wait(60)
+        return keys
+
+    with odps_nb.connect(credentials=credentials, **settings) as odps:
+        table = odps.table("orders")
+        scan = table.read(limit=5)
+        threads = [threading.Thread(target=work) for work in (scan.to_arrow, lambda: table.schema)]
+        for thread in threads:
+            thread.start()
+        assert asked.wait(60)
+        while not (scan._lock._is_owned() or table._lock.locked()):
+            pass
+
+        def work() -> None:
+            assert scan.to_arrow().num_rows == 5
+            assert table.schema.names
+            odps.close()
+
+        codes = [child(work) for _ in range(3)]
+        go.set()
+        for thread in threads:
+            thread.join()
+        assert scan.to_arrow().num_rows == 5
+    return codes
+
+
+def local() -> list[int]:
+    """Close a connection to an embedded service in children: it is the parent's."""
+    with odps_nb.connect("local") as odps:
+        wanted = odps.tables()
+
+        def work() -> None:
+            assert odps.tables() == wanted
+            odps.close()
+
+        codes = [child(work) for _ in range(2)]
+        assert odps.tables() == wanted
+        assert odps.table("orders").head(3).shape[0] == 3
+    return codes
+
+
+if __name__ == "__main__":
+    what, *arguments = json.loads(sys.argv[1])
+    job = {"reading": reading, "halves": halves, "held": held, "local": local}[what]
+    print(json.dumps(job(*arguments)))

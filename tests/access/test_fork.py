@@ -1,0 +1,83 @@
+"""After a fork both processes get their own answers, whatever was going on before."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from relays import TlsFront, server_context
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+
+JOB = Path(__file__).with_name("fork_job.py")
+
+
+@pytest.fixture
+def front(request, service, authority, trusted):
+    """What stands in front of the service, and hears who says what over which connection."""
+    parts = urlsplit(service.endpoint)
+    tls = server_context(authority) if request.param == "https" else None
+    with TlsFront((parts.hostname, parts.port), tls, listens=True) as front:
+        yield front
+
+
+@pytest.fixture
+def settings(front, service):
+    return {
+        "endpoint": f"{front.url}{urlsplit(service.endpoint).path}",
+        "tunnel_endpoint": front.url,
+        "project": service.project,
+        "access_id": service.access_id,
+        "access_key": service.access_key,
+    }
+
+
+def forked(*job: object) -> list[int]:
+    """Run a job, and return how its children ended."""
+    done = subprocess.run(
+        [sys.executable, JOB, json.dumps(job)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stderr == ""
+    codes: list[int] = json.loads(done.stdout)
+    return codes
+
+
+def speakers(front: TlsFront) -> list[set[str]]:
+    """Return for each connection which processes sent requests over it."""
+    found = [
+        set(re.findall(r"(?im)^user-agent: (pid-\d+)", one.decode("latin-1"))) for one in front.said
+    ]
+    return [each for each in found if each]
+
+
+@pytest.mark.parametrize(
+    ("front", "way"), [("http", "fork"), ("https", "multiprocessing")], indirect=["front"]
+)
+def test_children_that_read_a_partition_each_get_it(front, settings, way):
+    codes = forked("reading", settings, way)
+    assert codes == [0] * 8
+    spoken = speakers(front)
+    assert [each for each in spoken if len(each) > 1] == []
+    assert len(set().union(*spoken)) >= 5  # parent and children were heard
+
+
+@pytest.mark.parametrize("front", ["https"], indirect=True)
+def test_what_the_parent_has_begun_is_its_own(front, settings, new_name):
+    assert forked("halves", settings, new_name("halves")) == [0, 0, 0]
+    assert [each for each in speakers(front) if len(each) > 1] == []
+
+
+@pytest.mark.parametrize("front", ["http"], indirect=True)
+def test_locks_that_other_threads_held_are_free_in_a_child(settings):
+    assert forked("held", settings) == [0, 0, 0]
+
+
+def test_an_embedded_service_outlives_the_children_of_its_parent():
+    assert forked("local") == [0, 0]
