@@ -1,0 +1,130 @@
+"""A script may end at any moment: no abort of the interpreter, no noise, no hang."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.client.write import fetch_write_status
+from odps_nb.client.write_values import WriteSessionRef
+
+PRELUDE = """
+import json, sys, threading, warnings
+import pyarrow as pa
+import odps_nb
+from odps_nb.client.write import open_write_session
+settings, table = json.loads(sys.argv[1])
+odps = odps_nb.connect(**settings)
+"""
+
+HALVES = {
+    "batches": "it = odps.table(table).read(splits=4).batches(); next(it)",
+    "batches that wait for nobody": (
+        "it = odps.table(table).read(splits=4).batches(read_ahead=2**17); next(it)"
+    ),
+    "one split": "it = odps.table(table).read(splits=1).batches(side_by_side=1); next(it)",
+    "storage level": (
+        "from odps_nb.client.read import ReadPlan, iter_batches, open_read_session\n"
+        "session = open_read_session(odps.storage, ReadPlan(table=odps.table(table).name))\n"
+        "it = iter_batches(odps.storage, session, workers=4); next(it)"
+    ),
+    "reader": "reader = odps.table(table).read(splits=4).reader(); reader.read_next_batch()",
+    "sql": "it = odps.sql(f'select * from {table} limit 200000').batches(); next(it)",
+    "blob file": (
+        "blob = odps.blob(odps.table('media').head(1)['content'][0]).open(); blob.read(10)"
+    ),
+    "blobs": "it = odps.blobs(odps.table('media').head(8)['content']); next(it)",
+    "passing blobs": (
+        "def work():\n"
+        "    odps.each_blob(odps.table('media').head(8)['content'], lambda blob: begun.set() or"
+        " threading.Event().wait(600))\n"
+        "begun = threading.Event()\n"
+        "threading.Thread(target=work, daemon=True).start(); assert begun.wait(60)"
+    ),
+    "write": (
+        "session = open_write_session(odps.storage, odps.table(table).name)\n"
+        "stream = session.open_stream()\n"
+        "stream.write([pa.record_batch({'id': [1], 'text': ['x']})])\n"
+        "print(session.session_id)"
+    ),
+    "upload": (
+        "from odps_nb.wire.calls import WriteRows\n"
+        "session = open_write_session(odps.storage, odps.table(table).name)\n"
+        "stream = session.open_stream()\n"
+        "upload = odps.storage.upload(WriteRows(table=session.ref.table,"
+        " session_id=session.session_id, stream_id='0', stream_version=1, count=1))\n"
+        "upload.write(b'x' * 10**6)\n"
+        "print(session.session_id)"
+    ),
+    "background": (
+        "from odps_nb.notebook.background import BackgroundResult\n"
+        "scan = odps.table(table).read(splits=4)\n"
+        "done = BackgroundResult('a read', scan.to_arrow, cancel=odps.cancel)"
+    ),
+}
+ENDINGS = {"end": "", "exit": "sys.exit(0)", "error": "1 / 0", "close": "odps.close()"}
+CASES = [(half, ending) for half in HALVES for ending in ("end", "close")]
+CASES += [(half, ending) for half in ("batches", "write") for ending in ("exit", "error")]
+
+
+@pytest.fixture(scope="module")
+def table(odps):
+    """Enough rows that readers are in the middle of them when the script ends."""
+    name = "exit_rows"
+    odps.create_table(name, "id bigint, text string", if_not_exists=True)
+    odps.table(name).write(pa.table({"id": range(400_000), "text": ["x" * 100] * 400_000}))
+    yield name
+    odps.drop_table(name)
+
+
+def run(service, table: str, script: str) -> subprocess.CompletedProcess[str]:
+    settings = {
+        "endpoint": service.endpoint,
+        "tunnel_endpoint": service.tunnel_endpoint,
+        "project": service.project,
+        "access_id": service.access_id,
+        "access_key": service.access_key,
+    }
+    return subprocess.run(
+        [sys.executable, "-c", PRELUDE + script, json.dumps([settings, table])],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+@pytest.mark.parametrize(("half", "ending"), CASES)
+def test_a_script_ends_with_half_of_it_done(service, odps, table, half, ending):
+    done = run(service, table, f"{HALVES[half]}\n{ENDINGS[ending]}")
+    if ending == "error":
+        assert done.returncode == 1
+        assert done.stderr.strip().endswith("ZeroDivisionError: division by zero")
+        assert done.stderr.count("Traceback") == 1
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
+    if half == "write":  # nobody can finish it: its session must not wait for its expiry
+        ref = WriteSessionRef(table=odps.table(table).name, session_id=done.stdout.strip())
+        assert fetch_write_status(odps.storage, ref) == "ABORTED"
+
+
+AFTER_CLOSE = """
+from odps_nb.errors import CancelledError, StateError
+odps.close()
+try:
+    came = len(list(it))
+except (CancelledError, StateError) as error:
+    print(type(error).__name__)
+else:
+    raise AssertionError(f"{came} more came after close(), and no error")
+"""
+
+
+@pytest.mark.parametrize("half", ["batches", "one split", "storage level", "sql", "blobs"])
+def test_what_is_half_read_ends_with_an_error_after_close_and_never_early(service, table, half):
+    done = run(service, table, HALVES[half] + AFTER_CLOSE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split()[-1] in ("CancelledError", "StateError")
