@@ -24,9 +24,9 @@ from odps_nb.errors import (
     TruncatedError,
 )
 from odps_nb.local.samples import media, pictures
-from odps_nb.notebook.kinds import columns
 from odps_nb.notebook.kinds.drawing import GRID, LIST, SINGLE, Excerpt
 from odps_nb.notebook.media_types import Family
+from odps_nb.notebook.parsers import columns
 from odps_nb.notebook.preview import mimebundle
 from odps_nb.notebook.sniff import HEAD
 from odps_nb.notebook.tile import TILE_BUDGET, tile

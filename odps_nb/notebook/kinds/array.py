@@ -1,19 +1,11 @@
-"""NumPy arrays: shape, type and first values, read from the header by hand (floor 5).
-
-``numpy.load`` is not used: nothing is unpickled, and only the first values are touched.
-"""
+"""NumPy arrays: shape, type and first values (floor 5)."""
 
 from __future__ import annotations
 
-import io
-import math
-from typing import Any
-
-import numpy as np
-
-from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size, UnshowableError
+from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size
 from odps_nb.notebook.kinds.table import grid_of
 from odps_nb.notebook.media_types import Kind
+from odps_nb.notebook.parsing import parse
 
 __all__ = ["draw"]
 
@@ -26,49 +18,8 @@ def draw(excerpt: Excerpt, kind: Kind, size: Size, *, name: str) -> Drawing:
     UnshowableError
         For Python objects (they are pickles), or when the header is corrupt.
     """
-    file = io.BytesIO(excerpt.data)
-    shape, fortran, dtype = _header(file)
-    if dtype.hasobject:
-        raise UnshowableError("holds Python objects, which are never unpickled")
-    facts = (f"{' × '.join(map(str, shape)) or 'scalar'} {dtype}",)
-    rows = _first_rows(excerpt.data[file.tell() :], shape, dtype, size, fortran=fortran)
-    if not rows:
-        return Drawing(html=grid_of(["empty"], [], size, label=name), facts=facts)
-    head = [f"[{number}]" for number in range(max(map(len, rows)))]
-    return Drawing(html=grid_of(head, rows, size, label=f"first values of {name}"), facts=facts)
-
-
-def _header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    try:
-        version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            return np.lib.format.read_array_header_1_0(file)
-        return np.lib.format.read_array_header_2_0(file)
-    except (ValueError, TypeError, SyntaxError, RecursionError) as error:
-        raise UnshowableError(f"no NumPy header: {str(error).splitlines()[0]}") from None
-
-
-def _first_rows(
-    data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], size: Size, *, fortran: bool
-) -> list[list[str]]:
-    if 0 in shape or any(extent < 0 for extent in shape) or not dtype.itemsize:
-        return []
-    if len(shape) < 2:
-        values = np.frombuffer(
-            data, dtype, count=_count(data, dtype, math.prod(shape), size.columns)
-        )
-        return [[str(value) for value in values]]
-    if fortran:
-        raise UnshowableError("stored column by column; the first rows are spread over the file")
-    width = shape[-1]
-    # the first rows of the first plane lie at the start, whatever the number of dimensions
-    count = _count(data, dtype, width * min(shape[-2], size.rows), size.rows * width)
-    plane = np.frombuffer(data, dtype, count=count)
-    return [
-        [str(value) for value in plane[at : at + min(width, size.columns + 1)]]
-        for at in range(0, len(plane), width)
-    ]
-
-
-def _count(data: bytes, dtype: np.dtype[Any], there: int, wanted: int) -> int:
-    return min(there, wanted, len(data) // dtype.itemsize)
+    parsed = parse("array", excerpt.data, size)
+    rows = parsed.rows("rows")
+    head = [f"[{number}]" for number in range(max(map(len, rows)))] if rows else ["empty"]
+    html = grid_of(head, rows, size, label=f"first values of {name}")
+    return Drawing(html=html, facts=(parsed.text("fact"),))

@@ -1,25 +1,13 @@
-"""Parquet and Arrow: the first rows as a table (floor 5).
-
-Files say themselves how large their compressed parts become, so that is asked first: nothing is
-unpacked that promises more than 64 MiB. Extension types stay what they are stored as.
-"""
+"""Parquet and Arrow: the first rows as a table (floor 5)."""
 
 from __future__ import annotations
-
-import struct
-from typing import Any, Final
-
-import pyarrow as pa
 
 from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size, UnshowableError
 from odps_nb.notebook.kinds.table import grid_of
 from odps_nb.notebook.media_types import Kind
-from odps_nb.terms import format_bytes
+from odps_nb.notebook.parsing import parse
 
-__all__ = ["MAX_UNPACKED", "draw"]
-
-#: Bytes that the first rows may take when unpacked.
-MAX_UNPACKED: Final = 64 * 1024 * 1024
+__all__ = ["draw"]
 
 
 def draw(excerpt: Excerpt, kind: Kind, size: Size, *, name: str) -> Drawing:
@@ -32,125 +20,6 @@ def draw(excerpt: Excerpt, kind: Kind, size: Size, *, name: str) -> Drawing:
     """
     if not excerpt.whole:
         raise UnshowableError("too large to look inside")
-    try:
-        if kind.label == "Parquet":
-            batch, count = _parquet(excerpt.data, size)
-        else:
-            batch, count = _arrow(excerpt.data, size)
-    except (pa.ArrowException, OSError, struct.error, MemoryError) as error:
-        raise UnshowableError(f"not readable: {str(error).splitlines()[0]}") from None
-    head = [f"{field.name} · {field.type}" for field in batch.schema]
-    rows = list(zip(*(_texts(column) for column in batch.columns), strict=True))
-    fact = f"{count} × {len(batch.schema)} columns"
-    return Drawing(html=grid_of(head, rows, size, label=f"first rows of {name}"), facts=(fact,))
-
-
-def _texts(column: pa.Array) -> list[str]:
-    return [_text(value) for value in column]
-
-
-def _text(value: Any) -> str:
-    try:
-        found = value.as_py()
-    except (ValueError, OverflowError):
-        return f"<{value.type}>"  # a date or time that Python has no value for
-    if found is None:
-        return "null"
-    return f"<{len(found)} B>" if isinstance(found, (bytes, bytearray)) else str(found)
-
-
-def _parquet(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(pa.BufferReader(data)) as file:
-        names = file.schema_arrow.names
-        count = f"{file.metadata.num_rows:,} rows"
-        if not file.metadata.num_row_groups:
-            return _empty(file.schema_arrow), count
-        group = file.metadata.row_group(0)
-        _check(sum(group.column(n).total_uncompressed_size for n in range(group.num_columns)))
-        batches = file.iter_batches(
-            batch_size=size.rows, row_groups=[0], columns=names, use_threads=False
-        )
-        return next(batches, _empty(file.schema_arrow)), count
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=schema)
-
-
-def _check(promised: int) -> None:
-    if not 0 <= promised <= MAX_UNPACKED:
-        raise UnshowableError(f"would unpack to {format_bytes(max(promised, 0))}: not unpacked")
-
-
-def _arrow(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
-    # a file is the magic, padded to 8 bytes, then a stream, then a footer that is not needed
-    stream = pa.py_buffer(data)[8:] if data.startswith(b"ARROW1") else pa.py_buffer(data)
-    promised = 0
-    for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(stream)):
-        if message.type in ("record batch", "dictionary"):
-            promised += _unpacked_size(message)
-            _check(promised)
-        if message.type == "record batch":
-            break
-    with pa.ipc.open_stream(pa.BufferReader(stream)) as reader:
-        try:
-            batch = reader.read_next_batch()
-        except StopIteration:
-            return _empty(reader.schema), "0 rows"
-        return batch.slice(0, size.rows), f"first of {batch.num_rows:,} rows"
-
-
-# -- how large the buffers of a message become --------------------------------------------------
-# A compressed buffer begins with its unpacked length (int64; -1: stored plain). Where the buffers
-# are stands in the message's flatbuffer, which needs only these four steps to be read.
-
-
-def _table(data: bytes, at: int, field: int) -> int | None:
-    """Position of a field of the flatbuffer table at ``at``, or ``None`` when it is absent."""
-    (back,) = struct.unpack_from("<i", data, at)
-    vtable = at - back
-    (length,) = struct.unpack_from("<H", data, vtable)
-    if 4 + 2 * field >= length:
-        return None
-    (offset,) = struct.unpack_from("<H", data, vtable + 4 + 2 * field)
-    return at + offset if offset else None
-
-
-def _follow(data: bytes, at: int) -> int:
-    (offset,) = struct.unpack_from("<I", data, at)
-    return at + int(offset)
-
-
-def _unpacked_size(message: Any) -> int:
-    """Sum of the unpacked lengths of a record batch or dictionary; 0 when it is not packed."""
-    data, body = message.metadata.to_pybytes(), message.body
-    header = _table(data, _follow(data, 0), 2)  # Message.header
-    if header is None or body is None:
-        return 0
-    batch = _follow(data, header)
-    if message.type == "dictionary":
-        inner = _table(data, batch, 1)  # DictionaryBatch.data
-        if inner is None:
-            return 0
-        batch = _follow(data, inner)
-    if _table(data, batch, 3) is None:  # RecordBatch.compression
-        return 0
-    vector = _table(data, batch, 2)  # RecordBatch.buffers: structs of (offset, length)
-    if vector is None:
-        return 0
-    return sum(_buffer_sizes(data, _follow(data, vector), memoryview(body)))
-
-
-def _buffer_sizes(data: bytes, vector: int, body: memoryview) -> list[int]:
-    (count,) = struct.unpack_from("<I", data, vector)
-    sizes = []
-    for number in range(count):
-        offset, length = struct.unpack_from("<qq", data, vector + 4 + 16 * number)
-        if length > 8:
-            (unpacked,) = struct.unpack_from("<q", body, offset)
-            sizes.append(length if unpacked == -1 else unpacked)
-            if sizes[-1] < 0:
-                raise UnshowableError("a buffer of negative length")
-    return sizes
+    parsed = parse("columns", excerpt.data, size, label=kind.label)
+    html = grid_of(parsed.texts("head"), parsed.rows("rows"), size, label=f"first rows of {name}")
+    return Drawing(html=html, facts=(parsed.text("fact"),))

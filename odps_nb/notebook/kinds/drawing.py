@@ -17,6 +17,7 @@ __all__ = [
     "UnshowableError",
     "clip",
     "count_of",
+    "words",
 ]
 
 
@@ -91,3 +92,8 @@ def clip(text: str, limit: int) -> str:
 def count_of(count: int, thing: str) -> str:
     """Return ``1 line``, ``2 lines``, ``1,000 lines``."""
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text as a set."""
+    return frozenset(text.split())

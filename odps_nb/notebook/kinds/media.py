@@ -2,14 +2,19 @@
 
 An SVG is shown by ``<img>`` alone: there it runs no script, follows no link and loads nothing
 (the mode is the browser's "secure static mode"). As a document or inline it would do all three.
+One that would keep the browser busy is shown as source: see `odps_nb.notebook.parsers.svg`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from odps_nb.notebook.html import BACKDROP, TINT, data_url, element
+from odps_nb.notebook.kinds import text
 from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size, UnshowableError
 from odps_nb.notebook.kinds.image import framed
 from odps_nb.notebook.media_types import Family, Kind
+from odps_nb.notebook.parsing import parse
 
 __all__ = ["draw"]
 
@@ -24,18 +29,22 @@ def draw(excerpt: Excerpt, kind: Kind, size: Size, *, name: str) -> Drawing:
     """
     if not excerpt.whole:
         raise UnshowableError("too large to put into the notebook")
-    source = data_url(kind.mime, excerpt.data)
     if kind.family is Family.SVG:
-        return _svg(source, size, name=name)
+        return _svg(excerpt, kind, size, name=name)
+    source = data_url(kind.mime, excerpt.data)
     if kind.family is Family.AUDIO:
         return _audio(source, size, name=name)
     return _video(source, size, name=name)
 
 
-def _svg(source: str, size: Size, *, name: str) -> Drawing:
+def _svg(excerpt: Excerpt, kind: Kind, size: Size, *, name: str) -> Drawing:
+    try:
+        parse("svg", excerpt.data, size)
+    except UnshowableError as reason:
+        return replace(text.draw(excerpt, kind, size, name=name), note=str(reason))
     picture = element(
         "img",
-        attributes={"src": source, "alt": f"{name}, SVG"},
+        attributes={"src": data_url(kind.mime, excerpt.data), "alt": f"{name}, SVG"},
         style=f"max-width:100%;height:{size.height}px;{BACKDROP}",
     )
     return Drawing(html=framed(picture, size), facts=("shown as a picture",))

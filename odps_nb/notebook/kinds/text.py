@@ -1,17 +1,21 @@
 """Text, HTML and XML as escaped source; HTML drawn in a sandbox on request (floor 5).
 
-A drawn page gets ``<iframe sandbox="">`` and a content security policy of its own: no script, no
-form, no navigation, no request, another origin. The source stays beside it, folded, since a
-notebook that is reopened untrusted loses the frame.
+A drawn page is rebuilt without links, forms and scripts (`odps_nb.notebook.parsers.page`), and gets
+``<iframe sandbox="">`` and a content security policy of its own: no script, no form, no navigation,
+no request, another origin, nothing to click. The source stays beside it, folded, since a notebook
+that is reopened untrusted loses the frame.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.html import MONO, Html, element, escape, join, scroller
 from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size, UnshowableError, count_of
 from odps_nb.notebook.media_types import Kind
+from odps_nb.notebook.parsing import parse
 from odps_nb.notebook.sniff_text import decode
 
 __all__ = ["POLICY", "draw", "draw_rendered", "source_box"]
@@ -22,6 +26,7 @@ POLICY: Final = (
     "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
 )
 _LINE: Final = 400
+_TALL: Final = 3
 
 
 def text_of(excerpt: Excerpt, kind: Kind) -> str:
@@ -72,11 +77,27 @@ def draw_rendered(excerpt: Excerpt, kind: Kind, size: Size, *, name: str) -> Dra
     if not excerpt.whole:
         raise UnshowableError("too large to draw")
     text = text_of(excerpt, kind)
+    try:
+        parsed = parse("page", text.encode("utf-8", "replace"), size)
+    except (UnshowableError, MissingDependencyError) as error:
+        hint = getattr(error, "hint", "")
+        return replace(
+            draw(excerpt, kind, size, name=name), note=f"{error}: {hint}" if hint else str(error)
+        )
+    page = POLICY + parsed.data.decode("utf-8", "replace")
+    # Clicks pass through the frame; so it is higher than its box, which scrolls in its place.
     frame = element(
         "iframe",
-        attributes={"sandbox": "", "srcdoc": POLICY + text, "title": f"{name}, drawn in a sandbox"},
-        style=f"width:100%;height:{size.height}px;border:0;background-color:#ffffff",
+        attributes={"sandbox": "", "srcdoc": page, "title": f"{name}, drawn in a sandbox"},
+        style=f"display:block;width:100%;height:{size.height * _TALL}px;border:0;"
+        "background-color:#ffffff;pointer-events:none",
     )
+    window = scroller("div", frame, label=f"{name}, drawn", style=size.box)
     box, _ = source_box(text, size, label=f"source of {name}")
     source = element("details", element("summary", escape("source"), style="padding:2px 10px"), box)
-    return Drawing(html=join((frame, source)), facts=("drawn in a sandbox",))
+    dropped = parsed.text("styles") == "dropped"
+    return Drawing(
+        html=join((window, source)),
+        facts=("drawn in a sandbox",),
+        note="without its styles, which load files" if dropped else "",
+    )

@@ -1,0 +1,132 @@
+"""What the styles of an SVG refer to: paints, markers, clip paths, masks (floor 5).
+
+Only plain declarations are understood: no functions but colours, transforms and references to
+elements of the same file, no at-rules, no variables, no escapes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from odps_nb.notebook.kinds.drawing import UnshowableError, words
+
+__all__ = ["Links", "Style", "links_of", "sheet_links"]
+
+_FUNCTION: Final = re.compile(r"([\w-]*)\s*\(")
+_REFERENCE: Final = re.compile(r"url\(\s*(['\"]?)#([^'\"()\s]+)\1\s*\)")
+_HARMLESS: Final = words(
+    "rgb rgba hsl hsla matrix translate translatex translatey scale scalex scaley rotate "
+    "skewx skewy"
+)
+_COMMENT: Final = re.compile(r"/\*.*?\*/|<!--|-->", re.DOTALL)
+_RULES: Final = re.compile(r"(?:[^{}@\\:()\[\]]*\{[^{}@\\]*\})*[^{}@\\:()\[\]]*")
+_RULE: Final = re.compile(r"([^{}]*)\{([^{}]*)\}")
+_WORK: Final = 1_000_000
+_ONCE: Final = frozenset({"clip-path", "mask"})
+_MOVING: Final = ("animation", "transition", "will-change", "filter", "backdrop-filter")
+_LONGEST_DASH: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Names that may be referred to, by property; what is nearer may hide what is farther."""
+
+    by_property: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def __or__(self, other: Links) -> Links:
+        if not other.by_property:
+            return self
+        both = dict(self.by_property)
+        for name, found in other.by_property.items():
+            both[name] = both.get(name, frozenset()) | found
+        return Links(both)
+
+    @property
+    def paints(self) -> list[frozenset[str]]:
+        """Alternatives of each property that paints a shape."""
+        return [v for n, v in self.by_property.items() if not n.startswith("marker")]
+
+    @property
+    def markers(self) -> list[frozenset[str]]:
+        """Alternatives of each property that draws something at each point of a shape."""
+        return [v for n, v in self.by_property.items() if n.startswith("marker")]
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """References of one element or one style sheet; ``once`` are those of the element alone."""
+
+    inherited: Links
+    once: tuple[str, ...]
+
+
+def links_of(attributes: Mapping[str, str]) -> Style:
+    """Return what the attributes of an element refer to, ``style`` among them.
+
+    Raises
+    ------
+    UnshowableError
+        For a style that is not understood.
+    """
+    declared = [(name.lower(), value) for name, value in attributes.items() if name != "style"]
+    return _style([*declared, *_declarations(attributes.get("style", ""))])
+
+
+def sheet_links(text: str, *, elements: int) -> Style:
+    """Return what a style sheet refers to; each of it may be meant for each of the elements.
+
+    Raises
+    ------
+    UnshowableError
+        For a style sheet that is not understood, or takes long to apply.
+    """
+    text = _COMMENT.sub(" ", text)
+    if not _RULES.fullmatch(text):
+        raise UnshowableError("has a style sheet that is not plain: shown as source")
+    rules = _RULE.findall(text)
+    steps = sum(len(re.split(r"[\s,>+~]+", selector)) for selector, _ in rules)
+    if steps * elements > _WORK:
+        raise UnshowableError("has too many styles: shown as source")
+    return _style([pair for _, body in rules for pair in _declarations(body)])
+
+
+def _declarations(text: str) -> Iterable[tuple[str, str]]:
+    for declaration in _COMMENT.sub(" ", text).split(";"):
+        name, _, value = declaration.partition(":")
+        yield name.strip().lower(), value
+
+
+def _style(declared: Iterable[tuple[str, str]]) -> Style:
+    inherited: dict[str, frozenset[str]] = {}
+    once: list[str] = []
+    for name, value in declared:
+        _check(name, value)
+        names = frozenset(found for _, found in _REFERENCE.findall(value))
+        if not names:
+            continue
+        if name in _ONCE:
+            once += names
+        else:
+            inherited[name] = inherited.get(name, frozenset()) | names
+    return Style(Links(inherited), tuple(once))
+
+
+def _check(name: str, value: str) -> None:
+    if name.startswith(("--", *_MOVING)) and value.strip() != "none":
+        raise UnshowableError(f"has {name[:40]}: shown as source")
+    if "\\" in value or ("var" in value and "--" in value):
+        raise UnshowableError("has a style that is not plain: shown as source")
+    functions = {found.lower() for found in _FUNCTION.findall(_REFERENCE.sub("", value))}
+    if not functions <= _HARMLESS:
+        raise UnshowableError("has a style that is not plain: shown as source")
+    if name == "stroke-dasharray":
+        _check_dashes(value)
+
+
+def _check_dashes(value: str) -> None:
+    lengths = [float(number) for number in re.findall(r"\d*\.?\d+(?:e[-+]?\d+)?", value.lower())]
+    if lengths and sum(lengths) < _LONGEST_DASH:
+        raise UnshowableError("has very short dashes: shown as source")
