@@ -24,6 +24,7 @@ import os
 import signal
 import struct
 import sys
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -48,8 +49,7 @@ def main() -> None:
     # what a library prints must not get among the answers
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     _sacrifice()
-    # pyarrow loads pandas when it is there, for half a second in each fork; no preview needs it
-    sys.modules["pandas"] = None  # type: ignore[assignment]
+    sys.meta_path.insert(0, _WithoutPandas())
     while head := requests.read(LENGTHS.size):
         length, size = LENGTHS.unpack(head)
         job = json.loads(requests.read(length))
@@ -57,6 +57,14 @@ def main() -> None:
         answer = _in_fork(job, data, answers.fileno()) if _FORKS else _bounded(_done(job, data))
         answers.write(answer)
         answers.flush()
+
+
+class _WithoutPandas(MetaPathFinder):
+    """Hides pandas: pyarrow loads it when it is there, for half a second in each fork."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("no preview needs pandas", name="pandas")
 
 
 def _in_fork(job: dict[str, Any], data: bytes, answers: int) -> bytes:

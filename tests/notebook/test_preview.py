@@ -343,6 +343,19 @@ def test_arrow_is_shown_whatever_its_codec(new, compression):
     assert "cake" in page.text
 
 
+def test_times_are_shown_to_their_last_digit():
+    times = pa.array([1, None, 2**62, 1_500_000_000], pa.timestamp("ns"))
+    berlin = pa.array([0] * 4, pa.timestamp("us", "Europe/Berlin"))
+    far = pa.array([0, 2**31 - 1, None, 1], pa.date32())
+    out = io.BytesIO()
+    pq.write_table(pa.table({"t": times, "b": berlin, "d": far}), out)
+    page = seen(out.getvalue(), size=SINGLE)
+    assert "1970-01-01 00:00:00.000000001" in page.text
+    assert "1970-01-01 00:00:01.500000" in page.text
+    assert "1970-01-01 01:00:00+01:00" in page.text
+    assert "5881580-07-11" in page.text or "date32" in page.text
+
+
 def test_a_parquet_row_group_that_promises_too_much_is_not_unpacked():
     out = io.BytesIO()
     count = columns.MAX_UNPACKED // 8 + 1

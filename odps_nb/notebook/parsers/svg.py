@@ -8,20 +8,28 @@ graph. What is not understood, or not needed for pictures, is refused: then the 
 
 from __future__ import annotations
 
-import re
+import math
 from dataclasses import dataclass, field
 from typing import Any, Final
 from xml.parsers import expat
 
 from odps_nb.notebook.kinds.drawing import UnshowableError, words
-from odps_nb.notebook.parsers.svg_style import Links, links_of, sheet_links
+from odps_nb.notebook.parsers.svg_style import (
+    GEOMETRY,
+    NUMBER,
+    Links,
+    dash_of,
+    has_odd_lengths,
+    links_of,
+    sheet_links,
+)
 
 __all__ = ["MAX_DRAWN", "parse"]
 
-#: Shapes that a picture may draw; a hundred points of a path or a glyph run count as one, too.
+#: Shapes that a picture may draw; so count twenty points, letters or dashes.
 MAX_DRAWN: Final = 10_000
 _DEPTH: Final = 100
-_PER_SHAPE: Final = 100
+_PER_SHAPE: Final = 20
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _SHAPES: Final = words("path rect circle ellipse line polyline polygon text tspan image")
 _GROUPS: Final = words(
@@ -31,7 +39,8 @@ _GROUPS: Final = words(
 _SILENT: Final = words("title desc metadata script view")
 # attributes that are no styles: texts, names, handlers that no picture runs, geometry
 _NO_CSS: Final = ("on", "aria-", "data-", "id", "class", "d", "points", "href", "role", "lang")
-_NUMBER: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+# length of a curve beside the sum of its numbers, for the longest of arcs
+_BENT: Final = 8
 
 
 @dataclass(slots=True)
@@ -43,7 +52,8 @@ class _Node:
     children: list[_Node] = field(default_factory=list)
     uses: str = ""
     once: tuple[str, ...] = ()
-    points: int = 0
+    points: float = 0
+    reach: float = 0
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -86,6 +96,7 @@ class _Reader:
         self.ids: dict[str, _Node] = {}
         self.sheet: list[str] = []
         self.count = 0
+        self.dash, self.odd = math.inf, False
         self._open: list[_Node] = []
         self._depth = self._silent = 0
 
@@ -108,6 +119,8 @@ class _Reader:
             raise refuse(f"<{tag[:40]}>")
         node = _node(tag, attributes, self._open[-1].inherited if self._open else Links())
         self.count += 1
+        self.dash = min(self.dash, dash_of(attributes))
+        self.odd = self.odd or (tag in _SHAPES and has_odd_lengths(attributes))
         if self._open:
             self._open[-1].children.append(node)
         self.root = self.root or node
@@ -145,7 +158,9 @@ def _node(tag: str, attributes: dict[str, str], inherited: Links) -> _Node:
             raise refuse("a link to another document")
         node.uses = href[1:]
     for name in ("d", "points", "x", "y", "dx", "dy", "rotate"):
-        node.points += len(_NUMBER.findall(attributes.get(name, "")))
+        node.points += len(NUMBER.findall(attributes.get(name, "")))
+    for name in ("d", "points", *GEOMETRY):
+        node.reach += sum(abs(float(n)) for n in NUMBER.findall(attributes.get(name, "")))
     return node
 
 
@@ -162,6 +177,9 @@ class _Count:
         self._root, self._ids = reader.root, reader.ids
         sheet = "".join(reader.sheet)
         self._sheet = sheet_links(sheet, elements=reader.count)
+        self._dash = min(reader.dash, dash_of({}, sheet))
+        if self._dash < math.inf and (reader.odd or has_odd_lengths({}, sheet)):
+            raise refuse("dashes of unclear number")
         self._known: dict[int, tuple[float, float]] = {}
         self._under_way: set[int] = set()
 
@@ -185,16 +203,18 @@ class _Count:
         return found
 
     def _counted(self, node: _Node) -> tuple[float, float]:
-        drawn, points = 1.0, 0.0
+        drawn, points = float(node.tag not in _SHAPES), 0.0
         for child in node.children:
             more, there = self._of(child)
             drawn, points = drawn + more, points + there
         if node.uses:
             more, there = self._target(node.uses)
-            drawn, points = drawn + more * self._each(node), points + there
-            drawn += there * self._markers(node)
+            drawn, points = drawn + more, points + there
+            if node.tag == "use":  # what is used takes its styles from here, too
+                drawn += more * (self._each(node) - 1) + there * self._markers(node)
         if node.tag in _SHAPES:
-            drawn += (1 + node.points / _PER_SHAPE) * self._each(node)
+            marks = node.points + _BENT * node.reach / self._dash
+            drawn += (1 + marks / _PER_SHAPE) * self._each(node)
             drawn += (1 + node.points) * self._markers(node)
             points += 1 + node.points
         for name in (*node.once, *self._sheet.once):

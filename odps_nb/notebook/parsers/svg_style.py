@@ -6,6 +6,7 @@ elements of the same file, no at-rules, no variables, no escapes.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,16 @@ from typing import Final
 
 from odps_nb.notebook.kinds.drawing import UnshowableError, words
 
-__all__ = ["Links", "Style", "links_of", "sheet_links"]
+__all__ = [
+    "GEOMETRY",
+    "NUMBER",
+    "Links",
+    "Style",
+    "dash_of",
+    "has_odd_lengths",
+    "links_of",
+    "sheet_links",
+]
 
 _FUNCTION: Final = re.compile(r"([\w-]*)\s*\(")
 _REFERENCE: Final = re.compile(r"url\(\s*(['\"]?)#([^'\"()\s]+)\1\s*\)")
@@ -27,7 +37,11 @@ _RULE: Final = re.compile(r"([^{}]*)\{([^{}]*)\}")
 _WORK: Final = 1_000_000
 _ONCE: Final = frozenset({"clip-path", "mask"})
 _MOVING: Final = ("animation", "transition", "will-change", "filter", "backdrop-filter")
-_LONGEST_DASH: Final = 0.1
+NUMBER: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+GEOMETRY: Final = words("x y x1 y1 x2 y2 width height r rx ry cx cy")
+_PLAIN: Final = re.compile(r"[-+0-9.eE]*(?:px)?")
+_DASHES: Final = re.compile(r"stroke-dasharray\s*:([^;}]*)")
+_GEOMETRY: Final = re.compile(r"(?:^|[;{\s])(?:x|y|width|height|r|rx|ry|cx|cy|d)\s*:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +136,26 @@ def _check(name: str, value: str) -> None:
     functions = {found.lower() for found in _FUNCTION.findall(_REFERENCE.sub("", value))}
     if not functions <= _HARMLESS:
         raise UnshowableError("has a style that is not plain: shown as source")
-    if name == "stroke-dasharray":
-        _check_dashes(value)
 
 
-def _check_dashes(value: str) -> None:
-    lengths = [float(number) for number in re.findall(r"\d*\.?\d+(?:e[-+]?\d+)?", value.lower())]
-    if lengths and sum(lengths) < _LONGEST_DASH:
-        raise UnshowableError("has very short dashes: shown as source")
+def dash_of(attributes: Mapping[str, str], sheet: str = "") -> float:
+    """Return the shortest period of the dashes that are named, infinite where there are none.
+
+    Raises
+    ------
+    UnshowableError
+        When it cannot be told how long that is.
+    """
+    styles = f"{attributes.get('style', '')};{sheet}"
+    found = [*_DASHES.findall(styles.lower()), attributes.get("stroke-dasharray", "")]
+    periods = [sum(map(float, NUMBER.findall(value))) for value in found]
+    if any("%" in value for value in found) or min(periods) < 0:
+        raise UnshowableError("has dashes of unclear length: shown as source")
+    return min((period for period in periods if period), default=math.inf)
+
+
+def has_odd_lengths(attributes: Mapping[str, str], sheet: str = "") -> bool:
+    """Whether lengths of a shape are not told by the plain numbers of its attributes."""
+    plain = all(_PLAIN.fullmatch(attributes.get(name, "")) for name in GEOMETRY)
+    styles = f"{attributes.get('style', '')};{sheet}"
+    return not plain or "pathLength" in attributes or bool(_GEOMETRY.search(styles.lower()))

@@ -1,0 +1,302 @@
+"""Draw damaged files of every kind, and see that nothing but a tile ever comes of it.
+
+``.venv/bin/python fuzz/mutate_previews.py --count 20000 --seed 1`` damages sample files (flipped
+bits, cuts, splices, altered lengths) and draws each as a notebook would. That happens in a child,
+so that a death by signal is seen: the input is left in ``build/fuzz`` and the run fails. So it does
+for an exception, markup that is not ours, and a tile beyond its budget. Parsers that died in their
+own process did no harm: they are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import collections
+import io
+import json
+import lzma
+import random
+import struct
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+WORK = ROOT / "build" / "fuzz"
+SLICE = 500
+
+# what a tile is made of; anything else came out of a file
+_TAGS = """audio b bdi br details div em figcaption figure i iframe img li p pre span summary
+    table tbody td th thead tr ul video"""
+_ATTRIBUTES = """alt aria-label controls dir open preload role sandbox scope src srcdoc style
+    tabindex title"""
+TAGS, ATTRIBUTES = frozenset(_TAGS.split()), frozenset(_ATTRIBUTES.split())
+
+
+class Value:
+    """A blob as a value, with a name that is markup."""
+
+    mime_type = "image/png"
+    file_name = "\"><script>alert(1)</script><img src=x onerror='alert(2)'>"
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.size = data, len(data)
+
+    def open(self) -> io.BytesIO:
+        return io.BytesIO(self.data)
+
+
+class Checked(HTMLParser):
+    """Raises for markup that no preview makes."""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        assert tag in TAGS, f"<{tag}>"
+        assert given.keys() <= ATTRIBUTES, f"<{tag} {sorted(given)}>"
+        assert (given.get("src") or "data:").startswith("data:"), given["src"]
+        assert tag != "iframe" or given.get("sandbox") == "", "a frame without a sandbox"
+
+
+# -- seeds --------------------------------------------------------------------------------------
+
+
+def seeds() -> dict[str, bytes]:
+    """Return a file of each kind, by name."""
+    from odps_nb.local.samples import media
+
+    found = {b.file_name: bytes(b.data) for b in media.blobs() if b is not None}
+    return {**found, **columns(), **pictures(), **packed(found), **papers()}
+
+
+def columns() -> dict[str, bytes]:
+    """Return Arrow and Parquet of many types."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table(
+        {
+            "text": ["a", None, "cde"] * 4,
+            "bytes": pa.array([b"", b"12", None] * 4, pa.large_binary()),
+            "list": pa.array([[1], None, [2, 3]] * 4, pa.list_(pa.int32())),
+            "struct": [{"a": 1, "b": ["x"]}, None, {"a": 2, "b": None}] * 4,
+            "map": pa.array([[("k", 1)], None, []] * 4, pa.map_(pa.string(), pa.int64())),
+            "word": pa.array(["tea", "cake", "tea"] * 4).dictionary_encode(),
+            "time": pa.array([1, None, 2**62] * 4, pa.timestamp("ns", "Europe/Berlin")),
+            "date": pa.array([0, None, 2**31 - 1] * 4, pa.date32()),
+            "price": pa.array([1, None, 2] * 4).cast(pa.decimal128(30, 2)),
+            "view": pa.array(["short", None, "a long text in a view"] * 4, pa.string_view()),
+        }
+    )
+    small = table.select(["text", "list"])
+    made = {}
+    for name, part in (("types", table), ("small", small)):
+        for codec in (None, "lz4", "zstd"):
+            options = pa.ipc.IpcWriteOptions(compression=codec)
+            out = io.BytesIO()
+            with pa.ipc.new_stream(out, part.schema, options=options) as writer:
+                writer.write_table(part)
+            made[f"{name}.{codec}.arrows"] = out.getvalue()
+    for codec in ("none", "snappy", "zstd", "gzip"):
+        out = io.BytesIO()
+        pq.write_table(table.drop_columns(["view", "map"]), out, compression=codec)
+        made[f"types.{codec}.parquet"] = out.getvalue()
+    out = io.BytesIO()
+    pq.write_table(pa.table({"l": [[1], None] * 5}), out)
+    made["lists.parquet"] = out.getvalue()
+    return made
+
+
+def pictures() -> dict[str, bytes]:
+    """Return small pictures in each format that is decoded."""
+    from PIL import Image
+
+    noise = Image.effect_noise((40, 30), 60).convert("RGB")
+    made = {}
+    for form in ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF"):
+        out = io.BytesIO()
+        noise.save(out, form)
+        made[f"noise.{form.lower()}"] = out.getvalue()
+    for codec in ("tiff_lzw", "tiff_adobe_deflate", "jpeg", "packbits", "group4"):
+        out = io.BytesIO()
+        (noise.convert("1") if codec == "group4" else noise).save(out, "TIFF", compression=codec)
+        made[f"noise.{codec}.tiff"] = out.getvalue()
+    return made
+
+
+def packed(found: dict[str, bytes]) -> dict[str, bytes]:
+    """Return a text and an archive in each packing."""
+    import zstandard
+
+    text = b"all work and no play\n" * 300
+    tar = zlib_tar(found["logs.tar.gz"])
+    return {
+        f"{name}.{way}": pack(data)
+        for name, data in (("text", text), ("tar", tar))
+        for way, pack in (
+            ("bz2", bz2.compress),
+            ("xz", lzma.compress),
+            ("zst", zstandard.ZstdCompressor().compress),
+            ("plain", bytes),
+        )
+    }
+
+
+def zlib_tar(data: bytes) -> bytes:
+    import gzip
+
+    return gzip.decompress(data)
+
+
+def papers() -> dict[str, bytes]:
+    """Return drawings and pages with references, styles and pictures."""
+    return {
+        "arrow.svg": b'<svg xmlns="http://www.w3.org/2000/svg"><style>.a{fill:url(#g)}</style>'
+        b'<linearGradient id="g"><stop/></linearGradient><marker id="m"><path d="M0 0L9 4z"/>'
+        b'</marker><path class="a" stroke-dasharray="3 2" marker-end="url(#m)" d="M0 0L9 9"/>'
+        b'<use href="#m" transform="scale(2)"/></svg>',
+        "page.html": b"<html><style>p{color:red}</style><body><table><tr><td style='color:blue'>x"
+        b"<a href='x'>y</a><svg><style><p title='</style>'></svg><img src='data:image/gif;base64,"
+        b"R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7'></table></body></html>",
+    }
+
+
+# -- damage -------------------------------------------------------------------------------------
+
+
+def damaged(data: bytes, other: bytes, rng: random.Random) -> bytes:
+    """Return a file that is almost right."""
+    raw = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 1, 2, 4))):
+        # mostly behind the signature: a file that is no longer of its kind tries little
+        first = 0 if rng.random() < 0.04 else min(12, len(raw))
+        if len(raw) <= first:
+            break
+        at = rng.randrange(first, len(raw))
+        if rng.random() < 0.3:  # heads and ends hold most of the structure
+            near = min(len(raw) - first, 200)
+            at = rng.choice((first + rng.randrange(near), len(raw) - 1 - rng.randrange(near)))
+        _hurt(raw, at, other, rng)
+    return bytes(raw)
+
+
+def _hurt(raw: bytearray, at: int, other: bytes, rng: random.Random) -> None:
+    way = rng.random()
+    if way < 0.5:
+        raw[at] ^= 1 << rng.randrange(8)
+    elif way < 0.6:
+        del raw[at:]
+    elif way < 0.75:
+        piece = other[rng.randrange(len(other) or 1) :][: rng.randint(1, 64)]
+        raw[at : at + rng.choice((0, len(piece)))] = piece
+    else:
+        number = rng.choice((0, 1, -1, 255, 1 << 16, (1 << 31) - 1, -(1 << 31), len(raw) + 1))
+        form = rng.choice(("<i", "<i", "<q", "<h"))
+        packed = struct.pack(form, max(-32768, min(32767, number)) if form == "<h" else number)
+        place = max(at // 4 * 4, 12)
+        raw[place : place + len(packed)] = packed
+
+
+def inputs(count: int, seed: int, start: int) -> Any:
+    """Yield number, name and bytes of the inputs from ``start`` on: the same for a seed."""
+    files = seeds()
+    names = sorted(name for name, data in files.items() if len(data) <= 200_000)
+    for number in range(start, count):
+        rng = random.Random(f"{seed}/{number}")
+        name = names[number % len(names)]
+        yield number, name, damaged(files[name], files[rng.choice(names)], rng)
+
+
+# -- drawing ------------------------------------------------------------------------------------
+
+
+def draw(count: int, seed: int, start: int) -> None:
+    """Draw in this process and say what came of each; it may die at any of them."""
+    from odps_nb.notebook.kinds.drawing import GRID, LIST, SINGLE
+    from odps_nb.notebook.tile import TILE_BUDGET, tile
+
+    for number, name, data in inputs(count, seed, start):
+        print(json.dumps({"begin": number, "name": name}), flush=True)
+        began = time.perf_counter()
+        made = tile(Value(data), size=(GRID, LIST, SINGLE)[number % 3], render=number % 2 == 0)
+        spent = time.perf_counter() - began
+        assert len(made.html) <= TILE_BUDGET + 16 * 1024, "too long"
+        Checked().feed(made.html)
+        made.html.encode()
+        outcome = "drawn"
+        if "stopped the parser" in made.html:
+            outcome = "parser died"
+        elif any(
+            tag in made.html for tag in ("corrupt:", "not readable", "not a whole", "as source")
+        ):
+            outcome = "refused"
+        said = {"end": number, "kind": made.kind.label, "outcome": outcome, "spent": spent}
+        print(json.dumps(said), flush=True)
+    print(json.dumps({"all": count}), flush=True)
+
+
+def run(count: int, seed: int) -> int:
+    """Draw all in children, in slices, so that memory that grows is seen; return the failures."""
+    outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
+    failures, longest, start = 0, (0.0, 0, ""), 0
+    while start < count:
+        end = min(count, start + SLICE)
+        command = [sys.executable, __file__, "--child", str(start)]
+        child = subprocess.run(
+            [*command, "--count", str(end), "--seed", str(seed)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        begun = start
+        for line in child.stdout.splitlines():
+            said = json.loads(line)
+            begun = said.get("begin", begun)
+            if "end" in said:
+                outcomes[said["kind"], said["outcome"]] += 1
+                longest = max(longest, (said["spent"], said["end"], said["kind"]))
+        start = end
+        if child.returncode:
+            failures += 1
+            _, name, data = next(inputs(count, seed, begun))
+            WORK.mkdir(parents=True, exist_ok=True)
+            (WORK / f"preview-{seed}-{begun}").write_bytes(data)
+            print(f"input {begun} ({name}): status {child.returncode}\n{child.stderr[-2000:]}")
+            start = begun + 1
+    tell(outcomes, longest, count=count, failures=failures)
+    return failures
+
+
+def tell(
+    outcomes: collections.Counter[tuple[str, str]],
+    longest: tuple[float, int, str],
+    *,
+    count: int,
+    failures: int,
+) -> None:
+    """Print kinds × outcomes."""
+    ways = ("drawn", "refused", "parser died")
+    print(f"{'kind':24}" + "".join(f"{way:>14}" for way in ways))
+    for kind in sorted({kind for kind, _ in outcomes}):
+        print(f"{kind[:24]:24}" + "".join(f"{outcomes[kind, way]:14,}" for way in ways))
+    died = sum(number for (_, way), number in outcomes.items() if way == "parser died")
+    print(f"{count:,} inputs: {failures} failures of the kernel's side, {died} parsers died aside")
+    print(f"longest: {longest[0]:.2f} s, input {longest[1]} ({longest[2]})")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child is not None:
+        draw(options.count, options.seed, options.child)
+        return 0
+    return 1 if run(options.count, options.seed) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

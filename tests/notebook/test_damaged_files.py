@@ -1,0 +1,29 @@
+"""Files of every kind, damaged in many ways, are drawn without any harm to the kernel.
+
+The longer run of the same: ``.venv/bin/python fuzz/mutate_previews.py --count 20000 --seed 2``.
+"""
+
+import os
+import random
+import re
+import subprocess
+import sys
+
+import pytest
+
+KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF SVG Parquet Arrow NumPy ZIP gzip bzip2 xz zstd tar PDF
+    JSON CSV TSV HTML XML text WAV MP3 MP4"""
+
+
+@pytest.mark.explore
+def test_damaged_files_of_every_kind_become_tiles(repo):
+    count = os.environ.get("ODPS_NB_EXPLORE")
+    seed = 1 if count is None else random.randrange(1 << 30)
+    count = max(280, int(count or 0))
+    script = repo / "fuzz" / "mutate_previews.py"
+    command = [sys.executable, str(script), "--count", str(count), "--seed", str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{count} inputs: 0 failures" in done.stdout.replace(",", "")
+    found = [kind for kind in KINDS.split() if re.search(rf"^{kind}\b", done.stdout, re.MULTILINE)]
+    assert found == KINDS.split()
