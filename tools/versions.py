@@ -60,7 +60,7 @@ OLDEST = (
     "sqlglot==30.20.0",
     "starlette==0.37.0",
     "tqdm==4.66.0",
-    "urllib3==2.3.0",
+    "urllib3==2.6.3",
     "uvicorn==0.30.0",
     "zstandard==0.22.0",
 )

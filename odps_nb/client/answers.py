@@ -32,6 +32,7 @@ def successful(response: HttpResponse, now: float) -> HttpResponse:
 def refusal(response: HttpResponse, now: float) -> ServiceError:
     """Read the error out of an answer that says no, and close it."""
     with response:
+        response.end_in_time()
         error = decode_error(response.status, response.headers, response.read(MAX_ERROR))
     asked = seconds_until_retry(response.headers, now)
     if asked is not None:
@@ -50,6 +51,7 @@ def doubt_version_4(error: ServiceError) -> None:
 
 def document(response: HttpResponse) -> bytes:
     """Return the whole body of an answer that is a JSON or XML document."""
+    response.end_in_time()
     pieces: list[bytes] = []
     for piece in response.chunks():
         pieces.append(piece)

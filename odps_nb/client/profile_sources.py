@@ -60,16 +60,39 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 def profile_file(environ: Mapping[str, str]) -> Path:
     """Return where the profile file is: ``ODPS_NB_PROFILES`` or the usual place in the home."""
-    if stated := environ.get("ODPS_NB_PROFILES"):
-        return Path(stated).expanduser()
-    folder = environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(folder).expanduser() / "odps_nb" / "profiles.toml"
+    stated = environ.get("ODPS_NB_PROFILES")
+    folder = Path(environ.get("XDG_CONFIG_HOME") or "~/.config")
+    path = Path(stated) if stated else folder / "odps_nb" / "profiles.toml"
+    try:
+        return path.expanduser()
+    except RuntimeError as error:  # ~ of nobody
+        raise ConfigError(
+            f"{path} cannot be found: {error}",
+            option="profile",
+            hint="name the whole path in ODPS_NB_PROFILES",
+        ) from None
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:  # a folder on the way that must not be entered
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"{path} cannot be read: {error.strerror}",
+        option="profile",
+        hint="check the permissions of the file and its folders, or name another file in "
+        "ODPS_NB_PROFILES",
+    )
 
 
 def profile_names(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names in the profile file, in its order; empty when there is no file."""
     path = profile_file(environ)
-    if not path.is_file():
+    if not _is_there(path):
         return ()
     return tuple(k for k, v in _load(path).items() if isinstance(v, dict))
 
@@ -90,7 +113,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
         not TOML, or a file with keys that other users of the machine can read.
     """
     path = profile_file(environ)
-    if not path.is_file():
+    if not _is_there(path):
         if name is None:
             return None, {}
         raise ConfigError(
@@ -131,7 +154,7 @@ def _load(path: Path) -> dict[str, Any]:
             ) from None
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         # The parser's message names line and column, never the text of the line.
         raise ConfigError(
             f"{path} is not a TOML file: {error}",
@@ -139,7 +162,7 @@ def _load(path: Path) -> dict[str, Any]:
             hint='write tables such as [work] with lines such as endpoint = "https://…"',
         ) from None
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", option="profile") from None
+        raise _unreadable(path, error) from None
 
 
 def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -195,11 +218,12 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
         found = keyring.get_credential(service, access_id)
     except keyring.errors.NoKeyringError:
         return {}
-    except keyring.errors.KeyringError as error:
+    except Exception as error:  # noqa: BLE001  a backend may be anything, and raise it
         raise ConfigError(
             f"the keyring does not open: {type(error).__name__}",
             option="access_key",
-            hint="unlock it and try again, or give the key in another way",
+            hint="unlock it and try again; see what 'keyring get' says; or give the key in another "
+            "way",
         ) from None  # what a backend says of itself is not ours to show
     if found is None or not found.password:
         return {}

@@ -57,6 +57,8 @@ class StorageClient:
         Seconds of the epoch for signatures, seconds for deadlines, and how to wait.
     connect_timeout, read_timeout
         Seconds to wait for a connection, and for each sign of life on it.
+    document_timeout
+        Seconds that a whole answer may take which is a document, not rows or blobs.
     """
 
     def __init__(
@@ -70,12 +72,13 @@ class StorageClient:
         sleep: Callable[[float], object] = time.sleep,
         connect_timeout: float = 10.0,
         read_timeout: float = 120.0,
+        document_timeout: float = 300.0,
     ) -> None:
         self.profile = profile
         self._transport = RequestsTransport() if transport is None else transport
         self._retry, self._now = retry, clock
         self._clock = Clock(monotonic=monotonic, sleep=sleep)
-        self._timeouts = (connect_timeout, read_timeout)
+        self._timeouts = (connect_timeout, read_timeout, document_timeout)
         self._scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
         self._lock = threading.Lock()
         self._running = CancelToken()
@@ -349,7 +352,7 @@ class StorageClient:
         if streams:  # a call, which may be a commit, is stopped by its own token only
             with self._lock:
                 self._running.watch(abort)
-        connect_timeout, read_timeout = self._timeouts
+        connect_timeout, read_timeout, document_timeout = self._timeouts
         return HttpRequest(
             method=wire.method,
             url=url,
@@ -357,6 +360,7 @@ class StorageClient:
             body=body,
             connect_timeout=connect_timeout,
             read_timeout=attempts.read_timeout or read_timeout,
+            document_timeout=document_timeout,
             abort=abort,
         )
 

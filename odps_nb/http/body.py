@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 import socket
 import sys
+import time
 from http.client import HTTPResponse, IncompleteRead, LineTooLong
 from io import BufferedReader
 from typing import Any, cast
 
+from odps_nb.errors import LimitExceededError
 from odps_nb.http.waiting import SlicedReader
 
 __all__ = ["BodyResponse"]
@@ -21,6 +23,7 @@ __all__ = ["BodyResponse"]
 _BUFFER = 1 << 18
 _MAX_LINE = 8192
 _MAX_TRAILERS = 64
+_MAX_HEADS = 10  # of one answer: "100 Continue" may come before it, but not for ever
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
@@ -29,10 +32,18 @@ class _Head:
 
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
+        self._heads = 0
         self.last = b""
 
     def readline(self, limit: int = -1) -> bytes:
         self.last = self._file.readline(limit)
+        self._heads += self.last.startswith(b"HTTP/")
+        if self._heads > _MAX_HEADS:
+            raise LimitExceededError(
+                "the server says again and again that it will answer, and does not",
+                limit=_MAX_HEADS,
+                hint="look at what stands between: no server needs so many 1xx answers",
+            )
         return self.last
 
     def close(self) -> None:
@@ -64,6 +75,11 @@ class BodyResponse(HTTPResponse):
                 self.fp = file
         if head.last not in (b"\r\n", b"\n"):
             raise IncompleteRead(head.last)
+        self.end_within(None)
+
+    def end_within(self, seconds: float | None) -> None:
+        """Bound the time for what is to come, all together; ``None`` for no bound."""
+        self._source.deadline = None if seconds is None else time.monotonic() + seconds
 
     @property
     def received(self) -> int:

@@ -41,11 +41,27 @@ _RECORD = 1 << 14  # bytes that one TLS record holds at most
 class Exchange:
     """What one attempt at one request went through; filled in by the connection."""
 
-    __slots__ = ("abort", "ahead", "answered_early", "body", "send_timeout", "sent", "source_error")
+    __slots__ = (
+        "abort",
+        "ahead",
+        "answered_early",
+        "body",
+        "head_timeout",
+        "send_timeout",
+        "sent",
+        "source_error",
+    )
 
-    def __init__(self, abort: Abort, *, send_timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        abort: Abort,
+        *,
+        send_timeout: float | None = None,
+        head_timeout: float | None = None,
+    ) -> None:
         self.abort = abort
         self.send_timeout = send_timeout  # seconds that the peer may take nothing
+        self.head_timeout = head_timeout  # seconds for a whole head, once all was sent
         self.sent = False  # a byte of the request left us
         self.answered_early = False
         self.ahead = b""  # of the answer, received while the request was being sent
@@ -61,6 +77,7 @@ class _Response(BodyResponse):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._exchange = EXCHANGE.get()
         super().__init__(*args, ahead=self._exchange.ahead, **kwargs)
+        self.end_within(self._exchange.head_timeout)
         self._exchange.body = self
 
     def begin(self) -> None:

@@ -16,11 +16,13 @@ from odps_nb.errors import (
     CertificateError,
     ConfigError,
     ConnectError,
+    FramingError,
     OdpsNbError,
     RequestTimeoutError,
     StateError,
 )
 from odps_nb.http.abort import Abort
+from odps_nb.http.waiting import TooSlowError
 
 __all__ = ["CHECK_PROXY", "translate"]
 
@@ -59,12 +61,25 @@ def translate(
         if isinstance(one, theirs.RequestException):
             one.request = None  # its headers hold tokens, and travel where causes are pickled
     place = urlsplit(url).netloc or url
+    if sent and _among(chain, theirs.InvalidHeader, below.InvalidHeader):
+        return FramingError(
+            f"the head of the answer of {place} contradicts itself: {_short(chain[-1])}",
+            hint="look at what stands between: a proxy may have joined two answers",
+        )
     if _among(chain, *_BAD_REQUEST):
         return ConfigError(
             f"{url!r} cannot be requested: {error}", option="endpoint", hint="check the endpoint"
         )
     if (unreached := _unreached(chain, place, url, sent=sent)) is not None:
         return unreached
+    if _among(chain, TooSlowError):
+        return RequestTimeoutError(
+            f"the answer of {place} comes, but takes too long in all",
+            url=url,
+            request_sent=sent,
+            hint="try again; if the network is that slow, raise read_timeout (the head of an "
+            "answer) or document_timeout",
+        )
     if _among(chain, TimeoutError, below.ReadTimeoutError, theirs.ReadTimeout):
         return RequestTimeoutError(
             f"{place} stayed silent for too long",

@@ -29,6 +29,7 @@ __all__ = ["HttpRequest", "HttpResponse", "RequestsTransport", "Transport"]
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 120.0
+DOCUMENT_TIMEOUT = 300.0
 A = TypeVar("A")
 R = TypeVar("R")
 _LOOK = 1 << 18  # bytes asked for at once where the caller has no wish
@@ -38,6 +39,8 @@ _LOOK = 1 << 18  # bytes asked for at once where the caller has no wish
 class HttpRequest:
     """A request as it goes out. Times are seconds; ``body`` bytes, or chunks sent as they come.
 
+    ``read_timeout`` bounds each silence, and the head of the answer in all; ``document_timeout``
+    the body of an answer that its reader bounds by `HttpResponse.end_in_time`.
     ``abort`` lets another thread stop the exchange; it then ends in `CancelledError`.
     """
 
@@ -47,6 +50,7 @@ class HttpRequest:
     body: bytes | Iterable[bytes] | None = field(repr=False, default=None)
     connect_timeout: float = CONNECT_TIMEOUT
     read_timeout: float = READ_TIMEOUT
+    document_timeout: float = DOCUMENT_TIMEOUT
     abort: Abort = field(repr=False, compare=False, default_factory=Abort)
 
 
@@ -132,6 +136,10 @@ class HttpResponse:
         """Iterate over the body as it arrives, in pieces of at most ``size`` bytes."""
         while data := self.read1(size):
             yield data
+
+    def end_in_time(self) -> None:
+        """Bound the rest of the body by the request's ``document_timeout``, beginning now."""
+        self._body.end_within(self._request.document_timeout)
 
     def abort(self) -> None:
         """Stop it from any thread; a waiting read ends in `CancelledError` at once."""
@@ -247,7 +255,9 @@ class RequestsTransport:
         """
         if self._closed:
             raise StateError("the transport is closed")
-        exchange = Exchange(request.abort, send_timeout=request.read_timeout)
+        exchange = Exchange(
+            request.abort, send_timeout=request.read_timeout, head_timeout=request.read_timeout
+        )
         token = EXCHANGE.set(exchange)
         try:
             raw = self._send(request, exchange)

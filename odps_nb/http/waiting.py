@@ -16,12 +16,16 @@ from typing import Any
 
 from urllib3.util.wait import wait_for_socket
 
-__all__ = ["SLICE", "SlicedReader", "connect", "wait_until_ready"]
+__all__ = ["SLICE", "SlicedReader", "TooSlowError", "connect", "wait_until_ready"]
 
 SLICE = 0.1
 """Seconds that one sleep lasts at most."""
 
 _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLOCK", -1)}
+
+
+class TooSlowError(TimeoutError):
+    """Bytes still come, but what they belong to takes too long in all."""
 
 
 def wait_until_ready(
@@ -61,8 +65,11 @@ def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
 class SlicedReader(io.RawIOBase):
     """The raw end of a socket; waits as long as the socket's timeout says, but in slices.
 
-    ``received`` counts its bytes; another thread may look.
+    ``received`` counts its bytes; another thread may look. ``deadline``, in seconds of
+    ``time.monotonic``, bounds all reads together, however steadily bytes come.
     """
+
+    deadline: float | None = None
 
     def __init__(self, sock: socket.socket, ahead: bytes = b"") -> None:
         super().__init__()
@@ -94,17 +101,23 @@ class SlicedReader(io.RawIOBase):
         return count
 
     def _receive(self, buffer: Any) -> int:
+        self._require_time()
         try:
             return self._sock.recv_into(buffer)
         except TimeoutError:
             pass
         deadline = None if self._timeout is None else time.monotonic() + self._timeout - SLICE
         while deadline is None or time.monotonic() < deadline:
+            self._require_time()
             try:
                 return self._sock.recv_into(buffer)
             except TimeoutError:
                 continue
         raise TimeoutError("the peer stays silent")
+
+    def _require_time(self) -> None:
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise TooSlowError("the answer takes too long in all")
 
     def close(self) -> None:
         """Let go of the socket. Idempotent."""

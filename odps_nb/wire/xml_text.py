@@ -19,12 +19,15 @@ __all__ = [
     "child_text",
     "element",
     "has_spelling",
+    "parse_answer",
     "parse_xml",
 ]
 
 MAX_XML_BYTES = 64 * 2**20
 MAX_XML_DEPTH = 64
 DECLARATION = '<?xml version="1.0"?>\n'
+
+_NOT_THEIRS = "check the endpoint, and whether a proxy or a login page stands in between"
 
 Element = ElementTree.Element
 
@@ -54,6 +57,30 @@ class _Builder(ElementTree.TreeBuilder):
     def end(self, tag: str, /) -> Element:
         self._depth -= 1
         return super().end(tag)
+
+
+def parse_answer(body: bytes, what: str, *, root: str) -> Element:
+    """Read a document that a service answered with; it must begin with the element ``root``.
+
+    Raises
+    ------
+    FramingError
+        It does not: most of all the web page of a proxy, or of another kind of server.
+    LimitExceededError
+        It is too long.
+    """
+    try:
+        found = parse_xml(body, what)
+    except FramingError as error:
+        error.hint = _NOT_THEIRS
+        raise
+    if found.tag != root:
+        raise FramingError(
+            f"{what}: this is no answer of MaxCompute, it begins with <{found.tag[:80]}> "
+            f"where <{root}> is expected",
+            hint=_NOT_THEIRS,
+        )
+    return found
 
 
 def parse_xml(body: bytes, what: str, *, max_bytes: int = MAX_XML_BYTES) -> Element:

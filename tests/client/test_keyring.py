@@ -139,7 +139,14 @@ def test_a_keyring_is_opened_only_when_nothing_but_a_key_is_missing(use, write):
 
 
 @pytest.mark.parametrize(
-    "trouble", [errors.KeyringLocked(SECRET), errors.InitError(SECRET), errors.KeyringError(SECRET)]
+    "trouble",
+    [
+        errors.KeyringLocked(SECRET),
+        errors.InitError(SECRET),
+        errors.KeyringError(SECRET),
+        ValueError(SECRET),
+        OSError(SECRET),
+    ],
 )
 def test_a_keyring_that_does_not_open_says_so_and_nothing_of_what_is_inside(
     use, write, caplog, trouble

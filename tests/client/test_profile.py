@@ -222,3 +222,20 @@ def test_an_application_of_a_pyodps_entry_signs_too():
     )
     keys = Profile.from_pyodps(entry).keys
     assert (keys.access_id, keys.app_id, keys.app_key) == ("me", "app", SECRET)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    ["/" + "x" * 300, "~nobody-of-that-name/profiles.toml", "nested", "binary", "folder/x"],
+)
+def test_a_profile_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path, stated):
+    (tmp_path / "nested").write_text("a = " + "[" * 100_000)
+    (tmp_path / "binary").write_bytes(b"\xff\x00\xfe")
+    (tmp_path / "folder").write_bytes(b"")  # no folder
+    path = stated if stated[0] in "/~" else str(tmp_path / stated)
+    for name in ("prod", None):
+        with pytest.raises(ConfigError) as caught:
+            Profile.resolve(
+                name, environ={"ODPS_NB_PROFILES": path}, endpoint="http://h", project="p"
+            )
+        assert caught.value.hint

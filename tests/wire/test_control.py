@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from schemas import json_values, outcome, schemas
 
 from odps_nb.errors import (
+    ConfigError,
     FramingError,
     InvalidRequestError,
     ProtocolError,
@@ -377,7 +378,8 @@ def test_tenant_may_be_numbered_or_empty() -> None:
             "https://h/api",
             "https://dt.cn-hangzhou.maxcompute.aliyun.com",
         ),
-        ("http://h:1/", "https://h/api", "http://h:1"),
+        ("https://h:1/", "http://h/api", "https://h:1"),
+        ("http://h:1/", "http://h/api", "http://h:1"),
         ("[::1]:80", "http://h", "http://[::1]:80"),
     ],
 )
@@ -385,6 +387,42 @@ def test_tunnel_endpoint_has_the_scheme_of_the_endpoint(
     text: str, endpoint: str, expected: str
 ) -> None:
     assert decode_tunnel_endpoint(text.encode(), endpoint=endpoint) == expected
+
+
+@pytest.mark.parametrize("text", ["http://h:1/", "HTTP://h", "http://[::1]:80"])
+@pytest.mark.parametrize("endpoint", ["https://h/api", "HTTPS://h/api"])
+def test_a_tunnel_endpoint_is_never_less_secure_than_the_endpoint(text: str, endpoint: str) -> None:
+    with pytest.raises((ConfigError, FramingError)) as caught:
+        decode_tunnel_endpoint(text.encode(), endpoint=endpoint)
+    assert "tunnel_endpoint=" in (caught.value.hint or "")
+
+
+READERS = {
+    "tables": lambda body: TablePage.decode(body, {}),
+    "table": lambda body: TableInfo.decode(body, {}, asked=TABLE),
+    "partitions": lambda body: PartitionPage.decode(body, {}),
+    "partition": lambda body: PartitionInfo.decode(body, {}, asked=DS),
+    "project": lambda body: ProjectInfo.decode(body, {}),
+    "result": lambda body: InstanceResult.decode(body, {}),
+    "status": lambda body: InstanceStatus.decode(body, {}),
+    "submitted": lambda body: SubmittedInstance.decode(body, {"Location": "http://h/instances/i"}),
+}
+STRANGERS = [
+    b"<html><body><form action='/login'/></body></html>",
+    b"<!DOCTYPE html><html><body>login</body></html>",
+    b"<html><Tables><Table><Name>t</Name></Table></Tables><Status>Running</Status></html>",
+    b"<Error><Code>x</Code></Error>",
+    b"login, please",
+    b'{"Tables": []}',
+]
+
+
+@pytest.mark.parametrize("document", READERS)
+@pytest.mark.parametrize("body", STRANGERS)
+def test_what_is_no_answer_of_maxcompute_is_told(document: str, body: bytes) -> None:
+    with pytest.raises(FramingError) as caught:
+        READERS[document](body)
+    assert "check the endpoint, and whether a proxy" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(

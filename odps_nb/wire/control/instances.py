@@ -24,6 +24,7 @@ from odps_nb.wire.xml_text import (
     child_text,
     element,
     has_spelling,
+    parse_answer,
     parse_xml,
 )
 
@@ -91,7 +92,7 @@ class InstanceResult:
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> InstanceResult:
         """Read a result document; Base64 results are decoded."""
-        return cls._of(parse_xml(body, "result document"))
+        return cls._of(parse_answer(body, "result document", root="Instance"))
 
     @classmethod
     def _of(cls, root: Element) -> InstanceResult:
@@ -147,7 +148,11 @@ class SubmittedInstance:
         instance_id = location.partition("?")[0].rstrip("/").rpartition("/")[2]
         if not _INSTANCE_ID.fullmatch(instance_id):
             raise FramingError("the answer to a submitted job does not name its instance")
-        root = parse_xml(body, "answer to a submitted job") if body.strip() else None
+        root = (
+            parse_answer(body, "answer to a submitted job", root="Instance")
+            if body.strip()
+            else None
+        )
         result = None if root is None or root.find("Tasks") is None else InstanceResult._of(root)
         return cls(instance_id=instance_id, result=result)
 
@@ -305,7 +310,7 @@ class InstanceStatus:
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
         """Read a status document, with or without tasks."""
-        root = parse_xml(body, "status document")
+        root = parse_answer(body, "status document", root="Instance")
         status = child_text(root, "Status")
         if not status:
             raise FramingError("the status document has no Status")

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from odps_nb.errors import FramingError
+from odps_nb.errors import ConfigError, FramingError
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest, find_header
 from odps_nb.wire.control.core import date_text, epoch, project_path, rest_request
 from odps_nb.wire.json_fields import dump, parse_object
-from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
+from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_answer
 
 __all__ = [
     "GetProject",
@@ -65,7 +65,7 @@ class ProjectInfo:
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> ProjectInfo:
         """Read a project document."""
-        root = parse_xml(body, "project document")
+        root = parse_answer(body, "project document", root="Project")
         return cls(
             name=child_text(root, "Name"),
             owner=find_header(headers, "x-odps-owner") or child_text(root, "Owner"),
@@ -181,11 +181,21 @@ def decode_tunnel_endpoint(body: bytes, *, endpoint: str) -> str:
     ------
     FramingError
         The answer is no host name; a web page of a proxy, for instance.
+    ConfigError
+        The endpoint is https:// and the answer http://, where keys would be sent in the clear.
     """
     host = _host(body)
-    if "://" in host:
-        return host
-    return f"{endpoint.partition('://')[0]}://{host}"
+    scheme = endpoint.partition("://")[0].lower()
+    if "://" not in host:
+        return f"{scheme}://{host}"
+    if scheme == "https" and not host.lower().startswith("https://"):
+        raise ConfigError(
+            f"the service names {host} for its data, which is not encrypted as {endpoint} is",
+            option="tunnel_endpoint",
+            hint=f"pass tunnel_endpoint='https://{host.partition('://')[2]}', or that address "
+            "itself if tokens and data may travel in the clear",
+        )
+    return host
 
 
 def _host(body: bytes) -> str:

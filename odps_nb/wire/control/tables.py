@@ -16,7 +16,7 @@ from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest
 from odps_nb.wire.control.core import DEFAULT_PAGE, project_path, rest_request, table_path
 from odps_nb.wire.json_fields import Fields, dump, parse_object
 from odps_nb.wire.type_text import format_type, parse_type
-from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_xml
+from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_answer
 
 __all__ = [
     "GetPartition",
@@ -102,7 +102,7 @@ class TableInfo:
         FramingError
             Not a table document, or a column type that is unknown.
         """
-        root = parse_xml(body, "table document")
+        root = parse_answer(body, "table document", root="Table")
         fields = parse_object(child_text(root, "Schema").encode(), "table schema")
         return cls(
             name=asked,
@@ -207,7 +207,7 @@ class TablePage:
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> TablePage:
         """Read a page."""
-        root = parse_xml(body, "list of tables")
+        root = parse_answer(body, "list of tables", root="Tables")
         tables = root.findall("Table")
         return cls(
             names=tuple(child_text(one, "Name") for one in tables),
@@ -277,7 +277,7 @@ class PartitionInfo:
         cls, body: bytes, headers: Mapping[str, str], *, asked: PartitionSpec
     ) -> PartitionInfo:
         """Read a partition document."""
-        root = parse_xml(body, "partition document")
+        root = parse_answer(body, "partition document", root="Partition")
         fields = parse_object(child_text(root, "Schema").encode(), "partition schema")
         return cls(
             spec=asked,
@@ -327,7 +327,7 @@ class PartitionPage:
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> PartitionPage:
         """Read a page."""
-        root = parse_xml(body, "list of partitions")
+        root = parse_answer(body, "list of partitions", root="Partitions")
         return cls(
             partitions=tuple(_decode_partition(one) for one in root.findall("Partition")),
             marker=child_text(root, "Marker"),
