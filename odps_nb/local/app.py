@@ -5,26 +5,29 @@
     /api/storage/v2, /v3            Storage API: JSON errors
     /api/…                          control plane: XML errors
     /projects/…                     tunnel: JSON errors
-    /                               status page
+    /                               status page, for who has its token
 
 Every response has a request id; every request body is read to its end.
 """
 
 from __future__ import annotations
 
+import hmac
 import logging
+import re
 import secrets
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from odps_nb.errors import OdpsNbError, ServiceError
-from odps_nb.local import edge
+from odps_nb.local import edge, faults
+from odps_nb.local.full_disk import is_full
 from odps_nb.local.misbehaviour import MisbehavingApp, Misbehaviour
 from odps_nb.local.rest_routes import RestRoutes
 from odps_nb.local.service import Service
@@ -45,6 +48,8 @@ __all__ = ["build_app"]
 log = logging.getLogger("odps_nb.local")
 
 METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD"]
+_LOOPBACK = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::(\d{1,5}))?", re.ASCII | re.I)
+_PRIVATE = {"cache-control": "no-store", "referrer-policy": "no-referrer"}
 Handler = Callable[[Request, WireRequest, str], Awaitable[Response]]
 
 
@@ -56,7 +61,10 @@ def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASG
     storage, rest, tunnel = StorageRoutes(service), RestRoutes(service), TunnelRoutes(service)
 
     async def page(request: Request) -> Response:
-        return HTMLResponse(await edge.run(service.workers, status_page, service))
+        if (reason := _not_ours(request, service.status_token)) is not None:
+            return PlainTextResponse(reason, status_code=403)
+        shown = await edge.run(service.workers, status_page, service)
+        return HTMLResponse(shown, headers=_PRIVATE)
 
     of_tunnel = _surface(service, tunnel.handle, xml=False)
     of_rest = _surface(service, rest.handle, xml=True)
@@ -113,14 +121,31 @@ def _surface(
         except OdpsNbError as error:
             log.info("%s %s %s: %s", request_id, request.method, request.url.path, error)
             response = _refusal(error, request_id, xml=xml)
-        except Exception:  # whatever it was, the client gets a document and we get the traceback
-            log.exception("%s %s %s", request_id, request.method, request.url.path)
-            response = _document(500, "InternalServerError", "internal error", request_id, xml=xml)
+        except Exception as error:  # whatever it was, the client gets a document
+            if not is_full(error):
+                log.exception("%s %s %s", request_id, request.method, request.url.path)
+            response = _failure(error, request_id, xml=xml)
         await edge.drain(request)
         response.headers[REQUEST_ID] = request_id
         return response
 
     return endpoint
+
+
+def _not_ours(request: Request, token: str) -> str | None:
+    """Say why this request may not see the status page, which no key protects.
+
+    A page of another site can make a browser ask here under a name of its own (DNS rebinding):
+    the host must be this machine and our port. What other users of the machine lack is the token.
+    """
+    hosts, server = request.headers.getlist("host"), request.scope["server"]
+    named = _LOOPBACK.fullmatch(hosts[0]) if len(hosts) == 1 else None
+    if named is None or int(named[1] or 80) != server[1]:
+        return "ask for this page by the address that the service says when it starts\n"
+    given = request.query_params.get("token", "")
+    if not hmac.compare_digest(given.encode(), token.encode()):
+        return "this page needs the token of the address that the service says when it starts\n"
+    return None
 
 
 def _wire(request: Request) -> WireRequest:
@@ -149,6 +174,13 @@ def _who(service: Service, request: Request, wire: WireRequest) -> str:
         sts_tokens=lambda access_id: (settings.sts_tokens or {}).get(access_id),
         bearers=lambda token: (settings.bearer_tokens or {}).get(token),
     )
+
+
+def _failure(error: Exception, request_id: str, *, xml: bool) -> Response:
+    """Answer what went wrong in here: a full disk is said, the rest is in the log."""
+    if is_full(error):
+        return _refusal(faults.disk_full(), request_id, xml=xml)
+    return _document(500, "InternalServerError", "internal error", request_id, xml=xml)
 
 
 def _refusal(error: OdpsNbError, request_id: str, *, xml: bool) -> Response:

@@ -13,8 +13,10 @@ from odps_nb.errors import (
     ServerFaultError,
     SessionExpiredError,
 )
+from odps_nb.local import full_disk
 
 __all__ = [
+    "disk_full",
     "expired",
     "forbidden",
     "internal",
@@ -128,6 +130,11 @@ def offset_conflict(expected: int, got: int) -> ConflictError:
 def forbidden(message: str, *, code: str = "NoPermission") -> AccessDeniedError:
     """The key, token or right is missing."""
     return AccessDeniedError(message, status=403, code=code)
+
+
+def disk_full() -> ServerFaultError:
+    """The disk of the service has no room."""
+    return ServerFaultError(full_disk.MESSAGE, status=507, code="InsufficientStorage")
 
 
 def internal(message: str) -> ServerFaultError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -19,10 +20,11 @@ from threading import Lock
 import pyarrow as pa
 
 from odps_nb.errors import CancelledError, OdpsNbError
-from odps_nb.local import faults
+from odps_nb.local import faults, full_disk
 from odps_nb.local.arrow_types import arrow_schema
 from odps_nb.local.database import Database
 from odps_nb.local.folder import ROWS, Folder, new_id
+from odps_nb.local.full_disk import is_full
 from odps_nb.local.ledger import Ledger
 from odps_nb.local.row_files import RowFileWriter
 from odps_nb.local.scans import ScanFile, ScanPlan, scan
@@ -82,6 +84,7 @@ class Instances:
         self._ledger = Ledger(database, folder)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-sql")
         self._running: dict[str, tuple[Stopper, Future[None]]] = {}
+        self._unwritten: dict[str, tuple[str, str, float]] = {}
         self._lock = Lock()
         self._db.run(
             "UPDATE instances SET status = ?, message = ?, ended = ? WHERE status = ?",
@@ -140,6 +143,9 @@ class Instances:
                 f"the instance {instance_id!r} does not exist", code="NoSuchObject"
             )
         definition = row["definition"]
+        status, message, ended = self._unwritten.get(
+            instance_id, (row["status"], row["message"], row["ended"])
+        )
         return Instance(
             instance_id=instance_id,
             project=project,
@@ -147,13 +153,13 @@ class Instances:
             task=row["task"],
             source=row["source"],
             query=row["query"],
-            status=row["status"],
-            message=row["message"],
+            status=status,
+            message=message,
             schema=decode_flat(json.loads(definition)) if definition else TableSchema(),
             file=row["file"],
             rows=row["rows"],
             created=row["created"],
-            ended=row["ended"],
+            ended=ended,
         )
 
     def check_owner(self, project: str, instance_id: str, access_id: str) -> None:
@@ -267,19 +273,34 @@ class Instances:
             status = CANCELLED
         except OdpsNbError as error:
             status, message = FAILED, _spelled(error)
-        except Exception:  # any fault of ours must end the instance, or it runs for ever
-            log.exception("instance %s failed inside the service", instance_id)
+        except Exception as error:  # any fault of ours must end the instance, or it runs for ever
             status, message = FAILED, "ODPS-0010000: System internal error"
+            if is_full(error):
+                message += f" - {full_disk.MESSAGE}"
+            else:
+                log.exception("instance %s failed inside the service", instance_id)
         finally:
+            self._end(instance_id, status, message)
+
+    def _end(self, instance_id: str, status: str, message: str) -> None:
+        """Write down how an instance ended; where that fails, it is known until the service ends.
+
+        (At the next start it counts as one that was stopped while it ran.)
+        """
+        ended = self._clock()
+        try:
             self._db.run(
                 "UPDATE instances SET status = ?, message = ?, ended = ? WHERE instance_id = ?",
                 status,
                 message,
-                self._clock(),
+                ended,
                 instance_id,
             )
-            with self._lock:
-                self._running.pop(instance_id, None)
+        except sqlite3.Error as error:
+            log.warning("the end of the instance %s was not written down: %s", instance_id, error)
+            self._unwritten[instance_id] = (status, message, ended)
+        with self._lock:
+            self._running.pop(instance_id, None)
 
     def _keep(self, instance_id: str, rows: Rows, stopper: Stopper) -> None:
         with RowFileWriter(self._folder, arrow_schema(rows.schema.columns)) as writer:

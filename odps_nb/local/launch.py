@@ -31,6 +31,7 @@ _NEEDED = ("duckdb", "sqlglot", "starlette", "uvicorn")
 class LocalService:
     """A running embedded service; ``stop`` it, or leave a ``with`` block.
 
+    ``status_url`` is a page for a browser that says what it holds; who has the address may see it.
     ``temporary_root`` is its folder where it was given none; gone when it has stopped.
     """
 
@@ -40,6 +41,7 @@ class LocalService:
     access_id: str
     access_key: str = field(repr=False)
     pid: int
+    status_url: str = field(repr=False)
     temporary_root: str | None = field(repr=False)
     _process: subprocess.Popen[str] = field(repr=False, compare=False)
     _reader: threading.Thread = field(repr=False, compare=False)
@@ -137,6 +139,7 @@ def start(
         access_id=facts["access_id"],
         access_key=facts["access_key"],
         pid=process.pid,
+        status_url=facts["status_url"],
         temporary_root=facts["temporary_root"],
         _process=process,
         _reader=reader,

@@ -7,7 +7,9 @@ group at a time. Knows Arrow and the folder; no sessions, no SQL.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -18,6 +20,8 @@ import pyarrow.parquet as pq
 from odps_nb.local.folder import ROWS, Folder
 
 __all__ = ["RowFile", "RowFileWriter", "read_rows"]
+
+log = logging.getLogger("odps_nb.local")
 
 ROW_GROUP_ROWS = 64 * 1024
 FLUSH_BYTES = 32 * 1024 * 1024
@@ -79,7 +83,10 @@ class RowFileWriter:
 
     def discard(self) -> None:
         """Drop what was written; a second call does nothing."""
-        self._close()
+        try:
+            self._close()
+        except OSError as error:  # no room for the end of a file that nobody wants
+            log.info("%s was dropped unfinished: %s", self._path.name, error)
         self._path.unlink(missing_ok=True)
         self._hot_path.unlink(missing_ok=True)
 
@@ -114,10 +121,11 @@ class RowFileWriter:
         )
 
     def _close(self) -> None:
-        for writer in (self._writer, self._hot):
-            if writer is not None:
-                writer.close()
-        self._writer = self._hot = None
+        with ExitStack() as stack:
+            for writer in (self._writer, self._hot):
+                if writer is not None:
+                    stack.callback(writer.close)
+            self._writer = self._hot = None
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:

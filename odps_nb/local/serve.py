@@ -16,15 +16,15 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from odps_nb.errors import ConfigError, OdpsNbError, explain
 from odps_nb.local.app import build_app
+from odps_nb.local.connections import KEEP_ALIVE, Connection
 from odps_nb.local.folder import Folder
 from odps_nb.local.json_log import JsonFormatter, LoggedApp, requests_log
 from odps_nb.local.misbehaviour import Misbehaviour
@@ -37,7 +37,6 @@ __all__ = ["main"]
 log = logging.getLogger("odps_nb.local")
 
 HOST = "127.0.0.1"
-KEEP_ALIVE = 120
 GRACE = 5
 HARD_AFTER = 4
 HARD_STATUS = 3
@@ -55,20 +54,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve until told to stop; return the exit status."""
     options = _parser().parse_args(argv)
     _start_log(options)
-    temporary = None
-    if options.root is None:
-        temporary = tempfile.mkdtemp(prefix="odps-nb-")
-    last = HardEnd(GRACE + HARD_AFTER, temporary=temporary)
+    temporary: str | None = None
+    last: HardEnd | None = None
     try:
+        _on_signal(_leave)  # at any moment of the start, too: what was opened is put away
+        if options.root is None:
+            temporary = tempfile.mkdtemp(prefix="odps-nb-")
+        last = HardEnd(GRACE + HARD_AFTER, temporary=temporary)
         _serve(options, Path(temporary or options.root), last)
     except OdpsNbError as error:
         sys.stderr.write("\n".join(explain(error)) + "\n")
         return 1
+    except _Left:
+        return 0
     finally:
+        _on_signal(lambda: None)
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
-        last.reached()
+        if last is not None:
+            last.reached()
     return 0
+
+
+class _Left(BaseException):
+    """A signal told the service to end before it served anybody."""
+
+
+def _leave() -> None:
+    raise _Left
 
 
 def _start_log(options: argparse.Namespace) -> None:
@@ -159,7 +172,7 @@ class HardEnd:
 
 
 def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
-    listener = socket.create_server((HOST, options.port), backlog=512)
+    listener = _listener(options.port)
     # asyncio sets this only where a socket names its protocol, which this one does not; without
     # it each small answer waits 40 ms for the client's delayed acknowledgement
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -191,15 +204,15 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
                 log_config=None,
                 access_log=False,
                 lifespan="off",
-                http=_Connection,
+                http=Connection,
                 timeout_keep_alive=KEEP_ALIVE,
                 timeout_graceful_shutdown=GRACE,
                 server_header=False,
             )
         )
-        # uvicorn hands a signal on when it has stopped; there is still something to put away
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
+        # uvicorn takes over when it runs, and hands a signal on when it has stopped: there is
+        # still something to put away then
+        _on_signal(lambda: setattr(server, "should_exit", True))
         _announce(options, service, listener.getsockname()[1])
         done = threading.Event()
         _background(service, server, done, last, with_parent=options.with_parent)
@@ -209,13 +222,20 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
             done.set()
 
 
-class _Connection(H11Protocol):
-    """A connection that the application can reach through ``scope["state"]``."""
+def _listener(port: int) -> socket.socket:
+    try:
+        return socket.create_server((HOST, port), backlog=512)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"the service cannot listen on port {port}: {getattr(error, 'strerror', error)}",
+            option="port",
+            hint="leave --port out, and a free one is taken",
+        ) from None
 
-    def __init__(
-        self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None
-    ) -> None:
-        super().__init__(config, server_state, {**app_state, "connection": self}, _loop)
+
+def _on_signal(do: Callable[[], object]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: do())
 
 
 def _misbehaviour(options: argparse.Namespace) -> Misbehaviour | None:
@@ -223,7 +243,14 @@ def _misbehaviour(options: argparse.Namespace) -> Misbehaviour | None:
         return None
     rules = Misbehaviour()
     if options.scenario:
-        rules.load(Path(options.scenario).read_bytes())
+        try:
+            rules.load(Path(options.scenario).read_bytes())
+        except OSError as error:
+            raise ConfigError(
+                f"the rules in {options.scenario} cannot be read: {error.strerror}",
+                option="scenario",
+                hint="name a file with the rules as JSON",
+            ) from None
     return rules
 
 
@@ -266,6 +293,7 @@ def _announce(options: argparse.Namespace, service: Service, port: int) -> None:
         "endpoint": f"http://{HOST}:{port}/api",
         "tunnel_endpoint": f"http://{HOST}:{port}",
         "project": service.settings.project,
+        "status_url": f"http://{HOST}:{port}/?token={service.status_token}",
         "access_id": service.owner,
         "access_key": service.keys[service.owner],
     }
@@ -276,7 +304,7 @@ def _announce(options: argparse.Namespace, service: Service, port: int) -> None:
     else:
         text = (
             f"serving {service.folder.root}\n"
-            + "".join(f"  {key:16}{facts[key]}\n" for key in list(facts)[:4])
+            + "".join(f"  {key:16}{facts[key]}\n" for key in list(facts)[:5])
             + f"  access key      in {service.folder.root / 'access_key.json'}"
         )
     sys.stdout.write(text + "\n")

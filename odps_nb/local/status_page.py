@@ -1,4 +1,7 @@
-"""The page at ``/``: what the service holds, as plain HTML without script (world local)."""
+"""The page at ``/``: what the service holds, as plain HTML without script (world local).
+
+Who may see it, ``app`` decides.
+"""
 
 from __future__ import annotations
 

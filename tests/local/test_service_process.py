@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -73,7 +74,7 @@ def test_a_second_process_on_the_same_folder_is_refused(root: Path) -> None:
     with start(root, samples=False) as first:
         with pytest.raises(ConfigError, match=f"served by another process.*{first.pid}"):
             start(root, samples=False)
-        assert requests.get(first.tunnel_endpoint, timeout=10).status_code == 200
+        assert requests.get(first.status_url, timeout=10).status_code == 200
 
 
 def test_the_key_is_readable_by_its_owner_alone(root: Path) -> None:
@@ -120,6 +121,71 @@ def test_the_service_ends_with_the_process_that_started_it(tmp_path: Path) -> No
     assert done.returncode == 9
     assert wait_until_gone(int(done.stdout))
     assert list(tmp_path.glob("odps-nb-*")) == []
+
+
+def catches_term(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (caught,) = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")]
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def serve(tmp_path: Path, **pipes: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "odps_nb.local.serve", "--json", "--no-samples"]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    return subprocess.Popen(command, text=True, env=env, stderr=subprocess.PIPE, **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+def test_a_signal_between_the_first_line_and_serving_is_heard(tmp_path: Path) -> None:
+    """The pipe is full: the service stands where it says its address when the signal comes."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 512)
+    os.set_blocking(writer, True)
+    with serve(tmp_path, stdout=writer) as service:
+        os.close(writer)
+        while not catches_term(service.pid):
+            assert service.poll() is None
+            time.sleep(0.005)  # nothing tells when another process has set its handlers
+        service.terminate()
+        while os.read(reader, 65536):  # what it wrote goes on, and it ends
+            pass
+        assert service.wait(60) == 0
+        assert service.stderr is not None
+        assert service.stderr.read() == ""
+    os.close(reader)
+    assert list(tmp_path.glob("odps-nb-*")) == []
+
+
+def test_a_signal_right_after_the_first_line_ends_the_service(tmp_path: Path) -> None:
+    with serve(tmp_path, stdout=subprocess.PIPE) as service:
+        assert service.stdout is not None
+        assert service.stdout.readline()
+        service.terminate()
+        assert service.wait(60) == 0
+    assert list(tmp_path.glob("odps-nb-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("--port", "{port}", "cannot listen on port"),
+        ("--port", "99999", "cannot listen on port"),
+        ("--scenario", "no-such-file", "rules in no-such-file cannot be read"),
+        ("--credentials", "no-such-file", "credentials in no-such-file cannot be read"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_in_words(
+    bare: LocalService, option: str, value: str, expected: str
+) -> None:
+    value = value.format(port=bare.tunnel_endpoint.rpartition(":")[2])
+    command = [sys.executable, "-m", "odps_nb.cli", "serve", "--no-samples", option, value]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert expected in lines[0]
+    assert [line.partition(":")[0] for line in lines] == ["ConfigError", "to do"]
 
 
 def test_the_service_listens_on_loopback_only(bare: LocalService) -> None:
@@ -213,11 +279,98 @@ def test_unknown_places_are_refused_with_a_document(peer: Peer, path: str, statu
 
 def test_the_status_page_lists_tables_and_no_secrets(peer: Peer) -> None:
     peer.sql("CREATE TABLE IF NOT EXISTS shown (a bigint) COMMENT '<b>bold</b>';")
-    page = requests.get(peer.service.tunnel_endpoint, timeout=10).text
-    assert "shown" in page
-    assert "&lt;b&gt;bold" in page
-    assert peer.service.access_key not in page
-    assert "<script" not in page
+    answer = requests.get(peer.service.status_url, timeout=10)
+    assert "shown" in answer.text
+    assert "&lt;b&gt;bold" in answer.text
+    assert peer.service.access_key not in answer.text
+    assert "<script" not in answer.text
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert peer.service.status_url.partition("?token=")[2] not in repr(peer.service)
+
+
+def get(service: LocalService, path: str, host: str | None) -> requests.Response:
+    request = requests.Request("GET", service.tunnel_endpoint + path).prepare()
+    with requests.Session() as session:
+        if host is not None:
+            request.headers["Host"] = host
+        return session.send(request, timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:{port}", 200),
+        ("localhost:{port}", 200),
+        ("LOCALHOST:{port}", 200),
+        ("[::1]:{port}", 200),
+        ("127.0.0.1", 403),
+        ("localhost:1", 403),
+        ("127.0.0.1:{port}0", 403),
+        ("evil.example:{port}", 403),
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example:{port}", 403),
+        ("localhost.evil.example:{port}", 403),
+        ("evil.example#127.0.0.1:{port}", 403),
+        ("evil@127.0.0.1:{port}", 403),
+        ("0.0.0.0:{port}", 403),
+        ("127.0.0.1:{port},evil.example", 403),
+        ("127.0.0.1:{port}\t", 200),
+        ("127.0.0.1:\u0661", 403),
+        ("", 403),
+    ],
+)
+def test_the_status_page_is_for_this_machine_alone(
+    bare: LocalService, host: str, status: int
+) -> None:
+    """A page of another site reaches it under the other site's name, token or not."""
+    where, _, path = bare.status_url.partition("/?")
+    asked = host.format(port=where.rpartition(":")[2])
+    answer = get(bare, f"/?{path}", asked.encode().decode("latin-1"))
+    assert answer.status_code == status
+    assert ("<table>" in answer.text) is (status == 200)
+
+
+@pytest.mark.parametrize(
+    "change", ["", "?token=", "?token=x", "?Token={}", "?token={}x", "?token=%ff"]
+)
+def test_the_status_page_needs_its_token(bare: LocalService, change: str) -> None:
+    token = bare.status_url.partition("?token=")[2]
+    answer = get(bare, "/" + change.format(token), None)
+    assert answer.status_code == 403
+    assert "<table>" not in answer.text
+    assert token not in answer.text
+
+
+def test_the_status_page_takes_one_host(bare: LocalService) -> None:
+    port = int(bare.tunnel_endpoint.rpartition(":")[2])
+    path = bare.status_url.partition(str(port))[2]
+    for hosts in ((f"127.0.0.1:{port}", "evil.example"), ("evil.example", f"127.0.0.1:{port}"), ()):
+        with socket.create_connection(("127.0.0.1", port), 10) as link:
+            head = [f"GET {path} HTTP/1.0", *(f"Host: {host}" for host in hosts)]
+            link.sendall("\r\n".join([*head, "", ""]).encode())
+            answer = b""
+            while data := link.recv(65536):
+                answer += data
+        assert answer.split()[1] in (b"400", b"403")
+        assert b"<table>" not in answer
+
+
+def test_each_other_route_needs_a_signature_whatever_the_host() -> None:
+    paths = [
+        "/x",
+        "/api/x",
+        "/api/misbehaviour",
+        "/api/storage/v2?Action=BlobRead",
+        "/projects/local",
+    ]
+    with start(samples=False, options=("--misbehave",)) as service:
+        for path in paths:
+            for method in ("GET", "PUT", "POST", "DELETE"):
+                url = service.tunnel_endpoint + path
+                token = service.status_url.partition("?")[2]
+                asked = url + ("&" if "?" in url else "?") + token
+                answer = requests.request(method, asked, timeout=10)
+                assert answer.status_code == 401, (method, path)
 
 
 def test_many_readers_at_once_get_whole_answers(peer: Peer) -> None:

@@ -90,6 +90,7 @@ STATUS_OF_CODE: Mapping[str, int] = MappingProxyType(
         "InternalConnectionError": 500,
         "BadGatewayError": 502,
         "ServiceUnavailable": 503,
+        "InsufficientStorage": 507,
     }
 )
 
@@ -149,6 +150,7 @@ _HINT_OF_CODE = {
     "TableAlreadyExists": "choose another name, or pass if_not_exists=True",
     "TableModified": "the table was changed meanwhile; run the operation again",
     "SchemaModified": "the columns were changed meanwhile; run the operation again",
+    "InsufficientStorage": "free space on the disk of the service, and try again",
     "ParseError": "check the SQL text at the line and column in the message",
 }
 _HINT_OF_CLASS: dict[type[ServiceError], str] = {
