@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_type
 from odps_nb.local.constants import constant
 from odps_nb.local.duck import Duck
+from odps_nb.local.sql_calls import called, looks_outside
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
 
@@ -63,7 +63,7 @@ class Predicate:
         used = frozenset[str]().union(*(names for names, _ in conjuncts))
         columns = tuple(name for name in schema.names if name in used)
         for _, spelled in conjuncts:
-            _check_growth(spelled)
+            _check_calls(spelled)
         predicate = cls(columns=columns, conjuncts=conjuncts, duck=duck)
         predicate._try_on(schema)
         return predicate
@@ -176,17 +176,15 @@ def _parse(text: str) -> Any:
     return found
 
 
-def _check_growth(spelled: str) -> None:
-    """Refuse calls of what grows, by the names that DuckDB will read."""
-    import sqlglot
-
-    tokens = sqlglot.tokenize(spelled, read="duckdb")
-    for token, following in pairwise(tokens):
-        name = token.text.casefold()
-        if following.text == "(" and name in _GROWING:
+def _check_calls(spelled: str) -> None:
+    """Refuse calls of what grows or looks outside, by the names that DuckDB will read."""
+    for name in called(spelled):
+        if name in _GROWING:
             raise faults.invalid(
                 f"a filter predicate cannot call {name!r}, which makes long values of short ones"
             )
+        if looks_outside(name):
+            raise faults.invalid(f"a filter predicate cannot call {name!r}")
 
 
 def _flatten(parsed: Any) -> list[Any]:

@@ -58,7 +58,7 @@ def main() -> None:
     # DuckDB counts most of what it takes; a third is left for what it does not
     duck = Duck(macros=MACROS, memory=f"{limit // _MIB * 2 // 3}MiB", spill=spill)
     while True:
-        _query(duck, requests, answers)
+        _query(duck, requests, answers, str(spill))
 
 
 def _listen(source: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -70,7 +70,9 @@ def _listen(source: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> No
         os._exit(0)  # at the end of the pipe, also in the middle of a request
 
 
-def _query(duck: Duck, requests: queue.SimpleQueue[dict[str, Any]], answers: BinaryIO) -> None:
+def _query(
+    duck: Duck, requests: queue.SimpleQueue[dict[str, Any]], answers: BinaryIO, spill: str
+) -> None:
     """Answer the requests of one query: some to describe or run a text, then ``end``."""
     with duck.connection() as connection:
         while (request := requests.get())["do"] != "end":
@@ -85,7 +87,7 @@ def _query(duck: Duck, requests: queue.SimpleQueue[dict[str, Any]], answers: Bin
                         _send(answers, BATCHES, rows)
                 answer: dict[str, Any] = {"done": True}
             except Exception as error:  # noqa: BLE001 - it travels to the parent, which raises it
-                answer = {"failed": _first_line(error)}
+                answer = {"failed": _first_line(error).replace(spill, "the spill folder")}
             _send(answers, JSON, json.dumps(answer).encode())
     _send(answers, JSON, json.dumps({"done": True, "memory": _memory()}).encode())
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odps_nb.local import faults
+from odps_nb.local.sql_calls import called, looks_outside
 from odps_nb.local.sql_functions import maxcompute_dialect, translate_functions
 
 __all__ = ["TranslatedQuery", "translate"]
@@ -66,6 +67,9 @@ def _spell(query: Any) -> str:
         raise faults.parse_failed(str(error).splitlines()[0]) from None
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None
+    for name in called(text):
+        if looks_outside(name):
+            raise faults.parse_failed(f"there is no function {name!r}")
     return text
 
 

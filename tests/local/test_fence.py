@@ -1,9 +1,12 @@
 """The fence around predicates and SQL: no files, no settings, nothing beyond the row or table."""
 
+from contextlib import suppress
+
 import pytest
 
 from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError
 from odps_nb.local.duck import Duck
+from odps_nb.local.sql_calls import looks_outside
 
 DEEP = 5000
 
@@ -17,6 +20,12 @@ NOT_OF_A_ROW = [
     "sleep_ms(1) is null",
 ]
 OUTSIDE = [
+    "current_setting('temp_directory') = 'x'",
+    "system.main.current_setting('temp_directory') = 'x'",
+    "`current_setting` /* x */ ('home_directory') is null",
+    "getvariable('x') is null",
+    "current_query() = 'x'",
+    "pg_typeof(id) = 'x'",
     "getenv('HOME') = 'x'",
     "read_text('/etc/passwd') is not null",
     "(select content from read_text('/etc/passwd')) is not null",
@@ -74,6 +83,17 @@ QUERIES = [
     "select getenv('HOME')",
     "select * from duckdb_settings()",
     "select * from information_schema.tables",
+    "select current_setting('temp_directory')",
+    "select system.main.current_setting('temp_directory')",
+    "select * from orders where id in (select length(`Current_Setting`('home_directory')))",
+    "with t as (select current_setting('secret_directory') s) select max(s) from t",
+    "create table stolen as select current_setting('temp_directory') s",
+    "select current_query()",
+    "select getvariable('x')",
+    "select * from pragma_database_size()",
+    "select * from duckdb_temporary_files()",
+    "select * from glob('/etc/*')",
+    "select glob('/etc/*')",
     "select * from orders o join __table_0 p on 1 = 1",
     "create table stolen as select * from read_csv('/etc/passwd')",
     "copy orders to '/tmp/x'",
@@ -93,6 +113,40 @@ def test_sql_reaches_nothing_but_tables(odps, query):
         odps.sql(query)
     assert "internal" not in str(caught.value)
     assert "root:" not in str(caught.value)
+
+
+def test_no_function_that_sql_may_call_shows_where_the_service_lives(tmp_path, monkeypatch):
+    """Each scalar function of the engine, with nothing and with the names of settings."""
+    import duckdb
+
+    place = tmp_path / "secret-place"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("HOME", str(place))
+    duck = Duck(spill=place / "spill")
+    shown, tried = [], 0
+    try:
+        with duck.connection() as connection:
+            settings = connection.execute("select name, value from duckdb_settings()").fetchall()
+            names = connection.execute(
+                "select distinct function_name from duckdb_functions() where function_type in"
+                " ('scalar', 'macro') and regexp_full_match(function_name, '[a-z_0-9]+')"
+            ).fetchall()
+            telling = [n for n, value in settings if "secret-place" in str(value)]
+            asked = [*telling, "HOME", "home_directory"]
+            assert "temp_directory" in telling
+            for (name,) in names:
+                for argument in ("", *(f"'{one}'" for one in asked)):
+                    tried += 1
+                    with suppress(duckdb.Error):
+                        found = connection.execute(f'select "{name}"({argument})').fetchone()
+                        if "secret-place" in str(found):
+                            shown.append(name)
+    finally:
+        duck.close()
+    assert tried > 1000
+    assert "current_setting" in shown
+    assert [name for name in shown if not looks_outside(name)] == []
 
 
 def test_the_engine_behind_the_fence_writes_no_file_and_cannot_be_reset(tmp_path, monkeypatch):
