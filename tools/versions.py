@@ -48,6 +48,7 @@ SPARK = "test,spark,connect,local"
 OLDEST = (
     "crc32c==2.7",
     "duckdb==2.0.0",
+    "h11==0.16.0",
     "ipython==8.12.0",
     "ipywidgets==8.1.0",
     "keyring==25.0.0",
@@ -61,7 +62,7 @@ OLDEST = (
     "starlette==0.37.0",
     "tqdm==4.66.0",
     "urllib3==2.6.3",
-    "uvicorn==0.30.0",
+    "uvicorn==0.34.2",
     "zstandard==0.22.0",
 )
 

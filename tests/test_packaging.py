@@ -1,0 +1,95 @@
+"""What is published: built offline from a copy of the checkout, twice, and looked into."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+EPOCH = "1700000000"
+
+
+def checked_in(repo: Path) -> set[str]:
+    """Return the files of the checkout (those of git, where this is one)."""
+    if not (repo / ".git").exists():  # an unpacked source distribution
+        pytest.skip("this is no checkout; make test in one builds packages")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=repo, capture_output=True, text=True, check=True)
+    return {name for name in done.stdout.split("\0") if name and (repo / name).exists()}
+
+
+def copied(repo: Path, target: Path, names: set[str], *, mtime: int) -> Path:
+    for name in names:
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(repo / name, path)
+        os.utime(path, (mtime, mtime))
+    return target
+
+
+def build(checkout: Path, mask: int) -> dict[str, Path]:
+    """Build in a process of its own, with a mask of its own."""
+    done = subprocess.run(
+        [sys.executable, "tools/package.py", "dist"],
+        cwd=checkout,
+        env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH, "PIP_NO_INDEX": "1"},
+        preexec_fn=lambda: os.umask(mask) and None,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {path.name: path for path in (checkout / "dist").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def builds(
+    repo: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Path], dict[str, Path]]:
+    """Two builds: other folders, other times of files, another mask."""
+    names = checked_in(repo)
+    one = copied(repo, tmp_path_factory.mktemp("one") / "odps", names, mtime=1_600_000_000)
+    two = copied(repo, tmp_path_factory.mktemp("two") / "other", names, mtime=1_650_000_000)
+    (two / "odps_nb" / "__pycache__").mkdir()
+    (two / "odps_nb" / "__pycache__" / "left.cpython-311.pyc").write_bytes(b"left over")
+    return build(one, 0o022), build(two, 0o077)
+
+
+def test_two_builds_of_the_same_files_are_the_same_bytes(
+    builds: tuple[dict[str, Path], dict[str, Path]],
+) -> None:
+    one, two = (
+        {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in found.items()}
+        for found in builds
+    )
+    assert one == two
+    assert len(one) == 2
+
+
+def test_the_source_distribution_is_the_checkout(
+    repo: Path, builds: tuple[dict[str, Path], dict[str, Path]]
+) -> None:
+    (path,) = [path for name, path in builds[1].items() if name.endswith(".tar.gz")]
+    with tarfile.open(path) as packed:
+        found = {one.name.partition("/")[2] for one in packed.getmembers() if one.isfile()}
+    made = {name for name in found if ".egg-info/" in name} | {"PKG-INFO", "setup.cfg"}
+    assert found - made == checked_in(repo)
+
+
+def test_the_wheel_holds_the_library_and_nothing_else(
+    repo: Path, builds: tuple[dict[str, Path], dict[str, Path]]
+) -> None:
+    (path,) = [path for name, path in builds[1].items() if name.endswith(".whl")]
+    with zipfile.ZipFile(path) as packed:
+        found = {name for name in packed.namelist() if ".dist-info/" not in name}
+        (metadata,) = [n for n in packed.namelist() if n.endswith(".dist-info/METADATA")]
+        text = packed.read(metadata).decode()
+    assert found == {name for name in checked_in(repo) if name.startswith("odps_nb/")}
+    assert "License-Expression: Apache-2.0" in text
