@@ -42,7 +42,7 @@ class Ledger:
 
     def give_up(self, file_names: Iterable[str]) -> None:
         """Delete files that a failed step was to name; those that it has named stay."""
-        known = self._known()
+        known = self.known()
         self._folder.drop([name for name in file_names if name not in known])
 
     def check(self, *, set_aside: bool = False) -> None:
@@ -59,7 +59,7 @@ class Ledger:
             There are files that the catalogue does not know, or it names some that are gone.
             Nothing was deleted then.
         """
-        known, there = self._known(), self._folder.data_files()
+        known, there = self.known(), self._folder.data_files()
         if lost := self._needed(known - there):
             raise ConfigError(
                 f"{_counted(lost, 'data file')} of tables in {self._folder.root}"
@@ -71,7 +71,8 @@ class Ledger:
         self._folder.make_places()
         self._folder.settle(self._folder.marked())
 
-    def _known(self) -> set[str]:
+    def known(self) -> set[str]:
+        """Return the names of all data files that the catalogue answers for."""
         packs = {f"{row['pack']}{PACK}" for row in self._db.rows("SELECT DISTINCT pack FROM blobs")}
         return packs | {f"{row['name']}{ROWS}" for row in self._db.rows(_ROW_FILES)}
 

@@ -19,6 +19,8 @@ import requests
 
 from odps_nb.errors import OdpsNbError
 from odps_nb.local.launch import LocalService, start
+from odps_nb.local.ledger import Ledger
+from odps_nb.local.service import Service
 
 from .conftest import Peer
 
@@ -44,12 +46,28 @@ def write_until_killed(
         acknowledged.release()
 
 
+def change_until_killed(peer: Peer) -> None:
+    """Do what drops files, merges rows by key and stores blobs, over and over."""
+    for number in range(1000):
+        peer.sql(f"INSERT OVERWRITE TABLE over SELECT {number};")
+        session = peer.open_write("keyed")
+        peer.open_stream("keyed", session, "0")
+        peer.put_blob("keyed", session, "0", b"%d" % number, column_id=2)
+        peer.put("keyed", session, "0", pa.table({"k": [1, 2], "v": [number, number]}))
+        peer.close_stream("keyed", session, "0")
+        peer.commit("keyed", session)
+
+
 def test_a_kill_at_any_moment_loses_no_commit_and_shows_no_half(root: Path) -> None:
     chance = random.Random(4)
     sent: set[int] = set()
     done: set[int] = set()
     with start(root, samples=False) as service:
-        Peer(service).sql("CREATE TABLE t (n bigint) PARTITIONED BY (ds string);")
+        peer = Peer(service)
+        peer.sql("CREATE TABLE t (n bigint) PARTITIONED BY (ds string);")
+        peer.sql("CREATE TABLE over (n bigint);")
+        peer.sql("CREATE TABLE keyed (k bigint NOT NULL, v bigint, PRIMARY KEY (k));")
+        peer.sql("INSERT INTO over SELECT -1;")
     for turn in range(ROUNDS):
         with start(root, samples=False) as service:
             check(Peer(service), sent, done)
@@ -57,6 +75,10 @@ def test_a_kill_at_any_moment_loses_no_commit_and_shows_no_half(root: Path) -> N
     with start(root, samples=False) as service:
         check(Peer(service), sent, done)
     assert done
+    with Service(root) as closed:  # what the kills left is gone, and only that
+        assert closed.folder.marked() == set()
+        ledger = Ledger(closed.database, closed.folder)
+        assert closed.folder.data_files() == ledger.known()
 
 
 def kill_while_writing(
@@ -69,7 +91,12 @@ def kill_while_writing(
         with suppress(requests.exceptions.RequestException, OdpsNbError):
             write_until_killed(Peer(service), numbers, sent, done, acknowledged)
 
+    def change() -> None:
+        with suppress(requests.exceptions.RequestException, OdpsNbError):
+            change_until_killed(Peer(service))
+
     workers = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    workers.append(threading.Thread(target=change))
     for thread in workers:
         thread.start()
     for _ in range(chance.randrange(6)):
@@ -86,3 +113,7 @@ def check(peer: Peer, sent: set[int], done: set[int]) -> None:
         counts[number] = counts.get(number, 0) + 1
     assert set(counts.values()) <= {ROWS * PARTS}
     assert done <= counts.keys() <= sent
+    assert peer.read("over").num_rows == 1
+    keyed = peer.read("keyed")
+    assert keyed.num_rows in (0, 2)
+    assert len(set(keyed.column("v").to_pylist())) <= 1
