@@ -105,6 +105,65 @@ def test_columns_are_those_that_the_query_can_see(text, columns):
         assert read.columns == wanted
 
 
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "select * from a group by all",
+        "select * from a group by 1, 2",
+        "select * from a group by id",
+        "select * from a having true",
+        "select * from a order by all limit 5",
+        "select * from a order by all desc",
+        "select * from a order by 2 desc limit 5",
+        "select * from a order by id, 3",
+        "select * from a order by (2)",
+        "select * from a sort by 2",
+        "select * from a distribute by 1",
+        "select * from a cluster by 1",
+        "select distinct * from a",
+        "select * except (id) from a",
+        "select a.* except (id) from a",
+        "select count(*, n) from a",
+        "select count(a.*) from a",
+        "select count(distinct *) from a",
+        "select hash(*) from a",
+        "select x.* from a, lateral (select a.*) x",
+        "select x.s from a, lateral (select struct(a.*) as s) x",
+        "select x.* from a, lateral (select *) x",
+        "select (select to_json(struct(a.*)) from b limit 1) from a",
+        "(select * from a) order by 2 limit 5",
+        "select * from a join b on a.id = b.id pivot (sum(b.x) for n in (1))",
+        "select * from a unpivot (v for k in (id, n))",
+        "select transform(*) using 'cat' as (x) from a",
+        "select * from a version as of 1",
+        "select * from a union by name select * from a",
+        "select id from a fetch first 5 rows only",
+        "from a |> where n = 1",
+    ],
+)
+def test_what_counts_columns_that_nobody_names_reads_all_of_them(inner):
+    for text in (inner, f"select count(*) from ({inner}) x"):
+        read = next(one for one in reads(text) if one.table.table == "a")
+        assert read.columns == ALL, text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select n from (select * from a order by id, upper(status) limit 5)",
+        "select n from (select *, id from a where status = 'x')",
+        "select n from (select * from a) order by 1",
+        "select id, n, status from a order by all",
+        "select n, status, count(id) from a group by all",
+        "select n from (select * from a) where exists (select * from b where id = status)",
+        "select n, id, status from a tablesample (5 rows)",
+        "select max(n) over (order by id) from a qualify count(status) over () = 1",
+    ],
+)
+def test_what_names_its_columns_reads_no_other_ones(text):
+    assert set(reads(text)[0].columns) <= {"id", "n", "status"}
+
+
 def test_a_star_of_one_table_leaves_the_other_alone():
     a, b = reads("select b.*, a.n from a join b on a.id = b.id")
     assert a.columns == ("id", "n")
@@ -410,6 +469,90 @@ def test_a_long_chain_of_conditions_is_read_without_recursion():
     assert sent(f"select id from a where {chain}")[0].startswith("`n` <> 0; `n` <> 1")
 
 
+# -- queries over fewer rows that give other values ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "rand(3)",
+        "rand('3')",
+        "randn(1)",
+        "random(2)",
+        "`rand`(3)",
+        "system.builtin.rand(3)",
+        "monotonically_increasing_id()",
+        "spark_partition_id()",
+        "input_file_name()",
+        "shuffle(tags)",
+        "uniform(0, 1, 5)",
+        "my_own(n)",
+        "my_db.upper(status)",
+        "`my-own`(n)",
+        "sets(n)",
+        "session_window(made, '1 day')",
+    ],
+)
+def test_a_value_that_may_depend_on_the_place_of_a_row_leaves_no_row_out(call):
+    for text in (
+        "select * from (select *, {} as r from a) where n = 1 and ds = '20240101'",
+        "select n, {} as r from a where n = 1 and ds = '20240101'",
+        "select n from a where n = 1 and {} = 1",
+        "select * from a join b on a.id = b.id and {} = 1 where n = 1",
+        "with t as (select * from a where n = 1) select * from t order by {}",
+        "select n from a where n = 1 and exists (select {} from b)",
+        "select id from a where ds = '20240101' order by {} limit 5",
+    ):
+        for read in reads(text.format(call)):
+            assert not read.conditions, text
+            assert not read.partition_conditions, text
+            assert read.limit is None, text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select * from a tablesample (50 percent) where n = 1",
+        "select * from b tablesample (50 percent) repeatable (3) join a on true where n = 1",
+        "select id from a where n = 1 -- goes on \\\n and id = 2",
+    ],
+)
+def test_a_sample_or_a_text_of_two_meanings_leaves_no_row_out(text):
+    assert all(not read.conditions for read in reads(text))
+
+
+def test_names_of_columns_behind_an_alias_are_no_calls():
+    text = "select * from a join values (1, 'x') as v(k, w) on a.id = v.k where n = 1"
+    assert only(text) == "`n` = 1"
+    assert sent("with t(z) as (select 1) select * from a where n = 1") == ["`n` = 1"]
+    assert sent("with rand(z) as (select 1) select rand(3) from a where n = 1") == [""]
+    assert sent("select z(3) from a lateral view explode(tags) z as y where n = 1") == [""]
+
+
+def test_chance_without_a_seed_is_the_same_over_fewer_rows():
+    assert only("select uuid(), * from a where n = 1 and rand() < 0.5") == "`n` = 1"
+
+
+def test_a_condition_beside_qualify_is_applied_before_it():
+    text = "select * from a where n = 1 qualify row_number() over (order by id) = 1"
+    assert only(text) == "`n` = 1"
+    assert only(f"select * from ({text.replace('n = 1 q', 'id = 2 q')}) where n = 1") == "`id` = 2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select * from a join b on a.id = b.id pivot (sum(x) for name in ('x')) where n = 1",
+        "select * from a join b pivot (sum(x) for name in ('x')) on true where n = 1",
+        "select * from (select n from a having n > 0) where n = 1",
+        "select * from ((select * from a) limit 5) where n = 1",
+        "select * from ((select * from a) offset 5) where n = 1",
+    ],
+)
+def test_a_condition_stays_outside_of_what_is_out_of_the_ordinary(text):
+    assert sent(text)[0] == ""
+
+
 # -- partitions -------------------------------------------------------------------------------
 
 KNOWN = [
@@ -505,6 +648,26 @@ def test_too_many_partitions_to_name_are_filtered_by_the_service():
         ("(select * from a limit 5)", None),
         ("select id from a group by id limit 5", None),
         ("select * from a tablesample (50 percent) limit 5", None),
+        ("select id from a limit 0", 0),
+        ("select id from a limit 2 + 3", None),
+        ("select id from a limit 1 * 5", None),
+        ("select id from a limit (5)", None),
+        ("select id from a limit -5", None),
+        ("select id from a limit 5L", None),
+        ("select id from a limit 5.0", None),
+        ("select id from a limit '5'", None),
+        ("select id from a limit cast(5 as int)", None),
+        ("select id from a limit all", None),
+        ("select id from a limit null", None),
+        ("select id from a limit :n", None),
+        ("select id from a limit ?", None),
+        ("select id from a limit n", None),
+        ("select id from a limit (select 5)", None),
+        ("select id from a limit 5 percent", None),
+        ("select id from a limit 2, 5", None),
+        ("select id from a fetch first 5 rows only", None),
+        ("select id, rand(3) from a limit 5", None),
+        ("select id from a qualify count(*) over () = 1 limit 5", None),
     ],
 )
 def test_a_limit_is_sent_only_where_nothing_is_left_to_spark(text, limit):
@@ -515,6 +678,7 @@ def test_a_limit_is_sent_only_where_nothing_is_left_to_spark(text, limit):
 def test_the_smaller_limit_counts():
     assert [reads("select * from a limit 5", limit=n)[0].limit for n in (3, 9, None)] == [3, 5, 5]
     assert reads("select * from a", limit=3)[0].limit == 3
+    assert reads("select * from a limit 1 + 1", limit=3)[0].limit is None
 
 
 def test_a_partition_that_is_not_sure_leaves_the_limit_to_spark():

@@ -1,0 +1,132 @@
+"""What a plan leaves out of a table is missed by no query: random ones, run by DuckDB.
+
+The invariant is that of `test_sql_differential`: a query gives the same over all rows and columns
+and over those that `plan_reads` leaves. DuckDB is no Spark, but both orders are its own, so that
+a difference is one of the plan. It runs fifty queries a second.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import pytest
+from sqlglot import ErrorLevel, exp
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.spark.sql_plan import TableRead
+
+from .sql_grammar import Grammar
+from .sql_rows import ROWS, SCHEMAS, arrow, left, plan, reads_less
+
+EXPLORE = int(os.environ.get("ODPS_NB_EXPLORE") or 0)
+
+
+@dataclass
+class Tables:
+    """All rows, and a table for each set of rows and columns that was ever left."""
+
+    connection: duckdb.DuckDBPyConnection
+    made: dict[Any, str] = field(default_factory=dict)
+
+    def add(self, key: Any, name: str) -> str:
+        if key not in self.made:
+            self.made[key] = name
+            self.connection.register("given", arrow(*key))
+            self.connection.execute(f"create table {name} as select * from given")
+            self.connection.unregister("given")
+        return self.made[key]
+
+    def of(self, read: TableRead) -> str:
+        key = (read.table.table, read.columns, left(read))
+        return self.add(key, f"left_{len(self.made)}")
+
+    def rows(self, query: exp.Expression) -> tuple[str, list[str]]:
+        """How a query was refused, and its rows."""
+        text = query.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
+        try:
+            return "", [repr(row) for row in self.connection.execute(text).fetchall()]
+        except duckdb.Error as failure:
+            return type(failure).__name__, []
+
+    def compare(self, text: str, *, ordered: bool) -> str:
+        """Say how a query ended, or how it differs."""
+        query, reads = plan(text)
+        if not reads_less(reads.values()):
+            return "reads all"
+        refused, expected = self.rows(query.tree)
+        for reference, read in reads.items():
+            node = reference.node
+            if node.args.get("alias") is None:
+                node.set("alias", exp.TableAlias(this=exp.to_identifier(reference.alias)))
+            node.set("this", exp.to_identifier(self.of(read)))
+        instead, found = self.rows(query.tree)
+        if bool(refused) != bool(instead):
+            return f"DIFFERENCE: refused {instead or 'not'} instead of {refused or 'not'}: {text}"
+        if found != expected if ordered else Counter(found) != Counter(expected):
+            return f"DIFFERENCE: {found[:5]} instead of {expected[:5]}: {text}"
+        return "refused" if refused else "rows" if expected else "no rows"
+
+
+@pytest.fixture(scope="module")
+def tables() -> Iterator[Tables]:
+    with duckdb.connect() as connection:
+        connection.execute("set threads = 1")
+        made = Tables(connection)
+        for name, schema in SCHEMAS.items():
+            made.add((name, schema.names, tuple(range(len(ROWS[name])))), name)
+        yield made
+
+
+def search(tables: Tables, seeds: range) -> Counter[str]:
+    ends: Counter[str] = Counter()
+    for seed in seeds:
+        grammar = Grammar(seed)
+        made = grammar.query()
+        if grammar.wild:  # seeds of random numbers and samples are Spark's
+            ends["wild"] += 1
+            continue
+        try:
+            end = tables.compare(made.text, ordered=made.total)
+        except InvalidRequestError:
+            end = "not read"
+        assert not end.startswith("DIFFERENCE"), f"Grammar({seed}): {end}"
+        ends[end] += 1
+    return ends
+
+
+def test_random_queries_miss_nothing_of_what_is_left_out(tables: Tables) -> None:
+    ends = search(tables, range(300))
+    assert ends["rows"] > 60  # else nothing was tried
+
+
+@pytest.mark.explore
+@pytest.mark.skipif(not EXPLORE, reason="make explore")
+@pytest.mark.timeout(0)
+def test_many_random_queries_miss_nothing_of_what_is_left_out(tables: Tables) -> None:
+    first = int.from_bytes(os.urandom(4), "big")
+    print(f"seeds from {first}:", dict(search(tables, range(first, first + 10 * EXPLORE))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select count(*) from (select * from q2 group by all)",
+        "select sum(a) from (select * from q2 order by all limit 5)",
+        "select sum(a) from (select * from q2 order by 2 desc, 1 limit 5)",
+        "select sum(k) from (select * from q2 order by 5, 1 limit 4)",
+        "select sum(a) from ((select * from q2) order by 5, 1 limit 4)",
+        "select count(*) from (select id from q2 limit 2 + 3)",
+        "select id from q2 limit 1 * 5",
+        "select sum(v) from q2 unpivot (v for w in (a, k))",
+        "select count(*) from q1 join q2 on q1.id = q2.id natural join q3",
+        "select count(*) from (select * from q2 group by id)",
+    ],
+)
+def test_what_was_missed_once_is_read(tables: Tables, text: str) -> None:
+    end = tables.compare(text, ordered=False)
+    assert not end.startswith("DIFFERENCE"), end
