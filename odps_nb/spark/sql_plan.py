@@ -207,5 +207,5 @@ def _limit(
 def _whole_number(tree: Any) -> int | None:
     from sqlglot import exp
 
-    plain = isinstance(tree, exp.Literal) and not tree.is_string
-    return int(tree.this) if plain and str(tree.this).isdecimal() else None
+    text = str(tree.this) if isinstance(tree, exp.Literal) and not tree.is_string else ""
+    return int(text) if text.isascii() and text.isdecimal() else None
