@@ -7,7 +7,7 @@ batches into what people hold; knows neither the wire nor how anything looks.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,8 @@ from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import InvalidRequestError, NotFoundError
 from odps_nb.lifetime import renew_after_fork
-from odps_nb.schema import TableSchema
-from odps_nb.terms import Split
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import Split, TimeUnit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,11 +111,12 @@ class Scan:
     @property
     def arrow_schema(self) -> pa.Schema:
         """The columns of the results in their order, as Arrow types."""
-        schema = self.session.schema
-        if not self._plan.columns:
-            return arrow_schema(schema)
-        found = (schema.find(name) for name in self._plan.columns)
-        return arrow_schema([column for column in found if column is not None])
+        schema: Iterable[Column] = self.session.schema
+        if self._plan.columns:
+            found = (self.session.schema.find(name) for name in self._plan.columns)
+            schema = [column for column in found if column is not None]
+        unit = "us" if self.session.timestamp_unit is TimeUnit.MICRO else "ns"
+        return arrow_schema(schema, timestamp_unit=unit)
 
     # -- results ------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from odps_nb.client.read import ReadPlan
 from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
-from odps_nb.terms import Compression, PartitionSpec, TableName, format_bytes
+from odps_nb.terms import Compression, PartitionSpec, TableName, TimeUnit, format_bytes
 from odps_nb.wire.type_text import format_type
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ class Table:
         splits: int | None = None,
         split_bytes: int | None = None,
         compression: str | Compression | None = None,
+        timestamp_unit: str | None = None,
         max_bytes: int | None = None,
         progress: ProgressListener | None = None,
     ) -> Scan:
@@ -155,6 +156,10 @@ class Table:
             How many parts to read side by side, or how big each is (bytes); not both.
         compression
             ``"zstd"`` or ``"lz4"`` where the network is slower than a processor.
+        timestamp_unit
+            ``"us"`` for TIMESTAMPs before 1677 or after 2262, such as the ``9999-12-31`` of a
+            "valid to": nanoseconds do not reach them, and what is finer than a microsecond is cut
+            then. ``"ns"`` by default, and ``"us"`` where the service says that it must be.
         max_bytes
             Bytes of Arrow data at most: a result that needs more is a `LimitExceededError`, and
             no more than that is fetched to find out.
@@ -202,6 +207,7 @@ class Table:
             splits=check_count("splits", splits),
             split_bytes=check_count("split_bytes", split_bytes),
             compression=Compression.of(compression),
+            timestamp_unit=_time_unit(timestamp_unit),
         )
         bound = check_count("max_bytes", max_bytes)
         return Scan(self._connection, plan, max_bytes=bound, progress=progress)
@@ -392,3 +398,10 @@ def _condition(where: str | None) -> str | None:
     if where is None or not where.strip():
         return None
     return where.strip()
+
+
+def _time_unit(text: str | None) -> TimeUnit | None:
+    units = {None: None, "us": TimeUnit.MICRO, "ns": TimeUnit.NANO}
+    if text not in units:
+        raise InvalidRequestError(f"timestamp_unit is {text!r}", hint="it is 'us' or 'ns'")
+    return units[text]

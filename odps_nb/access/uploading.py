@@ -30,6 +30,9 @@ __all__ = ["BlobUploader", "assemble"]
 def assemble(chunk: Chunk, blobs: Mapping[str, pa.Array], target: Target) -> pa.RecordBatch:
     """Join plain columns and BLOB columns in the order of the target."""
     schema = arrow_schema(target.columns, for_write=True)
+    for place, name in enumerate(schema.names):
+        if name not in blobs:  # with the unit that its times need
+            schema = schema.set(place, chunk.plain.schema.field(name))
     arrays = [blobs[name] if name in blobs else chunk.plain.column(name) for name in schema.names]
     return pa.record_batch(arrays, schema=schema)
 

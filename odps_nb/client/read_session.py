@@ -32,8 +32,14 @@ from odps_nb.terms import (
     Split,
     SplitMode,
     TableName,
+    TimeUnit,
 )
-from odps_nb.wire.calls import CreateReadSession, GetReadSession, ReadSessionAnswer
+from odps_nb.wire.calls import (
+    NANOSECONDS_TOO_NARROW,
+    CreateReadSession,
+    GetReadSession,
+    ReadSessionAnswer,
+)
 
 __all__ = [
     "ReadPlan",
@@ -83,6 +89,9 @@ class ReadPlan:
         Leave out versions that replaced rows, too; without it, such a version is an error.
     compression
         What the bodies are asked to be coded with.
+    timestamp_unit
+        Unit in which TIMESTAMPs arrive. ``None``: nanoseconds, or microseconds where the service
+        says that nanoseconds (1677…2262) do not reach.
     """
 
     table: TableName
@@ -97,6 +106,7 @@ class ReadPlan:
     versions: tuple[int, int] | None = None
     appends_only: bool = False
     compression: Compression = Compression.NONE
+    timestamp_unit: TimeUnit | None = None
     max_batch_rows: int = DEFAULT_BATCH_ROWS
 
     def __post_init__(self) -> None:
@@ -120,6 +130,7 @@ class ReadSession:
     ``selects`` says that columns
     were chosen, ``columns`` which of a stream that has more than was wanted.
     ``latest_version`` is that of the table, 0 where there is none or the service tells none.
+    ``timestamp_unit`` is that in which TIMESTAMPs were asked for.
     """
 
     table: TableName
@@ -136,6 +147,7 @@ class ReadSession:
     limit: int | None = None
     columns: tuple[str, ...] = ()
     compression: Compression = Compression.NONE
+    timestamp_unit: TimeUnit = TimeUnit.NANO
     max_batch_rows: int = DEFAULT_BATCH_ROWS
 
     def __repr__(self) -> str:
@@ -168,10 +180,25 @@ def open_read_session(
         A column does not exist, the service does not take the filter, or what was said of the
         splits makes over a million of them.
     """
+    try:
+        return _opened(storage, plan, tracker, cancel)
+    except InvalidRequestError as error:
+        if error.code != NANOSECONDS_TOO_NARROW or plan.timestamp_unit is not None:
+            raise
+    return _opened(storage, replace(plan, timestamp_unit=TimeUnit.MICRO), tracker, cancel)
+
+
+def _opened(
+    storage: StorageClient,
+    plan: ReadPlan,
+    tracker: ProgressTracker | None,
+    cancel: CancelToken | None,
+) -> ReadSession:
     ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
     data, parts, wanted = _columns(plan, ask)
     request = CreateReadSession(
         table=plan.table,
+        timestamp_unit=_unit(plan),
         data_columns=data,
         partition_columns=parts,
         partitions=plan.partitions,
@@ -207,6 +234,10 @@ def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str)
     _, _, wanted = _columns(plan, partial(_ask, storage, tracker=None, cancel=None))
     answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
     return _session(plan, require_ready(answer, plan.table), wanted)
+
+
+def _unit(plan: ReadPlan) -> TimeUnit:
+    return plan.timestamp_unit or TimeUnit.NANO
 
 
 def _rows_total(session: ReadSession) -> int | None:
@@ -299,7 +330,14 @@ def _columns(
         data = tuple(name for name in plan.columns if name.casefold() not in folded)
         if data:
             return data, parts, plan.columns
-    probe = ask(CreateReadSession(table=plan.table, partitions=plan.partitions, **_increment(plan)))
+    probe = ask(
+        CreateReadSession(
+            table=plan.table,
+            partitions=plan.partitions,
+            timestamp_unit=_unit(plan),
+            **_increment(plan),
+        )
+    )
     schema = probe.schema
     found = [_find(schema, name, plan.table) for name in plan.columns]
     data = tuple(column.name for column in found if column in schema.columns)
@@ -342,6 +380,7 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, wanted: tuple[str, ...])
         limit=plan.limit,
         columns=schema.names if len(schema) < len(answer.schema) else (),
         compression=plan.compression,
+        timestamp_unit=_unit(plan),
         max_batch_rows=plan.max_batch_rows,
     )
 

@@ -55,6 +55,8 @@ def iter_parts(
 ) -> Iterator[RowPart]:
     """Group batches into parts of about ``max_bytes`` each; batches without rows are left out.
 
+    A part is one Arrow stream: where the unit of a timestamp changes, a new one begins.
+
     Raises
     ------
     ConversionError
@@ -65,7 +67,11 @@ def iter_parts(
     schema: pa.Schema | None = None
     for batch in batches:
         schema = schema or batch.schema
-        _require_same(batch.schema, schema)
+        if not batch.schema.equals(schema):
+            _require_same(batch.schema, schema)
+            if held:
+                yield RowPart.of(held)
+            held, size, schema = [], 0, batch.schema
         for piece in _pieces(batch, max_bytes):
             if held and size + piece.nbytes > max_bytes:
                 yield RowPart.of(held)
@@ -77,10 +83,9 @@ def iter_parts(
 
 
 def _require_same(found: pa.Schema, first: pa.Schema) -> None:
-    if found.equals(first):
-        return
+    """Refuse batches that differ in more than units of time, which each stream says itself."""
     for one, other in zip(found, first, strict=False):
-        if not one.equals(other):
+        if _without_unit(one) != _without_unit(other):
             raise ConversionError(
                 f"column {one.name!r} is {one.type} in one batch and {other.name!r} is "
                 f"{other.type} in the first",
@@ -89,10 +94,15 @@ def _require_same(found: pa.Schema, first: pa.Schema) -> None:
                 target_type=str(other.type),
                 hint="give all batches one schema",
             )
-    raise ConversionError(
-        f"a batch has {len(found)} columns and the first has {len(first)}",
-        hint="give all batches one schema",
-    )
+    if len(found) != len(first):
+        raise ConversionError(
+            f"a batch has {len(found)} columns and the first has {len(first)}",
+            hint="give all batches one schema",
+        )
+
+
+def _without_unit(field: pa.Field) -> str:
+    return str(field).replace("timestamp[us]", "timestamp[ns]")
 
 
 def _pieces(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:

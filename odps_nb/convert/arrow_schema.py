@@ -206,7 +206,13 @@ def fit_batch(
     arrays, found = _fit_columns(batch, schema, chosen, first_row)
     if found:
         raise misfit_error(_spread(found))
-    return pa.record_batch(arrays, schema=arrow_schema(schema, for_write=True))
+    return pa.record_batch(arrays, schema=_schema_of(arrays, schema))
+
+
+def _schema_of(arrays: Sequence[pa.Array], schema: TableSchema) -> pa.Schema:
+    """Return the schema of fitted columns: a table's, but the units that the values need."""
+    pairs = zip(schema, arrays, strict=True)
+    return pa.schema([pa.field(c.name, array.type, nullable=c.nullable) for c, array in pairs])
 
 
 def _fit_columns(
@@ -275,19 +281,32 @@ def fit_table(table: pa.Table, schema: TableSchema) -> pa.Table:
     raised, so that it lists the first problems of every column.
     """
     places = match_columns(table.schema, schema)
-    wanted = arrow_schema(schema, for_write=True)
-    fitted: list[pa.RecordBatch] = []
+    fitted: list[list[pa.Array]] = []
     found: list[_Misfit] = []
     row = 0
     for batch in table.to_batches(max_chunksize=FIT_ROWS):
         arrays, wrong = _fit_columns(batch, schema, places, row)
         found += wrong
         if not found:
-            fitted.append(pa.record_batch(arrays, schema=wanted))
+            fitted.append(arrays)
         row += batch.num_rows
     if found:
         raise misfit_error(_spread(found))
-    return pa.Table.from_batches(fitted, schema=wanted)
+    if not fitted:
+        return arrow_schema(schema, for_write=True).empty_table()
+    columns = [
+        _one_unit([arrays[place] for arrays in fitted], column)
+        for place, column in enumerate(schema)
+    ]
+    wanted = _schema_of([parts[0] for parts in columns], schema)
+    return pa.table([pa.chunked_array(parts) for parts in columns], schema=wanted)
+
+
+def _one_unit(parts: list[pa.Array], column: Column) -> list[pa.Array]:
+    """Let all parts have the unit that one of them needs; they come from one Arrow type."""
+    if len({part.type for part in parts}) == 1:
+        return parts
+    return [fit_array(part, column.type, unit="us") for part in parts]
 
 
 def _spread(found: Sequence[_Misfit]) -> list[_Misfit]:

@@ -31,7 +31,14 @@ from odps_nb.schema import (
     TypeCode,
 )
 
-__all__ = ["BARE_DECIMAL", "DAY_TIME_STRUCT", "arrow_type", "has_blob", "odps_type"]
+__all__ = [
+    "BARE_DECIMAL",
+    "DAY_TIME_STRUCT",
+    "arrow_type",
+    "has_blob",
+    "has_timestamp",
+    "odps_type",
+]
 
 BARE_DECIMAL = (38, 18)
 DAY_TIME_STRUCT = pa.struct([pa.field("sec", pa.int64()), pa.field("nano", pa.int32())])
@@ -129,13 +136,22 @@ def decimal_size(odps: DecimalType) -> tuple[int, int]:
 
 def has_blob(odps: OdpsType) -> bool:
     """Whether the type is BLOB or holds one."""
+    return _has(odps, (TypeCode.BLOB,))
+
+
+def has_timestamp(odps: OdpsType) -> bool:
+    """Whether the type is or holds a TIMESTAMP, whose unit on the wire may be chosen."""
+    return _has(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
+
+
+def _has(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
     if isinstance(odps, ArrayType):
-        return has_blob(odps.element)
+        return _has(odps.element, codes)
     if isinstance(odps, MapType):
-        return has_blob(odps.key) or has_blob(odps.value)
+        return _has(odps.key, codes) or _has(odps.value, codes)
     if isinstance(odps, StructType):
-        return any(has_blob(member.type) for member in odps.fields)
-    return odps.code is TypeCode.BLOB
+        return any(_has(member.type, codes) for member in odps.fields)
+    return odps.code in codes
 
 
 _CODES: tuple[tuple[Callable[[pa.DataType], bool], TypeCode], ...] = (

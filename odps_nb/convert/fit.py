@@ -9,6 +9,7 @@ nothing overflows. What is allowed, by target:
 - STRING, CHAR, VARCHAR, JSON: text, bytes that are UTF-8; not longer than the limit;
 - BINARY, BLOB: bytes, text; DATE: dates, timestamps at midnight;
 - DATETIME, TIMESTAMP: dates and timestamps without finer parts (a time zone becomes UTC);
+  a TIMESTAMP is sent in nanoseconds, and where these do not reach (1677…2262) in microseconds;
 - TIMESTAMP_NTZ: the same without a time zone; INTERVAL_DAY_TIME: durations;
 - ARRAY, MAP, STRUCT: by parts; a missing member of a STRUCT is null, an unknown one refused.
 """
@@ -24,6 +25,7 @@ import pyarrow.types as pt
 from odps_nb.convert.arrow_types import (
     DAY_TIME_STRUCT,
     arrow_type,
+    has_timestamp,
     is_bytes,
     is_list,
     is_text,
@@ -109,8 +111,13 @@ def _members(source: pa.DataType, target: StructType, path: str) -> dict[str, in
     return places
 
 
-def fit_array(array: pa.Array, target: OdpsType) -> pa.Array:
+def fit_array(array: pa.Array, target: OdpsType, *, unit: str | None = None) -> pa.Array:
     """Return the array in the exact type that a write sends.
+
+    Parameters
+    ----------
+    unit
+        That of timestamps, ``ns`` or ``us``; by default nanoseconds where all values fit.
 
     Raises
     ------
@@ -121,9 +128,11 @@ def fit_array(array: pa.Array, target: OdpsType) -> pa.Array:
     """
     check_kind(array.type, target)
     try:
-        return _fit(array, target)
+        return _fit(array, target, unit or "ns")
     except pa.ArrowException as error:
-        raise ValueMisfit(str(error).splitlines()[0]) from None
+        if unit is not None or not has_timestamp(target):
+            raise ValueMisfit(str(error).splitlines()[0]) from None
+    return fit_array(array, target, unit="us")
 
 
 def misfits(array: pa.Array, target: OdpsType, *, limit: int = 3) -> Iterator[tuple[int, str]]:
@@ -178,24 +187,24 @@ def _is_view(kind: pa.DataType) -> bool:
     return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
 
 
-def _fit(array: pa.Array, target: OdpsType) -> pa.Array:
+def _fit(array: pa.Array, target: OdpsType, unit: str) -> pa.Array:
     array = _plain(array)
-    wanted = arrow_type(target, for_write=True)
+    wanted = arrow_type(target, timestamp_unit=unit, for_write=True)
     if pt.is_null(array.type):
         return pa.nulls(len(array), wanted)
     if isinstance(target, ArrayType):
-        return _fit_list(array, target, wanted)
+        return _fit_list(array, target, wanted, unit)
     if isinstance(target, MapType):
-        return _fit_map(array, target, wanted)
+        return _fit_map(array, target, wanted, unit)
     if isinstance(target, StructType):
-        return _fit_struct(array, target, wanted)
+        return _fit_struct(array, target, wanted, unit)
     return _fit_scalar(array, target, wanted)
 
 
-def _fit_list(array: pa.Array, target: ArrayType, wanted: pa.DataType) -> pa.Array:
+def _fit_list(array: pa.Array, target: ArrayType, wanted: pa.DataType, unit: str) -> pa.Array:
     if not (pt.is_list(array.type) or pt.is_large_list(array.type)):
         array = array.cast(pa.list_(array.type.value_type))
-    values = _fit(array.flatten(), target.element)
+    values = _fit(array.flatten(), target.element, unit)
     starts = _starts(pc.list_value_length(array), array)
     return pa.ListArray.from_arrays(starts, values, type=wanted)
 
@@ -210,13 +219,13 @@ def _starts(lengths: pa.Array, array: pa.Array) -> pa.Array:
     return pc.if_else(missing, pa.scalar(None, pa.int32()), starts)
 
 
-def _fit_map(array: pa.Array, target: MapType, wanted: pa.DataType) -> pa.Array:
+def _fit_map(array: pa.Array, target: MapType, wanted: pa.DataType, unit: str) -> pa.Array:
     present = array.drop_null() if array.null_count else array
     offsets = present.offsets
     first = offsets[0].as_py() if len(offsets) else 0
     count = (offsets[-1].as_py() - first) if len(offsets) else 0
-    keys = _fit(present.keys.slice(first, count), target.key)
-    items = _fit(present.items.slice(first, count), target.value)
+    keys = _fit(present.keys.slice(first, count), target.key, unit)
+    items = _fit(present.items.slice(first, count), target.value, unit)
     if keys.null_count:
         raise ValueMisfit("a key of a MAP is null")
     starts = _starts(_map_lengths(array), array)
@@ -229,7 +238,7 @@ def _map_lengths(array: pa.Array) -> pa.Array:
     return pc.if_else(array.is_null(), pa.scalar(None, lengths.type), lengths)
 
 
-def _fit_struct(array: pa.Array, target: StructType, wanted: pa.DataType) -> pa.Array:
+def _fit_struct(array: pa.Array, target: StructType, wanted: pa.DataType, unit: str) -> pa.Array:
     places = _members(array.type, target, "")
     parts = array.flatten()  # honours slices and carries the nulls of the whole into the parts
     members = []
@@ -238,7 +247,7 @@ def _fit_struct(array: pa.Array, target: StructType, wanted: pa.DataType) -> pa.
         if place is None:
             members.append(pa.nulls(len(array), wanted.field(index).type))
         else:
-            members.append(_fit(parts[place], member.type))
+            members.append(_fit(parts[place], member.type, unit))
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(members, fields=list(wanted), mask=mask)
 
@@ -311,8 +320,9 @@ def _wall_clock(array: pa.Array) -> pa.Array:
 
 def _fit_instant(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     fitted = array if array.type.equals(wanted) else array.cast(wanted)
-    if wanted.unit == "ms":
-        low, high = _FIRST_DAY * _DAY_MS, (_LAST_DAY + 1) * _DAY_MS - 1
+    if wanted.unit != "ns":  # whose range is narrower
+        day = _DAY_MS if wanted.unit == "ms" else _DAY_MS * 1000
+        low, high = _FIRST_DAY * day, (_LAST_DAY + 1) * day - 1
         _check_range(fitted.cast(pa.int64()), low, high)
     return fitted
 

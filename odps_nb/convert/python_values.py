@@ -75,7 +75,7 @@ def _conversions(target: OdpsType, values: list[Any]) -> Iterator[Callable[[list
     else:
         # Arrow guesses microseconds for pandas' nanoseconds, and dates where dates come first.
         yield lambda rows: pa.array(_moments(rows), pa.timestamp("ns"), from_pandas=True)
-        yield lambda rows: pa.array(_moments(rows), pa.timestamp("us"), from_pandas=True)
+        yield lambda rows: pa.array(_coarse(_moments(rows)), pa.timestamp("us"), from_pandas=True)
 
 
 def _guessed(values: list[Any]) -> pa.Array:
@@ -90,12 +90,29 @@ def _moments(values: list[Any]) -> list[Any]:
     ]
 
 
+def _coarse(values: list[Any]) -> list[Any]:
+    """Return the values if none has digits below a microsecond, which Arrow would cut."""
+    for value in values:
+        if _has_nanoseconds(value):
+            raise ValueMisfit(
+                "nanoseconds beside years that they do not reach (1677…2262): "
+                "round the column to microseconds, or write the rows apart"
+            )
+    return values
+
+
+def _has_nanoseconds(value: Any) -> bool:
+    if isinstance(value, np.datetime64):
+        return bool(value != value.astype("datetime64[us]"))
+    return bool(getattr(value, "nanosecond", 0))
+
+
 def _typed(target: OdpsType, unit: str) -> Callable[[list[Any]], pa.Array]:
     wide = _wide(target, unit)
 
     def convert(values: list[Any]) -> pa.Array:
         for value in values:
-            _check_inside(value, target)
+            _check_inside(value, target, unit)
         return pa.array(values, wide, from_pandas=True)
 
     return convert
@@ -141,8 +158,8 @@ def _wide(target: OdpsType, unit: str) -> pa.DataType:
     return _WIDE.get(target.code, pa.string())
 
 
-def _check_inside(value: Any, target: OdpsType) -> None:
-    """Refuse what Arrow would drop in silence: unknown STRUCT members, times in a DATE."""
+def _check_inside(value: Any, target: OdpsType, unit: str) -> None:
+    """Refuse what Arrow would drop in silence: STRUCT members, times in a DATE, nanoseconds."""
     if value is None:
         return
     if isinstance(target, StructType) and isinstance(value, dict):
@@ -150,18 +167,22 @@ def _check_inside(value: Any, target: OdpsType) -> None:
         for key, inner in value.items():
             if key not in known:
                 raise ValueMisfit(f"the STRUCT has no member {key!r}")
-            _check_inside(inner, known[key])
+            _check_inside(inner, known[key], unit)
     elif isinstance(target, ArrayType) and isinstance(value, (list, tuple, np.ndarray)):
         for inner in value:
-            _check_inside(inner, target.element)
+            _check_inside(inner, target.element, unit)
     elif isinstance(target, MapType):
         pairs = value.items() if isinstance(value, dict) else value
         for key, inner in pairs:
-            _check_inside(key, target.key)
-            _check_inside(inner, target.value)
-    elif (
-        target.code is TypeCode.DATE
-        and isinstance(value, datetime.datetime)
-        and value.time() != datetime.time()
-    ):
-        raise ValueMisfit("the time of day is not midnight")
+            _check_inside(key, target.key, unit)
+            _check_inside(inner, target.value, unit)
+    elif target.code in _TEMPORAL:
+        _check_time(value, target.code, unit)
+
+
+def _check_time(value: Any, code: TypeCode, unit: str) -> None:
+    if code is TypeCode.DATE:
+        if isinstance(value, datetime.datetime) and value.time() != datetime.time():
+            raise ValueMisfit("the time of day is not midnight")
+    elif unit == "us":
+        _coarse([value])

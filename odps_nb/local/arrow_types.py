@@ -1,6 +1,7 @@
 """MaxCompute types as Arrow types, as rows are stored and as they travel (world local).
 
-Stored: DATETIME in ms, TIMESTAMP(_NTZ) in ns, intervals as ``duration[ns]`` and ``int64`` months,
+Stored: DATETIME in ms, TIMESTAMP(_NTZ) in ns, or in us in a file whose years nanoseconds do not
+reach, intervals as ``duration[ns]`` and ``int64`` months,
 BLOB as the base64 text of its reference. A read session may ask for other time units; nothing
 else differs between disk and wire. ``protocol.md`` sections 5.1, 5.2, 6.5.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from odps_nb.local import faults
 from odps_nb.schema import (
@@ -25,7 +27,15 @@ from odps_nb.schema import (
 )
 from odps_nb.terms import TimeUnit
 
-__all__ = ["arrow_field", "arrow_schema", "arrow_type", "has_blob", "in_units", "leaf_paths"]
+__all__ = [
+    "arrow_field",
+    "arrow_schema",
+    "arrow_type",
+    "has_blob",
+    "has_timestamp",
+    "in_units",
+    "leaf_paths",
+]
 
 _ARROW_UNITS = {
     TimeUnit.SECOND: "s",
@@ -99,21 +109,37 @@ def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
 
 
 def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Give stored values in the time units of a session, cutting what is finer than the unit."""
+    """Give stored values in the time units of a session, cutting what is finer than the unit.
+
+    400 for a time that the unit does not reach, such as the year 9999 in nanoseconds.
+    """
     if array.type.equals(target):
         return array
-    return array.cast(target, safe=False)
+    try:
+        options = pc.CastOptions(target_type=target, allow_time_truncate=True)
+        return pc.cast(array, options=options)
+    except pa.ArrowInvalid as error:
+        raise faults.invalid(f"a time is out of the session's range: {error}") from None
 
 
 def has_blob(odps: OdpsType) -> bool:
     """Whether a BLOB hides anywhere in the type."""
+    return _has(odps, (TypeCode.BLOB,))
+
+
+def has_timestamp(odps: OdpsType) -> bool:
+    """Whether a TIMESTAMP hides anywhere in the type."""
+    return _has(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
+
+
+def _has(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
     if isinstance(odps, ArrayType):
-        return has_blob(odps.element)
+        return _has(odps.element, codes)
     if isinstance(odps, MapType):
-        return has_blob(odps.key) or has_blob(odps.value)
+        return _has(odps.key, codes) or _has(odps.value, codes)
     if isinstance(odps, StructType):
-        return any(has_blob(f.type) for f in odps.fields)
-    return isinstance(odps, (PrimitiveType, LengthType)) and odps.code is TypeCode.BLOB
+        return any(_has(f.type, codes) for f in odps.fields)
+    return isinstance(odps, (PrimitiveType, LengthType)) and odps.code in codes
 
 
 def leaf_paths(column: Column) -> tuple[str, ...]:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_type, has_blob
+from odps_nb.local.arrow_types import arrow_type, has_blob, has_timestamp
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -22,6 +23,7 @@ from odps_nb.schema import (
     StructType,
     TypeCode,
 )
+from odps_nb.terms import TimeUnit
 
 __all__ = ["MAX_FIELD_SIZE", "BlobSpelling", "conform", "match_columns"]
 
@@ -65,12 +67,25 @@ def conform(
         if index is None:
             array = pa.nulls(batch.num_rows, target)
         else:
-            array = _fit(batch.column(index), column.type, target, column.name, blobs)
+            array = _fit_column(batch.column(index), column, target, blobs)
         if not column.nullable and array.null_count:
             raise faults.invalid(f"the column {column.name!r} must not be null")
         arrays.append(array)
     fields = [pa.field(c.name, a.type) for c, a in zip(columns, arrays, strict=True)]
     return pa.record_batch(arrays, schema=pa.schema(fields))
+
+
+def _fit_column(
+    array: pa.Array, column: Column, target: pa.DataType, blobs: BlobSpelling
+) -> pa.Array:
+    """Fit a column; its timestamps in microseconds where nanoseconds do not reach."""
+    try:
+        return _fit(array, column.type, target, column.name, blobs)
+    except InvalidRequestError:
+        if not has_timestamp(column.type):
+            raise
+    wide = arrow_type(column.type, timestamp_unit=TimeUnit.MICRO)
+    return _fit(array, column.type, wide, column.name, blobs)
 
 
 def _fit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_type
+from odps_nb.local.arrow_types import arrow_type, has_timestamp
 from odps_nb.schema import (
     ArrayType,
     DecimalType,
@@ -16,6 +16,7 @@ from odps_nb.schema import (
     StructType,
     TypeCode,
 )
+from odps_nb.terms import TimeUnit
 
 __all__ = ["duck_type", "result_array", "result_type"]
 
@@ -119,7 +120,12 @@ def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
         array = array.dictionary_decode()
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
         array = array.cast(pa.timestamp(array.type.unit))
-    return array.cast(target)
+    try:
+        return array.cast(target)
+    except pa.ArrowInvalid as error:
+        if not has_timestamp(odps):
+            raise faults.invalid(f"a value of the result cannot be kept: {error}") from None
+    return array.cast(arrow_type(odps, timestamp_unit=TimeUnit.MICRO))
 
 
 def _durations(array: pa.Array) -> pa.Array:

@@ -38,7 +38,7 @@ __all__ = ["PACK", "ROWS", "Folder", "new_id"]
 log = logging.getLogger("odps_nb.local")
 
 ROWS, PACK = ".parquet", ".pack"
-_FINAL_NAME = re.compile(r"[0-9a-f]{32}\.(parquet|pack)", re.ASCII)
+_FINAL_NAME = re.compile(r"[0-9a-f]{32}[nu]?\.(parquet|pack)", re.ASCII)
 # Only what bears a name of ours is ever cleared away: a folder named as root may hold other things.
 _WORK_NAME = re.compile(r"[0-9a-f]{32}\.[a-z]+|spill-[0-9a-f]{32}", re.ASCII)
 
@@ -151,9 +151,9 @@ class Folder:
             finally:
                 os.close(fd)
 
-    def publish_rows(self, work_file: Path) -> str:
-        """Give a finished row file its place, marked; return its id."""
-        name = new_id()
+    def publish_rows(self, work_file: Path, ending: str = "") -> str:
+        """Give a finished row file its place, marked; return its id, with this ending."""
+        name = new_id() + ending
         self.mark([name + ROWS])
         self.publish(work_file, self.row_file(name))
         return name

@@ -17,16 +17,16 @@ import pyarrow.compute as pc
 from odps_nb.arrow.validation import validate
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_schema, arrow_type
+from odps_nb.local.arrow_types import arrow_schema, arrow_type, has_timestamp
 from odps_nb.local.blobs import BlobStore, BlobUse
 from odps_nb.local.conform import conform, match_columns
 from odps_nb.local.constants import constant, spelled
 from odps_nb.local.folder import Folder
-from odps_nb.local.row_files import RowFileWriter
+from odps_nb.local.row_files import FAR, FINE, RowFileWriter
 from odps_nb.local.snapshots import Addition
 from odps_nb.local.tables import OPERATION, Table
 from odps_nb.schema import Column
-from odps_nb.terms import PartitionSpec
+from odps_nb.terms import PartitionSpec, TimeUnit
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck
 
 __all__ = ["Ingest", "checked_batches", "read_body"]
@@ -37,6 +37,7 @@ MAX_PARTITIONS = 2000
 @dataclass(slots=True)
 class _Target:
     writer: RowFileWriter
+    mark: str = ""
     use: BlobUse = field(default_factory=BlobUse)
 
 
@@ -62,7 +63,9 @@ class Ingest:
         )
         self._matches: tuple[int | None, ...] | None = None
         self._stored = arrow_schema([*table.schema.columns, *self._operation])
-        self._targets: dict[PartitionSpec, _Target] = {}
+        self._timed = [n for n, c in enumerate(table.schema.columns) if has_timestamp(c.type)]
+        # One file has one unit: a partition that gets both gets two files.
+        self._targets: dict[tuple[PartitionSpec, pa.Schema], _Target] = {}
         self._finished: list[str] = []
         self.rows = 0
 
@@ -80,15 +83,16 @@ class Ingest:
             _check_operations(fitted.column(OPERATION.name))
         self.rows += fitted.num_rows
         for spec, rows in self._by_partition(fitted):
-            target = self._target(spec)
+            target = self._target(spec, rows.schema)
+            target.mark = target.mark or self._mark(rows)
             target.use.blob_ids |= use.blob_ids
             target.writer.write(rows)
 
     def finish(self) -> list[Addition]:
         """Close the files and return what a commit can make visible."""
         done = []
-        for spec, target in self._targets.items():
-            file = target.writer.finish()
+        for (spec, _), target in self._targets.items():
+            file = target.writer.finish(target.mark)
             self._finished.append(file.file_name)
             self._blobs.used_by(file.name, target.use)
             done.append(Addition(spec=spec, file=file))
@@ -132,7 +136,9 @@ class Ingest:
         self, batch: pa.RecordBatch
     ) -> Iterator[tuple[PartitionSpec, pa.RecordBatch]]:
         count = len(self._stored)
-        data = pa.record_batch(batch.columns[:count], schema=self._stored)
+        arrays = batch.columns[:count]
+        fields = [field.with_type(a.type) for field, a in zip(self._stored, arrays, strict=True)]
+        data = pa.record_batch(arrays, schema=pa.schema(fields))
         if not self._dynamic:
             yield self._whole({}), data
             return
@@ -148,12 +154,26 @@ class Ingest:
         values = dict(self._spec.items) | dynamic
         return PartitionSpec(tuple((k, values[k]) for k in self._table.partition_keys))
 
-    def _target(self, spec: PartitionSpec) -> _Target:
-        found = self._targets.get(spec)
+    def _mark(self, rows: pa.RecordBatch) -> str:
+        """Say what times some rows have that not every unit holds."""
+        if rows.schema != self._stored:
+            return FAR
+        for place in self._timed:
+            column = rows.column(place)
+            wide = arrow_type(self._table.schema.columns[place].type, timestamp_unit=TimeUnit.MICRO)
+            try:
+                column.cast(wide)
+            except pa.ArrowInvalid:
+                return FINE
+        return ""
+
+    def _target(self, spec: PartitionSpec, schema: pa.Schema) -> _Target:
+        found = self._targets.get((spec, schema))
         if found is None:
             if len(self._targets) >= MAX_PARTITIONS:
                 raise faults.invalid(f"one request writes to more than {MAX_PARTITIONS} partitions")
-            found = self._targets[spec] = _Target(RowFileWriter(self._folder, self._stored))
+            found = _Target(RowFileWriter(self._folder, schema))
+            self._targets[spec, schema] = found
         return found
 
 

@@ -6,6 +6,7 @@ service ended has failed; nothing of it is visible. ``protocol.md`` sections 3.1
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import secrets
@@ -26,7 +27,7 @@ from odps_nb.local.database import Database
 from odps_nb.local.folder import ROWS, Folder, new_id
 from odps_nb.local.full_disk import is_full
 from odps_nb.local.ledger import Ledger
-from odps_nb.local.row_files import RowFileWriter
+from odps_nb.local.row_files import FAR, RowFileWriter
 from odps_nb.local.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.sql_ddl import Place
 from odps_nb.local.sql_results import Rows
@@ -34,6 +35,7 @@ from odps_nb.local.sql_run import SqlRunner, Stopper
 from odps_nb.local.sql_statements import Query, Statement
 from odps_nb.local.sql_text import parse_script
 from odps_nb.schema import TableSchema
+from odps_nb.terms import TimeUnit
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
 __all__ = ["Instance", "Instances"]
@@ -239,11 +241,14 @@ class Instances:
         files: tuple[ScanFile, ...] = ()
         if instance.file is not None:
             files = (ScanFile(name=instance.file, rows=instance.rows),)
+        is_far = instance.file is not None and instance.file.endswith(FAR)
+        unit = TimeUnit.MICRO if is_far else TimeUnit.NANO
         plan = ScanPlan(
             files=files,
             columns=tuple(chosen) or stored,
             table_columns=stored,
             partition_keys=frozenset(),
+            timestamp_unit=unit,
         )
         stop = min(offset + count, instance.rows)
         return plan.schema(), scan(self._folder, plan, offset, stop)
@@ -303,11 +308,14 @@ class Instances:
             self._running.pop(instance_id, None)
 
     def _keep(self, instance_id: str, rows: Rows, stopper: Stopper) -> None:
-        with RowFileWriter(self._folder, arrow_schema(rows.schema.columns)) as writer:
-            for batch in rows.batches:
+        first = next(rows.batches, None)
+        stored = arrow_schema(rows.schema.columns)
+        schema = stored if first is None else first.schema
+        with RowFileWriter(self._folder, schema) as writer:
+            for batch in itertools.chain([] if first is None else [first], rows.batches):
                 stopper.check()
-                writer.write(batch)
-            file = writer.finish()
+                writer.write(_as_first(batch, schema))
+            file = writer.finish("" if schema == stored else FAR)
         with self._db.transaction() as db:
             self._ledger.keep([file.file_name])
             earlier = db.execute(
@@ -319,6 +327,16 @@ class Instances:
                 "UPDATE instances SET definition = ?, file = ?, rows = ? WHERE instance_id = ?",
                 (json.dumps(encode_flat(rows.schema)), file.name, file.rows, instance_id),
             )
+
+
+def _as_first(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Let the times of all batches have the unit of the first one."""
+    try:
+        return batch if batch.schema == schema else batch.cast(schema)
+    except pa.ArrowInvalid as error:
+        raise faults.invalid(
+            f"no unit holds all TIMESTAMPs of the result, cast them to DATETIME: {error}"
+        ) from None
 
 
 def _spelled(error: OdpsNbError) -> str:

@@ -12,14 +12,15 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_schema
 from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder
 from odps_nb.local.ledger import Ledger
-from odps_nb.local.row_files import RowFileWriter, read_rows
+from odps_nb.local.row_files import FAR, FINE, RowFileWriter, read_rows
 from odps_nb.local.snapshots import Addition, Snapshots
 from odps_nb.local.tables import OPERATION, Table
-from odps_nb.terms import PartitionSpec
+from odps_nb.terms import PartitionSpec, TimeUnit
 
 __all__ = ["Publisher"]
 
@@ -62,12 +63,13 @@ class Publisher:
         self, table: Table, spec: PartitionSpec, parts: Sequence[str], *, with_present: bool
     ) -> Addition:
         present = [s.name for s in self._snapshots.visible(table, [spec])] if with_present else []
-        rows = pa.concat_tables([self._rows(table, name) for name in (*present, *parts)])
-        stored = arrow_schema(table.schema.columns)
+        unit, mark = _unit_of([*present, *parts])
+        rows = pa.concat_tables([self._rows(table, name, unit) for name in (*present, *parts)])
+        stored = arrow_schema(table.schema.columns, timestamp_unit=unit)
         with RowFileWriter(self._folder, stored) as writer:
             for batch in _newest(rows, table.key_columns).to_batches(BATCH_ROWS):
                 writer.write(pa.record_batch(batch.columns[: len(stored)], schema=stored))
-            file = writer.finish()
+            file = writer.finish(mark)
         self._db.run(
             "INSERT OR IGNORE INTO blob_uses SELECT ?, blob_id FROM blob_uses WHERE file IN"
             f" ({','.join('?' * (len(present) + len(parts)))})",
@@ -77,22 +79,36 @@ class Publisher:
         )
         return Addition(spec=spec, file=file)
 
-    def _rows(self, table: Table, name: str) -> pa.Table:
+    def _rows(self, table: Table, name: str, unit: TimeUnit) -> pa.Table:
         """Read a whole file with all columns of the table and the operation; absent is null."""
-        columns = arrow_schema([*table.schema.columns, OPERATION])
+        columns = arrow_schema([*table.schema.columns, OPERATION], timestamp_unit=unit)
 
         def filled() -> Iterator[pa.RecordBatch]:
             for batch in read_rows(self._folder, name, columns.names, 0, 1 << 62):
                 have = batch.schema.names
                 yield pa.record_batch(
                     [
-                        batch.column(f.name) if f.name in have else pa.nulls(batch.num_rows, f.type)
+                        batch.column(f.name).cast(f.type)
+                        if f.name in have
+                        else pa.nulls(batch.num_rows, f.type)
                         for f in columns
                     ],
                     schema=columns,
                 )
 
         return pa.Table.from_batches(filled(), columns)
+
+
+def _unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
+    """Return the unit that the timestamps of all files need, and the mark of a file with them."""
+    far = any(name.endswith(FAR) for name in names)
+    fine = any(name.endswith(FINE) for name in names)
+    if far and fine:
+        raise faults.invalid(
+            "some TIMESTAMPs are out of the range of nanoseconds, others have digits below a"
+            " microsecond: a file with a primary key holds one unit"
+        )
+    return (TimeUnit.MICRO, FAR) if far else (TimeUnit.NANO, FINE if fine else "")
 
 
 def _newest(rows: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -15,6 +15,7 @@ from threading import Lock
 import pyarrow as pa
 
 from odps_nb.local import faults
+from odps_nb.local.arrow_types import has_timestamp
 from odps_nb.local.catalog import Catalog
 from odps_nb.local.database import Database
 from odps_nb.local.duck import Duck
@@ -31,11 +32,13 @@ from odps_nb.local.read_plan import (
     session_of_text,
     session_text,
 )
+from odps_nb.local.row_files import FAR, FINE
 from odps_nb.local.scans import ScanFile, ScanPlan, batches_of, scan
 from odps_nb.local.snapshots import Segment, Snapshots
 from odps_nb.local.tables import Table
-from odps_nb.terms import IndexSplit, Split, SplitMode, TableName
-from odps_nb.wire.calls.read import CreateReadSession, Preview
+from odps_nb.schema import TableSchema
+from odps_nb.terms import IndexSplit, Split, SplitMode, TableName, TimeUnit
+from odps_nb.wire.calls.read import NANOSECONDS_TOO_NARROW, CreateReadSession, Preview
 
 __all__ = ["ReadSessions"]
 
@@ -113,6 +116,8 @@ class ReadSessions:
             self._must_exist(table, specs[0])
         chosen = tuple(find_column(table.schema, name) for name in request.columns)
         plan = scan_plan(table, segments, chosen or tuple(table.schema.all_columns))
+        if any(segment.name.endswith(FAR) for segment in segments):
+            plan = replace(plan, timestamp_unit=TimeUnit.MICRO)  # a preview asks for no unit
         limit = PREVIEW_ROWS if request.limit is None else max(0, request.limit)
         stop = min(limit, sum(s.rows for s in segments))
         # read at once: nothing pins the files of a preview
@@ -178,6 +183,8 @@ class ReadSessions:
         output = output_schema(table, request)
         predicate = parse_filter(table, request, self._duck)
         segments = prune(table, segments, predicate)
+        if request.timestamp_unit is TimeUnit.NANO:
+            _require_nanoseconds(output, segments)
         plan = replace(
             scan_plan(table, segments, output.all_columns),
             timestamp_unit=request.timestamp_unit,
@@ -294,3 +301,19 @@ def _version(value: object, default: int) -> int:
         return int(str(value))
     except ValueError:
         raise faults.invalid(f"{value!r} is neither a version nor a time") from None
+
+
+def _require_nanoseconds(output: TableSchema, segments: Sequence[Segment]) -> None:
+    """Refuse a session whose unit would make other times of some rows."""
+    far = any(segment.name.endswith(FAR) for segment in segments)
+    if not far or not any(has_timestamp(column.type) for column in output):
+        return
+    if any(segment.name.endswith(FINE) for segment in segments):
+        raise faults.invalid(
+            "some TIMESTAMPs are out of the range of nanoseconds, others have digits below a"
+            " microsecond: no unit holds both; ask for microseconds to cut those digits"
+        )
+    raise faults.invalid(
+        "some TIMESTAMPs are out of the range of nanoseconds: ask for microseconds",
+        code=NANOSECONDS_TOO_NARROW,
+    )

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from odps_nb.local.folder import ROWS, Folder
 
-__all__ = ["RowFile", "RowFileWriter", "read_rows"]
+__all__ = ["FAR", "FINE", "RowFile", "RowFileWriter", "read_rows"]
 
 log = logging.getLogger("odps_nb.local")
 
@@ -27,6 +27,11 @@ ROW_GROUP_ROWS = 64 * 1024
 FLUSH_BYTES = 32 * 1024 * 1024
 SAMPLED_ROWS = 10_000
 REPEATS = 4
+# Marks at the end of a file's name, which is hexadecimal: what times it has.
+FAR = "u"
+"""Its timestamps are in microseconds: nanoseconds do not reach some."""
+FINE = "n"
+"""Some of its timestamps have digits below a microsecond."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +75,17 @@ class RowFileWriter:
         if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= FLUSH_BYTES:
             self._flush()
 
-    def finish(self) -> RowFile:
-        """Close and publish the file; return what the catalogue must know."""
+    def finish(self, mark: str = "") -> RowFile:
+        """Close and publish the file; return what the catalogue must know.
+
+        ``mark`` ends its name, such as `FAR`.
+        """
         self._flush()
         if self._writer is None:
             self._writer = self._open(self._schema.empty_table())
         self._close()
         size = self._path.stat().st_size
-        name = self._folder.publish_rows(self._path)
+        name = self._folder.publish_rows(self._path, mark)
         self._folder.hot.admit(name, self._hot_path)
         return RowFile(name=name, rows=self.rows, raw_bytes=self.raw_bytes, disk_bytes=size)
 

@@ -15,10 +15,12 @@ from odps_nb.local.constants import constant
 from odps_nb.local.duck_types import duck_type, result_array, result_type
 from odps_nb.local.folder import Folder
 from odps_nb.local.queries import QueryRun
+from odps_nb.local.row_files import FAR
 from odps_nb.local.snapshots import Segment
 from odps_nb.local.sql_query import TranslatedQuery
 from odps_nb.local.tables import Table
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
+from odps_nb.terms import TimeUnit
 
 __all__ = ["Rows", "dataset", "text_rows", "typed_rows"]
 
@@ -35,7 +37,9 @@ class Rows:
 
 def dataset(folder: Folder, table: Table, segments: Sequence[Segment]) -> ds.Dataset | pa.Table:
     """Return the visible rows of a table with its partition columns, as a value to be sent."""
-    schema = arrow_schema(table.schema)
+    far = any(segment.name.endswith(FAR) for segment in segments)
+    unit = TimeUnit.MICRO if far else TimeUnit.NANO
+    schema = arrow_schema(table.schema, timestamp_unit=unit)
     schema = pa.schema([field.with_nullable(True) for field in schema])
     if not segments:
         return schema.empty_table()
@@ -73,7 +77,6 @@ def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType
         names.add(shown.casefold())
         columns.append(Column(name=shown, type=odps))
     schema = TableSchema(columns=tuple(columns))
-    target = arrow_schema(schema.columns)
 
     def typed() -> Iterator[pa.RecordBatch]:
         for batch in run.batches(query.sql):
@@ -81,7 +84,11 @@ def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType
                 result_array(array, column.type)
                 for array, column in zip(batch.columns, columns, strict=True)
             ]
-            yield pa.record_batch(arrays, schema=target)
+            fields = [
+                pa.field(column.name, array.type, column.nullable)
+                for array, column in zip(arrays, columns, strict=True)
+            ]
+            yield pa.record_batch(arrays, schema=pa.schema(fields))
 
     return Rows(schema=schema, batches=typed())
 

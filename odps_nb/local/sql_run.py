@@ -26,7 +26,7 @@ from odps_nb.local.sql_ddl import Definitions, Place
 from odps_nb.local.sql_query import TranslatedQuery, translate
 from odps_nb.local.sql_results import Rows, dataset, typed_rows
 from odps_nb.local.tables import Table
-from odps_nb.schema import Column, OdpsType
+from odps_nb.schema import Column, OdpsType, TypeCode
 from odps_nb.terms import PartitionSpec
 
 __all__ = ["SqlRunner", "Stopper"]
@@ -136,16 +136,18 @@ class SqlRunner:
         table = self._catalog.table(place.table(statement.name, Right.WRITE))
         spec, columns = _insert_target(table, statement)
         run, query = self._open(statement.query, place, stopper, stack)
-        casts = ", ".join(
-            f"CAST(c{i} AS {duck_type(column.type)}) AS c{i}" for i, column in enumerate(columns)
-        )
         names = ", ".join(f"c{i}" for i in range(len(columns)))
-        given = run.describe(query.sql).columns
+        found = run.describe(query.sql)
+        given = found.columns
         if len(given) != len(columns):
             raise faults.invalid(
                 f"ODPS-0130071: the query gives {len(given)} columns, "
                 f"the table takes {len(columns)}"
             )
+        casts = ", ".join(
+            f"{_cast(f'c{i}', column, spelled)} AS c{i}"
+            for i, (column, spelled) in enumerate(zip(columns, found.types, strict=True))
+        )
         wrapped = f"SELECT {casts} FROM ({query.sql}) AS q({names})"
         with Ingest(self._folder, table, spec, self._blobs) as ingest:
             for batch in run.batches(wrapped):
@@ -222,3 +224,12 @@ def _insert_target(
             raise faults.invalid(f"ODPS-0130071: the table has no column {missing!r}")
         columns = tuple(c for c in found if c is not None and c not in dynamic)
     return spec, (*columns, *dynamic)
+
+
+def _cast(name: str, column: Column, spelled: str) -> str:
+    """Spell the cast to a column's type; times keep their own unit, which may reach further."""
+    is_timestamp = column.type.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
+    if is_timestamp and spelled.startswith("TIMESTAMP"):
+        return name
+    wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
+    return f"CAST({name} AS {wanted})"

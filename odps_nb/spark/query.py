@@ -29,7 +29,7 @@ from odps_nb.spark.sql_faults import query_errors
 from odps_nb.spark.sql_plan import TableRead, plan_reads, with_partitions
 from odps_nb.spark.sql_text import ParsedQuery, Reference, fill, parse_query
 from odps_nb.spark.watching import faces_of, token_of, watched
-from odps_nb.terms import TableName
+from odps_nb.terms import TableName, TimeUnit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -341,6 +341,7 @@ def _open(
             where=read.where,
             may_ignore_where=read.where is not None,  # Spark applies it anyway
             limit=read.limit,
+            timestamp_unit=TimeUnit.MICRO,  # Spark has no other
         )
         for read in reads
         if not read.is_empty

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike, check_columns, check_partitions
 from odps_nb.errors import InvalidRequestError
-from odps_nb.terms import Compression, TableName
+from odps_nb.terms import Compression, TableName, TimeUnit
 
 if TYPE_CHECKING:
     from odps_nb.client.read import ReadPlan
@@ -60,4 +60,5 @@ def plan_read(
         splits=splits,
         split_bytes=split_bytes,
         compression=compression,
+        timestamp_unit=TimeUnit.MICRO,  # Spark has no other
     )

@@ -174,7 +174,6 @@ MISFITS = [
     ("date", pa.array([ts(2024, 1, 1), ts(2024, 1, 1, 0, 0, 0, 1)]), 1),
     ("date", pa.array([0, 2932897], pa.int32()).cast(pa.date32()), 1),
     ("datetime", pa.array([1_000_000, 1], pa.timestamp("ns")), 1),
-    ("timestamp", pa.array([ts(2024, 1, 1), ts(1, 1, 1)]), 1),
     ("array<tinyint>", pa.array([[1], None, [2, 300]]), 2),
     ("map<string,tinyint>", pa.array([[("a", 1)], [("b", 999)]], TO_INT), 1),
     ("struct<a:varchar(1)>", pa.array([{"a": "x"}, {"a": "xy"}]), 1),

@@ -52,6 +52,7 @@ from odps_nb.wire.calls.instance import (
     ReadInstance,
 )
 from odps_nb.wire.calls.read import (
+    NANOSECONDS_TOO_NARROW,
     CreateReadSession,
     GetReadSession,
     Preview,
@@ -85,6 +86,7 @@ __all__ = [
     "BLOB_TARGET",
     "HTTP_CODINGS",
     "JSON_TYPE",
+    "NANOSECONDS_TOO_NARROW",
     "REQUESTS",
     "REQUEST_ID",
     "ROUTE_TOKEN",

@@ -43,6 +43,7 @@ from odps_nb.wire.schema_json import decode_flat, encode_flat, encode_nested
 
 __all__ = [
     "DEFAULT_SPLIT_BYTES",
+    "NANOSECONDS_TOO_NARROW",
     "CreateReadSession",
     "GetReadSession",
     "Preview",
@@ -51,6 +52,8 @@ __all__ = [
 ]
 
 DEFAULT_SPLIT_BYTES = 256 * 2**20
+NANOSECONDS_TOO_NARROW = "TimestampOutOfNanoseconds"
+"""Code of the embedded service for rows that fit a session in microseconds, and only that."""
 DEFAULT_BATCH_ROWS = 4096
 # An expiry under this is in seconds, over it in milliseconds: no source names the unit, and
 # 10^11 is the year 5138 as seconds and 1973 as milliseconds.

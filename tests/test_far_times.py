@@ -1,0 +1,154 @@
+"""TIMESTAMPs that nanoseconds do not reach, such as everybody's ``valid to``, on every road."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from odps_nb.errors import ConversionError, InvalidRequestError
+from odps_nb.schema import PrimitiveType, TypeCode
+
+FAR = [
+    dt.datetime(1, 1, 1),
+    dt.datetime(1677, 9, 21, 0, 12, 43, 145224),
+    dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
+    None,
+]
+MOST = 2**63 - 1  # 2262-04-11T23:47:16.854775807
+FINE = pa.array([-(2**63) + 1, -1, MOST, None], pa.timestamp("ns"))
+TYPES = ["timestamp", "timestamp_ntz"]
+
+
+def far(unit: str = "us") -> pa.Table:
+    return pa.table({"id": range(4), "t": pa.array(FAR, pa.timestamp(unit))})
+
+
+def frames() -> dict[str, pd.DataFrame]:
+    ids = {"id": range(4)}
+    return {
+        "datetime64[us]": pd.DataFrame(ids | {"t": pd.array(FAR, "datetime64[us]")}),
+        "objects": pd.DataFrame(ids | {"t": pd.Series(FAR, dtype=object)}),
+        "arrow": pd.DataFrame(ids | {"t": pd.Series(FAR, dtype=pd.ArrowDtype(pa.timestamp("us")))}),
+    }
+
+
+@pytest.fixture(params=TYPES)
+def table(request, odps, new_name):
+    return odps.create_table(new_name("far"), f"id bigint, t {request.param}")
+
+
+@pytest.mark.parametrize("kind", frames())
+def test_a_frame_with_the_year_9999_comes_back(table, kind):
+    table.write(frames()[kind])
+    got = table.read().to_pandas()
+    assert got["t"].dtype == "datetime64[us]"
+    assert [None if pd.isna(t) else t.to_pydatetime() for t in got["t"]] == FAR
+
+
+@pytest.mark.parametrize("how", ["table", "reader"])
+def test_an_arrow_table_with_the_year_9999_comes_back(table, how):
+    data = far()
+    table.write(
+        data
+        if how == "table"
+        else pa.RecordBatchReader.from_batches(data.schema, data.to_batches())
+    )
+    got = table.read().to_arrow()
+    assert got["t"].type == pa.timestamp("us")
+    assert got["t"].to_pylist() == FAR
+
+
+def test_nanoseconds_stay_exact_where_they_reach(table):
+    table.write(pa.table({"id": range(4), "t": FINE}))
+    got = table.read().to_arrow()["t"]
+    assert got.type == pa.timestamp("ns")
+    assert got.cast(pa.int64()).to_pylist() == FINE.cast(pa.int64()).to_pylist()
+    assert table.read().to_pandas()["t"].astype("int64").iloc[2] == MOST
+
+
+def test_a_read_of_rows_that_no_unit_holds_says_so_and_cuts_only_when_told(table):
+    table.write(pa.table({"id": range(4), "t": FINE}))
+    table.write(far())
+    with pytest.raises(InvalidRequestError, match="no unit holds both"):
+        table.read().to_arrow()
+    got = table.read(timestamp_unit="us").to_arrow()["t"].to_pylist()
+    assert got.count(None) == 2
+    assert set(FAR) <= set(got)
+    with pytest.raises(InvalidRequestError, match="timestamp_unit"):
+        table.read(timestamp_unit="ms")
+
+
+def test_a_column_with_both_is_refused_when_it_is_written(table):
+    mixed = pd.DataFrame({"id": [1, 2], "t": pd.Series([pd.Timestamp(1), FAR[2]], dtype=object)})
+    with pytest.raises(ConversionError) as caught:
+        table.write(mixed)
+    assert caught.value.column == "t"
+    assert "round the column to microseconds" in str(caught.value)
+    assert table.read().to_arrow().num_rows == 0
+
+
+def test_nanoseconds_beside_far_years_are_refused_inside_of_other_types(odps, new_name):
+    table = odps.create_table(new_name("inner"), "a array<timestamp>")
+    with pytest.raises(ConversionError, match="round the column to microseconds"):
+        table.write(pd.DataFrame({"a": [[pd.Timestamp(1)], [FAR[2]]]}))
+
+
+def test_a_stream_may_need_microseconds_only_later(table):
+    near = pa.table({"id": [7], "t": pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("us"))})
+    batches = [*near.to_batches(), *far().to_batches(), *near.to_batches()]
+    table.write(pa.RecordBatchReader.from_batches(near.schema, batches))
+    got = table.read().to_arrow()
+    assert sorted(got["id"].to_pylist()) == [0, 1, 2, 3, 7, 7]
+    assert set(FAR) <= set(got["t"].to_pylist())
+
+
+def test_only_what_is_read_decides_the_unit(odps, new_name):
+    name = new_name("parts")
+    table = odps.create_table(name, "id bigint, t timestamp", partitioned_by="p string")
+    table.write(far(), partition="p=far")
+    table.write(pa.table({"id": range(4), "t": FINE}), partition="p=fine")
+    assert table.read(partitions="p=fine").to_arrow()["t"].type == pa.timestamp("ns")
+    assert table.read(partitions="p=far").to_arrow()["t"].type == pa.timestamp("us")
+    assert table.read(["id"]).to_arrow().num_rows == 8
+
+
+def test_times_inside_of_other_types_come_back(odps, new_name):
+    table = odps.create_table(
+        new_name("nested"), "a array<timestamp>, s struct<t:timestamp>, m map<string,timestamp>"
+    )
+    rows = [{"a": FAR, "s": {"t": FAR[2]}, "m": [("k", FAR[0])]}]
+    table.write(pd.DataFrame(rows))
+    assert table.read().to_arrow().to_pylist() == rows
+    got = table.read().to_pandas()
+    assert list(got["a"][0]) == FAR
+
+
+def test_an_empty_read_has_the_unit_that_was_asked_for(odps, new_name):
+    table = odps.create_table(new_name("none"), "t timestamp")
+    assert table.read().to_arrow().schema.field("t").type == pa.timestamp("ns")
+    assert table.read(timestamp_unit="us").to_arrow().schema.field("t").type == pa.timestamp("us")
+
+
+def test_rows_of_a_primary_key_keep_far_times(odps, new_name):
+    name = new_name("keyed")
+    odps.sql(f"create table {name} (id bigint not null, t timestamp, primary key (id))").wait()
+    table = odps.table(name)
+    table.write(far())
+    table.write(far().slice(2, 1).set_column(0, "id", pa.array([0])))
+    got = {row["id"]: row["t"] for row in table.read().to_arrow().to_pylist()}
+    assert got == {0: FAR[2], 1: FAR[1], 2: FAR[2], 3: None}
+
+
+def test_sql_sees_and_makes_far_times(odps, new_name):
+    name = new_name("sql")
+    table = odps.create_table(name, "id bigint, t timestamp")
+    table.write(far())
+    found = odps.sql(f"select t from {name} where id = 2").to_arrow()
+    assert found["t"].to_pylist() == [FAR[2]]
+    odps.sql(f"insert into {name} select 9, timestamp '9999-12-31 23:59:59.999999'").wait()
+    got = table.read(where="id = 9").to_arrow()
+    assert got["t"].to_pylist() == [FAR[2]]
+    assert table.schema.find("t").type == PrimitiveType(TypeCode.TIMESTAMP)
