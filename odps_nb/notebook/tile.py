@@ -47,6 +47,7 @@ from odps_nb.notebook.kinds.drawing import (
     clip,
 )
 from odps_nb.notebook.media_types import NULL, UNREAD, Family, Kind, differs
+from odps_nb.notebook.parsing import ParserStoppedError
 from odps_nb.notebook.peek import BlobLike, peek
 from odps_nb.terms import format_bytes
 
@@ -132,7 +133,7 @@ def tile(
     except (ProtocolError, NotFoundError) as error:
         return unread_tile(f"{type(error).__name__}: {error}", size=size, name=fallback_name)
     name = " ".join(visible(stated or "").split()) or fallback_name
-    drawing, notes = _draw(excerpt, kind, size, name=name, render=render)
+    drawing, notes = _draw(excerpt, kind, size, name=name, render=render, keep=keep)
     facts = _Facts(
         name=name,
         kind=kind,
@@ -167,7 +168,7 @@ def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob") -> Tile:
 
 
 def _draw(
-    excerpt: Excerpt, kind: Kind, size: Size, *, name: str, render: bool
+    excerpt: Excerpt, kind: Kind, size: Size, *, name: str, render: bool, keep: str
 ) -> tuple[Drawing, tuple[str, ...]]:
     draw = _DRAWERS[kind.family]
     if render and kind.mime == "text/html":
@@ -176,6 +177,8 @@ def _draw(
         drawing = draw(excerpt, kind, size, name=name)
     except MissingDependencyError as error:
         return hexdump.draw(excerpt, kind, size, name=name), (f"{error}: {error.hint}",)
+    except ParserStoppedError as error:
+        return hexdump.draw(excerpt, kind, size, name=name), (f"{error}; keep it with {keep}",)
     except (UnshowableError, LimitExceededError, ConfigError) as error:
         return hexdump.draw(excerpt, kind, size, name=name), (str(error),)
     except Exception as error:  # noqa: BLE001 - hostile bytes meet decoders that are not ours,

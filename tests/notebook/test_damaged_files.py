@@ -11,8 +11,9 @@ import sys
 
 import pytest
 
-KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF SVG Parquet Arrow NumPy ZIP gzip bzip2 xz zstd tar PDF
-    JSON CSV TSV HTML XML text WAV MP3 MP4"""
+# all that are parsed by code that is not ours, and some that are not
+KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF SVG Parquet Arrow NumPy ZIP gzip bzip2 xz zstd tar HTML
+    PDF text WAV"""
 
 
 @pytest.mark.explore
