@@ -16,6 +16,7 @@ from odps_nb.access.connection import Connection
 from odps_nb.access.faces import Faces, Listing, SparkRows
 from odps_nb.client.profile import Profile
 from odps_nb.errors import ConfigError
+from odps_nb.secret import hidden, hides_secrets
 
 if TYPE_CHECKING:
     from odps_nb.access.blob import Blob, BlobColumn
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["FACES", "connect"]
 
 
+@hides_secrets
 def connect(
     source: str | Profile | Any = None,
     *,
@@ -82,7 +84,7 @@ app_id, app_key, region, quota, api_version
     ... )
     <Connection to p at http://127.0.0.1:1/api>
     """
-    keywords: dict[str, Any] = {
+    keywords = {
         "endpoint": endpoint,
         "tunnel_endpoint": tunnel_endpoint,
         "project": project,
@@ -99,7 +101,7 @@ app_id, app_key, region, quota, api_version
         "quota": quota,
         "api_version": api_version,
     }
-    said = {key: value for key, value in keywords.items() if value is not None}
+    said = hidden((key, value) for key, value in keywords.items() if value is not None)
     if source == "local":
         return _local(root, said)
     if root is not None:

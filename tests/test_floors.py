@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "odps_nb"
-VALUES = {"errors", "terms", "schema"}
+VALUES = {"errors", "terms", "schema", "secret"}
 VALUES_AND_LIFE = VALUES | {"lifetime"}
 
 # room -> the rooms below it; a room always sees itself
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "lifetime": {"errors"},
+    "secret": set(),
     "schema": set(),
     "terms": {"errors"},
     "wire": VALUES,

@@ -17,6 +17,7 @@ from typing import Any
 
 from odps_nb.errors import ConfigError
 from odps_nb.lifetime import renew_after_fork
+from odps_nb.secret import Hidden, Secret, forget_locals
 
 __all__ = ["CredentialSource", "from_process"]
 
@@ -67,7 +68,7 @@ class CredentialSource:
     ) -> None:
         self._ask, self._what, self._clock = ask, what, clock
         self._lock = threading.Lock()
-        self._keys: dict[str, str] = {}
+        self._keys = Hidden()
         self._renew_at = self._ends_at = 0.0
         renew_after_fork(self)
 
@@ -99,40 +100,54 @@ class CredentialSource:
             self._renew_at = ends_at - min(MARGIN, left / 2)
             return keys
 
-    def _asked(self, now: float) -> tuple[dict[str, str], float]:
-        try:
-            given = self._ask()
-        except ConfigError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it was, it becomes one of ours
-            raise ConfigError(
-                f"{self._what} failed: {type(error).__name__}",
-                option="credentials",
-                hint="call it by hand to see why",
-            ) from None  # its message may hold keys
-        if not isinstance(given, Mapping):
-            raise self._no_keys(f"gave {type(given).__name__} instead of a mapping")
-        named = {
-            _NAMES.get(str(key).lower().replace("_", "")): value for key, value in given.items()
-        }
+    def _asked(self, now: float) -> tuple[Hidden, float]:
+        named = self._given()
         expiration = named.pop("expiration", None)
-        keys = {key: value for key, value in named.items() if key and value}
-        if not all(isinstance(value, str) for value in keys.values()):
+        if isinstance(expiration, str):  # or whatever was given in its place
+            expiration = Secret(expiration)
+        keys = Hidden((key, named[key]) for key in named if key and named[key])
+        if not all(isinstance(keys[key], str) for key in keys):
             raise self._no_keys("gave a key that is no text")
         if "bearer_token" not in keys and not {"access_id", "access_key"} <= keys.keys():
             raise self._no_keys("gave neither access_id and access_key nor bearer_token")
         ends_at = now + 2 * HOLD if expiration in (None, "") else self._seconds(expiration)
         if ends_at <= now:
             raise self._no_keys("gave keys that have ended already")
-        return keys, ends_at
+        return Hidden((key, Secret(keys[key])) for key in keys), ends_at
+
+    def _given(self) -> Hidden:
+        """Ask, and call things as we do. No frame of here or below shows what was given."""
+        try:
+            given = self._ask()
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it was, it becomes one of ours
+            forget_locals(error)
+            failure = type(error).__name__
+        else:
+            if isinstance(given, Mapping):
+                return Hidden(
+                    (_NAMES.get(str(key).lower().replace("_", ""), ""), given[key]) for key in given
+                )
+            kind = type(given).__name__
+            del given
+            raise self._no_keys(f"gave {kind} instead of a mapping")
+        raise ConfigError(  # without what led to it, whose message may hold keys
+            f"{self._what} failed: {failure}",
+            option="credentials",
+            hint="call it by hand to see why",
+        )
 
     def _seconds(self, value: object) -> float:
+        moment = None
         try:
             if isinstance(value, (int, float)):
                 return float(value)
             moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
         except (ValueError, OverflowError):
-            raise self._no_keys("gave an expiration that is no time") from None
+            pass  # its message shows the value, which may be something else than a time
+        if moment is None:
+            raise self._no_keys("gave an expiration that is no time")
         return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
 
     def _no_keys(self, why: str) -> ConfigError:
@@ -155,46 +170,54 @@ def from_process(command: str) -> Mapping[str, Any]:
         It is not there, does not end within a minute, fails, or prints something else. Neither
         its arguments nor its output are shown: keys may be in both.
     """
+    command = Secret(command)
+    words = _words(command)
+    what = f"the credential process {str(words[0]) if words else ''!r}"
     try:
-        words = shlex.split(command)
+        code, printed = _run(words)
+    except (OSError, IndexError, ValueError) as error:
+        forget_locals(error)
+        why = "cannot be started"
+        hint = "name a program that can be run, with its whole path"
+    except subprocess.TimeoutExpired as error:
+        forget_locals(error)
+        why = f"did not end within {PROCESS_SECONDS:.0f} s"
+        hint = "run it by hand: it must not ask anything"
+    else:
+        if not code and (found := _object(printed)) is not None:
+            return found
+        why = f"failed with exit status {code}" if code else "printed no JSON object"
+        hint = (
+            "run it by hand to see why"
+            if code
+            else 'it must print {"access_id": …, "access_key": …, "sts_token": …, "expiration": …}'
+        )
+    raise ConfigError(f"{what} {why}", option="credential_process", hint=hint)
+
+
+def _words(command: str) -> list[Secret]:
+    try:
+        return [Secret(word) for word in shlex.split(command)]
     except ValueError as error:  # says what is open, and no word of the command
-        raise ConfigError(
-            f"credential_process cannot be read: {error}",
-            option="credential_process",
-            hint="close each quote; write it as a shell would read it",
-        ) from None
-    name = words[0] if words else ""
-    what = f"the credential process {name!r}"
+        forget_locals(error)
+        why = str(error)
+    raise ConfigError(
+        f"credential_process cannot be read: {why}",
+        option="credential_process",
+        hint="close each quote; write it as a shell would read it",
+    )
+
+
+def _run(words: list[Secret]) -> tuple[int, Secret]:
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROCESS_SECONDS
+    )
+    return done.returncode, Secret(done.stdout.decode("utf-8", "surrogateescape"))
+
+
+def _object(printed: Secret) -> Hidden | None:
     try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROCESS_SECONDS
-        )
-    except (OSError, IndexError):
-        raise ConfigError(
-            f"{what} cannot be started",
-            option="credential_process",
-            hint="name a program that can be run, with its whole path",
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise ConfigError(
-            f"{what} did not end within {PROCESS_SECONDS:.0f} s",
-            option="credential_process",
-            hint="run it by hand: it must not ask anything",
-        ) from None
-    if done.returncode:
-        raise ConfigError(
-            f"{what} failed with exit status {done.returncode}",
-            option="credential_process",
-            hint="run it by hand to see why",
-        )
-    try:
-        found = json.loads(done.stdout)
+        found = json.loads(printed)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise ConfigError(
-            f"{what} printed no JSON object",
-            option="credential_process",
-            hint='it must print {"access_id": …, "access_key": …, "sts_token": …, "expiration": …}',
-        )
-    return found
+        return None
+    return Hidden(found) if isinstance(found, dict) else None

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from odps_nb.client import profile_sources as sources
 from odps_nb.client.credential_source import CredentialSource, from_process
 from odps_nb.errors import ConfigError
+from odps_nb.secret import Hidden, hidden, hides_secrets
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Profile:
         TableName(project=self.project, schema=self.schema, table="t")  # refuses what is no name
 
     def _make_source(self) -> CredentialSource | None:
-        given = self.access_id or self.access_key or self.sts_token or self.bearer_token
+        given = any((self.access_id, self.access_key, self.sts_token, self.bearer_token))
         command, ask = self.credential_process, self.credentials
         if sum(map(bool, (given, command, ask))) > 1:
             raise ConfigError(
@@ -157,8 +158,8 @@ class Profile:
         if self._source is not None:
             return self._source.get()
         names = ("access_id", "access_key", "sts_token", "bearer_token")
-        named = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in named.items() if value}
+        named = Hidden((name, getattr(self, name)) for name in names)
+        return Hidden((name, value) for name, value in named.items() if value)
 
     def table(self, text: str | TableName) -> TableName:
         """Return the full name of a table, with this profile's project and schema as defaults."""
@@ -174,7 +175,7 @@ class Profile:
         Options of a Spark DataFrame reader reach tasks and stay out of plans and the UI; those
         of SQL ``OPTIONS (…)`` and of ``spark.conf`` do not, so never put these there.
         """
-        named: dict[str, object] = {**self.as_settings(), **self._account()}
+        named = Hidden({**self.as_settings(), **self._account()})
         named |= {"app_id": self.app_id, "app_key": self.app_key}
         return {key: str(value) for key, value in named.items() if value is not None}
 
@@ -188,12 +189,13 @@ class Profile:
     def from_options(cls, options: Mapping[str, str]) -> Profile:
         """Make a profile of `as_options`; keys in any case, other keys are left alone."""
         known = {*sources.FIELDS, "name"}
-        chosen: dict[str, Any] = {
-            key.lower(): value for key, value in options.items() if key.lower() in known
-        }
-        return cls._of(chosen)
+        options = Hidden(options)
+        return cls._of(
+            hidden((key.lower(), options[key]) for key in options if key.lower() in known)
+        )
 
     @classmethod
+    @hides_secrets
     def resolve(
         cls,
         name: str | None = None,
@@ -224,32 +226,36 @@ class Profile:
             Unknown profile (existing names are listed), unknown keyword, or something missing
             (the hint names keywords and environment variables).
         """
-        env = os.environ if environ is None else environ
+        keywords = hidden(keywords)
+        env = environ = Hidden(os.environ if environ is None else environ)
         for key in keywords.keys() - {*sources.FIELDS, "credentials"}:
             raise ConfigError(
                 f"unknown setting {key!r}",
                 option=key,
                 hint=f"settings are: {', '.join(sources.FIELDS)}",
             )
-        said = {key: value for key, value in keywords.items() if value is not None}
+        said = hidden((key, value) for key, value in keywords.items() if value is not None)
         environment = sources.from_environment(env)
         found, table = sources.from_file(name or env.get("ODPS_PROFILE") or None, env)
         order = [said, table, environment] if name else [said, environment, table]
         return cls._of(_merged(order, found), name=found)
 
     @classmethod
+    @hides_secrets
     def from_pyodps(cls, entry: Any, **keywords: Any) -> Profile:
         """Take the settings of a pyodps ``ODPS`` object; keywords win.
 
         The key is copied as it is now: a temporary key that pyodps renews later is not followed.
         """
+        keywords = hidden(keywords)
         settings = sources.from_pyodps(entry)
         settings.update((key, value) for key, value in keywords.items() if value is not None)
         return cls._of(settings)
 
     @classmethod
     def _of(cls, settings: Mapping[str, Any], **more: Any) -> Profile:
-        values = {**settings, **more}
+        settings, more = hidden(settings), hidden(more)
+        values = hidden({**settings, **more})
         missing = [key for key in ("endpoint", "project") if not values.get(key)]
         if missing:
             raise _missing(missing)
@@ -293,15 +299,18 @@ class Profile:
         return self
 
 
+Profile.__init__ = hides_secrets(Profile.__init__)  # type: ignore[method-assign]
+
+
 def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
+    merged = Hidden()
     for source in order:
         for key, value in source.items():
             if key not in sources.CREDENTIAL_FIELDS:
                 merged.setdefault(key, value)
-    account: dict[str, Any] = {}
+    account = Hidden()
     for source in order:
-        offered = {key: source[key] for key in sources.CREDENTIAL_FIELDS if source.get(key)}
+        offered = Hidden((k, source[k]) for k in sources.CREDENTIAL_FIELDS if source.get(k))
         if not _complete(account) and all(
             account.get(key, value) == value for key, value in offered.items()
         ):
@@ -311,8 +320,8 @@ def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
         # A key without its id is finished by nobody; anything else the keyring may know.
         stored = sources.from_keyring(name, account.get("access_id"))
         if account.get("access_id") in (None, stored.get("access_id")):
-            account = {**stored, **account}
-    return merged | account
+            account = Hidden({**stored, **account})
+    return Hidden(merged | account)
 
 
 def _complete(account: Mapping[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from odps_nb.errors import ConfigError, MissingDependencyError
+from odps_nb.secret import SECRET_NAMES, Hidden, Secret, forget_locals, hidden
 
 __all__ = [
     "CREDENTIAL_FIELDS",
@@ -37,8 +38,7 @@ _TEXT_CREDENTIALS = (
     "credential_process",
 )
 CREDENTIAL_FIELDS = (*_TEXT_CREDENTIALS, "credentials")
-# The words of a command may be keys.
-SECRET_FIELDS = ("access_key", "sts_token", "bearer_token", "app_key", "credential_process")
+SECRET_FIELDS = SECRET_NAMES
 FIELDS = (
     "endpoint",
     "project",
@@ -54,8 +54,8 @@ KEYRING_SERVICE = "odps_nb"
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return what ``ODPS_ENDPOINT``, ``ODPS_PROJECT``, … say; empty values count as unset."""
-    named = {field: environ.get(f"ODPS_{field.upper()}", "").strip() for field in FIELDS}
-    return {field: value for field, value in named.items() if value}
+    named = Hidden((name, environ.get(f"ODPS_{name.upper()}", "").strip()) for name in FIELDS)
+    return hidden((name, value) for name, value in named.items() if value)
 
 
 def profile_file(environ: Mapping[str, str]) -> Path:
@@ -128,8 +128,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
         name = stated if isinstance(stated, str) else "default" if stated else None
         if name is None:
             return None, {}
-    table = document.get(name)
-    if not isinstance(table, dict):
+    if not isinstance(document.get(name), dict):
         names = [key for key, value in document.items() if isinstance(value, dict)]
         known = ", ".join(names) if names else "none"
         raise ConfigError(
@@ -137,7 +136,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
             option="profile",
             hint=_did_you_mean(name, names) + f"profiles in the file: {known}",
         )
-    return name, _checked(name, table, path)
+    return name, _checked(name, hidden(document[name]), path)
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -153,9 +152,10 @@ def _load(path: Path) -> dict[str, Any]:
                 hint="pip install tomli",
             ) from None
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return Hidden(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         # The parser's message names line and column, never the text of the line.
+        forget_locals(error)
         raise ConfigError(
             f"{path} is not a TOML file: {error}",
             option="profile",
@@ -166,14 +166,14 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
-    for key, value in table.items():
+    for key in table:
         if key not in FIELDS:
             raise ConfigError(
                 f"profile {name!r} in {path} has an unknown setting {key!r}",
                 option=key,
                 hint=_did_you_mean(key, FIELDS) + f"settings are: {', '.join(FIELDS)}",
             )
-        if not isinstance(value, int if key == "api_version" else str):
+        if not isinstance(table[key], int if key == "api_version" else str):
             raise ConfigError(
                 f"profile {name!r} in {path}: {key} has the wrong type",
                 option=key,
@@ -185,7 +185,7 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
             option="profile",
             hint=f"chmod 600 {path}",
         )
-    return {key: value for key, value in table.items() if value != ""}
+    return hidden((key, value) for key, value in table.items() if value != "")
 
 
 def _is_open(path: Path) -> bool:
@@ -219,15 +219,21 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
     except keyring.errors.NoKeyringError:
         return {}
     except Exception as error:  # noqa: BLE001  a backend may be anything, and raise it
-        raise ConfigError(
-            f"the keyring does not open: {type(error).__name__}",
-            option="access_key",
-            hint="unlock it and try again; see what 'keyring get' says; or give the key in another "
-            "way",
-        ) from None  # what a backend says of itself is not ours to show
+        forget_locals(error)
+        said = type(error).__name__
+    else:
+        return _of_keyring(found, access_id)
+    raise ConfigError(  # without what led to it: what a backend says of itself is not ours to show
+        f"the keyring does not open: {said}",
+        option="access_key",
+        hint="unlock it and try again; see what 'keyring get' says; or give the key in another way",
+    )
+
+
+def _of_keyring(found: Any, access_id: str | None) -> Hidden:
     if found is None or not found.password:
-        return {}
-    return {"access_id": found.username or access_id, "access_key": found.password}
+        return Hidden()
+    return hidden({"access_id": found.username or access_id, "access_key": found.password})
 
 
 def from_pyodps(entry: Any) -> dict[str, Any]:
@@ -239,22 +245,24 @@ def from_pyodps(entry: Any) -> dict[str, Any]:
         Its account is of a kind whose key cannot be read (e.g. a sign server).
     """
     account = entry.account
-    token = getattr(account, "token", None)
+    token = Secret(getattr(account, "token", None) or "")
     application = getattr(entry, "app_account", None)
-    settings: dict[str, Any] = {
-        "endpoint": entry.endpoint,
-        "project": entry.project,
-        # The plain attributes: the properties of the same name may ask the service.
-        "schema": getattr(entry, "_schema", None),
-        "tunnel_endpoint": getattr(entry, "_tunnel_endpoint", None),
-        "region": getattr(entry, "region_name", None),
-        "quota": getattr(entry, "_quota_name", None),
-        "access_id": getattr(account, "access_id", None),
-        "access_key": getattr(account, "secret_access_key", None),
-        "sts_token": getattr(account, "sts_token", None),
-        "app_id": getattr(application, "access_id", None),
-        "app_key": getattr(application, "secret_access_key", None),
-    }
+    settings = hidden(
+        {
+            "endpoint": entry.endpoint,
+            "project": entry.project,
+            # The plain attributes: the properties of the same name may ask the service.
+            "schema": getattr(entry, "_schema", None),
+            "tunnel_endpoint": getattr(entry, "_tunnel_endpoint", None),
+            "region": getattr(entry, "region_name", None),
+            "quota": getattr(entry, "_quota_name", None),
+            "access_id": getattr(account, "access_id", None),
+            "access_key": getattr(account, "secret_access_key", None),
+            "sts_token": getattr(account, "sts_token", None),
+            "app_id": getattr(application, "access_id", None),
+            "app_key": getattr(application, "secret_access_key", None),
+        }
+    )
     if settings["access_key"] is None:
         if type(account).__name__ != "BearerTokenAccount" or not token:
             raise ConfigError(
@@ -263,4 +271,4 @@ def from_pyodps(entry: Any) -> dict[str, Any]:
                 hint="connect with access_id= and access_key=, sts_token= or bearer_token=",
             )
         settings["bearer_token"] = token
-    return {key: value for key, value in settings.items() if value}
+    return hidden((key, value) for key, value in settings.items() if value)

@@ -23,6 +23,7 @@ from odps_nb.errors import (
 )
 from odps_nb.http.abort import Abort
 from odps_nb.http.waiting import TooSlowError
+from odps_nb.secret import forget_locals
 
 __all__ = ["CHECK_PROXY", "translate"]
 
@@ -55,7 +56,9 @@ def translate(
     if isinstance(error, (OdpsNbError, StateError)):
         return error
     if abort.stopped:
+        forget_locals(error)
         return CancelledError("the request was stopped")
+    forget_locals(error)  # headers and proxies stand there, with keys in them
     chain = list(_chain(error))
     for one in chain:
         if isinstance(one, theirs.RequestException):

@@ -10,7 +10,6 @@ import ipaddress
 import os
 import threading
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import requests
@@ -19,6 +18,7 @@ from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
 from odps_nb.errors import ConfigError
+from odps_nb.secret import Hidden, Secret
 
 __all__ = ["Surroundings"]
 
@@ -31,9 +31,9 @@ class Surroundings:
     def __init__(self) -> None:
         self._session = requests.Session()
         self._lock = threading.Lock()
-        self._found: dict[tuple[str, str], dict[str, Any]] = {}
+        self._found: dict[tuple[str, str], Hidden] = {}  # the password of a proxy is in it
 
-    def of(self, url: str) -> dict[str, Any]:
+    def of(self, url: str) -> Hidden:
         """Return ``proxies``, ``verify`` and ``cert`` as requests' adapter takes them.
 
         Raises
@@ -51,14 +51,12 @@ class Surroundings:
                 self._found[key] = found
         return found
 
-    def _look(self, url: str, host: str) -> dict[str, Any]:
-        found: dict[str, Any] = dict(
-            self._session.merge_environment_settings(url, {}, True, None, None)
-        )
+    def _look(self, url: str, host: str) -> Hidden:
+        found = Hidden(self._session.merge_environment_settings(url, {}, True, None, None))
         found.pop("stream")
         if _is_loopback(host):
             found["proxies"] = {}  # nobody else's loopback is meant
-        _check_proxy(select_proxy(url, found["proxies"]), url)
+        _check_proxy(Secret(select_proxy(url, found["proxies"]) or ""), url)
         if isinstance(found["verify"], str) and not Path(found["verify"]).exists():
             name = next((one for one in _BUNDLES if os.environ.get(one)), _BUNDLES[0])
             raise ConfigError(
@@ -80,19 +78,21 @@ def _is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def _check_proxy(proxy: str | None, url: str) -> None:
-    if not proxy:
+def _check_proxy(proxy: Secret, url: str) -> None:
+    if not proxy or _is_address(proxy):
         return
     option = "HTTPS_PROXY" if url.lower().startswith("https:") else "HTTP_PROXY"
+    raise ConfigError(
+        f"{option} (or ALL_PROXY) is not the address of an HTTP proxy",
+        option=option,
+        hint="write e.g. http://user:password@proxy.example:3128 (special characters as %40), "
+        "unset it, or name this host in NO_PROXY",
+    )
+
+
+def _is_address(proxy: Secret) -> bool:
     try:
         parts = parse_url(proxy if "://" in proxy else f"http://{proxy}")
-        fits = bool(parts.host) and parts.scheme in ("http", "https")
     except LocationParseError:  # shows the whole text, which may hold a password
-        fits = False
-    if not fits:
-        raise ConfigError(
-            f"{option} (or ALL_PROXY) is not the address of an HTTP proxy",
-            option=option,
-            hint="write e.g. http://user:password@proxy.example:3128 (special characters as %40), "
-            "unset it, or name this host in NO_PROXY",
-        )
+        return False
+    return bool(parts.host) and parts.scheme in ("http", "https")

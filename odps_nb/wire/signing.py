@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple, NoReturn
 from urllib.parse import parse_qsl, unquote, urlparse
 
 from odps_nb.errors import AccessDeniedError, ConfigError, InvalidRequestError
+from odps_nb.secret import hides_secrets
 from odps_nb.wire.http_date import format_date, parse_date
 
 __all__ = [
@@ -79,6 +80,9 @@ class Credentials:
             "credentials are never pickled",
             hint="send the name of a profile, or Profile.as_options() where that is safe",
         )
+
+
+Credentials.__init__ = hides_secrets(Credentials.__init__)  # type: ignore[method-assign]
 
 
 # -- the canonical string ---------------------------------------------------------------------

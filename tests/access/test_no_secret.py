@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
 import traceback
+from collections.abc import Iterator
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import odps as stock_client  # registers how every exception is pickled: with all that led to it
@@ -16,8 +19,17 @@ from relays import Proxy, TlsFront, server_context
 import odps_nb
 from odps_nb.access.doctor import examine
 from odps_nb.client.attempts import Attempts
+from odps_nb.client.blob import open_blob
+from odps_nb.client.catalog import iter_table_names
+from odps_nb.client.profile import Profile
 from odps_nb.client.progress import silent
+from odps_nb.client.read import ReadPlan, open_read_session
+from odps_nb.client.storage import StorageClient
+from odps_nb.client.write import open_write_session
 from odps_nb.errors import OdpsNbError, StateError, explain
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.terms import BlobReference
+from odps_nb.wire.calls import WriteRows
 
 SECRETS = {
     "access_key": "SeCrEt-of-the-access-key",
@@ -49,6 +61,26 @@ ACCOUNTS = {
 assert stock_client.__version__
 
 
+def frames_of(error: BaseException) -> Iterator[str]:
+    """Show each local variable of each frame, of all that led to it, suppressed or not.
+
+    Frames of the tests and of pytest are the user's own; they call with secrets.
+    """
+    waiting, seen = [error], set()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        waiting += [one.__cause__, one.__context__]
+        yield from (str(one), repr(one.args), *getattr(one, "__notes__", ()))
+        for frame, line in traceback.walk_tb(one.__traceback__):
+            place = frame.f_code.co_filename
+            if "/tests/" not in place and "pytest" not in place:
+                for name, value in frame.f_locals.items():
+                    yield f"{place}:{line} {name} = {value!r}"
+
+
 class Told:
     """All that anybody could read: collected, and searched at the end."""
 
@@ -77,10 +109,11 @@ class Told:
             self.thing(error)
             self.pieces += [line.encode() for line in explain(error)]
             self.pieces += [line.encode() for line in traceback.format_exception(error)]
+            self.pieces += [line.encode() for line in frames_of(error)]
 
     def check(self, *secrets: str) -> None:
         whole = b"\n".join(self.pieces)
-        for secret in (*SECRETS.values(), *secrets):
+        for secret in (*SECRETS.values(), "ODPS me:", "account_provider:aliyun", *secrets):
             place = whole.find(secret.encode())
             assert place < 0, whole[max(0, place - 200) : place + 60]
 
@@ -206,3 +239,155 @@ def test_of_ways_that_lead_nowhere(told, service, authority, monkeypatch, way, a
             for check in examine(odps.profile):
                 told.thing(check)
     assert told.errors == 1
+
+
+KEY, TOKEN = SECRETS["access_key"], SECRETS["sts_token"]
+PLACE = {"endpoint": "http://127.0.0.1:1/api", "project": "p"}
+WRONG_SETTINGS = {
+    "no project": {"endpoint": PLACE["endpoint"], "access_id": "me", "access_key": KEY},
+    "no id": {**PLACE, "access_key": KEY, "sts_token": TOKEN},
+    "no endpoint": {"project": "p", "bearer_token": SECRETS["bearer_token"]},
+    "half an application": {**PLACE, "access_id": "me", "access_key": KEY, "app_id": "a"},
+    "wrong version": {**PLACE, "access_id": "me", "access_key": KEY, "api_version": 9},
+    "wrong endpoint": {**PLACE, "endpoint": "h", "access_id": "me", "access_key": KEY},
+    "with root": {**PLACE, "root": "/tmp", "access_id": "me", "access_key": KEY},
+    "with the service": {"source": "local", "access_id": "me", "access_key": KEY},
+    "of no kind": {**PLACE, "source": 7, "access_id": "me", "access_key": KEY},
+    "unknown profile": {**PLACE, "source": "nope", "access_key": KEY},
+    "pasted with a line break": {**PLACE, "access_id": "me", "access_key": KEY + "\n"},
+    "pasted token": {**PLACE, "access_id": "me", "access_key": KEY, "sts_token": TOKEN + " "},
+    "no region": {**PLACE, "access_id": "me", "access_key": KEY, "region": " "},
+    "two kinds of keys": {**PLACE, "access_key": KEY, "credential_process": f"echo {TOKEN}"},
+    "process that fails": {**PLACE, "credential_process": f"false {TOKEN}"},
+    "process that is not there": {**PLACE, "credential_process": f"/nowhere/{'x'} {TOKEN}"},
+    "process with an open quote": {**PLACE, "credential_process": f"echo '{TOKEN}"},
+    "process that prints no JSON": {**PLACE, "credential_process": f"echo {TOKEN}"},
+    "process that prints a list": {**PLACE, "credential_process": f"echo '[\"{TOKEN}\"]'"},
+    "function of a list": {**PLACE, "credentials": lambda: [KEY]},
+    "function of half a key": {**PLACE, "credentials": lambda: {"access_key": KEY}},
+    "function of no text": {**PLACE, "credentials": lambda: {"access_id": 1, "access_key": KEY}},
+    "function of old keys": {
+        **PLACE,
+        "credentials": lambda: {"access_id": "me", "access_key": KEY, "expiration": 1},
+    },
+    "function of no time": {
+        **PLACE,
+        "credentials": lambda: {"access_id": "me", "access_key": KEY, "expiration": KEY},
+    },
+}
+
+
+def nothing_shows(collected: Told) -> None:
+    collected.check()
+    assert collected.errors
+
+
+@pytest.mark.parametrize("settings", WRONG_SETTINGS)
+def test_of_settings_that_are_wrong(settings):
+    collected = Told()
+    wrong = WRONG_SETTINGS[settings]
+    collected.attempt(lambda: odps_nb.connect(**wrong).profile.keys)
+    nothing_shows(collected)
+
+
+PROFILE_FILES = {
+    "not TOML": f'[work]\naccess_key = "{KEY}',
+    "another name": f'[other]\naccess_key = "{KEY}"\n[work2]\nsts_token = "{TOKEN}"',
+    "a typing error": f'[work]\nacess_key = "{KEY}"',
+    "a wrong type": f'[work]\naccess_key = ["{KEY}"]',
+    "half of it": f'[work]\naccess_key = "{KEY}"\nendpoint = "http://h"',
+    "spaces": f'[work]\naccess_id = "me"\naccess_key = "{KEY} x"\n'
+    'endpoint = "http://h"\nproject = "p"',
+}
+
+
+@pytest.mark.parametrize("text", PROFILE_FILES)
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_of_profile_files_that_are_wrong(tmp_path, monkeypatch, text, mode):
+    path = tmp_path / "profiles.toml"
+    path.write_text(PROFILE_FILES[text])
+    path.chmod(mode)
+    monkeypatch.setenv("ODPS_NB_PROFILES", str(path))
+    monkeypatch.setenv("ODPS_ACCESS_KEY", SECRETS["app_key"])
+    collected = Told()
+    collected.attempt(lambda: odps_nb.connect("work").profile.keys)
+    nothing_shows(collected)
+
+
+def silence(line: Line) -> None:
+    line.request()
+    line.peer.release.wait(30)
+
+
+def nonsense(line: Line) -> None:
+    while line.request() is not None:
+        line.answer(b"\xff\x00 no answer")
+
+
+def two_lengths(line: Line) -> None:
+    line.request()
+    line.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhello")
+
+
+def throttled(line: Line) -> None:
+    while line.request() is not None:
+        line.answer(b'{"Code": "Throttled", "Message": "no"}', 429)
+
+
+def early(line: Line) -> None:
+    line.head()
+    line.answer(b"no", 403, Connection="close")
+
+
+def no_http(line: Line) -> None:
+    line.request()
+    line.send(b"SSH-2.0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [cut, hang_up, silence, nonsense, two_lengths, throttled, early, no_http],
+    ids=lambda one: one.__name__,
+)
+@pytest.mark.parametrize("account", ["sts", "bearer", "application", "version 4", "function"])
+def test_no_frame_shows_a_secret_whatever_the_server_does(told, script, account):
+    profile = Profile(
+        endpoint="http://h/api", project="p", tunnel_endpoint="http://h", **ACCOUNTS[account]
+    )
+    with Peer(script) as peer:
+        profile = replace(profile, endpoint=f"{peer.url}/api", tunnel_endpoint=peer.url)
+        with StorageClient(profile, retry=RetryPolicy(max_attempts=2), read_timeout=0.2) as storage:
+            table = profile.table("t")
+            told.attempt(lambda: list(iter_table_names(storage)))
+            told.attempt(lambda: open_read_session(storage, ReadPlan(table=table)))
+            told.attempt(lambda: open_write_session(storage, table))
+            told.attempt(lambda: open_blob(storage, BlobReference("/wByZWYw")))
+
+            def upload() -> None:
+                rows = WriteRows(
+                    table=table, session_id="s", stream_id="0", stream_version=1, count=1
+                )
+                with storage.upload(rows) as body:
+                    for _ in range(40):
+                        body.write(b"x" * 10**6)
+                    body.finish()
+
+            told.attempt(upload)
+    assert told.errors >= 4
+
+
+def test_the_verbose_traceback_of_ipython_shows_no_secret(told):
+    from IPython.core.ultratb import VerboseTB
+
+    with (
+        Peer(hang_up) as peer,
+        odps_nb.connect(endpoint=f"{peer.url}/api", project="p", **ACCOUNTS["sts"]) as odps,
+    ):
+        try:
+            odps.tables()
+        except OdpsNbError as error:
+            own = error.__traceback__.tb_next  # the frame of this test is the user's
+            text = VerboseTB(include_vars=True).text(type(error), error, own)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert "self = <Connection" in text  # variables are shown
+    told.pieces.append(text.encode())
