@@ -224,7 +224,7 @@ def _listing(listing: Listing) -> Mapping[str, Any]:
         caption=listing.caption,
         empty="no columns",
     )
-    return {"text/html": shown.html(), "text/plain": shown.text()}
+    return shown._repr_mimebundle_()
 
 
 FACES = Faces(

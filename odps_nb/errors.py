@@ -35,6 +35,7 @@ pickling with message, facts and notes, since Spark sends them between processes
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any, ClassVar
 
@@ -65,7 +66,31 @@ __all__ = [
     "TransportError",
     "TruncatedError",
     "explain",
+    "visible",
 ]
+
+# Controls may hide or overwrite text and command a terminal; marks of direction reorder what
+# follows ("gpj.exe" looks like "exe.jpg"); a lone surrogate cannot be sent as UTF-8 at all.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    "|\r(?!\n)"
+)
+
+
+def visible(value: object, *, keep: str = "") -> str:
+    """Return ``str(value)`` with what hides or reorders text escaped, e.g. ``\\x1b``.
+
+    For whatever shows text of a service, a file or a person. New lines, tabs and what is in
+    ``keep`` stay.
+    """
+    return _UNSEEN.sub(
+        lambda match: match[0] if match[0] in keep else _escaped(match[0]), str(value)
+    )
+
+
+def _escaped(sign: str) -> str:
+    number = ord(sign)
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
 
 
 class _Facts(Exception):
@@ -75,12 +100,13 @@ class _Facts(Exception):
     hint: str | None
 
     def __init__(self, message: str, **facts: Any) -> None:
-        super().__init__(message)
+        super().__init__(visible(message))
         unknown = facts.keys() - set(self.fact_names)
         if unknown:
             raise TypeError(f"{type(self).__name__} has no facts named {sorted(unknown)}")
         for name in self.fact_names:
-            setattr(self, name, facts.get(name))
+            value = facts.get(name)
+            setattr(self, name, visible(value) if isinstance(value, str) else value)
 
     @property
     def message(self) -> str:
@@ -97,11 +123,12 @@ class _Facts(Exception):
         told = [f"{name}={_shorten(value)}" for name, value in facts if value is not None]
         return f"{type(self).__name__}({', '.join([_shorten(self.message), *told])})"
 
-    if sys.version_info < (3, 11):
-
-        def add_note(self, note: str, /) -> None:
-            """Add a line of context (built in from Python 3.11 on)."""
-            self.__notes__ = [*getattr(self, "__notes__", ()), note]
+    def add_note(self, note: str, /) -> None:
+        """Add a line of context."""
+        if sys.version_info < (3, 11):
+            self.__notes__ = [*getattr(self, "__notes__", ()), visible(note)]
+        else:
+            super().add_note(visible(note))
 
     def __reduce__(self) -> tuple[Any, ...]:
         facts = {name: getattr(self, name) for name in self.fact_names}
@@ -293,7 +320,7 @@ def explain(error: BaseException) -> list[str]:
     name = type(error).__name__
     what = f"{name}: {error}"
     if not isinstance(error, _Facts):
-        return [what]
+        return [visible(what)]
     where = [note for note in error.notes if note]
     for fact, label in (("code", "code"), ("status", "HTTP"), ("request_id", "request id")):
         value = getattr(error, fact, None)
@@ -304,4 +331,4 @@ def explain(error: BaseException) -> list[str]:
         lines.append("where: " + " · ".join(where))
     if error.hint:
         lines.append("to do: " + error.hint)
-    return lines
+    return [visible(line) for line in lines]  # facts may have been set later

@@ -70,7 +70,7 @@ def full(kind: type[Any]) -> Any:
 
 def test_tree_is_the_documented_one() -> None:
     assert {kind.__name__: kind.__mro__[1].__name__ for kind in KINDS} == TREE
-    assert {*TREE, "explain"} == set(errors.__all__)
+    assert {*TREE, "explain", "visible"} == set(errors.__all__)
     for name in TREE:
         assert name in (errors.__doc__ or "")
 
@@ -157,7 +157,10 @@ def raise_with_note() -> None:
     raise error
 
 
-@given(st.text(), st.lists(st.text(), max_size=3), st.none() | st.text())
+texts = st.text().map(errors.visible)
+
+
+@given(texts, st.lists(texts, max_size=3), st.none() | texts)
 def test_any_text_survives_pickling(message: str, notes: list[str], hint: str | None) -> None:
     error = ChecksumError(message, hint=hint, expected=message, actual=2**70, block=0)
     for note in notes:

@@ -21,7 +21,9 @@ from odps_nb.errors import ConfigError
 __all__ = ["Folder", "file_name_for", "safe_name", "save_stream"]
 
 MAX_NAME_BYTES = 150
-_FORBIDDEN = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\u202a-\u202e\u2066-\u2069\ud800-\udfff]')
+_FORBIDDEN = re.compile(
+    r'[\x00-\x1f\x7f-\x9f<>:"|?*\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]'
+)
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d¹²³])\s*(\.|$)")
 
 
@@ -31,10 +33,21 @@ def safe_name(stated: str) -> str:
     No folders, no hidden files, no control or direction marks, no device names, at most
     150 bytes with the ending kept.
     """
-    name = _FORBIDDEN.sub("_", stated.replace("\\", "/").rsplit("/", 1)[-1])
-    name = name.strip().strip(".").strip()
-    if _DEVICES.match(name):
-        name = f"_{name}"
+    name, made = "", _FORBIDDEN.sub("_", stated.replace("\\", "/").rsplit("/", 1)[-1])
+    while made != name:  # a cut may leave a blank at the end, or the name of a device
+        name, made = made, _cut(_no_device(_trimmed(made)))
+    return name
+
+
+def _trimmed(name: str) -> str:
+    return name.strip().strip(".")
+
+
+def _no_device(name: str) -> str:
+    return f"_{name}" if _DEVICES.match(name) else name
+
+
+def _cut(name: str) -> str:
     stem, dot, ending = name.rpartition(".")
     if not dot or len(ending.encode()) > 16:
         stem, ending = name, ""

@@ -21,7 +21,7 @@ from odps_nb.access.faces import Listing
 from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.client.progress import ProgressListener, silent
 from odps_nb.client.read import ReadPlan
-from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain
+from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
 from odps_nb.terms import Compression, PartitionSpec, TableName, TimeUnit, format_bytes
@@ -371,7 +371,7 @@ class Table:
         ]
         if len(rows) > _SHOWN_COLUMNS:
             lines.append(f"  … and {len(rows) - _SHOWN_COLUMNS} more columns")
-        return "\n".join(lines)
+        return visible("\n".join(lines))
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
         text = repr(self)

@@ -19,7 +19,7 @@ __all__ = ["HotFiles"]
 LIMIT = 2 << 30
 SMALLEST = 256 << 10
 FREE_SHARE = 0.25
-_NAME = re.compile(r"[0-9a-f]{32}\.arrow", re.ASCII)
+_NAME = re.compile(r"[0-9a-f]{32}[nu]?\.arrow", re.ASCII)
 
 
 class HotFiles:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker, SplitProgress
 from odps_nb.notebook import output, words
 from odps_nb.notebook.flusher import SHOW_AFTER, Flusher
-from odps_nb.notebook.html import escape
+from odps_nb.notebook.html import bundle, escape
 from odps_nb.notebook.options import Options, current_options
 from odps_nb.notebook.status import record
 
@@ -206,11 +206,11 @@ class CardListener:
             self._publish(self._final)
 
     def _publish(self, snapshot: ProgressSnapshot) -> None:
-        bundle = {"text/plain": card_text(snapshot)}
-        if self._options.progress != "text":
-            bundle["text/html"] = card_html(snapshot)
+        made = bundle(card_html(snapshot), card_text(snapshot))
+        if self._options.progress == "text":
+            del made["text/html"]
         if self._placed:
-            output.replace(bundle, display_id=self._display_id)
+            output.replace(made, display_id=self._display_id)
         else:
             self._placed = True
-            output.show(bundle, display_id=self._display_id)
+            output.show(made, display_id=self._display_id)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from odps_nb.client.progress import ProgressListener
-from odps_nb.errors import NotFoundError, OdpsNbError, StateError
+from odps_nb.errors import NotFoundError, OdpsNbError, StateError, visible
 from odps_nb.notebook import output
 from odps_nb.notebook.arguments import suggest
 from odps_nb.notebook.completion import Names
-from odps_nb.notebook.html import escape
+from odps_nb.notebook.html import bundle, escape
 from odps_nb.notebook.names import NameCache
 from odps_nb.notebook.options import Options
 from odps_nb.notebook.status import Operations
@@ -193,13 +193,13 @@ class Context:
     @staticmethod
     def show_text(text: str) -> None:
         """Display plain text."""
-        output.show({"text/plain": text})
+        output.show({"text/plain": visible(text)})
 
     @staticmethod
     def show_note(text: str) -> None:
         """Display one small line beside a result."""
         style = "font-size:85%;opacity:.75"
-        output.show({"text/html": f'<div style="{style}">{escape(text)}</div>', "text/plain": text})
+        output.show(bundle(f'<div style="{style}">{escape(text)}</div>', text))
 
 
 class _Names:

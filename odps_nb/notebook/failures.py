@@ -28,8 +28,8 @@ _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 def error_lines(error: BaseException, *, limit: int = MAX_LINE) -> list[str]:
     """Return what failed, where and what to do, each as one bounded line of printable text.
 
-    A service chooses parts of these texts: control characters (that could move a terminal's
-    cursor or hide text) become blanks.
+    A service chooses parts of these texts: `explain` has escaped what could move a terminal's
+    cursor or hide text, and what else cannot be printed becomes a blank.
     """
     return [_one_line(line, limit) for line in explain(error)]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from odps_nb.errors import ServiceError, TransportError
-from odps_nb.notebook.html import MUTED, SMALL, Html, element
+from odps_nb.notebook.html import MUTED, SMALL, Html, bundle, element
 from odps_nb.notebook.kinds.drawing import GRID, LIST, Size, clip
 from odps_nb.notebook.peek import BlobLike
 from odps_nb.notebook.tile import TILE_BUDGET, Tile, null_tile, tile, unread_tile
@@ -80,7 +80,7 @@ class Page:
 
     def bundle(self) -> dict[str, str]:
         """Return ``text/html`` and ``text/plain``."""
-        return {"text/html": str(self._html()), "text/plain": self._text()}
+        return bundle(self._html(), self._text())
 
     def _html(self) -> Html:
         title = clip(self.title, 200)

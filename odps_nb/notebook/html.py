@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import base64
 import html
-import re
 from collections.abc import Iterable
 from typing import Final
+
+from odps_nb.errors import visible
 
 __all__ = [
     "BACKDROP",
@@ -26,6 +27,7 @@ __all__ = [
     "SMALL",
     "TINT",
     "Html",
+    "bundle",
     "data_url",
     "element",
     "escape",
@@ -43,9 +45,8 @@ MONO: Final = "font-family:ui-monospace,Menlo,Consolas,monospace;font-size:11px;
 # a mid-grey chess board behind transparent pictures: black ink and white ink both show on it
 BACKDROP: Final = "background:repeating-conic-gradient(#b4b4b4 0% 25%,#cccccc 0% 50%) 0 0/16px 16px"
 
-# C0 and C1 controls have no glyph but may hide or cut text; bidi overrides reorder what follows
-# ("gpj.exe" looks like "exe.jpg"); a lone surrogate cannot be sent as UTF-8 at all
-_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202d\u202e\ud800-\udfff]")
+# Marks that belong to right-to-left text; a page keeps each text's direction inside its element.
+_MARKS = "\u061c\u200e\u200f"
 
 _VOID = frozenset({"br", "img"})
 _BLOCKS = frozenset({"details", "div", "figcaption", "figure", "iframe", "p", "pre", "summary"})
@@ -71,15 +72,21 @@ class Html(str):
 def escape(value: object) -> Html:
     """Return ``str(value)`` as text for HTML, in content and in quoted attributes.
 
-    Controls without a glyph, bidi overrides and lone surrogates become ``U+FFFD``, so that a
-    name cannot disguise itself.
+    What hides or reorders text is escaped (`odps_nb.errors.visible`), so that a name cannot
+    disguise itself.
     """
-    return Html(html.escape(visible(value), quote=True))
+    return Html(html.escape(visible(value, keep=_MARKS), quote=True))
 
 
-def visible(value: object) -> str:
-    """Return ``str(value)`` with what hides or reorders text replaced; safe for a terminal too."""
-    return _UNSEEN.sub("\ufffd", str(value))
+def bundle(html: str, text: str) -> dict[str, str]:
+    """Return an output as MIME bundle: the one way in which HTML of ours reaches a page.
+
+    The class keeps MathJax off: in a file name, ``$\\href{…}{…}$`` would become a link.
+    """
+    return {
+        "text/html": f'<div class="mathjax_ignore tex2jax_ignore">{html}</div>',
+        "text/plain": visible(text),
+    }
 
 
 def element(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from odps_nb.client.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.errors import visible
 from odps_nb.notebook import words
 from odps_nb.notebook.flusher import SHOW_AFTER, Flusher
 from odps_nb.notebook.options import Options, current_options
@@ -94,7 +95,7 @@ class LineListener:
 def _what(snapshot: ProgressSnapshot) -> str:
     """Say what runs; tqdm itself adds the percentage of what is under way."""
     state = words.ending(snapshot) if snapshot.phase.is_final else snapshot.phase.value
-    return f"{snapshot.operation} {snapshot.title}: {state}"
+    return visible(f"{snapshot.operation} {snapshot.title}: {state}")
 
 
 def _bar_factory() -> Callable[[TextIO, str], Any] | None:

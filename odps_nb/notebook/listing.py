@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from odps_nb.notebook.html import escape
+from odps_nb.notebook.html import bundle, escape
 
 __all__ = ["MAX_ROWS", "Listing"]
 
@@ -74,7 +74,7 @@ class Listing:
         return f"<div>{caption}{table}{rest}</div>"
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return {"text/html": self.html(), "text/plain": self.text()}
+        return bundle(self.html(), self.text())
 
     def _rest(self) -> str:
         more = len(self.rows) - MAX_ROWS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odps_nb.notebook.html import bundle
 from odps_nb.notebook.kinds.drawing import SINGLE
 from odps_nb.notebook.peek import BlobLike
 from odps_nb.notebook.tile import TILE_BUDGET, Tile, tile
@@ -28,4 +29,4 @@ def mimebundle(blob: BlobLike, *, render: bool = False) -> dict[str, str]:
         says so.
     """
     made = tile(blob, size=SINGLE, render=render)
-    return {"text/html": str(made.html), "text/plain": f"<Blob {made.text}>"}
+    return bundle(made.html, f"<Blob {made.text}>")

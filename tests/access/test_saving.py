@@ -1,6 +1,7 @@
 """Files: whole or not at all, never over another one unasked, no surprises in names."""
 
 import os
+import re
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,8 @@ from odps_nb.errors import ConfigError
         ("aux .txt", "_aux .txt"),
         ("CONIN$", "_CONIN$"),
         ("console.txt", "console.txt"),
+        (". .bashrc", "bashrc"),
+        ("con" + " " * 200 + "x", "_con"),
         ('a<b>:"|?*.txt', "a_b______.txt"),
         ("Überblick 漢字.pdf", "Überblick 漢字.pdf"),
     ],
@@ -43,6 +46,35 @@ def test_no_name_leaves_its_folder_or_grows_too_long(stated):
     assert not name.startswith(".")
     assert len(name.encode()) <= 150
     assert name == safe_name(name)
+
+
+_PIECES = [
+    *(". /\\:\0\r\u202e\u2066\u200f\u3000\xa0éx漢🙂\u0301\ud800"),
+    "..",
+    "con",
+    "lpt1",
+    ".txt",
+    " " * 149,
+]
+_UNSAFE_ANYWHERE = re.compile('[\x00-\x1f\x7f<>:"/\\\\|?*\u202a-\u202e\u2066-\u2069\ud800-\udfff]')
+_DEVICES = {"con", "prn", "aux", "nul", "conin$", "conout$"} | {
+    f"{port}{number}" for port in ("com", "lpt") for number in "0123456789¹²³"
+}
+
+
+@given(
+    st.lists(st.sampled_from(_PIECES), max_size=12).map("".join),
+    st.integers(0, 160),
+    st.sampled_from(["", " ", ".", ". .", "é", ".tar.gz", ". x", ".ending-that-is-too-long"]),
+)
+def test_every_name_is_safe_on_windows_macos_and_linux(start, filling, end):
+    name = safe_name(start + "x" * filling + end)
+    assert len(name.encode()) <= 150
+    assert not _UNSAFE_ANYWHERE.search(name)
+    assert not name.startswith((".", " "))
+    assert not name.endswith((".", " "))
+    assert name.split(".")[0].rstrip().casefold() not in _DEVICES
+    assert name == name.strip() == safe_name(name)
 
 
 def test_a_nameless_blob_gets_a_name_from_its_reference_and_type():
