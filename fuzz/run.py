@@ -5,11 +5,15 @@ only those. Work goes on in ``build/fuzz``; ``fuzz/corpus`` is what is kept, ``-
 smallest set of new inputs that reach new code. An input that breaks an invariant is left in
 ``build/fuzz/<target>-crash-…`` and makes the run fail: mend, keep it in the corpus, and name it
 in the changelog. Needs the ``fuzz`` extra.
+
+Native code cannot be guided, and ends its process instead of raising: ``mutate_*.py`` beside this
+file damage what it reads, in processes of their own, and are run after the targets.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import re
 import subprocess
 import sys
@@ -18,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 CORPUS, WORK = ROOT / "fuzz" / "corpus", ROOT / "build" / "fuzz"
 LARGEST = 6000
+MUTATED_PER_SECOND = 20
 
 
 def child(name: str, flags: list[str]) -> None:
@@ -65,6 +70,19 @@ def keep(name: str) -> int:
     return start(name, ["-merge=1", "-verbosity=0", str(CORPUS / name), str(WORK / name)])[0]
 
 
+def mutators() -> dict[str, Path]:
+    """Return the programs that damage inputs of native code, by name."""
+    return {path.stem: path for path in sorted(Path(__file__).parent.glob("mutate_*.py"))}
+
+
+def mutate(program: Path, seconds: float) -> int:
+    """Run one of them with another seed each time, for about so long."""
+    count, seed = max(200, round(seconds * MUTATED_PER_SECOND)), random.randrange(1 << 31)
+    command = [sys.executable, str(program), "--count", str(count), "--seed", str(seed)]
+    print(f"{program.stem}, seed {seed}", flush=True)
+    return subprocess.run(command, cwd=ROOT).returncode
+
+
 def main() -> int:
     """Run from the command line."""
     if sys.argv[1:2] == ["--child"]:
@@ -74,10 +92,14 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="add what was found to the corpus")
     parser.add_argument("targets", nargs="*", help="only these")
     options = parser.parse_args()
-    names = options.targets or sorted(home.name for home in CORPUS.iterdir())
+    programs = mutators()
+    names = options.targets or [*sorted(home.name for home in CORPUS.iterdir()), *programs]
     failed = []
     for name in names:
-        if fuzz(name, options.seconds / len(names)):
+        if name in programs:
+            if mutate(programs[name], options.seconds / len(names)):
+                failed.append(name)
+        elif fuzz(name, options.seconds / len(names)):
             failed.append(name)
         elif options.keep:
             keep(name)

@@ -18,6 +18,7 @@ from odps_nb.errors import (
     SessionExpiredError,
 )
 from odps_nb.wire import calls
+from odps_nb.wire.arrow_stream import END_MARKER
 
 from .conftest import Peer, ipc_bytes
 
@@ -403,3 +404,38 @@ def test_a_write_schema_lists_dynamic_partition_columns_last(peer: Peer, days: s
     assert [c.name for c in opened.schema.schema.columns] == ["id", "ds"]
     fixed = peer.open_stream(days, peer.open_write(days, partition="ds=a"), "0")
     assert [c.name for c in fixed.schema.schema.columns] == ["id"]
+
+
+def damaged_bodies() -> list[bytes]:
+    """Return streams whose values point elsewhere, that promise too much or are cut."""
+    offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, 1 << 30, 4, 6)))
+    text = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"abcdef")])
+    batch = pa.record_batch({"id": text})
+    bare = batch.schema.serialize().to_pybytes() + batch.serialize().to_pybytes()
+    whole = ipc_bytes(ids(*range(1000)), "zstd")
+    at = 8 + int.from_bytes(whole[4:8], "little")
+    body = at + 8 + int.from_bytes(whole[at + 4 : at + 8], "little")
+    promise = whole[:body] + (1 << 40).to_bytes(8, "little") + whole[body + 8 :]
+    return [
+        bare + END_MARKER,
+        promise,
+        ipc_bytes(ids(1)).replace(b"\2\0\0\0id", b"\2\0\0\0\xff\xfe"),
+        ipc_bytes(pa.table({"id": pa.nulls(1 << 24)})),
+        whole[:-8],
+        whole + b"x",
+        b"",
+        b"\xff" * 100,
+    ]
+
+
+def test_a_damaged_body_is_refused_and_the_service_goes_on(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0")
+    for body in damaged_bodies():
+        with pytest.raises(InvalidRequestError) as caught:
+            peer.put(name, session, "0", ids(1), body=body)
+        assert caught.value.code == "MalformedDataStream"
+    peer.put(name, session, "0", ids(1))
+    peer.close_stream(name, session, "0")
+    peer.commit(name, session)
+    assert found(peer, name) == [1]
