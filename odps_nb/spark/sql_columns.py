@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.spark.sql_text import WORD, ParsedQuery, Reference, fold, source_of
+from odps_nb.spark.sql_text import WORD, ParsedQuery, Reference, fold, source_of, tables_of
 
 __all__ = ["used_columns"]
 
@@ -164,7 +164,7 @@ def _output_seen(tree: Any, select: Any) -> bool:
     if isinstance(parent, exp.CTE):
         if _by_place(parent):
             return True
-        users = (table for table in tree.find_all(exp.Table) if source_of(table) is parent)
+        users = (table for table in tables_of(tree) if source_of(table) is parent)
         return any(_all_seen(tree, user) for user in users)
     return True  # the result itself, or unions, which go by place
 

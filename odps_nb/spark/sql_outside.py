@@ -15,7 +15,7 @@ from typing import Any
 
 from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.sql_sources import Sources, kind_of
-from odps_nb.spark.sql_text import fold, source_of
+from odps_nb.spark.sql_text import fold, source_of, tables_of
 
 __all__ = ["Use", "uses_of"]
 
@@ -135,4 +135,4 @@ def _readers(tree: Any, select: Any) -> list[Any]:
     alias = parent.args.get("alias")
     if alias is None or alias.args.get("columns"):
         return []
-    return [table for table in tree.find_all(exp.Table) if source_of(table) is parent]
+    return [table for table in tables_of(tree) if source_of(table) is parent]

@@ -22,6 +22,7 @@ __all__ = [
     "fold",
     "parse_query",
     "source_of",
+    "tables_of",
     "value_of_text",
 ]
 
@@ -166,11 +167,20 @@ def _unreadable(error: Any) -> InvalidRequestError:
 # -- tables -----------------------------------------------------------------------------------
 
 
+def tables_of(tree: Any) -> Iterator[Any]:
+    """Yield the nodes that stand for tables, without those that a hint only names."""
+    from sqlglot import exp
+
+    for node in tree.find_all(exp.Table):
+        if node.find_ancestor(exp.Hint) is None:
+            yield node
+
+
 def _references(text: str, tree: Any) -> Iterator[Reference]:
     from sqlglot import exp
 
     found: dict[int, Reference] = {}
-    for node in tree.find_all(exp.Table):
+    for node in tables_of(tree):
         parts = node.parts
         if not all(isinstance(part, exp.Identifier) for part in parts):
             continue  # a function that gives rows

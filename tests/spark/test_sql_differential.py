@@ -150,9 +150,10 @@ def search(local: Local, seeds: range) -> Counter[str]:
     return ends
 
 
-def test_random_queries_give_the_rows_of_plain_spark(local: Local) -> None:
-    ends = search(local, range(40))
-    assert ends["rows"] > 8  # else nothing was tried
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_random_queries_give_the_rows_of_plain_spark(local: Local, first: int) -> None:
+    ends = search(local, range(first, first + 10))
+    assert ends["rows"] > 1  # else nothing was tried
 
 
 @pytest.mark.explore

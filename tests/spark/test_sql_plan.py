@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from decimal import Decimal
 
 import pytest
@@ -435,6 +436,7 @@ def test_a_condition_is_sent_where_the_query_drops_the_row_anyway(text, conditio
             "with t as (select * from a) select 1 from t where n = 1 and exists (select 1 from t)",
             [""],
         ),
+        ("with t as (select * from a) select /*+ broadcast(t) */ * from t where n = 1", ["n1"]),
         ("with recursive t as (select * from a) select * from t where n = 1", [""]),
         ("with t as (select * from a) select * from t tablesample (5 rows) where n = 1", [""]),
         # what the tree does not tell
@@ -519,6 +521,53 @@ def test_a_value_that_may_depend_on_the_place_of_a_row_leaves_no_row_out(call):
 )
 def test_a_sample_or_a_text_of_two_meanings_leaves_no_row_out(text):
     assert all(not read.conditions for read in reads(text))
+
+
+USUAL = """
+cast(st as string) | n::int | due + interval 1 day | date_sub(current_date(), 7) | now()
+extract(year from due) | trim(both 'x' from status) | substring(status from 1 for 2)
+transform(tags, x -> concat(x, '!')) | exists(tags, x -> x = 'a') | tags[0] | st.x
+case when n = 1 then 2 else 3 end | map('a', 1)['a'] | status like any ('a%', 'b%') | n div 2
+sum(n) over (partition by status order by id rows between 1 preceding and current row)
+count(distinct n, id) | sum(n) filter (where n > 1) | collect_list(struct(n, id)) | max(due)
+percentile_cont(0.5) within group (order by n) | last_value(n) ignore nulls over (order by id)
+if(n > 1, 2, 3) | date_format(due, 'yyyy-MM') | to_date(ds, 'yyyyMMdd') | datediff(due, due)
+get_json_object(status, '$.a') | split(status, ',')[0] | regexp_extract(status, 'x', 1) | some(gift)
+cast(n as decimal(10, 2)) | try_cast(status as int) | date_trunc('month', due) | not gift | -n
+(select max(x) from b) | id in (select id from b) | from_utc_timestamp(made, 'Asia/Shanghai')
+timestampdiff(day, due, due) | concat_ws(',', tags) | round(weight, 2) | n is distinct from 2
+"""
+
+
+@pytest.mark.parametrize("expression", [one.strip() for one in re.split(r"[|\n]", USUAL.strip())])
+def test_usual_expressions_are_known(expression):
+    found = reads(f"select {expression} from a where ds = '20240101' and hour = 1")
+    read = next(one for one in found if one.table.table == "a")
+    assert len(read.columns) < len(ALL)
+    assert len(read.partition_conditions) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select id from a left outer join b using (id) where ds = '1'",
+        "select /*+ broadcast(b), repartition(3) */ a.id from a, b where a.id = b.id and ds = '1'",
+        "select p, tag from a lateral view posexplode(tags) t as p, tag where ds = '1'",
+        "select n, sum(id) from a where ds = '1' group by n, gift grouping sets ((n), ())",
+        "select * from (select n, id from a where ds = '1') pivot (sum(id) for n in (1, 2))",
+        "select id from a where ds = '1' union all select id from b order by 1 limit 3",
+        "select id, sum(n) over w from a where ds = '1' window w as (partition by gift)",
+        "select id from a where (n, id) in ((1, 2)) and ds = '1'",
+        "with r as (select id, row_number() over (partition by n order by made desc) k from a"
+        " where ds = '1') select id from r where k = 1 limit 10",
+        "from a select id where ds = '1'",
+        "select all id from a where ds = '1' order by n desc nulls last limit 3",
+    ],
+)
+def test_usual_queries_are_known(text):
+    read = reads(text)[0]
+    assert len(read.columns) < len(ALL)
+    assert [str(one) for one in read.partition_conditions] == ["`ds` = '1'"]
 
 
 def test_names_of_columns_behind_an_alias_are_no_calls():
@@ -711,6 +760,10 @@ def test_a_partition_that_is_not_sure_leaves_the_limit_to_spark():
             "with recursive a as (select 1 union all select * from a) select * from a",
         ),
         ("select * from range(3), parquet.`/x`", "select * from range(3), parquet.`/x`"),
+        (
+            "select /*+ broadcast(b), merge(a) */ * from a, b",
+            "select /*+ broadcast(b), merge(a) */ * from ({t0} as `a`), ({t1} as `b`)",
+        ),
     ],
 )  # fmt: skip
 def test_names_are_replaced_where_they_stand(text, filled):
