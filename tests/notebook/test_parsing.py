@@ -329,7 +329,7 @@ def test_threads_get_their_own_answers(broken_parser):
 
 def script(code):
     command = [sys.executable, "-c", f"from odps_nb.notebook import parsing\n{code}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
 ASK = "parsing.parse('svg', b'<svg xmlns=\"http://www.w3.org/2000/svg\"/>', GRID).number('drawn')"
