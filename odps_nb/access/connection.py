@@ -44,7 +44,8 @@ class Service(Protocol):
 class Connection:
     """Tables, blobs and SQL of one project; made by ``odps_nb.connect(…)``.
 
-    A context manager; `close` frees the sockets and stops an embedded service. Thread-safe.
+    A context manager; `close` frees the sockets and stops an embedded service. Thread-safe, and
+    of use in a forked child, which gets sockets of its own.
 
     Examples
     --------
@@ -375,7 +376,11 @@ class Connection:
             self._storage.cancel()
 
     def close(self) -> None:
-        """Free the sockets and stop the embedded service, if it is ours. Idempotent."""
+        """Stop what runs, free the sockets, end an embedded service of ours. Idempotent.
+
+        Half-read rows and blobs raise `CancelledError` from then on; a half-done write is
+        aborted. In a forked child this ends nothing of the parent.
+        """
         self._closed = True
         if self._storage is not None:
             self._storage.close()
