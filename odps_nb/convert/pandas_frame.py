@@ -13,7 +13,7 @@ STRING, CHAR, VARCHAR, JSON, BLOB     pandas' own text dtype (``str``; ``object`
 BINARY                                ``object`` with ``bytes`` and ``None``
 DECIMAL                               Arrow-backed ``decimal128``/``decimal256``: exact
 DATE                                  ``datetime64[ms]``, which holds the years 1 to 9999
-DATETIME, TIMESTAMP, TIMESTAMP_NTZ    ``datetime64`` in the unit that arrived (ms, ns)
+DATETIME, TIMESTAMP, TIMESTAMP_NTZ    ``datetime64`` in the unit that arrived (ms, ns, us)
 INTERVAL_DAY_TIME                     ``timedelta64[ns]``
 ARRAY, MAP, STRUCT                    Arrow-backed: nulls and integers inside stay what they are
 ====================================  =====================================================
