@@ -167,7 +167,7 @@ def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
     assert service.stdout is not None
     facts = json.loads(service.stdout.readline())
     with pytest.raises(requests.exceptions.ReadTimeout):
-        requests.get(facts["tunnel_endpoint"], timeout=0.5)
+        requests.get(facts["status_url"], timeout=0.5)
     service.terminate()
     _, errors = service.communicate(timeout=30)
     assert service.returncode == 3
