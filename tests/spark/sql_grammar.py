@@ -48,6 +48,7 @@ class Grammar:
     wild: bool = field(init=False)  # whether places of rows matter: then little can be left out
     number: int = 0
     products: int = 0
+    doubtful: bool = False  # whether a name may mean several columns
     entries: list[Made] = field(default_factory=list)  # of WITH: text is the name
 
     def __post_init__(self) -> None:
@@ -62,6 +63,12 @@ class Grammar:
 
     def maybe(self, percent: int) -> bool:
         return self.dice.random() * 100 < percent
+
+    def doubts(self) -> bool:
+        """Whether to take a name that several columns have; seldom, since Spark refuses it."""
+        taken = self.maybe(2)
+        self.doubtful |= taken
+        return taken
 
     def alias(self) -> str:
         self.number += 1
@@ -209,7 +216,7 @@ class Grammar:
             for alias, columns in scope
             for one in columns
             if (kind is None or one.kind == kind)
-            and ([other.name for other in columns].count(one.name) == 1 or self.maybe(2))
+            and ([other.name for other in columns].count(one.name) == 1 or self.doubts())
         ]
         if not found:
             return ""

@@ -153,7 +153,7 @@ def search(local: Local, seeds: range) -> Counter[str]:
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_random_queries_give_the_rows_of_plain_spark(local: Local, first: int) -> None:
     ends = search(local, range(first, first + 10))
-    assert ends["rows"] > 1  # else nothing was tried
+    assert ends["reads all"] < 7  # else little was tried
 
 
 @pytest.mark.explore

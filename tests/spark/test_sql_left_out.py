@@ -23,6 +23,8 @@ from odps_nb.spark.sql_plan import TableRead
 from .sql_grammar import Grammar
 from .sql_rows import ROWS, SCHEMAS, arrow, left, plan, reads_less
 
+# DuckDB's own defects, and casts that fail in the rows of some order of joins only.
+_OTHER_FAILURES = {"InternalException", "ConversionException", "OutOfRangeException"}
 EXPLORE = int(os.environ.get("ODPS_NB_EXPLORE") or 0)
 
 
@@ -65,6 +67,8 @@ class Tables:
                 node.set("alias", exp.TableAlias(this=exp.to_identifier(reference.alias)))
             node.set("this", exp.to_identifier(self.of(read)))
         instead, found = self.rows(query.tree)
+        if _OTHER_FAILURES & {refused, instead}:
+            return "failed"
         if bool(refused) != bool(instead):
             return f"DIFFERENCE: refused {instead or 'not'} instead of {refused or 'not'}: {text}"
         if found != expected if ordered else Counter(found) != Counter(expected):
@@ -87,8 +91,8 @@ def search(tables: Tables, seeds: range) -> Counter[str]:
     for seed in seeds:
         grammar = Grammar(seed)
         made = grammar.query()
-        if grammar.wild:  # seeds of random numbers and samples are Spark's
-            ends["wild"] += 1
+        if grammar.wild or grammar.doubtful:  # what rand(3) and doubled names mean is Spark's
+            ends["Spark's"] += 1
             continue
         try:
             end = tables.compare(made.text, ordered=made.total)
