@@ -111,13 +111,18 @@ def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
 def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Give stored values in the time units of a session, cutting what is finer than the unit.
 
-    400 for a time that the unit does not reach, such as the year 9999 in nanoseconds.
+    Times are rounded down, also before 1970; those inside of other values towards 1970. 400 for
+    a time that the unit does not reach, such as the year 9999 in nanoseconds.
     """
     if array.type.equals(target):
         return array
     try:
         options = pc.CastOptions(target_type=target, allow_time_truncate=True)
-        return pc.cast(array, options=options)
+        cut = pc.cast(array, options=options)
+        if not pa.types.is_timestamp(target):
+            return cut
+        rounded_up = pc.greater(cut, array)
+        return pc.subtract(cut.view(pa.int64()), rounded_up.cast(pa.int64())).view(target)
     except pa.ArrowInvalid as error:
         raise faults.invalid(f"a time is out of the session's range: {error}") from None
 
