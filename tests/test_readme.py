@@ -52,7 +52,9 @@ def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch):
         exec(blocks[2], names)
         assert names["sizes"].count() > 30
         assert names["odps"].table("status_counts").read().to_arrow().num_rows > 1
-        exec(blocks[3], names)
+        # a Spark that runs already has another working folder: it must not find an old checkpoint
+        assert '"checkpoints/' in blocks[3]
+        exec(blocks[3].replace('"checkpoints/', f'"{tmp_path}/checkpoints/'), names)
         paid = names["odps"].table("orders").read(where="status = 'paid'").to_arrow()
         assert names["odps"].table("done").read().row_count == paid.num_rows > 0
     finally:
