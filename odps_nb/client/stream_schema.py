@@ -51,9 +51,8 @@ def find_columns(
     names = [name.casefold() for name in stream.names]
     wanted = [column.name.casefold() for column in columns]
     if len(set(wanted)) < len(wanted) and names == wanted:
-        places: list[int] = list(
-            range(len(names))
-        )  # the result of a query that names two columns alike
+        # the result of a query that names two columns alike
+        places = list(range(len(names)))
     else:
         places = _places(stream, names, columns)
         if len(names) > len(columns) and not may_have_more:
