@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from odps_nb.errors import ConfigError
 
@@ -40,11 +41,25 @@ _TOKEN = re.compile(
 _ENDS_AN_ITEM = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*[,)]", re.DOTALL)
 
 
-def bind(text: str, namespace: Mapping[str, object]) -> str:
+def bind(
+    text: str,
+    namespace: Mapping[str, object],
+    *,
+    source: str = "the notebook",
+    timezone: str | None = None,
+) -> str:
     """Return ``text`` with each ``:name`` replaced by the literal of ``namespace[name]``.
 
     A list stands for the values after ``in``, with parentheses around its name or without:
     ``in :names``, ``in (:names)``, ``not in (:names, 'other')``.
+
+    Parameters
+    ----------
+    source
+        What the names are of, for the errors.
+    timezone
+        Where the text will be read: datetimes with a zone are written as the clock there shows
+        them. ``None``: nobody knows, and they are refused.
 
     Raises
     ------
@@ -53,6 +68,7 @@ def bind(text: str, namespace: Mapping[str, object]) -> str:
         it has no meaning.
     """
     place = _Place()
+    zone = None if timezone is None else ZoneInfo(timezone)
 
     def replace(match: re.Match[str]) -> str:
         name = match["name"]
@@ -61,12 +77,12 @@ def bind(text: str, namespace: Mapping[str, object]) -> str:
             return match[0]
         if name not in namespace:
             raise ConfigError(
-                f":{name} has no value: there is no variable {name!r}",
+                f":{name} has no value: {source} has no {name!r}",
                 option=name,
-                hint=_nearest(name, namespace),
+                hint=_nearest(name, namespace, source),
             )
         try:
-            value = _plain(namespace[name])
+            value = _on_clock(_plain(namespace[name]), zone)
             if isinstance(value, _LISTS):
                 written = place.write_list(list(value), text[match.end() :])
             else:
@@ -147,6 +163,15 @@ def _plain(value: object) -> object:
         if callable(unwrap):
             return unwrap()
     return value
+
+
+def _on_clock(value: object, zone: ZoneInfo | None) -> object:
+    """Return what a clock in the zone shows at a time that knows its own zone."""
+    if isinstance(value, _LISTS):
+        return [_on_clock(_plain(one), zone) for one in value]
+    if zone is None or not isinstance(value, datetime.datetime) or value.tzinfo is None:
+        return value
+    return value.astimezone(zone).replace(tzinfo=None)
 
 
 def _sequence(values: list[object]) -> str:
@@ -232,9 +257,13 @@ _WRITERS: tuple[tuple[type, Callable[[Any], str]], ...] = (
 )
 
 
-def _nearest(name: str, namespace: Mapping[str, object]) -> str:
+def _nearest(name: str, namespace: Mapping[str, object], source: str) -> str:
     from difflib import get_close_matches
 
     shown = [key for key in namespace if not key.startswith("_")]
     near = get_close_matches(name, shown, n=1)
-    return f"did you mean :{near[0]}?" if near else f"assign it first: {name} = …"
+    if near:
+        return f"did you mean :{near[0]}?"
+    if source == "params":
+        return f"pass its value: params={{{name!r}: …}}"
+    return f"assign it first: {name} = …"

@@ -174,6 +174,7 @@ class Connection:
         self,
         query: str,
         *,
+        params: Mapping[str, object] | None = None,
         settings: Mapping[str, str] | None = None,
         wait: bool = True,
         timeout: float | None = None,
@@ -184,7 +185,11 @@ class Connection:
         Parameters
         ----------
         query
-            The text, sent as it is. Never put values into it yourself: the magics bind them.
+            The text. Never put values into it yourself: write ``:name``, and the value into
+            ``params``.
+        params
+            Values of the ``:name`` in the query, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``;
+            without them the query is sent as it is.
         settings
             Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``.
         wait
@@ -196,12 +201,25 @@ class Connection:
         ------
         QueryError
             It failed; the message is the service's own.
+        ConfigError
+            A ``:name`` without a value in ``params``, or a value that SQL cannot write.
+
+        Examples
+        --------
+        >>> found = odps.sql(
+        ...     "select status from orders where id in (:ids)", params={"ids": [1000001, 1000002]}
+        ... )
+        >>> found.to_arrow().num_rows
+        2
         """
+        from odps_nb.access.binding import bind
         from odps_nb.access.sql import Result
         from odps_nb.client.query import run_sql, submit_sql
 
         if not query.strip():
             raise InvalidRequestError("the query is empty")
+        if params is not None:
+            query = bind(query, params, source="params")
         if not wait:
             return Result(self, submit_sql(self.storage, query, settings=settings))
         listener = progress or self._faces.listener()

@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import (
     PartitionLike,
-    check_columns,
     check_count,
     check_partition,
-    check_partitions,
 )
 from odps_nb.access.faces import Listing
 from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.client.progress import ProgressListener, silent
-from odps_nb.client.read import ReadPlan
 from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
@@ -131,6 +128,7 @@ class Table:
         columns: Sequence[str] | None = None,
         *,
         where: str | None = None,
+        params: Mapping[str, object] | None = None,
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         limit: int | None = None,
         splits: int | None = None,
@@ -147,7 +145,13 @@ class Table:
         columns
             Names in the order wanted; ``None`` for all, partition columns last.
         where
-            A SQL condition that the service applies, e.g. ``"amount > 10"``.
+            A condition in MaxCompute's SQL, e.g. ``"amount > 10 and status in ('new', 'paid')"``:
+            comparisons, ``in``, ``between``, ``like``, ``is null``, ``and``, ``or``, ``not``,
+            arithmetic, a few functions (``docs/filters.md``). The service leaves out blocks of
+            rows by it, and each row is looked at again here, so it is exact; what could not be
+            exact is refused.
+        params
+            Values for ``:name`` in ``where``: ``where="id in (:ids)", params={"ids": [1, 2]}``.
         partitions
             One or several, e.g. ``"ds=2024-01-01"``; partial specs are allowed.
         limit
@@ -180,33 +184,21 @@ class Table:
         0  1000081  2024-01-01
         1  1000100  2024-01-01
         """
+        from odps_nb.access.read_planning import plan_read
         from odps_nb.access.scan import Scan
 
-        wanted: tuple[str, ...] = ()
-        if columns is not None:
-            if not len(columns):
-                raise InvalidRequestError(
-                    "columns is empty", hint="name at least one, or leave it out for all"
-                )
-            wanted = check_columns(columns, self.schema, self._name)
-        specs: tuple[PartitionSpec, ...] = ()
-        if partitions is not None:
-            specs = check_partitions(partitions, self.schema, self._name)
-        if splits is not None and split_bytes is not None:
-            raise InvalidRequestError(
-                "splits and split_bytes are two answers to one question",
-                hint="give how many parts, or how big each is",
-            )
-        plan = ReadPlan(
-            table=self._name,
-            columns=wanted,
-            partition_columns=self._partition_names() if wanted else None,
-            partitions=specs,
-            where=_condition(where),
-            limit=check_count("limit", limit, at_least=0),
-            splits=check_count("splits", splits),
-            split_bytes=check_count("split_bytes", split_bytes),
-            compression=Compression.of(compression),
+        needs_schema = columns is not None or partitions is not None or where is not None
+        plan = plan_read(
+            self._name,
+            self.schema if needs_schema else None,
+            columns=columns,
+            where=where,
+            params=params,
+            partitions=partitions,
+            limit=limit,
+            splits=splits,
+            split_bytes=split_bytes,
+            compression=compression,
             timestamp_unit=_time_unit(timestamp_unit),
         )
         bound = check_count("max_bytes", max_bytes)
@@ -230,6 +222,7 @@ class Table:
         *,
         limit: int | None = 24,
         where: str | None = None,
+        params: Mapping[str, object] | None = None,
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         progress: ProgressListener | None = None,
     ) -> BlobColumn:
@@ -241,7 +234,7 @@ class Table:
             The BLOB column, or a path such as ``pages.element.image`` to a nested one.
         limit
             Blobs at most; ``None`` for all. Nulls do not count.
-        where, partitions
+        where, params, partitions
             As for `read`.
 
         Raises
@@ -262,7 +255,9 @@ class Table:
             self,
             column,
             limit,
-            lambda name: scan_of([name], where=where, partitions=partitions, progress=progress),
+            lambda name: scan_of(
+                [name], where=where, params=params, partitions=partitions, progress=progress
+            ),
         )
 
     # -- writing ------------------------------------------------------------------------------
@@ -392,12 +387,6 @@ class Table:
 
     def __hash__(self) -> int:
         return hash(self._name)
-
-
-def _condition(where: str | None) -> str | None:
-    if where is None or not where.strip():
-        return None
-    return where.strip()
 
 
 def _time_unit(text: str | None) -> TimeUnit | None:

@@ -2,7 +2,8 @@
 
 Arrow's own full validation looks at offsets, text, indices and decimals, but not at the offset
 of a list without values; whoever flattens such a list, as pandas and a concatenation do, would
-end the process.
+end the process. Nor at members of a struct that share a name, which no type of MaxCompute has and no
+Python value can hold.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def _check_empty_lists(array: pa.Array) -> None:
     kind = array.type
     if _is_flat(kind):
         return
+    if pt.is_struct(kind):
+        _check_names(kind)
     parts: list[pa.Array]
     if isinstance(kind, pa.BaseExtensionType):
         parts = [array.storage]
@@ -52,6 +55,13 @@ def _check_empty_lists(array: pa.Array) -> None:
         _check_first_offset(array, len(parts[0]))
     for part in parts:
         _check_empty_lists(part)
+
+
+def _check_names(kind: pa.StructType) -> None:
+    names = [kind.field(place).name for place in range(kind.num_fields)]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise pa.ArrowInvalid(f"a struct has two members {twice!r}")
 
 
 def _check_first_offset(array: pa.Array, values: int) -> None:

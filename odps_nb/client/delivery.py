@@ -6,16 +6,39 @@ Each step takes a generator and closes it when it is closed itself. Knows no ses
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from odps_nb.client.progress import ProgressTracker
 from odps_nb.errors import LimitExceededError, TruncatedError
+from odps_nb.filters.row_filter import RowFilter
 from odps_nb.terms import format_bytes
 
-__all__ = ["Batches", "counted", "limited", "whole", "within"]
+__all__ = ["Batches", "Wanted", "counted", "limited", "whole", "within"]
 
 Batches = Generator[pa.RecordBatch, None, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The rows of a split that a filter wants, and the columns that are given on.
+
+    The service leaves out whole blocks at most, so each row is looked at. The counters count
+    what is given on.
+    """
+
+    filter: RowFilter
+    columns: int
+    label: str
+    tracker: ProgressTracker | None
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what is wanted of a batch, perhaps nothing."""
+        found = self.filter.apply(batch, self.columns)
+        if self.tracker is not None and found.num_rows != batch.num_rows:
+            self.tracker.add(split=self.label, rows=found.num_rows - batch.num_rows)
+        return found
 
 
 def whole(batches: Batches, rows: int | None, *, what: str) -> Batches:

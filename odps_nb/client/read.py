@@ -7,7 +7,7 @@ Must not know: pandas, what the batches become, who watches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice, starmap
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.cursor import RowCursor, rows_of
-from odps_nb.client.delivery import Batches, counted, limited, whole, within
+from odps_nb.client.delivery import Batches, Wanted, counted, limited, whole, within
 from odps_nb.client.pace import Pace
 from odps_nb.client.parallel import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
 from odps_nb.client.pieces import Pieces
@@ -52,6 +52,8 @@ GROWN_BATCH_BYTES = 2 * 2**20
 MOST_WORKERS = 16
 PIECE_BYTES = 8 * 2**20
 """What a piece of a split has at least."""
+ALL_ROWS = 2**32 - 1
+"""What the C++ client sends as ``Count`` for all that are there."""
 FEW_BYTES = 16
 """What a value needs whose length nobody knows."""
 
@@ -102,56 +104,82 @@ def iter_split(
     TruncatedError
         Rows are missing at the end, however often it was tried.
     """
+    shown = columns or session.columns or session.schema.names
+    hidden = _hidden(session, shown)
     request = ReadRows(
         table=session.table,
         session_id=session.session_id,
         split=split,
         max_batch_rows=max_batch_rows or session.max_batch_rows,
         max_batch_raw_size=max_batch_bytes,
-        data_columns=columns,
+        data_columns=(*columns, *hidden) if columns else (),
         compression=session.compression if compression is None else compression,
     )
     shared = keeper is not None
     keeper = keeper or SessionKeeper(storage, session, tracker=tracker)
     cursor = RowCursor(
         storage,
-        partial(_read_from, request, keeper, cancel),
+        partial(_read_from, request, keeper, cancel, session),
         what=f"{split} of {session.table}",
         start=skip_rows,
-        expected=rows_of(split),
-        columns=_promised(session, columns),
-        select=columns or session.columns,
+        expected=None if session.filter else rows_of(split),  # blocks of rows may be left out
+        columns=_promised(session, (*columns, *hidden) if columns else ()),
+        select=(*shown, *hidden) if hidden else columns or session.columns,
         label=str(part_of or split),
         part=part_of is not None and part_of != split,
         pace=pace,
         tracker=tracker,
         cancel=cancel,
     )
-    return _SplitRows(cursor, keeper.keep_aside if shared else partial(keeper.keep, cancel))
+    look_after = keeper.keep_aside if shared else partial(keeper.keep, cancel)
+    wanted = None
+    if session.filter is not None:
+        wanted = Wanted(session.filter, len(shown), str(part_of or split), tracker)
+    return _SplitRows(cursor, look_after, wanted)
 
 
 def _promised(session: ReadSession, columns: tuple[str, ...]) -> list[Column]:
+    all_of_them = [*session.schema, *session.hidden]
     if not columns:
-        return list(session.schema)
-    found = (session.schema.find(name) for name in columns)
-    return [column for column in found if column is not None]
+        return all_of_them
+    folded = [name.casefold() for name in columns]
+    return [column for column in all_of_them if column.name.casefold() in folded]
+
+
+def _hidden(session: ReadSession, shown: Sequence[str]) -> tuple[str, ...]:
+    """Name the columns that the filter needs beside those that are wanted."""
+    if session.filter is None:
+        return ()
+    folded = {name.casefold() for name in shown}
+    return tuple(name for name in session.filter.columns if name.casefold() not in folded)
 
 
 def _read_from(
-    request: ReadRows, keeper: SessionKeeper, cancel: CancelToken | None, row: int
+    request: ReadRows,
+    keeper: SessionKeeper,
+    cancel: CancelToken | None,
+    session: ReadSession,
+    row: int,
 ) -> ReadRows:
     keeper.keep(cancel)
     request, split = replace(request, route_token=keeper.route_token), request.split
-    if isinstance(split, RowRangeSplit):
+    if not isinstance(split, RowRangeSplit):
+        return replace(request, skip_rows=row)
+    if session.filter is None:
         return replace(request, split=RowRangeSplit(split.offset + row, split.count - row))
+    if split.offset + split.count == session.stored_rows:
+        # Whether ranges number stored or filtered rows is not known: the last one has no end.
+        request = replace(request, split=RowRangeSplit(split.offset, ALL_ROWS - split.offset))
     return replace(request, skip_rows=row)
 
 
 class _SplitRows:
     """Batches of one split; looks after the session at each, and while none is taken."""
 
-    def __init__(self, cursor: RowCursor, look_after: Callable[[], None]) -> None:
-        self._cursor, self._look_after = cursor, look_after
+    def __init__(
+        self, cursor: RowCursor, look_after: Callable[[], None], wanted: Wanted | None
+    ) -> None:
+        self._cursor, self._look_after, self._wanted = cursor, look_after, wanted
         self._batches = cursor.batches()
         self._begun = False
 
@@ -160,10 +188,15 @@ class _SplitRows:
 
     def __next__(self) -> pa.RecordBatch:
         try:
-            if self._begun:  # what opens a stream looks after the session itself
-                self._look_after()
-            self._begun = True
-            return next(self._batches)
+            while True:
+                if self._begun:  # what opens a stream looks after the session itself
+                    self._look_after()
+                self._begun = True
+                batch = next(self._batches)
+                if self._wanted is not None:
+                    batch = self._wanted.of(batch)
+                if batch.num_rows:
+                    return batch
         except BaseException:
             self.close()
             raise

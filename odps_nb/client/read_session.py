@@ -17,11 +17,13 @@ from odps_nb.client.cursor import rows_of
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.client.storage import StorageClient
 from odps_nb.errors import (
+    FramingError,
     InvalidRequestError,
     RequestTimeoutError,
     ServiceError,
     SessionExpiredError,
 )
+from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import (
     Compression,
@@ -51,6 +53,8 @@ __all__ = [
 ]
 
 DEFAULT_SPLIT_BYTES = 64 * 2**20
+#: The service refuses smaller splits (live tests of its clients); ranges of rows have no bound.
+MIN_SPLIT_BYTES = 10 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
 DEFAULT_BATCH_ROWS = 32_768
 #: Splits of a session where nobody says how many or how large: of more than these they grow.
@@ -74,9 +78,13 @@ class ReadPlan:
     partitions
         Specs, partial ones too; empty for the whole table.
     where
-        A SQL condition that the service applies.
-    may_ignore_where
-        The service may leave the condition out where it cannot apply it, instead of failing.
+        A SQL condition (`odps_nb.filters.parse`). The service leaves out blocks of rows by it, and
+        each row is looked at again where it arrives.
+    timezone
+        Where times in quotes are read that ``where`` compares with a DATETIME or TIMESTAMP.
+    schema
+        All columns of the table, where they are known; ``where`` needs them. ``None``: found out
+        by one more request.
     split_bytes, splits
         Size of a split by the service's estimate, or their number. Where neither is said a split
         has 64 MiB, or more where there would be over 100,000 of them.
@@ -99,7 +107,8 @@ class ReadPlan:
     partition_columns: tuple[str, ...] | None = None
     partitions: tuple[PartitionSpec, ...] = ()
     where: str | None = None
-    may_ignore_where: bool = False
+    timezone: str = "UTC"
+    schema: TableSchema | None = None
     split_bytes: int | None = None
     splits: int | None = None
     limit: int | None = None
@@ -126,9 +135,11 @@ class ReadSession:
 
     ``schema`` is what the batches have, in their order. ``row_count`` counts the rows of all
     splits where they are known (no filter), ``expires_at`` is in seconds of the epoch,
-    ``estimated_size`` in bytes. With a ``limit`` the splits may hold more rows than that.
-    ``selects`` says that columns
-    were chosen, ``columns`` which of a stream that has more than was wanted.
+    ``estimated_size`` in bytes. ``filter`` is applied to the rows of every split, and needs
+    ``hidden`` columns that come with them and are not given on. ``stored_rows`` are those that a
+    filtered session with ranges of rows has before its filter, by the service's count. With a
+    ``limit`` the splits may hold more rows than that. ``selects`` says that columns were
+    chosen, ``columns`` which of a stream that has more than was wanted.
     ``latest_version`` is that of the table, 0 where there is none or the service tells none.
     ``timestamp_unit`` is that in which TIMESTAMPs were asked for.
     """
@@ -142,7 +153,9 @@ class ReadSession:
     route_token: str | None = None
     estimated_size: int | None = None
     latest_version: int = 0
-    has_filter: bool = False
+    filter: RowFilter | None = None
+    hidden: tuple[Column, ...] = ()
+    stored_rows: int | None = None
     selects: bool = False
     limit: int | None = None
     columns: tuple[str, ...] = ()
@@ -170,7 +183,8 @@ def open_read_session(
     """Take a snapshot and cut it into splits.
 
     Without a filter rows are counted exactly and cut into ranges here (`SplitMode.ROW_OFFSET`);
-    with one the service cuts (`SplitMode.SIZE`).
+    with one the service cuts (`SplitMode.SIZE`), unless smaller splits are wanted than it makes
+    or the table takes only ranges (as those with BLOBs do, by the vendor's manual).
 
     Raises
     ------
@@ -195,32 +209,58 @@ def _opened(
     cancel: CancelToken | None,
 ) -> ReadSession:
     ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
-    data, parts, wanted = _columns(plan, ask)
-    request = CreateReadSession(
-        table=plan.table,
-        timestamp_unit=_unit(plan),
-        data_columns=data,
-        partition_columns=parts,
-        partitions=plan.partitions,
-        filter_predicate=plan.where or "",
-        filter_fallback=plan.may_ignore_where,
-        **_split_options(plan),
-        **_increment(plan),
-    )
-    answer = ask(request)
-    if request.split_mode is SplitMode.ROW_OFFSET and answer.record_count is None:
-        request = replace(request, split_mode=SplitMode.SIZE, split_number=_split_bytes(plan))
-        answer = ask(request)
-    by_size = request.split_mode is SplitMode.SIZE
-    if by_size and answer.splits_count > DEFAULT_SPLITS and _is_free(plan):
-        larger = _split_bytes(plan) * math.ceil(answer.splits_count / DEFAULT_SPLITS)
-        answer = ask(replace(request, split_number=larger))
-    session = _session(plan, answer, wanted)
+    columns = _columns(plan, ask)
+    request = _request(plan, columns)
+    answer = _answered(plan, request, ask)
+    session = _session(plan, answer, columns)
     if tracker is not None:
         tracker.plan(session_id=session.session_id, rows_total=_rows_total(session))
         for split in session.splits:
             tracker.plan_split(str(split), rows=rows_of(split))
     return session
+
+
+def _request(plan: ReadPlan, columns: _Columns) -> CreateReadSession:
+    return CreateReadSession(
+        table=plan.table,
+        timestamp_unit=_unit(plan),
+        data_columns=columns.data,
+        partition_columns=columns.parts,
+        partitions=plan.partitions,
+        filter_predicate=columns.filter.predicate if columns.filter else "",
+        filter_fallback=columns.filter is not None,  # rows are filtered here in any case
+        **_split_options(plan),
+        **_increment(plan),
+    )
+
+
+def _answered(
+    plan: ReadPlan,
+    request: CreateReadSession,
+    ask: Callable[[CreateReadSession], ReadSessionAnswer],
+) -> ReadSessionAnswer:
+    """Ask for a session in the first mode that the table takes."""
+    if request.split_mode is SplitMode.SIZE:
+        try:
+            answer = ask(request)
+        except InvalidRequestError as error:
+            if error.code == NANOSECONDS_TOO_NARROW:
+                raise
+            try:  # the table may take ranges of rows only: see SplitMode.ROW_OFFSET
+                return ask(replace(request, split_mode=SplitMode.ROW_OFFSET, split_number=0))
+            except InvalidRequestError:
+                raise error from None
+    else:
+        answer = ask(request)
+        if answer.record_count is None:
+            size = max(_split_bytes(plan), MIN_SPLIT_BYTES)
+            request = replace(request, split_mode=SplitMode.SIZE, split_number=size)
+            answer = ask(request)
+    by_size = request.split_mode is SplitMode.SIZE
+    if by_size and answer.splits_count > DEFAULT_SPLITS and _is_free(plan):
+        larger = _split_bytes(plan) * math.ceil(answer.splits_count / DEFAULT_SPLITS)
+        answer = ask(replace(request, split_number=larger))
+    return answer
 
 
 def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
@@ -231,9 +271,9 @@ def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str)
     SessionExpiredError
         It is over, and its snapshot with it.
     """
-    _, _, wanted = _columns(plan, partial(_ask, storage, tracker=None, cancel=None))
+    columns = _columns(plan, partial(_ask, storage, tracker=None, cancel=None))
     answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
-    return _session(plan, require_ready(answer, plan.table), wanted)
+    return _session(plan, require_ready(answer, plan.table), columns)
 
 
 def _unit(plan: ReadPlan) -> TimeUnit:
@@ -251,10 +291,9 @@ def _split_bytes(plan: ReadPlan) -> int:
 
 
 def _split_options(plan: ReadPlan) -> dict[str, Any]:
-    if not plan.where:
-        return {"split_mode": SplitMode.ROW_OFFSET, "split_number": DEFAULT_SPLIT_ROWS}
-    if plan.splits is not None:
-        return {"split_mode": SplitMode.PARALLELISM, "split_number": plan.splits}
+    fine = plan.splits is not None or _split_bytes(plan) < MIN_SPLIT_BYTES
+    if fine or not plan.where:
+        return {"split_mode": SplitMode.ROW_OFFSET, "split_number": 0}
     return {"split_mode": SplitMode.SIZE, "split_number": _split_bytes(plan)}
 
 
@@ -318,32 +357,55 @@ def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAns
     )
 
 
-def _columns(
-    plan: ReadPlan, ask: Callable[[CreateReadSession], ReadSessionAnswer]
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return data columns, partition columns and the order wanted, as the requests need them."""
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Columns as requests need them: of data, of partitions, in the order wanted, and to filter."""
+
+    data: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
+    filter: RowFilter | None = None
+
+
+def _columns(plan: ReadPlan, ask: Callable[[CreateReadSession], ReadSessionAnswer]) -> _Columns:
+    schema = plan.schema
+    if plan.where and schema is None:
+        schema = _probed(plan, ask)
+    found = None
+    if plan.where and schema is not None:
+        found = RowFilter.parse(plan.where, schema, timezone=plan.timezone)
     if not plan.columns:
-        return (), (), ()
-    if plan.partition_columns is not None:
-        folded = {name.casefold() for name in plan.partition_columns}
-        parts = tuple(name for name in plan.columns if name.casefold() in folded)
-        data = tuple(name for name in plan.columns if name.casefold() not in folded)
+        return _Columns(filter=found)
+    needed = plan.columns
+    if found is not None:
+        has = {name.casefold() for name in needed}
+        needed = (*needed, *(name for name in found.columns if name.casefold() not in has))
+    keys = plan.partition_columns
+    if keys is None and schema is not None:
+        keys = tuple(column.name for column in schema.partition_columns)
+    if keys is not None:
+        folded = {name.casefold() for name in keys}
+        parts = tuple(name for name in needed if name.casefold() in folded)
+        data = tuple(name for name in needed if name.casefold() not in folded)
         if data:
-            return data, parts, plan.columns
-    probe = ask(
-        CreateReadSession(
-            table=plan.table,
-            partitions=plan.partitions,
-            timestamp_unit=_unit(plan),
-            **_increment(plan),
-        )
-    )
-    schema = probe.schema
-    found = [_find(schema, name, plan.table) for name in plan.columns]
-    data = tuple(column.name for column in found if column in schema.columns)
-    parts = tuple(column.name for column in found if column in schema.partition_columns)
+            return _Columns(data, parts, plan.columns, found)
+    schema = schema or _probed(plan, ask)
+    columns = [_find(schema, name, plan.table) for name in needed]
+    data = tuple(column.name for column in columns if column in schema.columns)
+    parts = tuple(column.name for column in columns if column in schema.partition_columns)
+    wanted = tuple(column.name for column in columns[: len(plan.columns)])
     # No data column would mean all of them: one comes along and is dropped here.
-    return data or tuple(c.name for c in schema.columns[:1]), parts, tuple(c.name for c in found)
+    return _Columns(data or tuple(c.name for c in schema.columns[:1]), parts, wanted, found)
+
+
+def _probed(plan: ReadPlan, ask: Callable[[CreateReadSession], ReadSessionAnswer]) -> TableSchema:
+    """Learn the columns from a session that is opened for them alone."""
+    options = _increment(plan) or {"split_mode": SplitMode.ROW_OFFSET, "split_number": 0}
+    return ask(
+        CreateReadSession(
+            table=plan.table, partitions=plan.partitions, timestamp_unit=_unit(plan), **options
+        )
+    ).schema
 
 
 def _find(schema: TableSchema, name: str, table: TableName) -> Column:
@@ -356,26 +418,27 @@ def _find(schema: TableSchema, name: str, table: TableName) -> Column:
     return column
 
 
-def _session(plan: ReadPlan, answer: ReadSessionAnswer, wanted: tuple[str, ...]) -> ReadSession:
-    rows = None if plan.where else answer.record_count
-    if answer.split_mode is SplitMode.ROW_OFFSET and rows is not None:
-        splits: tuple[Split, ...] = _ranges(plan, rows, answer.estimated_size)
-        rows = sum(rows_of(split) or 0 for split in splits)
+def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: _Columns) -> ReadSession:
+    rows, found = answer.record_count, columns.filter
+    by_rows = answer.split_mode is SplitMode.ROW_OFFSET and rows is not None
+    if by_rows:
+        splits: tuple[Split, ...] = _ranges(plan, rows or 0, answer.estimated_size)
     else:
-        rows = None
         splits = tuple(IndexSplit(n) for n in range(_bearable(answer.splits_count)))
-    schema = _selected(answer.schema, wanted)
+    schema = _selected(answer.schema, columns.wanted)
     return ReadSession(
         table=plan.table,
         session_id=answer.session_id,
         schema=schema,
         splits=splits,
-        row_count=rows,
+        row_count=sum(rows_of(split) or 0 for split in splits) if by_rows and not found else None,
         expires_at=answer.expires_at,
         route_token=answer.route_token,
         estimated_size=answer.estimated_size,
         latest_version=answer.latest_version,
-        has_filter=bool(plan.where),
+        filter=found,
+        hidden=_hidden(answer.schema, schema, found),
+        stored_rows=rows if by_rows and found else None,
         selects=bool(plan.columns),
         limit=plan.limit,
         columns=schema.names if len(schema) < len(answer.schema) else (),
@@ -383,6 +446,22 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, wanted: tuple[str, ...])
         timestamp_unit=_unit(plan),
         max_batch_rows=plan.max_batch_rows,
     )
+
+
+def _hidden(
+    answered: TableSchema, shown: TableSchema, found: RowFilter | None
+) -> tuple[Column, ...]:
+    """Return the columns that only the filter needs."""
+    if found is None:
+        return ()
+    columns = {column.name.casefold(): column for column in answered}
+    names = [name for name in found.columns if shown.find(name) is None]
+    try:
+        return tuple(columns[name.casefold()] for name in names)
+    except KeyError as error:
+        raise FramingError(
+            f"the session has no column {error.args[0]!r}, which where= needs"
+        ) from None
 
 
 def _selected(schema: TableSchema, wanted: tuple[str, ...]) -> TableSchema:
@@ -401,7 +480,7 @@ def _selected(schema: TableSchema, wanted: tuple[str, ...]) -> TableSchema:
 
 
 def _ranges(plan: ReadPlan, rows: int, size: int | None) -> tuple[RowRangeSplit, ...]:
-    if plan.limit is not None:
+    if plan.limit is not None and not plan.where:
         size = None if size is None or not rows else size * min(rows, plan.limit) // rows
         rows = min(rows, plan.limit)
     if plan.splits is not None:

@@ -16,7 +16,7 @@ from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.credentials import TaskProfile, profile_of
 from odps_nb.spark.known import keep_facts, numbered, planned_size
 from odps_nb.spark.planner import rows_of
-from odps_nb.spark.read_plan import plan_read
+from odps_nb.spark.read_plan import plan_of
 from odps_nb.spark.reader import ReadTask, read_split
 from odps_nb.spark.report_lines import ReportTo
 from odps_nb.spark.runs import Source
@@ -101,7 +101,7 @@ def read(
 
     profile = profile_of(odps)
     with StorageClient(profile) as storage:
-        plan = plan_read(
+        plan = plan_of(
             storage,
             profile.table(table),
             columns=columns,

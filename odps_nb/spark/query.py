@@ -339,7 +339,7 @@ def _open(
             partition_columns=tuple(column.name for column in read.schema.partition_columns),
             partitions=read.partitions or (),
             where=read.where,
-            may_ignore_where=read.where is not None,  # Spark applies it anyway
+            schema=read.schema,
             limit=read.limit,
             timestamp_unit=TimeUnit.MICRO,  # Spark has no other
         )

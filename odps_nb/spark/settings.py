@@ -18,7 +18,7 @@ from odps_nb.client.profile import Profile
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema
 from odps_nb.spark.credentials import profile_of
-from odps_nb.spark.read_plan import plan_read
+from odps_nb.spark.read_plan import plan_of
 from odps_nb.spark.uploading import MAX_PARTITIONS
 from odps_nb.terms import Compression, PartitionSpec, TableName
 
@@ -175,7 +175,7 @@ class ReadSettings:
 
     def plan(self, storage: StorageClient, columns: Sequence[str]) -> ReadPlan:
         """Return the plan that reads these columns; costs one request."""
-        return plan_read(
+        return plan_of(
             storage,
             self.table,
             columns=columns,

@@ -47,10 +47,15 @@ def small(odps, new_name):
 
 
 def test_making_a_scan_costs_no_request(odps):
-    scan = odps.table("no_such_table_at_all").read(limit=3, where="x > 1")
-    assert (
-        repr(scan) == f"Scan({odps.profile.project}.no_such_table_at_all, where='x > 1', limit=3)"
-    )
+    scan = odps.table("no_such_table_at_all").read(limit=3)
+    assert repr(scan) == f"Scan({odps.profile.project}.no_such_table_at_all, limit=3)"
+
+
+def test_a_condition_is_held_against_the_table_before_anything_is_read(odps, small):
+    with pytest.raises(InvalidRequestError, match="'nope', which is no column") as caught:
+        small.read(where="nope > 1")
+    assert caught.value.hint == "its columns are: id, note"
+    assert "where='id > 1'" in repr(small.read(where="id > 1"))
 
 
 def test_every_result_of_a_scan_is_the_same_snapshot(odps, small):

@@ -113,19 +113,63 @@ def test_without_a_filter_rows_are_counted_and_cut_into_ranges():
     request = service.calls["CreateReadSession"][0]
     assert request.split_mode is SplitMode.ROW_OFFSET
     assert session.splits == tuple(RowRangeSplit(at, 25) for at in (0, 25, 50, 75))
-    assert (session.row_count, session.route_token, session.has_filter) == (100, "rt", False)
+    assert (session.row_count, session.route_token, session.filter) == (100, "rt", None)
     assert session.schema.names == SCHEMA.names
 
 
 def test_with_a_filter_the_service_cuts():
     answer = ReadSessionAnswer(session_id="s", splits_count=3, schema=SCHEMA)
-    session, service = opened(answer, where="id > 3", split_bytes=1000)
-    request = service.calls["CreateReadSession"][0]
-    assert (request.split_mode, request.split_number) == (SplitMode.SIZE, 1000)
-    assert request.filter_predicate == "id > 3"
+    session, service = opened(answer, where="id > 3", schema=SCHEMA, split_bytes=10 * 2**20)
+    (request,) = service.calls["CreateReadSession"]
+    assert (request.split_mode, request.split_number) == (SplitMode.SIZE, 10 * 2**20)
+    assert (request.filter_predicate, request.filter_fallback) == ("id > 3", True)
     assert session.splits == (IndexSplit(0), IndexSplit(1), IndexSplit(2))
     assert session.row_count is None
-    assert session.has_filter
+    assert session.filter.columns == ("id",)
+
+
+def test_a_filter_over_an_unknown_table_asks_for_its_columns_first():
+    _, service = opened(ANSWER, ReadSessionAnswer(session_id="s", schema=SCHEMA), where="id > 3")
+    first, second = service.calls["CreateReadSession"]
+    assert (first.filter_predicate, first.split_mode) == ("", SplitMode.ROW_OFFSET)
+    assert (second.filter_predicate, second.split_mode) == ("id > 3", SplitMode.SIZE)
+
+
+@pytest.mark.parametrize("asked", [{"splits": 4}, {"split_bytes": 2**20}])
+def test_filtered_splits_that_are_finer_than_the_service_cuts_are_ranges(asked):
+    session, service = opened(ANSWER, where="id > 3", schema=SCHEMA, **asked)
+    (request,) = service.calls["CreateReadSession"]
+    assert request.split_mode is SplitMode.ROW_OFFSET
+    assert sum(split.count for split in session.splits) == session.stored_rows == 100
+    assert session.row_count is None
+
+
+def test_a_table_that_takes_ranges_only_is_filtered_by_them():
+    with (
+        Service(CreateReadSession=[fail(400, "InvalidParameter"), give(ANSWER)]) as service,
+        service.client() as storage,
+    ):
+        plan = ReadPlan(table=TABLE, where="id > 3", schema=SCHEMA)
+        session = open_read_session(storage, plan)
+        by_size, by_rows = service.calls["CreateReadSession"]
+    assert (by_size.split_mode, by_rows.split_mode) == (SplitMode.SIZE, SplitMode.ROW_OFFSET)
+    assert by_rows.filter_predicate == "id > 3"
+    assert (session.row_count, session.stored_rows) == (None, 100)
+
+
+def test_a_limit_of_a_filtered_read_leaves_no_rows_unread():
+    session, _ = opened(ANSWER, where="id > 3", schema=SCHEMA, splits=4, limit=3)
+    assert sum(split.count for split in session.splits) == 100
+
+
+def test_columns_that_only_the_filter_needs_come_along_hidden():
+    session, service = opened(
+        PARTED, where="note = 'x' and ds > '1'", schema=PARTS, columns=("id",), splits=1
+    )
+    (request,) = service.calls["CreateReadSession"]
+    assert (request.data_columns, request.partition_columns) == (("id", "note"), ("ds",))
+    assert session.schema.names == session.columns == ("id",)
+    assert [column.name for column in session.hidden] == ["note", "ds"]
 
 
 @pytest.mark.parametrize(
@@ -590,7 +634,7 @@ def test_counting_rows_costs_one_request_or_reads_them():
         Service(CreateReadSession=[give(filtered)], ReadRows=[serve_rows]) as service,
         service.client() as storage,
     ):
-        assert count_rows(storage, ReadPlan(table=TABLE, where="id > 0")) == ROWS
+        assert count_rows(storage, ReadPlan(table=TABLE, where="id > 4", schema=SCHEMA)) == ROWS - 5
 
 
 def test_a_preview_is_read_whole_or_again():

@@ -1,0 +1,95 @@
+"""What a person asks to read, checked against the table and made a plan (floor 4).
+
+The one planner of all front ends: `Table.read`, ``odps_nb.spark.read`` and ``format("odps")``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from odps_nb.access.binding import bind
+from odps_nb.access.checks import PartitionLike, check_columns, check_count, check_partitions
+from odps_nb.client.read_session import ReadPlan
+from odps_nb.errors import InvalidRequestError
+from odps_nb.filters.row_filter import RowFilter
+from odps_nb.schema import TableSchema
+from odps_nb.terms import Compression, TableName, TimeUnit
+
+__all__ = ["plan_read"]
+
+
+def plan_read(
+    table: TableName,
+    schema: TableSchema | None,
+    *,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    params: Mapping[str, object] | None = None,
+    partitions: PartitionLike | Iterable[PartitionLike] | None = None,
+    limit: int | None = None,
+    splits: int | None = None,
+    split_bytes: int | None = None,
+    compression: str | Compression | None = None,
+    timestamp_unit: TimeUnit | None = None,
+    timezone: str = "UTC",
+) -> ReadPlan:
+    """Return the plan of a read; sends nothing.
+
+    Parameters
+    ----------
+    schema
+        All columns of the table. ``None`` where nobody needs them: without columns, partitions
+        and ``where``.
+    params
+        Values of the ``:name`` in ``where``.
+    timezone
+        Where times in ``where`` are read.
+
+    Raises
+    ------
+    NotFoundError
+        No such column; close names are in the hint.
+    ConfigError
+        A ``:name`` without a value, or a value that cannot be written in SQL.
+    InvalidRequestError
+        An argument that makes no sense, or a condition that cannot be applied exactly.
+    """
+    if columns is not None and not len(columns):
+        raise InvalidRequestError(
+            "columns is empty", hint="name at least one, or leave it out for all"
+        )
+    if splits is not None and split_bytes is not None:
+        raise InvalidRequestError(
+            "splits and split_bytes are two answers to one question",
+            hint="give how many parts, or how big each is",
+        )
+    condition = _condition(where, params, timezone)
+    if schema is not None and condition is not None:
+        RowFilter.parse(condition, schema, timezone=timezone)  # refused before anything is sent
+    wanted: tuple[str, ...] = ()
+    keys: tuple[str, ...] | None = None
+    if schema is not None and columns is not None:
+        wanted = check_columns(columns, schema, table)
+        keys = tuple(column.name for column in schema.partition_columns)
+    return ReadPlan(
+        table=table,
+        columns=wanted,
+        partition_columns=keys,
+        partitions=() if schema is None else check_partitions(partitions, schema, table),
+        where=condition,
+        timezone=timezone,
+        schema=schema,
+        limit=check_count("limit", limit, at_least=0),
+        splits=check_count("splits", splits),
+        split_bytes=check_count("split_bytes", split_bytes),
+        compression=Compression.of(compression),
+        timestamp_unit=timestamp_unit,
+    )
+
+
+def _condition(where: str | None, params: Mapping[str, object] | None, timezone: str) -> str | None:
+    if where is None or not where.strip():
+        return None
+    if params is None:
+        return where.strip()
+    return bind(where.strip(), params, source="params", timezone=timezone)

@@ -1,0 +1,341 @@
+"""A condition applied to Arrow batches, column by column (floor 2).
+
+Null, true and false are told apart as SQL does (Kleene). What does not fit on the way, such as a
+text that is no number or a sum beyond its type, is an error and never a guess: MaxCompute
+documents an error there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import ROUND_FLOOR, Context, Decimal
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.filters.literals import refuse
+from odps_nb.filters.tree import (
+    AllOf,
+    AnyOf,
+    Arithmetic,
+    Call,
+    Cast,
+    ColumnValue,
+    Compare,
+    Constant,
+    IsIn,
+    IsNull,
+    Kind,
+    Like,
+    Node,
+    Not,
+)
+from odps_nb.schema import TypeCode
+
+__all__ = ["mask_of"]
+
+Values = Any  # a pyarrow Array or Scalar
+Columns = Mapping[str, pa.Array]
+
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_LONG = 2**63
+_EXACT = Context(prec=200)
+_KERNELS: dict[str, Callable[[Values, Values], Values]] = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def mask_of(condition: Node, columns: Columns, rows: int) -> pa.BooleanArray:
+    """Return which rows satisfy a condition; null where neither is known.
+
+    Parameters
+    ----------
+    columns
+        At least the columns that the condition names, in its spelling, each with ``rows`` values.
+
+    Raises
+    ------
+    InvalidRequestError
+        A value for which the condition has no meaning.
+    """
+    try:
+        found = _value(condition, columns)
+    except pa.ArrowInvalid as error:
+        raise refuse(
+            f"a value does not fit: {error}", "exclude such rows first, or ask SQL"
+        ) from error
+    if isinstance(found, pa.Scalar):
+        return pa.array([found.as_py()], pa.bool_()).take(pa.array([0] * rows, pa.int64()))
+    return found
+
+
+def _value(node: Node, columns: Columns) -> Values:
+    return _EVALUATORS[type(node)](node, columns)
+
+
+def _column(node: ColumnValue, columns: Columns) -> Values:
+    values = columns[node.name]
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pt.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return pc.utf8_rtrim(values, " ") if node.kind is Kind.CHAR else values
+
+
+def _constant(node: Constant, columns: Columns) -> Values:
+    if node.kind is Kind.DOUBLE:
+        return pa.scalar(float(node.number), pa.float64())
+    if node.kind is Kind.INTEGER:
+        small = -(2**31) <= int(node.number) < 2**31
+        return pa.scalar(node.value, pa.int32() if small else pa.int64())
+    types = {Kind.BOOLEAN: pa.bool_(), Kind.TEXT: pa.string(), Kind.DATE: pa.date32()}
+    return pa.scalar(node.value, types.get(node.kind, pa.null()))
+
+
+# -- comparisons --------------------------------------------------------------------------------
+
+
+def _compare(node: Compare, columns: Columns) -> Values:
+    left = _value(node.left, columns)
+    if isinstance(node.right, Constant):
+        return _against(node.operator, left, node.right)
+    right = _value(node.right, columns)
+    if node.left.kind in (Kind.INSTANT, Kind.CLOCK):
+        left, right = _in_one_unit(left, right)
+    elif Kind.DECIMAL in (node.left.kind, node.right.kind):
+        left, right = _in_one_scale(left, right)
+    return _KERNELS[node.operator](left, right)
+
+
+def _against(sign: str, values: Values, constant: Constant) -> Values:
+    """Compare with a constant, which may lie between two values that the column can have."""
+    if constant.kind is Kind.DOUBLE:
+        return _KERNELS[sign](values, float(constant.number))
+    steps = _steps_of(values, constant)
+    if steps is None:
+        return _KERNELS[sign](values, _scalar_of(values, constant))
+    below = int(steps.to_integral_value(ROUND_FLOOR, context=_EXACT))
+    if below != steps:
+        if sign in ("=", "<>"):
+            return _all(values, held=sign == "<>")
+        sign = {"<": "<=", ">=": ">"}.get(sign, sign)
+    return _compare_steps(sign, values, below)
+
+
+def _steps_of(values: Values, constant: Constant) -> Decimal | None:
+    """Return the constant in the smallest steps of a column; ``None`` where it has no steps."""
+    if constant.kind in (Kind.INSTANT, Kind.CLOCK):
+        return _EXACT.divide(constant.number, Decimal(_NANOSECONDS[values.type.unit]))
+    if constant.kind in (Kind.INTEGER, Kind.DECIMAL):
+        scale = values.type.scale if pt.is_decimal(values.type) else 0
+        return _EXACT.scaleb(constant.number, scale)
+    return None
+
+
+def _compare_steps(sign: str, values: Values, steps: int) -> Values:
+    if pt.is_decimal(values.type):
+        if abs(steps) >= 10**values.type.precision:
+            return _beyond(sign, values, steps)
+        number = _EXACT.scaleb(Decimal(steps), -values.type.scale)
+        return _KERNELS[sign](values, pa.scalar(number, values.type))
+    if pt.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    if not -_LONG <= steps < _LONG:
+        return _beyond(sign, values, steps)
+    return _KERNELS[sign](values, pa.scalar(steps, pa.int64()))
+
+
+def _beyond(sign: str, values: Values, steps: int) -> Values:
+    """Compare with what no value of the column reaches."""
+    held = {"=": False, "<>": True}.get(sign, (sign in ("<", "<=")) == (steps > 0))
+    return _all(values, held=held)
+
+
+def _all(values: Values, *, held: bool) -> Values:
+    """Return the same answer for all values that are not null."""
+    return pc.if_else(pc.is_valid(values), held, pa.scalar(None, pa.bool_()))
+
+
+def _scalar_of(values: Values, constant: Constant) -> Values:
+    if constant.kind is Kind.BOOLEAN:
+        return pa.scalar(constant.value, pa.bool_())
+    return pa.scalar(constant.value, values.type)
+
+
+def _in_one_unit(left: Values, right: Values) -> tuple[Values, Values]:
+    units = list(_NANOSECONDS)
+    finer = max(left.type.unit, right.type.unit, key=units.index)
+    return left.cast(pa.timestamp(finer)), right.cast(pa.timestamp(finer))
+
+
+def _in_one_scale(left: Values, right: Values) -> tuple[Values, Values]:
+    scales = [one.type.scale if pt.is_decimal(one.type) else 0 for one in (left, right)]
+    wide = pa.decimal256(76, max(scales))
+    return _as_decimal(left, wide), _as_decimal(right, wide)
+
+
+def _as_decimal(values: Values, wide: pa.DataType) -> Values:
+    if not pt.is_decimal(values.type):
+        values = values.cast(pa.decimal128(19, 0))
+    return values.cast(wide)
+
+
+def _is_in(node: IsIn, columns: Columns) -> Values:
+    values = _value(node.value, columns)
+    among = _storable(node, values.type)
+    found = pc.is_in(_bare(values), value_set=among)
+    if not node.with_null:
+        return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
+    return pc.if_else(found, True, pa.scalar(None, pa.bool_()))
+
+
+def _bare(values: Values) -> Values:
+    return values.cast(pa.int64()) if pt.is_timestamp(values.type) else values
+
+
+def _storable(node: IsIn, stored: pa.DataType) -> pa.Array:
+    """Return those of the constants that values of the column can be at all."""
+    if node.value.kind in (Kind.TEXT, Kind.DATE):
+        return pa.array(node.among, stored)
+    found: list[Decimal | int] = []
+    for one in node.among:
+        sample = pa.nulls(0, stored)
+        steps = _steps_of(sample, Constant(node.value.kind, one))
+        if steps is None or steps != steps.to_integral_value():
+            continue
+        if pt.is_decimal(stored):
+            if abs(steps) < 10**stored.precision:
+                found.append(_EXACT.scaleb(steps, -stored.scale))
+        elif _fits(int(steps), stored):
+            found.append(int(steps))
+    return pa.array(found, pa.int64() if pt.is_timestamp(stored) else stored)
+
+
+def _fits(steps: int, stored: pa.DataType) -> bool:
+    bits = 64 if pt.is_timestamp(stored) else stored.bit_width
+    return bool(-(2 ** (bits - 1)) <= steps < 2 ** (bits - 1))
+
+
+def _like(node: Like, columns: Columns) -> Values:
+    return pc.match_substring_regex(_value(node.value, columns), pattern=node.pattern)
+
+
+# -- logic --------------------------------------------------------------------------------------
+
+
+def _is_null(node: IsNull, columns: Columns) -> Values:
+    return pc.is_null(_value(node.value, columns))
+
+
+def _not(node: Not, columns: Columns) -> Values:
+    return pc.invert(_value(node.value, columns))
+
+
+def _all_of(node: AllOf, columns: Columns) -> Values:
+    return reduce(pc.and_kleene, (_value(part, columns) for part in node.parts))
+
+
+def _any_of(node: AnyOf, columns: Columns) -> Values:
+    return reduce(pc.or_kleene, (_value(part, columns) for part in node.parts))
+
+
+# -- numbers and functions ----------------------------------------------------------------------
+
+
+def _arithmetic(node: Arithmetic, columns: Columns) -> Values:
+    left, right = _value(node.left, columns), _value(node.right, columns)
+    if node.operator == "%":
+        whole = pc.multiply_checked(pc.divide_checked(left, right), right)
+        return pc.subtract_checked(left, whole)  # the sign is that of the left side
+    if node.kind is Kind.DOUBLE:
+        return _DOUBLES[node.operator](left, right)
+    return _INTEGERS[node.operator](left, right)
+
+
+_INTEGERS: dict[str, Callable[[Values, Values], Values]] = {
+    "+": pc.add_checked,
+    "-": pc.subtract_checked,
+    "*": pc.multiply_checked,
+}
+_DOUBLES: dict[str, Callable[[Values, Values], Values]] = {
+    "+": pc.add,
+    "-": pc.subtract,
+    "*": pc.multiply,
+    "/": pc.divide,
+}
+
+
+def _cast(node: Cast, columns: Columns) -> Values:
+    values = _value(node.value, columns)
+    if node.kind is Kind.DECIMAL:
+        return values.cast(pa.decimal128(19, 0)).cast(pa.decimal128(node.precision, node.scale))
+    if node.kind is Kind.DOUBLE:  # whole numbers beyond 2^53 are rounded, there and here
+        return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
+    return values.cast(_CASTS[node.code])
+
+
+_CASTS = {
+    TypeCode.TINYINT: pa.int8(),
+    TypeCode.SMALLINT: pa.int16(),
+    TypeCode.INT: pa.int32(),
+    TypeCode.BIGINT: pa.int64(),
+    TypeCode.STRING: pa.string(),
+    TypeCode.DATE: pa.date32(),
+}
+
+
+def _call(node: Call, columns: Columns) -> Values:
+    return _CALLS[node.name](*(_value(argument, columns) for argument in node.arguments))
+
+
+def _substring(values: Values, start: Values, length: Values | None = None) -> Values:
+    first = start.as_py() - 1
+    stop = None if length is None else first + length.as_py()
+    return pc.utf8_slice_codeunits(values, first, stop)
+
+
+def _concat(*parts: Values) -> Values:
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _coalesce(*parts: Values) -> Values:
+    if any(pt.is_integer(part.type) for part in parts):
+        parts = tuple(part.cast(pa.int64()) for part in parts)
+    return pc.coalesce(*parts)
+
+
+_CALLS: dict[str, Callable[..., Values]] = {
+    "length": pc.utf8_length,
+    "abs": lambda values: pc.abs_checked(values) if pt.is_integer(values.type) else pc.abs(values),
+    "trim": lambda values: pc.utf8_trim(values, " "),
+    "ltrim": lambda values: pc.utf8_ltrim(values, " "),
+    "rtrim": lambda values: pc.utf8_rtrim(values, " "),
+    "substr": _substring,
+    "concat": _concat,
+    "coalesce": _coalesce,
+    "year": pc.year,
+    "month": pc.month,
+    "day": pc.day,
+}
+_EVALUATORS: dict[type, Callable[[Any, Columns], Values]] = {
+    ColumnValue: _column,
+    Constant: _constant,
+    Compare: _compare,
+    IsIn: _is_in,
+    Like: _like,
+    IsNull: _is_null,
+    Not: _not,
+    AllOf: _all_of,
+    AnyOf: _any_of,
+    Arithmetic: _arithmetic,
+    Cast: _cast,
+    Call: _call,
+}

@@ -1,0 +1,122 @@
+"""Constants of a condition: texts as times and numbers, and escapes that have one reading (pure).
+
+Forms are those that MaxCompute documents ("Type conversions"): ``yyyy-mm-dd hh:mi:ss`` for a
+DATETIME, with leading zeros. What it leaves open is refused here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from decimal import Decimal, InvalidOperation
+from zoneinfo import ZoneInfo
+
+from odps_nb.errors import InvalidRequestError
+
+__all__ = [
+    "check_escapes",
+    "clock_of",
+    "date_of",
+    "instant_of",
+    "number_of",
+    "refuse",
+    "zone_of",
+]
+
+_CLOCK = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`""", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_KNOWN_ESCAPES = frozenset("\\'\"nrt%_")
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def refuse(problem: str, hint: str = "") -> InvalidRequestError:
+    """Make the error for a condition that cannot be evaluated exactly."""
+    return InvalidRequestError(
+        f"where= cannot be applied exactly: {problem}",
+        code="InvalidFilter",
+        hint=hint
+        or "write another condition, or let MaxCompute do it: odps.sql('select … where …')",
+    )
+
+
+def check_escapes(text: str) -> None:
+    r"""Refuse backslashes in quoted text whose meaning is not the same everywhere.
+
+    ``\\``, quotes, ``\n``, ``\r``, ``\t``, and ``\%`` and ``\_`` of patterns are taken. Two
+    quotes in a row end one text and begin another in some dialects, and are one quote in others.
+    """
+    ended = -1
+    for match in _QUOTED.finditer(text):
+        quoted = match[0]
+        if match.start() == ended and quoted[0] != "`":
+            raise refuse(
+                "two quotes in a row have more than one reading",
+                r"write \' for a quote inside quotes, or bind the text with params=",
+            )
+        ended = match.end()
+        for escaped in () if quoted[0] == "`" else _ESCAPE.findall(quoted):
+            if escaped not in _KNOWN_ESCAPES:
+                raise refuse(
+                    f"the escape \\{escaped} has more than one reading",
+                    "write the character itself, or bind it: where='name = :name', params=…",
+                )
+
+
+def clock_of(text: str) -> int:
+    """Read a clock time as nanoseconds, as if it were UTC."""
+    found = _CLOCK.fullmatch(text)
+    try:
+        if found is None:
+            raise ValueError
+        year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
+        moment = datetime.datetime(year, month, day, hour, minute, second)
+    except ValueError:
+        raise refuse(
+            f"{text!r} is no time", "write it with all digits: '2024-01-31 00:00:00'"
+        ) from None
+    seconds = (moment - _EPOCH) // datetime.timedelta(seconds=1)
+    return seconds * 10**9 + int((found[7] or "").ljust(9, "0"))
+
+
+def instant_of(clock: int, zone: ZoneInfo) -> int:
+    """Return what a clock in a zone shows as nanoseconds of the epoch.
+
+    Where clocks are set back the first of the two times is meant; in the hour that they leave
+    out, the time by the offset before it.
+    """
+    seconds, rest = divmod(clock, 10**9)
+    shown = (_EPOCH + datetime.timedelta(seconds=seconds)).replace(tzinfo=zone)
+    offset = shown.utcoffset() or datetime.timedelta()
+    return (seconds - offset // datetime.timedelta(seconds=1)) * 10**9 + rest
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Look up a time zone by its name, e.g. ``Asia/Shanghai``."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise InvalidRequestError(
+            f"there is no time zone {name!r}", hint="write a name such as 'Asia/Shanghai' or 'UTC'"
+        ) from None
+
+
+def date_of(text: str) -> datetime.date:
+    """Read ``yyyy-mm-dd``."""
+    try:
+        if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+            raise ValueError
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise refuse(f"{text!r} is no date", "write it as '2024-01-31'") from None
+
+
+def number_of(text: str) -> Decimal:
+    """Read a number with all its digits."""
+    try:
+        if not _NUMBER.fullmatch(text):
+            raise InvalidOperation
+        return Decimal(text)
+    except InvalidOperation:
+        raise refuse(f"{text!r} is no number", "compare a number with a number") from None

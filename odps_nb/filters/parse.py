@@ -1,0 +1,292 @@
+"""The text of ``where=`` as a condition on rows: parsed by sqlglot, typed by a table (floor 2).
+
+What is not known here word for word is refused, also where sqlglot understands it: a condition
+is either applied exactly as MaxCompute documents it, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.filters.compare import as_double, compare, is_among
+from odps_nb.filters.functions import call
+from odps_nb.filters.literals import (
+    check_escapes,
+    number_of,
+    refuse,
+    zone_of,
+)
+from odps_nb.filters.patterns import regex_of
+from odps_nb.filters.tree import (
+    AllOf,
+    AnyOf,
+    Arithmetic,
+    ColumnValue,
+    Constant,
+    IsNull,
+    Kind,
+    Like,
+    Node,
+    Not,
+)
+from odps_nb.schema import DecimalType, OdpsType, TableSchema, TypeCode
+
+__all__ = ["MAX_LENGTH", "parse_condition"]
+
+MAX_LENGTH = 256 * 1024
+_LONG = 2**63
+
+_KINDS: dict[TypeCode, Kind] = {
+    TypeCode.BOOLEAN: Kind.BOOLEAN,
+    TypeCode.TINYINT: Kind.INTEGER,
+    TypeCode.SMALLINT: Kind.INTEGER,
+    TypeCode.INT: Kind.INTEGER,
+    TypeCode.BIGINT: Kind.INTEGER,
+    TypeCode.FLOAT: Kind.FLOAT,
+    TypeCode.DOUBLE: Kind.DOUBLE,
+    TypeCode.DECIMAL: Kind.DECIMAL,
+    TypeCode.STRING: Kind.TEXT,
+    TypeCode.VARCHAR: Kind.TEXT,
+    TypeCode.CHAR: Kind.CHAR,
+    TypeCode.DATE: Kind.DATE,
+    TypeCode.DATETIME: Kind.INSTANT,
+    TypeCode.TIMESTAMP: Kind.INSTANT,
+    TypeCode.TIMESTAMP_NTZ: Kind.CLOCK,
+}
+
+
+def kind_of(odps: OdpsType) -> Kind:
+    """Return what values of a type are compared as."""
+    return Kind.DECIMAL if isinstance(odps, DecimalType) else _KINDS.get(odps.code, Kind.OTHER)
+
+
+def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") -> Node:
+    """Return the condition that a text says over the columns of a table.
+
+    Parameters
+    ----------
+    timezone
+        Where texts such as ``'2024-01-31 10:00:00'`` are read when a DATETIME or TIMESTAMP is
+        compared with them.
+
+    Raises
+    ------
+    InvalidRequestError
+        It cannot be read, names an unknown column, is no condition, or says something whose
+        meaning here and in MaxCompute is not proved to be the same.
+    """
+    if len(text) > MAX_LENGTH:
+        raise refuse(f"it is longer than {MAX_LENGTH:,} characters")
+    check_escapes(text)
+    reader = _Reader(schema, zone_of(timezone))
+    try:
+        return reader.condition(_parsed(text))
+    except RecursionError:
+        raise refuse("it is nested too deeply") from None
+
+
+def _parsed(text: str) -> Any:
+    import sqlglot
+    from sqlglot.errors import SqlglotError
+
+    try:
+        found = sqlglot.parse(text, dialect="hive")
+    except SqlglotError as error:
+        first = str(error).splitlines()[0]
+        raise refuse(f"it cannot be read as SQL: {first}", "write it as after WHERE") from None
+    if len(found) != 1 or found[0] is None:
+        raise refuse("it is not one condition", "write it as after WHERE")
+    return found[0]
+
+
+@dataclass
+class _Reader:
+    """Reads a tree of sqlglot over the columns of one table."""
+
+    schema: TableSchema
+    zone: ZoneInfo
+    _readers: dict[str, Callable[[Any], Node]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._readers = {
+            "column": self._column,
+            "literal": self._literal,
+            "placeholder": self._placeholder,
+            "boolean": lambda tree: Constant(Kind.BOOLEAN, bool(tree.this)),
+            "null": lambda tree: Constant(Kind.NULL, None),
+            "paren": lambda tree: self.read(tree.this),
+            "and": lambda tree: AllOf(self._flat(tree)),
+            "or": lambda tree: AnyOf(self._flat(tree)),
+            "not": lambda tree: Not(self.condition(tree.this)),
+            "is": self._is,
+            "in": self._in,
+            "between": self._between,
+            "like": self._like,
+            "neg": self._negative,
+            "cast": self._cast,
+            "trycast": self._cast,
+        }
+
+    def condition(self, tree: Any) -> Node:
+        """Read what is true, false or null."""
+        node = self.read(tree)
+        if node.kind is Kind.NULL:
+            return Constant(Kind.BOOLEAN, None)
+        if node.kind is not Kind.BOOLEAN:
+            raise refuse(f"{_text(tree)} is no condition", "compare it with something")
+        return node
+
+    def read(self, tree: Any) -> Node:
+        """Read any value."""
+        name = type(tree).__name__.casefold()
+        reader = self._readers.get(name)
+        if reader is not None or name in _COMPARISONS or name in _ARITHMETIC:
+            _only(tree, _ARGUMENTS.get(name, ("this", "expression")))
+        if reader is not None:
+            return reader(tree)
+        if name in _COMPARISONS:
+            return compare(_COMPARISONS[name], *self._sides(tree), self.zone)
+        if name in _ARITHMETIC:
+            return arithmetic(_ARITHMETIC[name], *self._sides(tree))
+        made = call(tree, self.read)
+        if made is None:
+            raise refuse(f"{_text(tree)} is not in the grammar of where=")
+        return made
+
+    def _sides(self, tree: Any) -> tuple[Node, Node]:
+        return self.read(tree.this), self.read(tree.expression)
+
+    def _flat(self, tree: Any) -> tuple[Node, ...]:
+        """Read the parts of a chain, in a loop: a chain may be long."""
+        return tuple(self.condition(part) for part in tree.flatten(unnest=False))
+
+    def _column(self, tree: Any) -> Node:
+        parts = [part.name for part in tree.parts]
+        if len(parts) > 1:
+            raise refuse(
+                f"{'.'.join(parts)} names more than a column",
+                f"write the column alone; one whose name has a dot: `{'.'.join(parts)}`",
+            )
+        column = self.schema.find(parts[0])
+        if column is None:
+            import difflib
+
+            near = difflib.get_close_matches(parts[0], self.schema.names, n=3)
+            said = f"did you mean {' or '.join(near)}? " if near else ""
+            shown = ", ".join(self.schema.names[:20]) + (", …" if len(self.schema) > 20 else "")
+            raise InvalidRequestError(
+                f"where= names {parts[0]!r}, which is no column of the table",
+                code="NoSuchColumn",
+                hint=f"{said}its columns are: {shown}",
+            )
+        return ColumnValue(column.name, kind_of(column.type), column.type.code)
+
+    def _literal(self, tree: Any) -> Node:
+        if tree.is_string:
+            return Constant(Kind.TEXT, tree.this)
+        number = number_of(str(tree.this))
+        if "." in tree.this or "e" in tree.this.casefold():
+            return Constant(Kind.DOUBLE, number)
+        if not -_LONG <= number < _LONG:
+            raise refuse(f"{tree.this} is beyond BIGINT", f"write {tree.this}BD for a DECIMAL")
+        return Constant(Kind.INTEGER, int(number))
+
+    def _placeholder(self, tree: Any) -> Node:
+        raise refuse(f":{tree.this} has no value", f"pass it: params={{{tree.this!r}: …}}")
+
+    def _is(self, tree: Any) -> Node:
+        value = self.read(tree.this)
+        other = self.read(tree.expression)
+        if other.kind is not Kind.NULL:
+            raise refuse(f"{_text(tree)} is not in the grammar of where=", "write is null, or =")
+        return IsNull(value)
+
+    def _in(self, tree: Any) -> Node:
+        among = tuple(self.read(one) for one in tree.expressions)
+        if not among:
+            raise refuse(f"{_text(tree)} has no list of values", "list them: column in (1, 2)")
+        value = self.read(tree.this)
+        if value.kind is Kind.NULL:
+            return Constant(Kind.BOOLEAN, None)
+        return is_among(value, among, self.zone)
+
+    def _between(self, tree: Any) -> Node:
+        value, low, high = (self.read(tree.args[part]) for part in ("this", "low", "high"))
+        return AllOf((compare(">=", value, low, self.zone), compare("<=", value, high, self.zone)))
+
+    def _like(self, tree: Any) -> Node:
+        value, pattern = self._sides(tree)
+        if Kind.NULL in (value.kind, pattern.kind):
+            return Constant(Kind.BOOLEAN, None)
+        if value.kind is not Kind.TEXT or not isinstance(pattern, Constant):
+            raise refuse(f"{_text(tree)}: like takes a STRING column and a pattern in quotes")
+        if isinstance(value, Constant):
+            raise refuse(f"{_text(tree)} has no column")
+        found = Like(value, regex_of(str(pattern.value)))
+        return Not(found) if tree.args.get("negate") else found
+
+    def _negative(self, tree: Any) -> Node:
+        value = self.read(tree.this)
+        if isinstance(value, Constant) and value.kind.is_number:
+            negative = -value.number
+            return Constant(value.kind, int(negative) if value.kind is Kind.INTEGER else negative)
+        return arithmetic("-", Constant(Kind.INTEGER, 0), value)
+
+    def _cast(self, tree: Any) -> Node:
+        from odps_nb.filters.casts import cast
+
+        return cast(self.read(tree.this), tree.to)
+
+
+_COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
+_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
+# What the nodes of sqlglot may have; anything else would give them another meaning.
+_ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "column": ("this", "table", "db", "catalog"),
+    "literal": ("this", "is_string"),
+    "in": ("this", "expressions"),
+    "between": ("this", "low", "high"),
+    "like": ("this", "expression", "negate"),
+    "div": ("this", "expression", "typed", "safe"),
+    "cast": ("this", "to"),
+    "trycast": ("this", "to"),
+}
+
+
+def _only(tree: Any, known: Sequence[str]) -> None:
+    unknown = {name for name, value in tree.args.items() if value} - set(known)
+    if unknown:
+        raise refuse(f"{_text(tree)} is not in the grammar of where=")
+
+
+def _text(tree: Any) -> str:
+    text = " ".join(tree.sql(dialect="hive").split())
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def arithmetic(operator: str, left: Node, right: Node) -> Node:
+    """Return ``left operator right``, where the result is that of MaxCompute without rounding."""
+    if Kind.NULL in (left.kind, right.kind):
+        return Constant(Kind.NULL, None)
+    kinds = {left.kind, right.kind}
+    if not (left.kind.is_number and right.kind.is_number):
+        raise refuse(f"{operator} takes numbers", "cast text to bigint or double first")
+    if operator in "/%" and not (isinstance(right, Constant) and right.value):
+        raise refuse(
+            f"{operator} by what may be 0", f"write a number other than 0 after {operator}"
+        )
+    if operator == "%":
+        if kinds != {Kind.INTEGER}:
+            raise refuse("% takes whole numbers")
+        return Arithmetic(operator, left, right, Kind.INTEGER)
+    if Kind.DECIMAL in kinds:
+        raise refuse(
+            f"{operator} of DECIMALs rounds as MaxCompute alone knows", "cast to bigint or double"
+        )
+    if operator == "/" or kinds != {Kind.INTEGER}:
+        return Arithmetic(operator, as_double(left), as_double(right), Kind.DOUBLE)
+    return Arithmetic(operator, left, right, Kind.INTEGER)

@@ -1,0 +1,67 @@
+"""`RowFilter`: a condition as a value that goes with a read and is applied to its batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.filters.evaluate import mask_of
+from odps_nb.filters.parse import parse_condition
+from odps_nb.filters.sent import predicate_of
+from odps_nb.filters.tree import Node, columns_of
+from odps_nb.schema import TableSchema
+
+__all__ = ["RowFilter"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Which rows are wanted; a frozen value that may be pickled, without sqlglot on the way.
+
+    ``columns`` are those that it needs, in the spelling and order of the table. ``predicate`` is
+    what the service is asked to leave out by; empty where nothing can be sent.
+    """
+
+    text: str
+    condition: Node
+    columns: tuple[str, ...]
+    predicate: str
+
+    @classmethod
+    def parse(cls, text: str, schema: TableSchema, *, timezone: str = "UTC") -> RowFilter:
+        """Read a condition over the columns of a table; see `odps_nb.filters.parse`."""
+        condition = parse_condition(text, schema, timezone=timezone)
+        needed = set(columns_of(condition))
+        return cls(
+            text=text,
+            condition=condition,
+            columns=tuple(name for name in schema.names if name in needed),
+            predicate=predicate_of(condition),
+        )
+
+    def apply(self, batch: pa.RecordBatch, keep: int | None = None) -> pa.RecordBatch:
+        """Return the rows that satisfy the condition.
+
+        Parameters
+        ----------
+        batch
+            Rows with the columns that the filter needs among others, in any order.
+        keep
+            How many columns to keep, from the first on; all by default.
+
+        Raises
+        ------
+        InvalidRequestError
+            A value for which the condition has no meaning.
+        """
+        places = {name.casefold(): n for n, name in enumerate(batch.schema.names)}
+        columns = {name: batch.column(places[name.casefold()]) for name in self.columns}
+        mask = mask_of(self.condition, columns, batch.num_rows)
+        if keep is not None and keep < batch.num_columns:
+            batch = batch.select(range(keep))
+        wanted = pc.sum(mask).as_py() or 0
+        if wanted == batch.num_rows:
+            return batch
+        return batch.filter(mask) if wanted else batch.slice(0, 0)
