@@ -2,8 +2,8 @@
 
 Arrow's own full validation looks at offsets, text, indices and decimals, but not at the offset
 of a list without values; whoever flattens such a list, as pandas and a concatenation do, would
-end the process. Nor at members of a struct that share a name, which no type of MaxCompute has and no
-Python value can hold.
+end the process. Nor at members of a struct that share a name, which no type of MaxCompute has and
+no Python value can hold.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _decimal(value: Node, size: list[int]) -> Node:
     precision, scale = (*size, *(10, 0)[len(size) :]) if size else (38, 18)
     if isinstance(value, Constant) and (value.kind.is_number or value.kind is Kind.TEXT):
         number = number_of(str(value.value))
-        exponent = number.as_tuple().exponent
+        exponent = number.normalize().as_tuple().exponent
         places = max(0, -int(exponent)) if isinstance(exponent, int) else 0
         if places > scale or abs(number) >= Decimal(10) ** (precision - scale):
             raise refuse(f"{value.value} does not fit DECIMAL({precision},{scale})")

@@ -1,0 +1,360 @@
+"""Random conditions, each written for odps_nb and for DuckDB, and computed in plain Python.
+
+A condition is made once as a `Made`: two texts and a function of a row that gives True, False or
+None. The function is the slow and obvious meaning; it knows nothing of either library.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+Row = dict[str, Any]
+
+SCHEMA = (
+    "tiny tinyint, num int, id bigint, f double, m decimal(12,3), s string, v varchar(20), "
+    "b boolean, d date, t datetime, ts timestamp, n timestamp_ntz, ds string"
+)
+TYPES = pa.schema(
+    [
+        ("tiny", pa.int8()),
+        ("num", pa.int32()),
+        ("id", pa.int64()),
+        ("f", pa.float64()),
+        ("m", pa.decimal128(12, 3)),
+        ("s", pa.string()),
+        ("v", pa.string()),
+        ("b", pa.bool_()),
+        ("d", pa.date32()),
+        ("t", pa.timestamp("ms")),
+        ("ts", pa.timestamp("us")),
+        ("n", pa.timestamp("us")),
+        ("ds", pa.string()),
+    ]
+)
+TEXTS = [
+    "",
+    "a",
+    "A",
+    "ab",
+    "a%b",
+    "a_b",
+    "50%",
+    "\u00fc",
+    "\u4e00\u4e8c",
+    "x\ny",
+    " a ",
+    "10",
+    "\\",
+]
+DAYS = [datetime.date(1, 1, 1), datetime.date(1969, 12, 31), datetime.date(9999, 12, 31)]
+VALUES: dict[str, list[Any]] = {
+    "tiny": [-128, -1, 0, 1, 2, 127],
+    "num": [-(2**31), -7, 0, 3, 10, 2**31 - 1],
+    "id": [-(2**63) + 1, -5, 0, 1, 2, 3, 100, 2**53 + 1, 2**63 - 1],
+    "f": [-1e300, -0.5, 0.0, 0.1, 0.30000000000000004, 2.0, 1e18, 5e-324],
+    "m": [Decimal(text) for text in ("-999999999.999", "-0.5", "0", "0.1", "1.1", "2", "10.001")],
+    "s": TEXTS,
+    "v": TEXTS,
+    "b": [True, False],
+    "d": [*DAYS, datetime.date(2024, 1, 1), datetime.date(2024, 2, 29)],
+    "ds": ["20240101", "20240102", "a", ""],
+}
+CLOCKS = [
+    datetime.datetime(2, 1, 1),
+    datetime.datetime(1969, 12, 31, 23, 59, 59, 999000),
+    datetime.datetime(2024, 1, 1, 10),
+    datetime.datetime(2024, 3, 31, 2, 30, 0, 1000),
+    datetime.datetime(9998, 12, 31, 23, 59, 59),
+]
+VALUES |= dict.fromkeys(("t", "ts", "n"), CLOCKS)
+NUMBERS, TEXT, TIMES = ("tiny", "num", "id", "f", "m"), ("s", "v", "ds"), ("t", "ts", "n")
+WHOLE = ("tiny", "num", "id")
+
+
+def table(rows: int, seed: int) -> pa.Table:
+    """Rows of extremes, nulls and, in ``id``, of growing numbers, as a loaded table has them."""
+    chance = random.Random(seed)
+    columns = {}
+    for name, values in VALUES.items():
+        columns[name] = [
+            None if chance.random() < 0.12 else chance.choice(values) for _ in range(rows)
+        ]
+    columns["id"] = [n if chance.random() < 0.8 else value for n, value in enumerate(columns["id"])]
+    return pa.table(columns, schema=TYPES.remove(0).insert(0, TYPES.field(0)))
+
+
+@dataclass(frozen=True)
+class Made:
+    """One condition or value in its three forms."""
+
+    ours: str
+    duck: str
+    of: Callable[[Row], Any]
+
+
+class Conditions:
+    """Makes random conditions, the same for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+
+    def condition(self, depth: int = 3) -> Made:
+        """A condition of any form."""
+        if depth and self.chance.random() < 0.6:
+            return self.chance.choice((self._and, self._or, self._not))(depth - 1)
+        return self.chance.choice(
+            (
+                self._compare,
+                self._compare,
+                self._in,
+                self._between,
+                self._null,
+                self._like,
+                self._columns,
+                self._sum,
+                self._function,
+                self._bare,
+            )
+        )()
+
+    # -- logic ------------------------------------------------------------------------------------
+
+    def _and(self, depth: int) -> Made:
+        one, two = self.condition(depth), self.condition(depth)
+        return Made(
+            f"({one.ours} and {two.ours})",
+            f"({one.duck} and {two.duck})",
+            lambda row: _and(one.of(row), two.of(row)),
+        )
+
+    def _or(self, depth: int) -> Made:
+        one, two = self.condition(depth), self.condition(depth)
+        return Made(
+            f"({one.ours} OR {two.ours})",
+            f"({one.duck} or {two.duck})",
+            lambda row: _not(_and(_not(one.of(row)), _not(two.of(row)))),
+        )
+
+    def _not(self, depth: int) -> Made:
+        one = self.condition(depth)
+        return Made(f"not ({one.ours})", f"not ({one.duck})", lambda row: _not(one.of(row)))
+
+    # -- leaves -----------------------------------------------------------------------------------
+
+    def _compare(self) -> Made:
+        name = self.chance.choice(list(VALUES))
+        sign = self.chance.choice(("=", "<>") if name == "b" else tuple(SIGNS))
+        value = self._constant(name)
+        if self.chance.random() < 0.2:
+            ours = f"{value.ours} {MIRRORED[sign]} {name}"
+        else:
+            spelled = "!=" if sign == "<>" and self.chance.random() < 0.5 else sign
+            ours = f"{name} {spelled} {value.ours}"
+        return Made(ours, f"{name} {sign} {value.duck}", _signed(sign, name, value.of))
+
+    def _in(self) -> Made:
+        name = self.chance.choice([name for name in VALUES if name not in ("b", "f")])
+        values = [self._constant(name) for _ in range(self.chance.randrange(1, 5))]
+        if self.chance.random() < 0.2:
+            values.append(Made("null", "null", lambda row: None))
+        negative = self.chance.random() < 0.4
+        words = "not in" if negative else "in"
+
+        def among(row: Row) -> Any:
+            found: Any = False
+            for value in values:
+                found = _not(_and(_not(found), _not(_compared("=", row[name], value.of(row)))))
+            return _not(found) if negative else found
+
+        ours = ", ".join(value.ours for value in values)
+        duck = ", ".join(value.duck for value in values)
+        return Made(f"{name} {words} ({ours})", f"{name} {words} ({duck})", among)
+
+    def _between(self) -> Made:
+        name = self.chance.choice([name for name in VALUES if name != "b"])
+        low, high = self._constant(name), self._constant(name)
+        return Made(
+            f"{name} between {low.ours} and {high.ours}",
+            f"{name} between {low.duck} and {high.duck}",
+            lambda row: _and(
+                _compared(">=", row[name], low.of(row)), _compared("<=", row[name], high.of(row))
+            ),
+        )
+
+    def _null(self) -> Made:
+        name, negative = self.chance.choice(list(VALUES)), self.chance.random() < 0.5
+        text = f"{name} is {'not ' if negative else ''}null"
+        return Made(text, text, lambda row: (row[name] is None) != negative)
+
+    def _like(self) -> Made:
+        name = self.chance.choice(TEXT)
+        pattern = "".join(
+            self.chance.choice(["%", "_", "a", "b", "\\%", "\\_", "\\\\", "5", "\u00fc", "\n"])
+            for _ in range(self.chance.randrange(4))
+        )
+        negative = self.chance.random() < 0.3
+        words = "not like" if negative else "like"
+        expression = re.compile(_regex(pattern), re.DOTALL)
+
+        def matches(row: Row) -> Any:
+            if row[name] is None:
+                return None
+            return (expression.fullmatch(row[name]) is not None) != negative
+
+        duck = pattern.replace("'", "''")
+        return Made(
+            f"{name} {words} {ours_text(pattern)}", f"{name} {words} '{duck}' escape '\\'", matches
+        )
+
+    def _columns(self) -> Made:
+        group = self.chance.choice((WHOLE, (*WHOLE, "m"), (*WHOLE, "f"), TEXT))
+        one, two = self.chance.choice(group), self.chance.choice(group)
+        sign = self.chance.choice(tuple(SIGNS))
+        text = f"{one} {sign} {two}"
+        return Made(text, text, lambda row: _compared(sign, row[one], row[two]))
+
+    def _sum(self) -> Made:
+        operator, number = self.chance.choice((("+", 3), ("-", 2), ("*", 2), ("%", 3), ("%", -2)))
+        sign, bound = self.chance.choice(tuple(SIGNS)), self.chance.choice((-2, 0, 1, 4))
+
+        def computed(row: Row) -> Any:
+            if row["tiny"] is None:
+                return None
+            value = row["tiny"]
+            found = {"+": value + number, "-": value - number, "*": value * number}.get(operator)
+            if found is None:
+                found = abs(value) % abs(number) * (-1 if value < 0 else 1)
+            return _compared(sign, found, bound)
+
+        text = f"(cast(tiny as bigint) {operator} {number}) {sign} {bound}"
+        return Made(text, text, computed)
+
+    def _function(self) -> Made:
+        kind = self.chance.randrange(6)
+        if kind == 0:
+            return self._made("length(s) > 1", lambda row: _compared(">", _len(row["s"]), 1))
+        if kind == 1:
+            part = self.chance.choice(("a", "50", ""))
+            return self._made(
+                f"substr(s, 1, 2) = '{part}'",
+                lambda row: None if row["s"] is None else row["s"][:2] == part,
+            )
+        if kind == 2:
+            return self._made(
+                "coalesce(num, 0) >= 0", lambda row: (0 if row["num"] is None else row["num"]) >= 0
+            )
+        if kind == 3:
+            return self._made(
+                "concat(s, v) = 'aa'",
+                lambda row: None if None in (row["s"], row["v"]) else row["s"] + row["v"] == "aa",
+                duck="(s || v) = 'aa'",
+            )
+        if kind == 4:
+            return self._made(
+                "year(d) = 2024", lambda row: None if row["d"] is None else row["d"].year == 2024
+            )
+        return self._made(
+            "trim(s) = 'a'", lambda row: None if row["s"] is None else row["s"].strip(" ") == "a"
+        )
+
+    def _bare(self) -> Made:
+        return self._made("b", lambda row: row["b"])
+
+    def _made(self, text: str, of: Callable[[Row], Any], duck: str = "") -> Made:
+        return Made(text, duck or text, of)
+
+    # -- constants -----------------------------------------------------------------------------
+
+    def _constant(self, name: str) -> Made:
+        if self.chance.random() < 0.04:
+            return Made("null", "null", lambda row: None)
+        value = self.chance.choice(VALUES[name])
+        if name in WHOLE and self.chance.random() < 0.2:
+            value = self.chance.choice((1, 2**40, 1 - 2**63, 5))
+        if name == "m" and self.chance.random() < 0.4:
+            value = Decimal(self.chance.choice(("0.0001", "1.1005", "-3", "1e15", "-2.0000000001")))
+        return Made(*_written(name, value), lambda row: value)
+
+
+SIGNS = {
+    "=": lambda a, b: a == b,
+    "<>": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _written(name: str, value: Any) -> tuple[str, str]:
+    if isinstance(value, bool):
+        return str(value).lower(), str(value).lower()
+    if isinstance(value, Decimal):
+        digits = f"{value:f}"
+        return f"{digits}BD", f"cast('{digits}' as decimal(38,12))"
+    if isinstance(value, float):
+        return repr(value), f"cast('{value!r}' as double)"
+    if isinstance(value, int):
+        return str(value), f"cast({value} as bigint)"
+    if isinstance(value, datetime.datetime):
+        text = value.isoformat(sep=" ")
+        return f"'{text}'", f"timestamp '{text}'"
+    if isinstance(value, datetime.date):
+        return f"'{value}'", f"date '{value}'"
+    return ours_text(value), _duck_text(value)
+
+
+def ours_text(value: str) -> str:
+    """Quote text for ``where=``."""
+    for plain, escaped in (("\\", "\\\\"), ("'", "\\'"), ("\n", "\\n")):
+        value = value.replace(plain, escaped)
+    return f"'{value}'"
+
+
+def _duck_text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _regex(pattern: str) -> str:
+    made, rest = "", iter(pattern)
+    for character in rest:
+        if character == "\\":
+            made += re.escape(next(rest))
+        else:
+            made += {"%": ".*", "_": "."}.get(character) or re.escape(character)
+    return made
+
+
+def _signed(sign: str, name: str, of: Callable[[Row], Any]) -> Callable[[Row], Any]:
+    return lambda row: _compared(sign, row[name], of(row))
+
+
+def _compared(sign: str, one: Any, two: Any) -> bool | None:
+    if one is None or two is None:
+        return None
+    if isinstance(one, float) or isinstance(two, float):
+        one, two = float(one), float(two)
+    return bool(SIGNS[sign](one, two))
+
+
+def _and(one: bool | None, two: bool | None) -> bool | None:
+    if one is False or two is False:
+        return False
+    return None if one is None or two is None else True
+
+
+def _not(one: bool | None) -> bool | None:
+    return None if one is None else not one
+
+
+def _len(text: str | None) -> int | None:
+    return None if text is None else len(text)

@@ -1,0 +1,73 @@
+"""Random conditions give the rows that DuckDB gives, and those of an evaluator in plain Python.
+
+The grammar of ``where=`` over all types, nulls and extremes. A failure prints seed and condition;
+``make explore`` tries other seeds, and more of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from odps_nb.filters.row_filter import RowFilter
+from odps_nb.schema import TableSchema
+from odps_nb.wire.type_text import parse_columns
+
+from .conditions import SCHEMA, Conditions, table
+
+ROWS = table(400, seed=1)
+BATCH = ROWS.combine_chunks().to_batches()[0]
+COLUMNS = TableSchema(columns=tuple(parse_columns(SCHEMA)))
+EXPLORE = int(os.environ.get("ODPS_NB_EXPLORE") or 0)
+
+
+@pytest.fixture(scope="module")
+def duck() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute("set threads = 1")
+        numbered = ROWS.append_column("row", pa.array(range(ROWS.num_rows)))
+        connection.register("rows", numbered)
+        connection.execute("create table given as select * from rows")
+        yield connection
+
+
+def ours(found: RowFilter) -> list[int]:
+    numbered = BATCH.append_column("row", pa.array(range(BATCH.num_rows)))
+    kept = found.apply(numbered)
+    return kept.column(kept.num_columns - 1).to_pylist()
+
+
+def check(duck: duckdb.DuckDBPyConnection, seed: int, *, slowly: bool) -> int:
+    made = Conditions(seed).condition()
+    read = RowFilter.parse(made.ours, COLUMNS)
+    found = ours(read)
+    said = f"Conditions({seed}): {made.ours}"
+    query = f"select row from given where {made.duck} order by row"
+    assert found == [row for (row,) in duck.execute(query).fetchall()], said
+    if read.predicate:  # what is sent keeps those rows, and may keep more
+        sent = duck.execute(f"select row from given where {read.predicate}").fetchall()
+        assert set(found) <= {row for (row,) in sent}, f"{said} sends {read.predicate}"
+    if slowly:
+        rows = ROWS.to_pylist()
+        assert found == [n for n, row in enumerate(rows) if made.of(row) is True], said
+    return len(found)
+
+
+@pytest.mark.parametrize("first", range(0, 1000, 100))
+def test_random_conditions_choose_the_rows_that_duckdb_chooses(duck, first):
+    kept = [check(duck, seed, slowly=seed % 5 == 0) for seed in range(first, first + 100)]
+    assert sum(0 < count < ROWS.num_rows for count in kept) > 50  # else little was tried
+
+
+if EXPLORE:  # how many, says `make explore`
+
+    @pytest.mark.explore
+    @pytest.mark.timeout(0)
+    def test_many_random_conditions_choose_the_rows_that_duckdb_chooses(duck):
+        first = int.from_bytes(os.urandom(4), "big")
+        for seed in range(first, first + 10 * EXPLORE):
+            check(duck, seed, slowly=seed % 5 == 0)
