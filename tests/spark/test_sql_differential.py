@@ -8,12 +8,14 @@ rows, which is the same for Spark and much faster. A failure prints the seed and
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 import odps_nb.spark
 from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError
@@ -53,6 +55,11 @@ def outcome(make: Callable[[], DataFrame]) -> Outcome:
         made.rows = [repr(tuple(row)) for row in frame.collect()]
     except PySparkException as failure:
         made.refused = failure.getCondition() or type(failure).__name__
+    except Py4JJavaError as failure:  # what fails while rows are broadcast comes untranslated
+        named = re.search(r"\[([A-Z_.]+)\]", str(failure))
+        if named is None:
+            raise
+        made.refused = named[1]
     except (NotFoundError, QueryError) as failure:
         made.refused = str(failure.code)
     return made
