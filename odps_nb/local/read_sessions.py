@@ -38,7 +38,8 @@ from odps_nb.local.snapshots import Segment, Snapshots
 from odps_nb.local.tables import Table
 from odps_nb.schema import TableSchema
 from odps_nb.terms import IndexSplit, Split, SplitMode, TableName, TimeUnit
-from odps_nb.wire.calls.read import NANOSECONDS_TOO_NARROW, CreateReadSession, Preview
+from odps_nb.wire.calls.preview import Preview
+from odps_nb.wire.calls.read import NANOSECONDS_TOO_NARROW, CreateReadSession
 
 __all__ = ["ReadSessions"]
 

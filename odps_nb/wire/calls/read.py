@@ -1,4 +1,4 @@
-"""Read sessions, rows and previews as values (floor 1; ``protocol.md`` sections 3.1 to 3.4, 4).
+"""Read sessions and their rows as values (floor 1; ``protocol.md`` sections 3.1 to 3.3, 4).
 
 Each request encodes itself and decodes itself: the client uses one half, the embedded service
 the other, so both keep one spelling. Must not know: how an answer's stream is read.
@@ -43,10 +43,12 @@ from odps_nb.wire.schema_json import decode_flat, encode_flat, encode_nested
 
 __all__ = [
     "DEFAULT_SPLIT_BYTES",
+    "MAX_BATCH_BYTES",
+    "MAX_BATCH_ROWS",
+    "MIN_BATCH_BYTES",
     "NANOSECONDS_TOO_NARROW",
     "CreateReadSession",
     "GetReadSession",
-    "Preview",
     "ReadRows",
     "ReadSessionAnswer",
 ]
@@ -55,6 +57,10 @@ DEFAULT_SPLIT_BYTES = 256 * 2**20
 NANOSECONDS_TOO_NARROW = "TimestampOutOfNanoseconds"
 """Code of the embedded service for rows that fit a session in microseconds, and only that."""
 DEFAULT_BATCH_ROWS = 4096
+MAX_BATCH_ROWS = 20_000
+"""Most rows of a batch that may be asked for (C++ client: TestReadOptionsMaxBatchRows)."""
+MIN_BATCH_BYTES, MAX_BATCH_BYTES = 2**20, 256 * 2**20
+"""What ``MaxBatchRawSize`` may be beside 0 (C++ client: TestReadOptionsMaxBatchRawSize)."""
 # An expiry under this is in seconds, over it in milliseconds: no source names the unit, and
 # 10^11 is the year 5138 as seconds and 1973 as milliseconds.
 _MILLISECONDS_FROM = 10**11
@@ -285,7 +291,8 @@ class ReadRows:
     """Open the Arrow stream of one split (``TableRead``).
 
     ``skip_rows`` rows are left out at the start of the split, to go on after a broken stream;
-    ``max_batch_raw_size`` counts bytes, 0 is no limit.
+    ``max_batch_raw_size`` counts bytes, 0 is no limit. The service refuses more than
+    `MAX_BATCH_ROWS`, and bytes that are not 0 or `MIN_BATCH_BYTES` to `MAX_BATCH_BYTES`.
     """
 
     ACTION: ClassVar[str] = "TableRead"
@@ -355,46 +362,3 @@ def _count(fields: Fields, key: str) -> int:
     if number < 0:
         raise fields.fail(key, "is negative")
     return number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
-    """Ask for the first rows of a table, without a session (``TablePreview``)."""
-
-    ACTION: ClassVar[str] = "TablePreview"
-    idempotent: ClassVar[bool] = True
-
-    table: TableName
-    limit: int | None = None
-    partition: PartitionSpec | None = None
-    columns: tuple[str, ...] = ()
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request; the body repeats the parameters."""
-        params: list[tuple[str, str]] = []
-        body: dict[str, object] = {}
-        if self.limit is not None:
-            params.append(("Limit", str(self.limit)))
-            body["Limit"] = self.limit
-        if self.partition is not None:
-            params.append(("Partition", encode_partition(self.partition)))
-            body["Partition"] = encode_partition(self.partition)
-        if self.columns:
-            body["Columns"] = list(self.columns)
-        target = table_target(self.table)
-        return storage_request(
-            self.ACTION, target, params, api_version=api_version, scope=scope, body=body
-        )
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> Preview:
-        """Read the request back; the parameters count, not their copies in the body."""
-        params, fields = Params(wire), request_fields(wire)
-        partition = params.optional("Partition") or fields.optional_text("Partition")
-        limit = params.optional_integer("Limit")
-        return cls(
-            table=params.table,
-            limit=fields.optional_integer("Limit") if limit is None else limit,
-            partition=None if partition is None else decode_partition(partition),
-            columns=fields.texts("Columns"),
-        )
