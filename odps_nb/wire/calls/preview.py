@@ -26,7 +26,12 @@ __all__ = ["Preview"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """Ask for the first rows of a table, without a session (``TablePreview``)."""
+    """Ask for the first rows of a table, without a session (``TablePreview``).
+
+    A ``limit`` of 0 is all rows; ``None`` leaves it to the service, and nobody knows what it takes
+    then. Without ``columns`` all come, partition columns last; with some, exactly these. Of a
+    partition that does not exist there are no rows, and no error (C++ client: preview tests).
+    """
 
     ACTION: ClassVar[str] = "TablePreview"
     idempotent: ClassVar[bool] = True

@@ -32,7 +32,6 @@ from odps_nb.wire.calls.core import (
     WireRequest,
     accepted_coding,
     decode_partition,
-    encode_partition,
     find_header,
     request_fields,
     storage_request,
@@ -47,6 +46,7 @@ __all__ = [
     "MAX_BATCH_ROWS",
     "MIN_BATCH_BYTES",
     "NANOSECONDS_TOO_NARROW",
+    "NOT_INCREMENTAL",
     "CreateReadSession",
     "GetReadSession",
     "ReadRows",
@@ -56,6 +56,15 @@ __all__ = [
 DEFAULT_SPLIT_BYTES = 256 * 2**20
 NANOSECONDS_TOO_NARROW = "TimestampOutOfNanoseconds"
 """Code of the embedded service for rows that fit a session in microseconds, and only that."""
+NOT_INCREMENTAL: Mapping[str, object] = {
+    "StartVersion": -1,
+    "EndVersion": -1,
+    "StartTimeStamp": "-1",
+    "EndTimeStamp": "-1",
+    "Mode": "append",
+    "EnableIncrementalRead": False,
+}
+"""What an answer says of a read that is not incremental (C++ client: table_read_session)."""
 DEFAULT_BATCH_ROWS = 4096
 MAX_BATCH_ROWS = 20_000
 """Most rows of a batch that may be asked for (C++ client: TestReadOptionsMaxBatchRows)."""
@@ -74,7 +83,7 @@ class ReadSessionAnswer:
     `SplitMode.ROW_OFFSET` and ``None`` otherwise. ``expires_at`` is in seconds of the epoch,
     ``estimated_size`` in bytes. ``schema`` is what the streams will hold, in order.
     ``latest_version`` is the version of the table that the snapshot shows: where the next
-    incremental read starts.
+    incremental read starts. ``incremental_options`` are those of the request, whole.
     """
 
     session_id: str
@@ -89,11 +98,12 @@ class ReadSessionAnswer:
     bucket_ids: tuple[int, ...] = ()
     message: str = ""
     latest_version: int = 0
+    incremental_options: Mapping[str, object] = field(default_factory=lambda: dict(NOT_INCREMENTAL))
     route_token: str | None = None
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Return body and headers; every key is there, since some clients need them all."""
-        expires = None if self.expires_at is None else int(self.expires_at * 1000)
+        expires = 0 if self.expires_at is None else int(self.expires_at * 1000)
         members = {
             "SessionId": self.session_id,
             "SessionStatus": self.status.value,
@@ -113,6 +123,7 @@ class ReadSessionAnswer:
             },
             "LatestVersion": self.latest_version,
             "EnableLargeString": False,
+            "IncrementalReadOptions": dict(self.incremental_options),
         }
         return dump(members), {ROUTE_TOKEN: self.route_token} if self.route_token else {}
 
@@ -140,6 +151,7 @@ class ReadSessionAnswer:
             bucket_ids=fields.integers("SplitBucketId"),
             message=fields.text("Message"),
             latest_version=fields.integer("LatestVersion"),
+            incremental_options=fields.mapping("IncrementalReadOptions") or dict(NOT_INCREMENTAL),
             route_token=find_header(headers, ROUTE_TOKEN),
         )
 
@@ -156,6 +168,11 @@ def _split_mode(fields: Fields, key: str) -> SplitMode:
     if found is None:
         raise fields.fail(key, f"{text[:40]!r} is not a split mode")
     return found
+
+
+def _levels(spec: PartitionSpec) -> str:
+    """Spell ``p1=x/p2=y``, as live tests do here (C++: TestFilterOptionsRequiredPartitions)."""
+    return "/".join(f"{key}={value}" for key, value in spec.checked())
 
 
 def _time_unit(fields: Fields, key: str, default: TimeUnit) -> TimeUnit:
@@ -198,7 +215,7 @@ class CreateReadSession:
         body: dict[str, object] = {
             "RequiredDataColumns": list(self.data_columns),
             "RequiredPartitionColumns": list(self.partition_columns),
-            "RequiredPartitions": [encode_partition(spec) for spec in self.partitions],
+            "RequiredPartitions": [_levels(spec) for spec in self.partitions],
             "RequiredBucketIds": list(self.bucket_ids),
             "SplitOptions": {
                 "SplitMode": self.split_mode.value,
@@ -339,6 +356,7 @@ class ReadRows:
     def decode(cls, wire: WireRequest) -> ReadRows:
         """Read the request back; 0 rows per batch mean the default."""
         params, fields = Params(wire), request_fields(wire)
+        _check_format(fields.inner("DataFormat"))
         if params.optional("Index") is not None:
             split: Split = IndexSplit(params.integer("Index"))
         else:
@@ -355,6 +373,14 @@ class ReadRows:
             compression=accepted_coding(wire.headers),
             route_token=find_header(wire.headers, ROUTE_TOKEN),
         )
+
+
+def _check_format(fields: Fields) -> None:
+    """Refuse what is not Arrow V5, as the older service did (pyodps: live tests of v1)."""
+    for key, known in (("Type", "Arrow"), ("Version", "V5")):
+        said = fields.text(key, known)
+        if said.lower() != known.lower():
+            raise fields.fail(key, f"{said[:40]!r} is not {known}, which rows come in")
 
 
 def _count(fields: Fields, key: str) -> int:
