@@ -152,7 +152,7 @@ class Raw:
 
 def good(answer: requests.Response) -> requests.Response:
     """Return an answer that is no refusal."""
-    assert answer.status_code == 200, answer.text[:500]
+    assert 200 <= answer.status_code < 300, answer.text[:500]
     return answer
 
 
