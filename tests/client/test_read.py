@@ -622,6 +622,14 @@ def test_a_preview_is_read_whole_or_again():
     assert table.column(0).to_pylist() == [0, 1, 2, 3, 4]
 
 
+def test_a_preview_always_says_how_many_rows():
+    """evidence 140 (C++ client: TestAllPartitions): what comes without a limit nobody knows"""
+    with Service() as service, service.client() as storage:
+        with pytest.raises(InvalidRequestError, match="has no limit"):
+            fetch_preview(storage, Preview(table=TABLE))
+        assert service.seen == []
+
+
 @pytest.mark.parametrize("taken", [1, 2])
 def test_a_tracker_ends_with_the_rows_that_were_handed_over(taken):
     tracker = ProgressTracker("read", "t")

@@ -7,10 +7,11 @@ i days, c4 a text; 100,000 rows in one file, read in splits of 10 MiB with the c
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from raw import Raw, refused
+from raw import Raw, good, refused
 
 from odps_nb.local.launch import start
 
@@ -216,6 +217,19 @@ def test_blocks_are_those_of_each_file(raw: Raw) -> None:
         raw.write(name, pa.table({"c1": rows}))
     expected = list(range(10_000, 15_000)) + list(range(15_000, 25_000))
     assert found(raw, name, "c1 in (14999, 15000)", RequiredDataColumns=["c1"]) == expected
+
+
+def test_a_session_outlives_its_service(tmp_path: Path) -> None:
+    """evidence 22, 50: an id is enough, and blocks stay blocks (Python: manual)"""
+    said = {"SplitOptions": SIZE, "FilterPredicate": "c1 = 15000", "IncrementalRead": False}
+    with start(tmp_path, samples=False) as running, Raw(running) as raw:
+        name = raw.make("(c1 bigint)")
+        raw.write(name, pa.table({"c1": pa.array(range(30_000), pa.int64())}))
+        made = raw.session(name, **said)
+    with start(tmp_path, samples=False) as running, Raw(running) as raw:
+        params = {"SessionId": made["SessionId"]}
+        assert good(raw.ask("TableGetReadSession", raw.table(name), params)).json() == made
+        assert raw.whole(name, made)["c1"].to_pylist() == blocks(1)
 
 
 def test_a_service_may_be_started_to_filter_exactly_and_split_finely() -> None:

@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 from raw import Raw, good, refused
 
+from odps_nb.terms import PartitionSpec, SplitMode, TableName
+from odps_nb.wire.calls import CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, decode_nested
 
 ROW_OFFSET = {"SplitMode": "RowOffset"}
@@ -166,6 +168,18 @@ def test_partitions_are_named_with_either_sign_and_united(raw: Raw, parted: str,
     rows = raw.whole(parted, session)
     found = set(zip(rows["p1"].to_pylist(), rows["p2"].to_pylist(), strict=True))
     assert found == {("partition1", "a"), ("partition2", "b")}
+
+
+def test_our_client_names_partitions_with_slashes(raw: Raw, parted: str) -> None:
+    """evidence 16: the slash is proven here (C++: TestFilterOptionsRequiredPartitions)"""
+    table = TableName.parse(parted, project=raw.service.project)
+    specs = (PartitionSpec.of("p1=partition1,p2=a"), PartitionSpec.of("p1=partition2"))
+    wire = CreateReadSession(
+        table=table, partitions=specs, split_mode=SplitMode.ROW_OFFSET
+    ).encode()
+    said = json.loads(wire.body or b"")["RequiredPartitions"]
+    assert said == ["p1=partition1/p2=a", "p1=partition2"]
+    assert good(raw.send(wire)).json()["RecordCount"] == 750
 
 
 KINDS = {
