@@ -14,7 +14,7 @@ from odps_nb.client.progress import ProgressTracker
 from odps_nb.client.rows import RowStream
 from odps_nb.client.storage import StorageClient
 from odps_nb.client.stream_schema import find_columns
-from odps_nb.errors import FramingError, OdpsNbError
+from odps_nb.errors import FramingError, InvalidRequestError, OdpsNbError
 from odps_nb.schema import Column
 from odps_nb.wire.calls import Preview
 
@@ -31,8 +31,18 @@ def fetch_preview(
 ) -> pa.Table:
     """Return the first rows of a table; one request, tried again as a whole.
 
-    ``columns`` are those that the table is known to have; the stream is held against them.
+    ``columns`` are those that the table is known to have; the stream is held against them. No
+    rows may mean that the partition does not exist: the service does not tell.
+
+    Raises
+    ------
+    InvalidRequestError
+        The request has no limit: nobody knows how many rows the service would send.
     """
+    if request.limit is None:
+        raise InvalidRequestError(
+            f"the preview of {request.table} has no limit", hint="say how many rows, 0 for all"
+        )
     what = f"preview of {request.table}"
     with storage.attempts(what, tracker=tracker, cancel=cancel) as attempts:
         while True:

@@ -32,7 +32,7 @@ from odps_nb.client.session_keeper import SessionKeeper
 from odps_nb.client.storage import StorageClient
 from odps_nb.schema import Column
 from odps_nb.terms import Compression, RowRangeSplit, Split
-from odps_nb.wire.calls import ReadRows
+from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES, ReadRows
 
 __all__ = [
     "ReadPlan",
@@ -46,7 +46,6 @@ __all__ = [
 ]
 
 DEFAULT_BATCH_BYTES = 16 * 2**20
-MIN_BATCH_BYTES = 64 * 2**10
 GROWN_BATCH_BYTES = 2 * 2**20
 """Batches that lanes are added for are at least so large."""
 MOST_WORKERS = 16
@@ -84,11 +83,12 @@ def iter_split(
     columns
         A selection of the session's columns, in the order wanted; empty for all of them.
     compression, max_batch_rows
-        ``None``: what the plan said.
+        ``None``: what the plan said. A batch has 20,000 rows at most.
     skip_rows
         Rows at the start of the split to leave out.
     max_batch_bytes
-        Upper bound of a batch that the service is asked for.
+        Upper bound of a batch that the service is asked for; 0 is none. The service takes 1 to
+        256 MiB: less or more is asked as the nearest of them.
     keeper
         Keeps the session alive for several splits, in a thread of its own; its owner closes it.
         Without one, the split asks itself, between two batches.
@@ -110,8 +110,8 @@ def iter_split(
         table=session.table,
         session_id=session.session_id,
         split=split,
-        max_batch_rows=max_batch_rows or session.max_batch_rows,
-        max_batch_raw_size=max_batch_bytes,
+        max_batch_rows=min(MAX_BATCH_ROWS, max_batch_rows or session.max_batch_rows),
+        max_batch_raw_size=_batch_bound(max_batch_bytes),
         data_columns=(*columns, *hidden) if columns else (),
         compression=session.compression if compression is None else compression,
     )
@@ -136,6 +136,10 @@ def iter_split(
     if session.filter is not None:
         wanted = Wanted(session.filter, len(shown), str(part_of or split), tracker)
     return _SplitRows(cursor, look_after, wanted)
+
+
+def _batch_bound(size: int) -> int:
+    return min(MAX_BATCH_BYTES, max(MIN_BATCH_BYTES, size)) if size else 0
 
 
 def _promised(session: ReadSession, columns: tuple[str, ...]) -> list[Column]:

@@ -37,6 +37,7 @@ from odps_nb.terms import (
     TimeUnit,
 )
 from odps_nb.wire.calls import (
+    MAX_BATCH_ROWS,
     NANOSECONDS_TOO_NARROW,
     CreateReadSession,
     GetReadSession,
@@ -56,7 +57,7 @@ DEFAULT_SPLIT_BYTES = 64 * 2**20
 #: The service refuses smaller splits (live tests of its clients); ranges of rows have no bound.
 MIN_SPLIT_BYTES = 10 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
-DEFAULT_BATCH_ROWS = 32_768
+DEFAULT_BATCH_ROWS = 20_000
 #: Splits of a session where nobody says how many or how large: of more than these they grow.
 DEFAULT_SPLITS = 100_000
 #: Splits that are taken when somebody does: each is a value here, and a task of Spark's driver.
@@ -123,6 +124,11 @@ class ReadPlan:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidRequestError(f"{name} is {value}; it must be at least 1")
+        if self.max_batch_rows > MAX_BATCH_ROWS:
+            raise InvalidRequestError(
+                f"max_batch_rows is {self.max_batch_rows}; the service gives {MAX_BATCH_ROWS} rows"
+                " in a batch at most"
+            )
         if self.limit is not None and self.limit < 0:
             raise InvalidRequestError(f"limit is {self.limit}; it must not be negative")
         if self.versions is not None and not 0 <= self.versions[0] <= self.versions[1]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_type
 from odps_nb.local.constants import constant
@@ -55,10 +56,10 @@ class Predicate:
         if not text.strip():
             return None
         if len(text) > MAX_LENGTH:
-            raise faults.invalid(f"the filter predicate is longer than {MAX_LENGTH} characters")
+            raise _refused(f"the filter predicate is longer than {MAX_LENGTH} characters")
         parsed = _parse(text)
         conjuncts = tuple(
-            (_resolve(part, schema), part.sql(dialect="duckdb")) for part in _flatten(parsed)
+            (_resolve(part, schema, text), part.sql(dialect="duckdb")) for part in _flatten(parsed)
         )
         used = frozenset[str]().union(*(names for names, _ in conjuncts))
         columns = tuple(name for name in schema.names if name in used)
@@ -113,7 +114,7 @@ class Predicate:
         nulls = {name: pa.nulls(2, types[name]) for name in self.columns}
         with self.evaluator() as evaluator:
             if not pa.types.is_boolean(evaluator.value_type(nulls, 2)):
-                raise faults.invalid("the filter predicate is not a boolean expression")
+                raise _refused("the filter predicate is not a boolean expression")
             evaluator.mask(nulls, 2)
 
 
@@ -142,12 +143,26 @@ class Evaluator:
             found = self._connection.sql(f"SELECT {expression} AS keep FROM batch").to_arrow_table()
         except duckdb.Error as error:
             first = str(error).strip().splitlines()[0]
-            raise faults.invalid(f"the filter predicate cannot be applied: {first}") from None
+            raise _refused(f"the filter predicate cannot be applied: {first}") from None
         finally:
             self._connection.unregister("batch")
         if found.num_rows != rows:
-            raise faults.invalid("the filter predicate does not give one value for each row")
+            raise _refused("the filter predicate does not give one value for each row")
         return found
+
+
+def _refused(message: str, before: str = "") -> InvalidRequestError:
+    """Make the refusal, with line and column behind the text ``before`` the fault."""
+    lines = before.split("\n")
+    return faults.invalid(f"[{len(lines)},{len(lines[-1]) + 1}] {message}")
+
+
+def _before(error: Any) -> str:
+    """Return as many lines and columns as stand before what the parser fails on."""
+    for fault in getattr(error, "errors", ()):
+        before: int = fault["col"] - len(fault["highlight"] or "")
+        return "\n" * (int(fault["line"]) - 1) + " " * max(0, before)
+    return ""
 
 
 def _parse(text: str) -> Any:
@@ -158,21 +173,21 @@ def _parse(text: str) -> Any:
         statements = sqlglot.parse(text, dialect="hive")
     except sqlglot.errors.SqlglotError as error:
         first = str(error).splitlines()[0]
-        raise faults.invalid(f"the filter predicate cannot be read: {first}") from None
+        raise _refused(f"the filter predicate cannot be read: {first}", _before(error)) from None
     except RecursionError:
-        raise faults.invalid("the filter predicate is nested too deeply") from None
+        raise _refused("the filter predicate is nested too deeply") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Condition):
-        raise faults.invalid("the filter predicate is not one boolean expression")
+        raise _refused("the filter predicate is not one boolean expression")
     found = statements[0]
     fenced = (exp.Query, exp.Subquery, exp.Table, exp.Command, exp.Placeholder, exp.Parameter)
     if found.find(*fenced) is not None:
-        raise faults.invalid("a filter predicate has no subqueries, tables or parameters")
+        raise _refused("a filter predicate has no subqueries, tables or parameters")
     # what looks beyond its row would depend on how the rows are cut into batches
     beyond = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
     if found.find(*beyond) is not None or any(
         call.name.casefold() in _NOT_OF_A_ROW for call in found.find_all(exp.Anonymous)
     ):
-        raise faults.invalid("a filter predicate looks at one row: no aggregates, windows, explode")
+        raise _refused("a filter predicate looks at one row: no aggregates, windows, explode")
     return found
 
 
@@ -180,11 +195,11 @@ def _check_calls(spelled: str) -> None:
     """Refuse calls of what grows or looks outside, by the names that DuckDB will read."""
     for name in called(spelled):
         if name in _GROWING:
-            raise faults.invalid(
+            raise _refused(
                 f"a filter predicate cannot call {name!r}, which makes long values of short ones"
             )
         if looks_outside(name):
-            raise faults.invalid(f"a filter predicate cannot call {name!r}")
+            raise _refused(f"a filter predicate cannot call {name!r}")
 
 
 def _flatten(parsed: Any) -> list[Any]:
@@ -196,7 +211,7 @@ def _flatten(parsed: Any) -> list[Any]:
     return [parsed]
 
 
-def _resolve(parsed: Any, schema: TableSchema) -> frozenset[str]:
+def _resolve(parsed: Any, schema: TableSchema, text: str) -> frozenset[str]:
     """Return the columns an expression uses; quote them so that any name is safe."""
     from sqlglot import exp
 
@@ -205,8 +220,9 @@ def _resolve(parsed: Any, schema: TableSchema) -> frozenset[str]:
         parts = node.parts
         column = schema.find(parts[0].name)
         if column is None:
-            raise faults.invalid(
-                f"the filter predicate names {parts[0].name!r}; the table has no such column"
+            raise _refused(
+                f"the filter predicate names {parts[0].name!r}; the table has no such column",
+                text[: parts[0].meta.get("start", 0)],
             )
         parts[0].set("this", column.name)
         for part in parts:

@@ -6,8 +6,8 @@ Pure but for evaluating predicates on partition values. ``protocol.md`` sections
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
@@ -19,12 +19,13 @@ from odps_nb.local.splits import by_count, by_size
 from odps_nb.local.tables import Table
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import SplitMode, TableName, TimeUnit
-from odps_nb.wire.calls.read import CreateReadSession
+from odps_nb.wire.calls.read import NOT_INCREMENTAL, CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
 __all__ = [
     "ReadSession",
     "cut_ranges",
+    "echoed",
     "find_column",
     "output_schema",
     "parse_filter",
@@ -51,19 +52,46 @@ class ReadSession:
     expires: float
     predicate_text: str = ""
     version: int = 0
+    increment: Mapping[str, object] = field(default_factory=lambda: dict(NOT_INCREMENTAL))
+
+    @property
+    def counts_kept(self) -> bool:
+        """Whether row ranges count what the filter keeps, instead of what is stored."""
+        return any(file.kept is not None for file in self.plan.files)
 
     @property
     def record_count(self) -> int | None:
         """Rows that row ranges count, where the mode has them."""
         if self.mode is not SplitMode.ROW_OFFSET:
             return None
-        if self.plan.predicate is None:
-            return self.rows
-        return sum(file.kept or 0 for file in self.plan.files)
+        if self.counts_kept:
+            return sum(file.kept or 0 for file in self.plan.files)
+        return self.rows
+
+
+def echoed(request: CreateReadSession) -> dict[str, object]:
+    """Return the options of an incremental read as an answer repeats them: whole, and typed."""
+    said: Mapping[str, object] = request.incremental_options or {}
+    aliases = {"StartVersion": "From", "EndVersion": "To"}
+    found = dict(NOT_INCREMENTAL) | {"EnableIncrementalRead": request.incremental_read}
+    for key in ("StartVersion", "EndVersion", "StartTimeStamp", "EndTimeStamp", "Mode"):
+        value = said.get(key, said.get(aliases.get(key, key)))
+        if value in (None, ""):
+            continue
+        if key in aliases:
+            whole = str(value).lstrip("-").isdecimal()
+            found[key] = int(str(value)) if whole else found[key]
+        else:
+            found[key] = str(value)
+    return found
 
 
 def output_schema(table: Table, request: CreateReadSession) -> TableSchema:
-    """Say what the stream holds (``protocol.md`` section 5.6)."""
+    """Say what the stream holds (``protocol.md`` section 5.6).
+
+    Where columns are named, exactly these come, and partition columns alone where only such are
+    named (C++ client: TestFilterOptionsRequiredPartitionColumns).
+    """
     schema, keys = table.schema, set(table.partition_keys)
     data = [find_column(schema, name) for name in request.data_columns]
     parts = [find_column(schema, name) for name in request.partition_columns]
@@ -74,10 +102,7 @@ def output_schema(table: Table, request: CreateReadSession) -> TableSchema:
         raise faults.invalid(f"{strangers[0]!r} is not a partition column")
     if not request.data_columns and not request.partition_columns:
         return schema
-    return TableSchema(
-        columns=tuple(data) if request.data_columns else schema.columns,
-        partition_columns=tuple(parts),
-    )
+    return TableSchema(columns=tuple(data), partition_columns=tuple(parts))
 
 
 def find_column(schema: TableSchema, name: str) -> Column:
@@ -164,6 +189,8 @@ def session_text(session: ReadSession) -> str:
             "rows": session.rows,
             "size": session.size,
             "version": session.version,
+            "increment": dict(session.increment),
+            "block": plan.block_rows,
         }
     )
 
@@ -184,6 +211,7 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         timestamp_unit=TimeUnit(saved["units"][0]),
         datetime_unit=TimeUnit(saved["units"][1]),
         predicate=Predicate.parse(saved["predicate"], stored, duck),
+        block_rows=saved.get("block", 1),
     )
     return ReadSession(
         session_id=session_id,
@@ -197,4 +225,5 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         expires=expires,
         predicate_text=saved["predicate"],
         version=saved.get("version", 0),
+        increment=saved.get("increment", dict(NOT_INCREMENTAL)),
     )

@@ -23,6 +23,7 @@ from odps_nb.local.folder import Folder, new_id
 from odps_nb.local.read_plan import (
     ReadSession,
     cut_ranges,
+    echoed,
     find_column,
     output_schema,
     parse_filter,
@@ -32,13 +33,15 @@ from odps_nb.local.read_plan import (
     session_of_text,
     session_text,
 )
+from odps_nb.local.read_rules import ReadRules
 from odps_nb.local.row_files import FAR, FINE
 from odps_nb.local.scans import ScanFile, ScanPlan, batches_of, scan
 from odps_nb.local.snapshots import Segment, Snapshots
 from odps_nb.local.tables import Table
 from odps_nb.schema import TableSchema
 from odps_nb.terms import IndexSplit, Split, SplitMode, TableName, TimeUnit
-from odps_nb.wire.calls.read import NANOSECONDS_TOO_NARROW, CreateReadSession, Preview
+from odps_nb.wire.calls.preview import Preview
+from odps_nb.wire.calls.read import NANOSECONDS_TOO_NARROW, CreateReadSession
 
 __all__ = ["ReadSessions"]
 
@@ -58,9 +61,11 @@ class ReadSessions:
         folder: Folder,
         duck: Duck,
         clock: Callable[[], float],
+        rules: ReadRules | None = None,
     ) -> None:
         self._db, self._catalog, self._snapshots = database, catalog, snapshots
         self._folder, self._duck, self._clock = folder, duck, clock
+        self._rules = rules or ReadRules()
         self._cache: OrderedDict[str, ReadSession] = OrderedDict()
         self._cache_lock = Lock()
 
@@ -69,6 +74,7 @@ class ReadSessions:
         session_id = new_id()
         with self._db.transaction():
             table = self._catalog.table(request.table)
+            self._rules.check_split(table, request)
             segments = self._segments(table, request)
             self._snapshots.pin(session_id, segments)
         try:
@@ -98,28 +104,41 @@ class ReadSessions:
         return session
 
     def rows(
-        self, session: ReadSession, split: Split, *, columns: Sequence[str] = (), skip: int = 0
+        self,
+        session: ReadSession,
+        split: Split,
+        *,
+        columns: Sequence[str] = (),
+        skip: int = 0,
+        unordered: bool = False,
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return the Arrow schema of a split and its batches, lazily."""
+        """Return the Arrow schema of a split and its batches, lazily.
+
+        ``columns`` come in the order named, or ``unordered`` in the session's.
+        """
         plan = session.plan
         wanted = tuple(find_column(session.schema, name) for name in columns) or plan.columns
+        if unordered:
+            wanted = tuple(column for column in plan.columns if column in wanted)
         start, stop, skip, take = self._window(session, split, skip)
         batches = scan(self._folder, plan, start, stop, columns=wanted, skip=skip)
         return plan.schema(wanted), batches if take is None else _first(batches, take)
 
     def preview(self, request: Preview) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return the first rows of a table or partition as it is now."""
+        """Return the first rows of a table or partition as it is now.
+
+        A limit of 0 is all of them; of a partition that is not there, there are none.
+        """
         table = self._catalog.table(request.table)
         specs = [] if request.partition is None else [table.spec(request.partition)]
         segments = self._snapshots.visible(table, specs)
-        if request.partition is not None and not segments:
-            self._must_exist(table, specs[0])
         chosen = tuple(find_column(table.schema, name) for name in request.columns)
         plan = scan_plan(table, segments, chosen or tuple(table.schema.all_columns))
         if any(segment.name.endswith(FAR) for segment in segments):
             plan = replace(plan, timestamp_unit=TimeUnit.MICRO)  # a preview asks for no unit
-        limit = PREVIEW_ROWS if request.limit is None else max(0, request.limit)
-        stop = min(limit, sum(s.rows for s in segments))
+        stop = sum(s.rows for s in segments)
+        limit = PREVIEW_ROWS if request.limit is None else request.limit
+        stop = min(limit, stop) if limit > 0 else stop
         # read at once: nothing pins the files of a preview
         return plan.schema(), iter(list(scan(self._folder, plan, 0, stop)))
 
@@ -182,7 +201,9 @@ class ReadSessions:
     ) -> ReadSession:
         output = output_schema(table, request)
         predicate = parse_filter(table, request, self._duck)
-        segments = prune(table, segments, predicate)
+        by_rows = request.split_mode is SplitMode.ROW_OFFSET
+        if not by_rows or self._rules.kept_ranges:
+            segments = prune(table, segments, predicate)
         if request.timestamp_unit is TimeUnit.NANO:
             _require_nanoseconds(output, segments)
         plan = replace(
@@ -190,8 +211,9 @@ class ReadSessions:
             timestamp_unit=request.timestamp_unit,
             datetime_unit=request.datetime_unit,
             predicate=predicate,
+            block_rows=self._rules.block_rows(table),
         )
-        if request.split_mode is SplitMode.ROW_OFFSET and predicate is not None:
+        if by_rows and self._rules.kept_ranges and predicate is not None:
             plan = replace(plan, files=tuple(self._counted(plan)))
         return ReadSession(
             session_id=session_id,
@@ -205,6 +227,7 @@ class ReadSessions:
             expires=self._clock() + LIFETIME,
             predicate_text=request.filter_predicate if predicate is not None else "",
             version=table.version,
+            increment=echoed(request),
         )
 
     def _counted(self, plan: ScanPlan) -> Iterator[ScanFile]:
@@ -226,15 +249,15 @@ class ReadSessions:
                 raise faults.invalid(f"the session has no split {split.index}")
             start, stop = session.ranges[split.index]
             return start, stop, skip, None
-        total = session.rows if session.plan.predicate is None else session.record_count
-        if total is None:
+        if session.plan.predicate is not None and session.mode is not SplitMode.ROW_OFFSET:
             raise faults.invalid("a session with a filter is read by Index, or made with RowOffset")
+        total = session.rows if session.record_count is None else session.record_count
         if split.offset > total:
             raise faults.invalid(
                 f"Offset {split.offset} is beyond the {total} rows of the session",
                 code="InvalidRowRange",
             )
-        if session.plan.predicate is None:
+        if not session.counts_kept:
             return split.offset, min(split.offset + split.count, total), skip, None
         start, before = seek(session.plan.files, split.offset)
         return start, session.rows, split.offset - before + skip, max(0, split.count - skip)

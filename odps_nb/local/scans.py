@@ -35,7 +35,10 @@ class ScanFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """What a stream holds: ``columns`` in order; ``partition_keys`` says which are constants."""
+    """What a stream holds: ``columns`` in order; ``partition_keys`` says which are constants.
+
+    The ``predicate`` keeps or leaves out ``block_rows`` rows of a file together.
+    """
 
     files: tuple[ScanFile, ...]
     columns: tuple[Column, ...]
@@ -44,6 +47,7 @@ class ScanPlan:
     timestamp_unit: TimeUnit = TimeUnit.NANO
     datetime_unit: TimeUnit = TimeUnit.MILLI
     predicate: Predicate | None = None
+    block_rows: int = 1
 
     def schema(self, columns: Sequence[Column] | None = None) -> pa.Schema:
         """Return the Arrow schema of the stream (of some columns)."""
@@ -116,20 +120,92 @@ def batches_of(
     schema: pa.Schema,
     evaluator: Evaluator | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows ``[low, high)`` of one file as the stream has them."""
-    needed = {c.name: c for c in wanted}
-    if evaluator is not None and plan.predicate is not None:
-        stored = {c.name: c for c in plan.table_columns}
-        needed |= {name: stored[name] for name in plan.predicate.columns}
-    from_file = [name for name in needed if name not in plan.partition_keys]
+    """Yield the rows ``[low, high)`` of one file as the stream has them, filtered."""
+    if evaluator is None or plan.block_rows <= 1:
+        yield from _rows_of(folder, plan, file, low, high, wanted, schema, evaluator)
+        return
+    for start, stop in _kept_blocks(folder, plan, file, low, high, evaluator):
+        yield from _rows_of(folder, plan, file, start, stop, wanted, schema, None)
+
+
+def _kept_blocks(
+    folder: Folder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
+) -> Iterator[tuple[int, int]]:
+    """Say which rows of ``[low, high)`` lie in a block with a row that the filter keeps.
+
+    Blocks are those of the file, however a split cuts through them: what comes of a table does
+    not depend on how it is cut.
+    """
+    size = plan.block_rows
+    start, end = low // size * size, min(file.rows, -(-high // size) * size)
+    row, block, found = start, start // size, False
+    for kept in _masks(folder, plan, file, start, end, evaluator):
+        seen, ranges = 0, list[tuple[int, int]]()
+        while seen < len(kept):
+            stop = min(end, (block + 1) * size)
+            taken = min(stop - row, len(kept) - seen)
+            found = found or bool(kept.slice(seen, taken).true_count)
+            row, seen = row + taken, seen + taken
+            if row == stop:
+                if found:
+                    ranges.append((max(low, block * size), min(high, stop)))
+                block, found = block + 1, False
+        yield from _joined(ranges)
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Let ranges that touch be one, which is read at once."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        if joined and joined[-1][1] == start:
+            start = joined.pop()[0]
+        joined.append((start, stop))
+    return joined
+
+
+def _masks(
+    folder: Folder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
+) -> Iterator[pa.BooleanArray]:
+    """Yield which rows of ``[low, high)`` the filter keeps."""
+    used = _used(plan)
     values = dict(file.values)
-    for batch in read_rows(folder, file.name, from_file, low, high):
+    for batch in read_rows(folder, file.name, _stored(plan, used), low, high):
+        arrays = {name: _array(batch, column, values.get(name)) for name, column in used.items()}
+        yield evaluator.mask(arrays, batch.num_rows)
+
+
+def _used(plan: ScanPlan) -> dict[str, Column]:
+    """Return the columns that the filter needs, by name."""
+    names = () if plan.predicate is None else plan.predicate.columns
+    stored = {c.name: c for c in plan.table_columns}
+    return {name: stored[name] for name in names}
+
+
+def _stored(plan: ScanPlan, needed: dict[str, Column]) -> list[str]:
+    """Return which of these columns files hold."""
+    return [name for name in needed if name not in plan.partition_keys]
+
+
+def _rows_of(
+    folder: Folder,
+    plan: ScanPlan,
+    file: ScanFile,
+    low: int,
+    high: int,
+    wanted: Sequence[Column],
+    schema: pa.Schema,
+    evaluator: Evaluator | None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows ``[low, high)`` of one file, only those that an evaluator keeps."""
+    used = {} if evaluator is None else _used(plan)
+    needed = {c.name: c for c in wanted} | used
+    values = dict(file.values)
+    for batch in read_rows(folder, file.name, _stored(plan, needed), low, high):
         arrays = {name: _array(batch, column, values.get(name)) for name, column in needed.items()}
         rows = batch.num_rows
         mask = None
-        if evaluator is not None and plan.predicate is not None:
-            used = {name: arrays[name] for name in plan.predicate.columns}
-            mask = evaluator.mask(used, rows)
+        if evaluator is not None:
+            mask = evaluator.mask({name: arrays[name] for name in used}, rows)
             if not mask.true_count:
                 continue
             if mask.true_count == rows:

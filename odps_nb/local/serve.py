@@ -29,6 +29,7 @@ from odps_nb.local.folder import Folder
 from odps_nb.local.json_log import JsonFormatter, LoggedApp, requests_log
 from odps_nb.local.misbehaviour import Misbehaviour
 from odps_nb.local.queries import QueryLimits
+from odps_nb.local.read_rules import ReadRules
 from odps_nb.local.sample_tables import adopt, install_samples
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 
@@ -131,6 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="time that one SQL statement may take (default: %(default)g)",
     )
+    _add_read_rules(parser)
     parser.add_argument("--misbehave", action="store_true", help="take rules for faults")
     parser.add_argument("--scenario", help="file with rules for faults, in force at once")
     parser.add_argument(
@@ -141,6 +143,30 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
     parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     return parser
+
+
+def _add_read_rules(parser: argparse.ArgumentParser) -> None:
+    rules = ReadRules()
+    parser.add_argument(
+        "--min-split-bytes",
+        type=int,
+        default=rules.min_split_bytes,
+        metavar="BYTES",
+        help="smallest split by size (default: %(default)s, as in the real service)",
+    )
+    parser.add_argument(
+        "--filter-block-rows",
+        type=int,
+        default=rules.filter_block_rows,
+        metavar="ROWS",
+        help="rows that a filter keeps or leaves out together; 1 filters exactly"
+        " (default: %(default)s, as in the real service)",
+    )
+    parser.add_argument(
+        "--kept-ranges",
+        action="store_true",
+        help="row ranges of a filtered session count the rows that it keeps, not those stored",
+    )
 
 
 class HardEnd:
@@ -187,6 +213,11 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
         durable=options.root is not None,
         set_aside=options.set_aside,
         query_limits=QueryLimits(memory=options.query_memory, seconds=options.query_seconds),
+        reads=ReadRules(
+            min_split_bytes=options.min_split_bytes,
+            filter_block_rows=options.filter_block_rows,
+            kept_ranges=options.kept_ranges,
+        ),
     )
     prepared = False
 

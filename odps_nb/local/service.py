@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from odps_nb.local.blobs import BlobStore
@@ -22,6 +22,7 @@ from odps_nb.local.instances import Instances
 from odps_nb.local.ledger import Ledger, check_without_catalogue
 from odps_nb.local.merges import Publisher
 from odps_nb.local.queries import Queries, QueryLimits
+from odps_nb.local.read_rules import ReadRules
 from odps_nb.local.read_sessions import ReadSessions
 from odps_nb.local.rights import Right, Rights, instance_of
 from odps_nb.local.snapshots import Snapshots
@@ -42,7 +43,8 @@ class Settings:
     """How a service behaves.
 
     ``verify`` off accepts every request (for experiments only); ``set_aside`` moves data files
-    that the catalogue does not know out of the way, instead of refusing to start.
+    that the catalogue does not know out of the way, instead of refusing to start. ``reads`` says
+    how coarsely reads are split and filtered; by default as the real service does.
     """
 
     project: str = DEFAULT_PROJECT
@@ -56,6 +58,7 @@ class Settings:
     max_body: int = 16 * 2**30
     query_limits: QueryLimits | None = None
     rights: Mapping[str, Mapping[str, str]] | None = None
+    reads: ReadRules = field(default_factory=ReadRules)
 
 
 class Service:
@@ -106,7 +109,13 @@ class Service:
         self.blobs = BlobStore(self.database, self.folder, clock)
         self.duck = Duck(macros=MACROS, spill=self.folder.work / f"spill-{new_id()}")
         self.read_sessions = ReadSessions(
-            self.database, self.catalog, self.snapshots, self.folder, self.duck, clock
+            self.database,
+            self.catalog,
+            self.snapshots,
+            self.folder,
+            self.duck,
+            clock,
+            settings.reads,
         )
         self.publisher = Publisher(self.database, self.snapshots, self.folder)
         self.write_sessions = WriteSessions(

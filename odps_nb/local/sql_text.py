@@ -6,6 +6,7 @@ service's own spelling (``ODPS-0130161:[line,column] …``).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from odps_nb.errors import InvalidRequestError
@@ -29,7 +30,7 @@ from odps_nb.local.sql_statements import (
     Statement,
     Truncate,
 )
-from odps_nb.local.tables import PRIMARY_KEY
+from odps_nb.local.tables import CLUSTERED_BY, PRIMARY_KEY
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns
@@ -137,16 +138,21 @@ def _tail(cursor: Cursor) -> _Tail:
             tail.lifecycle = _integer(cursor)
         elif cursor.accept("tblproperties"):
             tail.properties += _properties(cursor)
-        elif cursor.accept("clustered", "by"):
-            tail.properties.append(("clustered_by", cursor.parenthesised()))
-            if cursor.accept("sorted", "by"):
-                cursor.parenthesised()
-            cursor.expect("into")
-            tail.properties.append(("buckets", cursor.value()))
-            cursor.expect("buckets")
+        elif cursor.accept("clustered", "by") or cursor.accept("range", "clustered", "by"):
+            tail.properties += _clustering(cursor)
         else:
             raise cursor.error("this clause of CREATE TABLE is not supported here")
     return tail
+
+
+def _clustering(cursor: Cursor) -> Iterator[tuple[str, str]]:
+    """Read what follows ``[RANGE] CLUSTERED BY``; rows stay as they were written."""
+    yield CLUSTERED_BY, cursor.parenthesised()
+    if cursor.accept("sorted", "by"):
+        cursor.parenthesised()
+    if cursor.accept("into"):
+        yield "buckets", cursor.value()
+        cursor.expect("buckets")
 
 
 def _integer(cursor: Cursor) -> int:

@@ -16,6 +16,7 @@ from odps_nb.local import faults
 from odps_nb.local.clients import Client, blob_coding, row_codings
 from odps_nb.local.ingest import read_body
 from odps_nb.local.read_plan import ReadSession
+from odps_nb.local.read_rules import check_batch
 from odps_nb.local.row_stream import coded, encode_stream, rebatch
 from odps_nb.local.service import Service
 from odps_nb.local.tables import OPERATION
@@ -118,13 +119,19 @@ class StorageActions:
             estimated_rows=session.rows,
             bucket_ids=tuple(range(len(session.ranges))) if session.mode.value == "Bucket" else (),
             latest_version=session.version,
+            incremental_options=session.increment,
             route_token=self._route,
         )
 
     def _read_rows(self, request: calls.ReadRows, client: Client) -> StreamAnswer:
         session = self._reads.get(request.table, request.session_id)
+        check_batch(request)
         schema, batches = self._reads.rows(
-            session, request.split, columns=request.data_columns, skip=request.skip_rows
+            session,
+            request.split,
+            columns=request.data_columns,
+            skip=request.skip_rows,
+            unordered=request.data_columns_unordered,
         )
         cut = rebatch(
             batches, max_rows=request.max_batch_rows, max_bytes=request.max_batch_raw_size
@@ -340,7 +347,8 @@ class StorageActions:
 
     def _read_instance(self, request: calls.ReadInstance, client: Client) -> StreamAnswer:
         instances = self._service.instances
-        instances.check_download(request.session_id, request.instance_id)
+        if request.session_id is not None:
+            instances.check_download(request.session_id, request.instance_id)
         result = instances.result(request.project, request.instance_id)
         count = result.rows if request.count is None else request.count
         schema, batches = instances.rows(result, request.offset, count, columns=request.columns)

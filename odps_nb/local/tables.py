@@ -27,6 +27,7 @@ from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
 
 __all__ = [
+    "CLUSTERED_BY",
     "OPERATION",
     "PRIMARY_KEY",
     "Partition",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 PRIMARY_KEY = "primary_key"
+CLUSTERED_BY = "clustered_by"
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
 """The column in which rows of a primary-key table say what they do."""
 
@@ -78,6 +80,17 @@ class Table:
     def key_columns(self) -> tuple[str, ...]:
         """Names of the primary key; empty for a table without one."""
         return tuple(name for name in self.properties.get(PRIMARY_KEY, "").split(",") if name)
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether it was made with ``CLUSTERED BY``."""
+        return CLUSTERED_BY in self.properties
+
+    @property
+    def is_append2(self) -> bool:
+        """Whether it is a transactional table, or one of the newer append format."""
+        said = {key.lower(): value.lower() for key, value in self.properties.items()}
+        return said.get("transactional") == "true" or said.get("table.format.version") == "2"
 
     @property
     def is_partitioned(self) -> bool:

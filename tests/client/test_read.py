@@ -27,6 +27,7 @@ from scripted import (
 )
 
 from odps_nb.client.cancel import CancelToken
+from odps_nb.client.cursor import rows_of
 from odps_nb.client.preview import fetch_preview
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.client.read import (
@@ -261,7 +262,9 @@ def test_partitions_are_asked_for():
     assert service.calls["CreateReadSession"][0].partitions == (spec,)
 
 
-@pytest.mark.parametrize("plan", [{"splits": 0}, {"split_bytes": -1}, {"limit": -1}])
+@pytest.mark.parametrize(
+    "plan", [{"splits": 0}, {"split_bytes": -1}, {"limit": -1}, {"max_batch_rows": 20_001}]
+)
 def test_an_impossible_plan_is_refused(plan):
     with pytest.raises(InvalidRequestError):
         ReadPlan(table=TABLE, **plan)
@@ -617,12 +620,28 @@ def test_a_limit_of_rows_may_keep_a_read_within_its_bytes():
 
 @pytest.mark.parametrize(
     ("asked", "batch"),
-    [({}, 16 * 2**20), ({"max_bytes": 2**23}, 2**20), ({"read_ahead": 1}, 2**16)],
+    [({}, 16 * 2**20), ({"max_bytes": 2**23}, 2**20), ({"read_ahead": 1}, 2**20)],
 )
 def test_batches_are_asked_for_as_small_as_the_bytes_held_need(asked, batch):
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         assert ids(iter_batches(storage, SESSION, workers=4, **asked)) == list(range(ROWS))
     assert {call.max_batch_raw_size for call in service.calls["ReadRows"]} == {batch}
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [(0, 0), (1, 2**20), (2**20, 2**20), (2**28, 2**28), (2**28 + 1, 2**28)],
+)
+def test_a_batch_is_asked_for_only_in_bounds_that_the_service_takes(asked, sent):
+    """evidence 30, 31 (C++ client: TestReadOptionsMaxBatchRows, TestReadOptionsMaxBatchRawSize)"""
+    with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
+        split = SESSION.splits[0]
+        batches = iter_split(
+            storage, SESSION, split, max_batch_bytes=asked, max_batch_rows=20_000 + asked
+        )
+        assert sum(batch.num_rows for batch in batches) == rows_of(split)
+    [call] = service.calls["ReadRows"]
+    assert (call.max_batch_rows, call.max_batch_raw_size) == (20_000, sent)
 
 
 def test_counting_rows_costs_one_request_or_reads_them():
@@ -645,6 +664,14 @@ def test_a_preview_is_read_whole_or_again():
     ):
         table = fetch_preview(storage, Preview(table=TABLE, limit=5))
     assert table.column(0).to_pylist() == [0, 1, 2, 3, 4]
+
+
+def test_a_preview_always_says_how_many_rows():
+    """evidence 140 (C++ client: TestAllPartitions): what comes without a limit nobody knows"""
+    with Service() as service, service.client() as storage:
+        with pytest.raises(InvalidRequestError, match="has no limit"):
+            fetch_preview(storage, Preview(table=TABLE))
+        assert service.seen == []
 
 
 @pytest.mark.parametrize("taken", [1, 2])

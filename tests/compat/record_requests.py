@@ -45,7 +45,7 @@ The jobs use the same settings on both sides. The defaults differ, on purpose:
 | | stock client | odps_nb | why |
 |---|---|---|---|
 | splits without a filter | `Size`, 256 MiB | `RowOffset` | exact counts, reads that resume |
-| rows per batch | 4096 | 32768, at most 16 MiB | fewer, larger batches |
+| rows per batch | 4096 | 20000, at most 16 MiB | fewer, larger batches |
 | writes | plain | exactly once | a repeated upload is not stored twice |
 | commit | all closed streams | the streams named | only what this writer wrote |
 | checksum in blob frames | none | CRC-32 | the server can tell damage |

@@ -62,6 +62,11 @@ def read_all(session: Any, **options: Any) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
+def by_rows() -> SplitOptions:
+    """Ask for what tables with blobs or keys are read by."""
+    return SplitOptions(split_mode=SplitMode.ROW_OFFSET, split_number=1_000_000)
+
+
 def write(session: Any, table: pa.Table, stream: str = "0", **options: Any) -> None:
     writer = session.open_arrow_writer(stream_id=stream, **options)
     for batch in table.to_batches():
@@ -180,13 +185,16 @@ def test_row_ranges_read_what_they_name(
     assert read_all(read_session).column("id").to_pylist() == list(range(1000))
 
 
-def test_a_filter_is_pushed_down(storage: MaxStorageClient, new_table: Callable[..., str]) -> None:
+def test_a_filter_drops_blocks_of_10_000_rows(
+    storage: MaxStorageClient, new_table: Callable[..., str]
+) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
-    write(session, ROWS)
+    write(session, pa.table({"id": range(25_000), "note": [f"n{i}" for i in range(25_000)]}))
     session.commit()
-    found = storage.create_table_read_session(name, filter_predicate="id >= 990 and note <> 'n995'")
-    assert read_all(found).column("id").to_pylist() == [990, 991, 992, 993, 994, 996, 997, 998, 999]
+    condition = "id >= 24990 and note <> 'n24995'"
+    found = storage.create_table_read_session(name, filter_predicate=condition)
+    assert read_all(found).column("id").to_pylist() == list(range(20_000, 25_000))
 
 
 @pytest.mark.parametrize("mode", ["version", "timestamp"])
@@ -255,7 +263,7 @@ def test_blobs_inline_are_uploaded_and_read(
     table = pa.table({"id": pa.array(range(6)), "b": pa.array(contents, pa.binary())})
     write(session, table, auto_upload_blobs=True)
     session.commit()
-    read = read_all(storage.create_table_read_session(name))
+    read = read_all(storage.create_table_read_session(name, split_options=by_rows()))
     references = read.column("b").to_pylist()
     assert references[-1] is None
     manager = storage.open_blob_manager(name)
@@ -287,7 +295,7 @@ def test_a_blob_written_as_a_stream_is_committed_by_its_reference(
     table = pa.table({"id": pa.array([1, 2, 3]), "b": pa.array(references, pa.binary())})
     write(session, table)
     session.commit()
-    read = read_all(storage.create_table_read_session(name))
+    read = read_all(storage.create_table_read_session(name, split_options=by_rows()))
     for reference in read.column("b").to_pylist():
         assert manager.read_blob(reference).read() == b"payload " * 1000
 
@@ -302,7 +310,7 @@ def test_nested_blobs_are_uploaded_and_read(
     )
     write(session, table, auto_upload_blobs=True)
     session.commit()
-    read = read_all(storage.create_table_read_session(name))
+    read = read_all(storage.create_table_read_session(name, split_options=by_rows()))
     manager = storage.open_blob_manager(name)
     references = read.column("pages").to_pylist()[0]
     assert [r.data for r in manager.read_blobs(references)] == [b"one", b"two"]
@@ -347,5 +355,5 @@ def test_records_are_upserted_and_deleted_by_key(storage: MaxStorageClient, entr
     writer.delete([2, None])
     writer.close()
     session.commit()
-    read = read_all(storage.create_table_read_session(name))
+    read = read_all(storage.create_table_read_session(name, split_options=by_rows()))
     assert read.to_pylist() == [{"id": 1, "v": "a2"}]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -289,17 +291,35 @@ def peer(bare: LocalService) -> Iterator[Peer]:
     peer.session.close()
 
 
+@pytest.fixture(scope="module")
+def _fine() -> Iterator[LocalService]:
+    options = ("--min-split-bytes", "1", "--filter-block-rows", "1", "--kept-ranges")
+    with start(samples=False, options=options) as running:
+        yield running
+
+
+@pytest.fixture
+def fine(_fine: LocalService) -> Iterator[Peer]:
+    """A service that splits as small as asked and filters exactly, which the real one does not."""
+    peer = Peer(_fine)
+    yield peer
+    peer.session.close()
+
+
+_numbers = itertools.count()
+
+
+def make_table(peer: Peer, definition: str) -> str:
+    """Make a table of a fresh name from the text after the name; return the name."""
+    name = f"t{int(time.time() * 1e6)}_{next(_numbers)}"
+    peer.sql(f"CREATE TABLE {name} {definition};")
+    return name
+
+
 @pytest.fixture
 def new_table(peer: Peer) -> Callable[[str], str]:
     """Make a table of a fresh name from the text after the name; return the name."""
-    made = iter(range(1000))
-
-    def make(definition: str) -> str:
-        name = f"t{int(time.time() * 1e6)}_{next(made)}"
-        peer.sql(f"CREATE TABLE {name} {definition};")
-        return name
-
-    return make
+    return partial(make_table, peer)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from odps_nb.terms import (
 from odps_nb.wire import calls
 from odps_nb.wire.arrow_stream import END_MARKER
 
-from .conftest import Peer
+from .conftest import Peer, make_table
 
 ROWS = pa.table({"id": pa.array(range(10_000)), "note": [f"note {i}" for i in range(10_000)]})
 ONE_GROUP = 64 * 1024
@@ -36,12 +36,23 @@ def plain(peer: Peer, new_table: Callable[[str], str]) -> str:
 
 
 @pytest.fixture
-def days(peer: Peer, new_table: Callable[[str], str]) -> str:
-    name = new_table("(id bigint, note string) PARTITIONED BY (ds string, h bigint)")
+def fine_plain(fine: Peer) -> str:
+    name = make_table(fine, "(id bigint, note string)")
+    fine.write(name, ROWS)
+    return name
+
+
+def days_of(peer: Peer) -> str:
+    name = make_table(peer, "(id bigint, note string) PARTITIONED BY (ds string, h bigint)")
     for day in ("a", "b"):
         for hour in (1, 2):
             peer.write(name, ROWS.slice(0, 100), partition=f"ds={day},h={hour}")
     return name
+
+
+@pytest.fixture
+def days(peer: Peer) -> str:
+    return days_of(peer)
 
 
 def test_row_ranges_cover_the_table_in_one_order(peer: Peer, plain: str) -> None:
@@ -65,10 +76,11 @@ def test_a_range_beyond_the_end_gives_what_there_is(peer: Peer, plain: str) -> N
 
 
 @pytest.mark.parametrize("size", [1_000, 20_000, 10**9])
-def test_splits_by_size_cover_the_table(peer: Peer, plain: str, size: int) -> None:
-    session = peer.open_read(plain, split_mode=SplitMode.SIZE, split_number=size)
+def test_splits_by_size_cover_the_table(fine: Peer, fine_plain: str, size: int) -> None:
+    session = fine.open_read(fine_plain, split_mode=SplitMode.SIZE, split_number=size)
     parts = [
-        peer.split(plain, session.session_id, IndexSplit(i)) for i in range(session.splits_count)
+        fine.split(fine_plain, session.session_id, IndexSplit(i))
+        for i in range(session.splits_count)
     ]
     assert pa.concat_tables(parts).equals(ROWS)
     assert (session.splits_count == 1) == (size == 10**9)
@@ -102,17 +114,20 @@ def test_skipped_rows_are_left_out_at_the_start_of_a_split(peer: Peer, plain: st
 
 
 def test_batches_hold_no_more_rows_and_bytes_than_asked(peer: Peer, plain: str) -> None:
+    wide = pa.table({"id": range(100), "note": ["x" * 50_000] * 100})
+    peer.write(plain, wide, overwrite=True)
     session = peer.open_read(plain)
     request = calls.ReadRows(
         table=peer.table(plain),
         session_id=session.session_id,
         split=IndexSplit(0),
-        max_batch_rows=100,
-        max_batch_raw_size=1_000,
+        max_batch_rows=50,
+        max_batch_raw_size=2**20,
     )
     batches = list(pa.ipc.open_stream(peer.ok(request.encode()).content))
-    assert pa.Table.from_batches(batches).equals(ROWS)
-    assert all(0 < batch.num_rows <= 100 and batch.nbytes <= 1_000 for batch in batches)
+    assert pa.Table.from_batches(batches).equals(wide)
+    assert all(0 < batch.num_rows <= 50 and batch.nbytes <= 2**20 for batch in batches)
+    assert max(batch.num_rows for batch in batches) < 20  # bytes bind here, not rows
 
 
 def test_columns_come_in_the_order_asked(peer: Peer, days: str) -> None:
@@ -126,7 +141,7 @@ def test_columns_come_in_the_order_asked(peer: Peer, days: str) -> None:
 def test_partition_columns_come_unless_only_data_columns_are_named(peer: Peer, days: str) -> None:
     assert peer.read(days).column_names == ["id", "note", "ds", "h"]
     assert peer.read(days, data_columns=("id",)).column_names == ["id"]
-    assert peer.read(days, partition_columns=("ds",)).column_names == ["id", "note", "ds"]
+    assert peer.read(days, partition_columns=("ds",)).column_names == ["ds"]
     assert peer.read(days).schema.field("h").type == pa.int64()
 
 
@@ -144,19 +159,21 @@ def test_an_unknown_column_is_named(peer: Peer, plain: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [SplitMode.SIZE, SplitMode.ROW_OFFSET])
-def test_a_filter_keeps_what_it_says(peer: Peer, plain: str, mode: SplitMode) -> None:
-    read = peer.read(plain, split_mode=mode, filter_predicate="id % 7 = 3 AND note <> 'note 10'")
+def test_a_filter_keeps_what_it_says(fine: Peer, fine_plain: str, mode: SplitMode) -> None:
+    condition = "id % 7 = 3 AND note <> 'note 10'"
+    read = fine.read(fine_plain, split_mode=mode, filter_predicate=condition)
     expected = [i for i in range(10_000) if i % 7 == 3 and i != 10]
     assert read.column("id").to_pylist() == expected
 
 
-def test_row_ranges_of_a_filtered_session_count_kept_rows(peer: Peer, days: str) -> None:
-    session = peer.open_read(
+def test_row_ranges_of_a_filtered_session_count_kept_rows_where_asked(fine: Peer) -> None:
+    days = days_of(fine)
+    session = fine.open_read(
         days, split_mode=SplitMode.ROW_OFFSET, filter_predicate="id % 10 = 0 and h = 2"
     )
     assert session.record_count == 20
     for offset, count in ((0, 20), (7, 5), (19, 1), (20, 1)):
-        read = peer.split(days, session.session_id, RowRangeSplit(offset, count))
+        read = fine.split(days, session.session_id, RowRangeSplit(offset, count))
         expected = [i * 10 for i in range(10)] * 2
         assert read.column("id").to_pylist() == expected[offset : offset + count]
 
@@ -206,7 +223,7 @@ def test_a_session_shows_what_was_there_when_it_was_made(peer: Peer, plain: str)
 
 
 def test_a_session_answers_the_same_when_asked_again(peer: Peer, plain: str) -> None:
-    made = peer.open_read(plain, split_number=1000)
+    made = peer.open_read(plain, split_number=10 * 2**20)
     again = peer.call(calls.GetReadSession(table=peer.table(plain), session_id=made.session_id))
     assert again == made
     request = calls.GetReadSession(

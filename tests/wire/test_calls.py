@@ -1157,6 +1157,7 @@ def test_session_answer_has_every_member_that_some_client_needs() -> None:
         "SessionStats",
         "LatestVersion",
         "EnableLargeString",
+        "IncrementalReadOptions",
     }
     assert members["RecordCount"] == -1
 

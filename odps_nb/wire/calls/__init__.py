@@ -51,11 +51,14 @@ from odps_nb.wire.calls.instance import (
     InstanceSessionAnswer,
     ReadInstance,
 )
+from odps_nb.wire.calls.preview import Preview
 from odps_nb.wire.calls.read import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_ROWS,
+    MIN_BATCH_BYTES,
     NANOSECONDS_TOO_NARROW,
     CreateReadSession,
     GetReadSession,
-    Preview,
     ReadRows,
     ReadSessionAnswer,
 )
@@ -86,6 +89,9 @@ __all__ = [
     "BLOB_TARGET",
     "HTTP_CODINGS",
     "JSON_TYPE",
+    "MAX_BATCH_BYTES",
+    "MAX_BATCH_ROWS",
+    "MIN_BATCH_BYTES",
     "NANOSECONDS_TOO_NARROW",
     "REQUESTS",
     "REQUEST_ID",

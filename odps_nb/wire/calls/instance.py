@@ -156,7 +156,8 @@ class GetInstanceReadSession:
 class ReadInstance:
     """Open the Arrow stream of rows ``[offset, offset + count)`` of a result.
 
-    ``count`` is ``None`` for all the rest.
+    ``count`` is ``None`` for all the rest. Without a ``session_id`` the rows of the query
+    ``query_id`` of the instance come as they are, and nobody says how many there are.
     """
 
     ACTION: ClassVar[str] = "InstanceRead"
@@ -164,11 +165,12 @@ class ReadInstance:
 
     project: str
     instance_id: str
-    session_id: str
-    offset: int
+    session_id: str | None
+    offset: int = 0
     count: int | None = None
     columns: tuple[str, ...] = ()
     task_name: str = DEFAULT_TASK
+    query_id: int = 0
     enable_limit: bool = False
     compression: Compression = Compression.NONE
 
@@ -178,7 +180,7 @@ class ReadInstance:
             self.ACTION,
             instance_target(self.project, self.instance_id),
             (
-                ("SessionId", self.session_id),
+                *((("SessionId", self.session_id),) if self.session_id is not None else ()),
                 *((("Count", str(self.count)),) if self.count is not None else ()),
                 ("Offset", str(self.offset)),
             ),
@@ -187,7 +189,7 @@ class ReadInstance:
             headers=(("ACCEPT-ENCODING", HTTP_CODINGS.get(self.compression)),),
             body={
                 "TaskName": self.task_name,
-                "QueryId": 0,
+                "QueryId": self.query_id,
                 "EnableLimit": self.enable_limit,
                 "Columns": list(self.columns),
             },
@@ -201,11 +203,12 @@ class ReadInstance:
         return cls(
             project=project,
             instance_id=instance_id,
-            session_id=params.text("SessionId"),
+            session_id=params.optional("SessionId"),
             offset=params.optional_integer("Offset") or 0,
             count=params.optional_integer("Count"),
             columns=fields.texts("Columns"),
             task_name=fields.text("TaskName") or DEFAULT_TASK,
+            query_id=fields.integer("QueryId"),
             enable_limit=fields.boolean("EnableLimit", default=False),
             compression=accepted_coding(wire.headers),
         )

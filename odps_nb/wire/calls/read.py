@@ -1,4 +1,4 @@
-"""Read sessions, rows and previews as values (floor 1; ``protocol.md`` sections 3.1 to 3.4, 4).
+"""Read sessions and their rows as values (floor 1; ``protocol.md`` sections 3.1 to 3.3, 4).
 
 Each request encodes itself and decodes itself: the client uses one half, the embedded service
 the other, so both keep one spelling. Must not know: how an answer's stream is read.
@@ -32,7 +32,6 @@ from odps_nb.wire.calls.core import (
     WireRequest,
     accepted_coding,
     decode_partition,
-    encode_partition,
     find_header,
     request_fields,
     storage_request,
@@ -43,10 +42,13 @@ from odps_nb.wire.schema_json import decode_flat, encode_flat, encode_nested
 
 __all__ = [
     "DEFAULT_SPLIT_BYTES",
+    "MAX_BATCH_BYTES",
+    "MAX_BATCH_ROWS",
+    "MIN_BATCH_BYTES",
     "NANOSECONDS_TOO_NARROW",
+    "NOT_INCREMENTAL",
     "CreateReadSession",
     "GetReadSession",
-    "Preview",
     "ReadRows",
     "ReadSessionAnswer",
 ]
@@ -54,7 +56,20 @@ __all__ = [
 DEFAULT_SPLIT_BYTES = 256 * 2**20
 NANOSECONDS_TOO_NARROW = "TimestampOutOfNanoseconds"
 """Code of the embedded service for rows that fit a session in microseconds, and only that."""
+NOT_INCREMENTAL: Mapping[str, object] = {
+    "StartVersion": -1,
+    "EndVersion": -1,
+    "StartTimeStamp": "-1",
+    "EndTimeStamp": "-1",
+    "Mode": "append",
+    "EnableIncrementalRead": False,
+}
+"""What an answer says of a read that is not incremental (C++ client: table_read_session)."""
 DEFAULT_BATCH_ROWS = 4096
+MAX_BATCH_ROWS = 20_000
+"""Most rows of a batch that may be asked for (C++ client: TestReadOptionsMaxBatchRows)."""
+MIN_BATCH_BYTES, MAX_BATCH_BYTES = 2**20, 256 * 2**20
+"""What ``MaxBatchRawSize`` may be beside 0 (C++ client: TestReadOptionsMaxBatchRawSize)."""
 # An expiry under this is in seconds, over it in milliseconds: no source names the unit, and
 # 10^11 is the year 5138 as seconds and 1973 as milliseconds.
 _MILLISECONDS_FROM = 10**11
@@ -68,7 +83,7 @@ class ReadSessionAnswer:
     `SplitMode.ROW_OFFSET` and ``None`` otherwise. ``expires_at`` is in seconds of the epoch,
     ``estimated_size`` in bytes. ``schema`` is what the streams will hold, in order.
     ``latest_version`` is the version of the table that the snapshot shows: where the next
-    incremental read starts.
+    incremental read starts. ``incremental_options`` are those of the request, whole.
     """
 
     session_id: str
@@ -83,11 +98,12 @@ class ReadSessionAnswer:
     bucket_ids: tuple[int, ...] = ()
     message: str = ""
     latest_version: int = 0
+    incremental_options: Mapping[str, object] = field(default_factory=lambda: dict(NOT_INCREMENTAL))
     route_token: str | None = None
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Return body and headers; every key is there, since some clients need them all."""
-        expires = None if self.expires_at is None else int(self.expires_at * 1000)
+        expires = 0 if self.expires_at is None else int(self.expires_at * 1000)
         members = {
             "SessionId": self.session_id,
             "SessionStatus": self.status.value,
@@ -107,6 +123,7 @@ class ReadSessionAnswer:
             },
             "LatestVersion": self.latest_version,
             "EnableLargeString": False,
+            "IncrementalReadOptions": dict(self.incremental_options),
         }
         return dump(members), {ROUTE_TOKEN: self.route_token} if self.route_token else {}
 
@@ -134,6 +151,7 @@ class ReadSessionAnswer:
             bucket_ids=fields.integers("SplitBucketId"),
             message=fields.text("Message"),
             latest_version=fields.integer("LatestVersion"),
+            incremental_options=fields.mapping("IncrementalReadOptions") or dict(NOT_INCREMENTAL),
             route_token=find_header(headers, ROUTE_TOKEN),
         )
 
@@ -150,6 +168,11 @@ def _split_mode(fields: Fields, key: str) -> SplitMode:
     if found is None:
         raise fields.fail(key, f"{text[:40]!r} is not a split mode")
     return found
+
+
+def _levels(spec: PartitionSpec) -> str:
+    """Spell ``p1=x/p2=y``, as live tests do here (C++: TestFilterOptionsRequiredPartitions)."""
+    return "/".join(f"{key}={value}" for key, value in spec.checked())
 
 
 def _time_unit(fields: Fields, key: str, default: TimeUnit) -> TimeUnit:
@@ -192,7 +215,7 @@ class CreateReadSession:
         body: dict[str, object] = {
             "RequiredDataColumns": list(self.data_columns),
             "RequiredPartitionColumns": list(self.partition_columns),
-            "RequiredPartitions": [encode_partition(spec) for spec in self.partitions],
+            "RequiredPartitions": [_levels(spec) for spec in self.partitions],
             "RequiredBucketIds": list(self.bucket_ids),
             "SplitOptions": {
                 "SplitMode": self.split_mode.value,
@@ -285,7 +308,8 @@ class ReadRows:
     """Open the Arrow stream of one split (``TableRead``).
 
     ``skip_rows`` rows are left out at the start of the split, to go on after a broken stream;
-    ``max_batch_raw_size`` counts bytes, 0 is no limit.
+    ``max_batch_raw_size`` counts bytes, 0 is no limit. The service refuses more than
+    `MAX_BATCH_ROWS`, and bytes that are not 0 or `MIN_BATCH_BYTES` to `MAX_BATCH_BYTES`.
     """
 
     ACTION: ClassVar[str] = "TableRead"
@@ -332,6 +356,7 @@ class ReadRows:
     def decode(cls, wire: WireRequest) -> ReadRows:
         """Read the request back; 0 rows per batch mean the default."""
         params, fields = Params(wire), request_fields(wire)
+        _check_format(fields.inner("DataFormat"))
         if params.optional("Index") is not None:
             split: Split = IndexSplit(params.integer("Index"))
         else:
@@ -350,51 +375,16 @@ class ReadRows:
         )
 
 
+def _check_format(fields: Fields) -> None:
+    """Refuse what is not Arrow V5, as the older service did (pyodps: live tests of v1)."""
+    for key, known in (("Type", "Arrow"), ("Version", "V5")):
+        said = fields.text(key, known)
+        if said.lower() != known.lower():
+            raise fields.fail(key, f"{said[:40]!r} is not {known}, which rows come in")
+
+
 def _count(fields: Fields, key: str) -> int:
     number = fields.integer(key)
     if number < 0:
         raise fields.fail(key, "is negative")
     return number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
-    """Ask for the first rows of a table, without a session (``TablePreview``)."""
-
-    ACTION: ClassVar[str] = "TablePreview"
-    idempotent: ClassVar[bool] = True
-
-    table: TableName
-    limit: int | None = None
-    partition: PartitionSpec | None = None
-    columns: tuple[str, ...] = ()
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request; the body repeats the parameters."""
-        params: list[tuple[str, str]] = []
-        body: dict[str, object] = {}
-        if self.limit is not None:
-            params.append(("Limit", str(self.limit)))
-            body["Limit"] = self.limit
-        if self.partition is not None:
-            params.append(("Partition", encode_partition(self.partition)))
-            body["Partition"] = encode_partition(self.partition)
-        if self.columns:
-            body["Columns"] = list(self.columns)
-        target = table_target(self.table)
-        return storage_request(
-            self.ACTION, target, params, api_version=api_version, scope=scope, body=body
-        )
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> Preview:
-        """Read the request back; the parameters count, not their copies in the body."""
-        params, fields = Params(wire), request_fields(wire)
-        partition = params.optional("Partition") or fields.optional_text("Partition")
-        limit = params.optional_integer("Limit")
-        return cls(
-            table=params.table,
-            limit=fields.optional_integer("Limit") if limit is None else limit,
-            partition=None if partition is None else decode_partition(partition),
-            columns=fields.texts("Columns"),
-        )

@@ -14,7 +14,8 @@ from odps_nb.wire.calls.instance import (
     GetInstanceReadSession,
     ReadInstance,
 )
-from odps_nb.wire.calls.read import CreateReadSession, GetReadSession, Preview, ReadRows
+from odps_nb.wire.calls.preview import Preview
+from odps_nb.wire.calls.read import CreateReadSession, GetReadSession, ReadRows
 from odps_nb.wire.calls.streams import (
     CloseWriteStream,
     CreateWriteStream,
