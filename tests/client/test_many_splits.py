@@ -43,14 +43,14 @@ def test_splits_grow_where_there_would_be_too_many(size: int | None):
 
 def test_the_service_is_asked_for_larger_splits_where_it_cut_too_many():
     finest = replace(CUT_BY_SIZE, splits_count=149_011_612)
-    session, service = opened(finest, CUT_BY_SIZE, where="id > 0")
+    session, service = opened(finest, CUT_BY_SIZE, where="id > 0", schema=SCHEMA)
     first, second = service.calls["CreateReadSession"]
     assert second == replace(first, split_number=64 * 2**20 * 1491)
     assert len(session.splits) == DEFAULT_SPLITS
 
 
 def test_as_many_splits_as_are_bearable_are_not_asked_for_again():
-    session, service = opened(CUT_BY_SIZE, where="id > 0")
+    session, service = opened(CUT_BY_SIZE, where="id > 0", schema=SCHEMA)
     assert len(service.calls["CreateReadSession"]) == 1
     assert len(session.splits) == DEFAULT_SPLITS
 
