@@ -45,7 +45,7 @@ def peer_arrow(client) -> pa.Table:
     session = client.create_table_read_session(TABLE, columns=list(COLUMNS))
     batches = []
     for split in session.splits:
-        with session.open_arrow_reader(split, max_batch_rows=65536) as reader:
+        with session.open_arrow_reader(split, max_batch_rows=20_000) as reader:
             batches.extend(reader)
     return pa.Table.from_batches(batches)
 
@@ -59,7 +59,7 @@ def raw_bodies(connection: Connection, splits: int | None = None) -> int:
     def drain(split: Split) -> int:
         buffer, total = bytearray(1 << 20), 0
         request = ReadRows(
-            table=session.table, session_id=session.session_id, split=split, max_batch_rows=65536
+            table=session.table, session_id=session.session_id, split=split, max_batch_rows=20_000
         )
         with storage.open(request) as answer:
             while count := answer.readinto(buffer):

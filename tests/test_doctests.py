@@ -44,7 +44,6 @@ def test_examples_show_what_happens(name, odps):
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)  # it may be the first to start Spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 @pytest.mark.parametrize("name", ON_SPARK)
 def test_examples_of_spark_show_what_happens(name, odps):

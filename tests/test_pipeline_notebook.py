@@ -49,7 +49,6 @@ def _shown(cell: nbformat.NotebookNode) -> str:
 
 @pytest.mark.kernel
 @pytest.mark.spark
-@pytest.mark.timeout(400)
 def test_every_cell_runs_and_the_gallery_shows_the_thumbnails(
     notebook: nbformat.NotebookNode, service: LocalService, odps: Connection
 ):

@@ -380,7 +380,6 @@ def test_the_embedded_service_keeps_its_folder(tmp_path: Path):
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)  # it may be the first to start Spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 def test_spark_reads_writes_and_works_on_blobs(odps, made):
     from pyspark.sql import SparkSession

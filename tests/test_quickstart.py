@@ -41,7 +41,6 @@ def _text(cell: dict) -> str:
 
 @pytest.mark.browser
 @pytest.mark.spark
-@pytest.mark.timeout(400)
 def test_the_quickstart_runs_in_a_real_jupyterlab(
     service: LocalService, lab_page: ModuleType, repo: Path, tmp_path: Path
 ) -> None:

@@ -37,7 +37,6 @@ def test_reading_and_writing_work_as_shown(blocks, environment):
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)  # it may be the first to start Spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch):
     from pyspark.sql import SparkSession

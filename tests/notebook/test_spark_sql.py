@@ -70,7 +70,6 @@ def test_tab_offers_tables_and_columns_as_for_sql(ip):
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)  # it may be the first to start Spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 def test_a_dry_run_tells_what_would_be_read(ip):
     ip.user_ns["day"] = "2024-01-02"
@@ -91,7 +90,6 @@ def test_a_dry_run_tells_what_would_be_read(ip):
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 def test_a_query_is_shown_kept_and_converted(ip):
     from pyspark.sql import DataFrame, SparkSession

@@ -167,7 +167,6 @@ LARGE = 100 * MIB
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_a_blob_of_100_mb_goes_through_a_pipeline(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:

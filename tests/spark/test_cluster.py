@@ -138,7 +138,6 @@ def _ids(odps: Connection, name: str) -> list[int]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_on_a_standalone_cluster_rows_stay_exact_when_attempts_die_or_run_twice(
     master: str, broken: Connection, tmp_path: Path
 ) -> None:
@@ -156,7 +155,6 @@ def test_on_a_standalone_cluster_rows_stay_exact_when_attempts_die_or_run_twice(
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_on_a_local_cluster_rows_stay_exact_when_executors_die_tasks_fail_and_commits_raise(
     broken: Connection, tmp_path: Path
 ) -> None:

@@ -35,8 +35,6 @@ COLUMNS = "id bigint, at timestamp, amount decimal(18,4), tags array<string>, by
 WAIT = 200.0
 LIMITS = hasattr(DataSourceStreamReader, "getDefaultReadLimit")  # PySpark 4.2
 
-pytestmark = pytest.mark.timeout(300)  # queries are slow to begin, and one may start Spark
-
 
 @pytest.fixture
 def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
