@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 DEFAULT_BATCH_BYTES = 16 * 2**20
+SMALL_BATCH_BYTES = 64 * 2**10
 GROWN_BATCH_BYTES = 2 * 2**20
 """Batches that lanes are added for are at least so large."""
 MOST_WORKERS = 16
@@ -237,6 +238,7 @@ def iter_batches(
             columns=columns,
             compression=compression,
             max_batch_bytes=_batch_bytes(ahead, pace.most),
+            max_batch_rows=_batch_rows(session, ahead, pace.most),
             tracker=tracker,
             cancel=token,
             keeper=keeper,
@@ -311,6 +313,15 @@ def _row_bytes(session: ReadSession) -> float | None:
 def _batch_bytes(ahead: int, lanes: int) -> int:
     """Half of what is here may be finished batches, half one batch in the hands of each worker."""
     return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
+
+
+def _batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
+    """Bound a batch by its rows where it is to be smaller than the service bounds its bytes."""
+    size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
+    if size >= MIN_BATCH_BYTES:
+        return session.max_batch_rows
+    row = _row_bytes(session) or FEW_BYTES * max(1, len(session.schema))
+    return max(1, min(session.max_batch_rows, int(size / max(1, row))))
 
 
 def count_rows(
