@@ -46,13 +46,12 @@ __all__ = [
 ]
 
 DEFAULT_BATCH_BYTES = 16 * 2**20
+SMALL_BATCH_BYTES = 64 * 2**10
 GROWN_BATCH_BYTES = 2 * 2**20
 """Batches that lanes are added for are at least so large."""
 MOST_WORKERS = 16
 PIECE_BYTES = 8 * 2**20
 """What a piece of a split has at least."""
-FEW_ROWS = 256
-"""Rows of a batch at least, however few bytes may be here."""
 ALL_ROWS = 2**32 - 1
 """What the C++ client sends as ``Count`` for all that are there."""
 FEW_BYTES = 16
@@ -263,7 +262,6 @@ def iter_batches(
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
     pieces = Pieces(session.splits, size=_piece_bytes(ahead), row_bytes=_row_bytes(session))
     pace = _pace_of(storage, pieces, workers, ahead, tracker)
-    batch_bytes = _batch_bytes(ahead, pace.most)
 
     def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
         return lambda token: iter_split(
@@ -272,8 +270,8 @@ def iter_batches(
             piece,
             columns=columns,
             compression=compression,
-            max_batch_bytes=batch_bytes,
-            max_batch_rows=_batch_rows(session, batch_bytes),
+            max_batch_bytes=_batch_bytes(ahead, pace.most),
+            max_batch_rows=_batch_rows(session, ahead, pace.most),
             tracker=tracker,
             cancel=token,
             keeper=keeper,
@@ -347,15 +345,16 @@ def _row_bytes(session: ReadSession) -> float | None:
 
 def _batch_bytes(ahead: int, lanes: int) -> int:
     """Half of what is here may be finished batches, half one batch in the hands of each worker."""
-    return min(DEFAULT_BATCH_BYTES, max(1, ahead // (2 * max(1, lanes))))
+    return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
 
 
-def _batch_rows(session: ReadSession, size: int) -> int | None:
-    """Ask for fewer rows where batches shall be smaller than the service bounds by bytes."""
-    row = _row_bytes(session)
-    if size >= MIN_BATCH_BYTES or row is None:
-        return None
-    return max(FEW_ROWS, min(session.max_batch_rows, int(size / max(1, row))))
+def _batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
+    """Bound a batch by its rows where it is to be smaller than the service bounds its bytes."""
+    size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
+    if size >= MIN_BATCH_BYTES:
+        return session.max_batch_rows
+    row = _row_bytes(session) or FEW_BYTES * max(1, len(session.schema))
+    return max(1, min(session.max_batch_rows, int(size / max(1, row))))
 
 
 def count_rows(
