@@ -1,0 +1,126 @@
+"""`where=` through the service, which leaves out blocks at most: every front end gives exact rows.
+
+Random conditions over a table of several blocks beside DuckDB; then limits, bytes, columns that
+only the condition needs, breaks of the line, and splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.access.table import Table
+from odps_nb.errors import ConfigError, InvalidRequestError, LimitExceededError
+from odps_nb.terms import IndexSplit, RowRangeSplit
+
+from ..filters.conditions import SCHEMA, Conditions, table
+from .test_scan import Watcher
+
+ROWS = table(32_000, seed=7)  # more than three blocks of the service
+COLUMNS = SCHEMA.replace(", ds string", "")
+
+
+@pytest.fixture(scope="module")
+def loaded(odps: Connection) -> Iterator[Table]:
+    made = odps.create_table("exact_filters", f"{COLUMNS}, row bigint", partitioned_by="ds string")
+    rows = ROWS.append_column("row", pa.array(range(ROWS.num_rows)))
+    first = rows.slice(0, 30_000).drop_columns(["ds"])
+    made.write(first, partition="ds=20240101")
+    made.write(rows.slice(30_000).drop_columns(["ds"]), partition="ds=20240102")
+    yield made
+    odps.drop_table(made.name)
+
+
+@pytest.fixture(scope="module")
+def duck() -> Iterator[duckdb.DuckDBPyConnection]:
+    days = ["20240101"] * 30_000 + ["20240102"] * 2_000
+    rows = ROWS.drop_columns(["ds"]).append_column("ds", pa.array(days))
+    rows = rows.append_column("row", pa.array(range(rows.num_rows)))
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        connection.execute("create table given as select * from rows")
+        yield connection
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_conditions_give_the_rows_that_duckdb_gives(loaded, duck, seed):
+    made = Conditions(seed).condition()
+    expected = duck.execute(f"select row from given where {made.duck} order by row").fetchall()
+    found = loaded.read(["row"], where=made.ours, timestamp_unit="us").to_arrow()
+    assert found.schema.names == ["row"]
+    assert sorted(found["row"].to_pylist()) == [row for (row,) in expected], made.ours
+
+
+def test_the_service_leaves_out_no_single_rows(loaded, odps):
+    """What `where=` gives is less than what comes: else this file would prove nothing."""
+    watcher = Watcher()
+    found = loaded.read(["row"], where="row = 5", progress=watcher).to_arrow()
+    assert found["row"].to_pylist() == [5]
+    assert watcher.last.rows == 1
+    assert watcher.last.decoded_bytes > 8 * 1000
+
+
+@pytest.mark.parametrize("limit", [0, 1, 7, 1000, 10**6])
+def test_limits_count_rows_that_satisfy_the_condition(loaded, limit):
+    found = loaded.read(["row"], where="row % 3 = 1 and row >= 9000", limit=limit).to_arrow()
+    expected = [row for row in range(9000, 32_000) if row % 3 == 1][:limit]
+    assert found["row"].to_pylist() == expected
+    assert len(loaded.read(["row"], where="row % 3 = 1", limit=limit).to_pandas()) == min(
+        limit, 10_667
+    )
+
+
+def test_bytes_are_those_of_the_rows_that_are_left(loaded):
+    scan = loaded.read(["row"], where="row >= 31900", max_bytes=2000)
+    assert scan.to_arrow().num_rows == 100
+    with pytest.raises(LimitExceededError):
+        loaded.read(["row"], where="row >= 10", max_bytes=2000).to_arrow()
+
+
+@pytest.mark.parametrize("asked", [{}, {"splits": 5}, {"split_bytes": 100_000}])
+def test_splits_of_any_kind_give_the_same_rows(loaded, asked):
+    scan = loaded.read(["row", "ds"], where="row in (0, 9999, 10000, 31999)", **asked)
+    assert {type(split) for split in scan.splits} == {RowRangeSplit if asked else IndexSplit}
+    assert scan.row_count is None
+    assert scan.to_arrow().to_pydict() == {
+        "row": [0, 9999, 10000, 31999],
+        "ds": ["20240101"] * 3 + ["20240102"],
+    }
+
+
+def test_partitions_and_conditions_meet(loaded):
+    found = loaded.read(["row"], where="ds = '20240102' and row < 30002").to_arrow()
+    assert found["row"].to_pylist() == [30_000, 30_001]
+    found = loaded.read(["row"], where="row > 29998", partitions="ds=20240101").to_arrow()
+    assert found["row"].to_pylist() == [29_999]
+
+
+def test_values_are_bound_never_pasted(loaded):
+    nasty = "a' or 1 = 1 --"
+    assert loaded.read(["row"], where="s = :s", params={"s": nasty}).to_arrow().num_rows == 0
+    found = loaded.read(["row"], where="row in (:rows)", params={"rows": [1, 2]}).to_arrow()
+    assert found["row"].to_pylist() == [1, 2]
+    with pytest.raises(ConfigError, match="params has no 'row'") as caught:
+        loaded.read(where="row = :row", params={"rows": 1})
+    assert caught.value.hint == "did you mean :rows?"
+    with pytest.raises(InvalidRequestError, match=":row has no value"):
+        loaded.read(where="row = :row")
+
+
+def test_values_are_bound_in_queries_too(odps, loaded):
+    query = f"select row from {loaded.name.table} where row in (:rows) and s <> :s order by row"
+    found = odps.sql(query, params={"rows": [3, 4, 5], "s": "it's"}).to_arrow()
+    assert set(found["row"].to_pylist()) <= {3, 4, 5}
+    with pytest.raises(ConfigError, match="params has no 'rows'"):
+        odps.sql(query, params={})
+
+
+def test_rows_keep_their_form_where_none_is_left(loaded):
+    scan = loaded.read(["d", "row"], where="row < 0")
+    assert scan.to_arrow().schema == scan.arrow_schema
+    assert list(scan.to_pandas().columns) == ["d", "row"]
+    assert list(scan.batches()) == []
