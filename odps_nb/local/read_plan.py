@@ -51,6 +51,7 @@ class ReadSession:
     expires: float
     predicate_text: str = ""
     version: int = 0
+    buckets: tuple[int, ...] = ()
 
     @property
     def record_count(self) -> int | None:
@@ -164,6 +165,7 @@ def session_text(session: ReadSession) -> str:
             "rows": session.rows,
             "size": session.size,
             "version": session.version,
+            "buckets": session.buckets,
         }
     )
 
@@ -197,4 +199,5 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         expires=expires,
         predicate_text=saved["predicate"],
         version=saved.get("version", 0),
+        buckets=tuple(saved.get("buckets", ())),
     )

@@ -35,6 +35,7 @@ __all__ = [
     "check_values",
     "definition_text",
     "partition_of_row",
+    "spec_of_text",
     "spec_text",
     "table_of_row",
 ]
@@ -78,6 +79,11 @@ class Table:
     def key_columns(self) -> tuple[str, ...]:
         """Names of the primary key; empty for a table without one."""
         return tuple(name for name in self.properties.get(PRIMARY_KEY, "").split(",") if name)
+
+    @property
+    def changes_pin(self) -> str:
+        """What keeps the files that say what each version changed."""
+        return f"changes-{self.table_id}"
 
     @property
     def is_partitioned(self) -> bool:
@@ -212,3 +218,10 @@ def partition_of_row(table: Table, row: sqlite3.Row) -> Partition:
 def spec_text(spec: PartitionSpec) -> str:
     """Write partition values as the catalogue keeps them."""
     return json.dumps([value for _, value in spec], ensure_ascii=False)
+
+
+def spec_of_text(table: Table, text: str | None) -> PartitionSpec:
+    """Read partition values from the catalogue; none are those of a table without partitions."""
+    if text is None:
+        return PartitionSpec()
+    return PartitionSpec(tuple(zip(table.partition_keys, json.loads(text), strict=True)))
