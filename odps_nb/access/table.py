@@ -18,7 +18,8 @@ from odps_nb.access.checks import (
     check_partitions,
 )
 from odps_nb.access.faces import Listing
-from odps_nb.client.catalog import fetch_table, iter_partitions
+from odps_nb.access.upserting import ByKey
+from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions
 from odps_nb.client.progress import ProgressListener, silent
 from odps_nb.client.read import ReadPlan
 from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
@@ -41,7 +42,7 @@ __all__ = ["Table"]
 _SHOWN_COLUMNS = 60
 
 
-class Table:
+class Table(ByKey):
     """A table of the service; made by ``odps.table(name)``.
 
     Examples
@@ -58,6 +59,7 @@ class Table:
         self._lock = threading.Lock()
         self._info: TableInfo | None = None
         self._partition_count: int | None = None
+        self._primary_key: tuple[str, ...] | None = None
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -95,6 +97,14 @@ class Table:
         """
         return self.info.schema
 
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """Columns that rows are upserted and deleted by, if any; one request, then remembered."""
+        with self._lock:
+            if self._primary_key is None:
+                self._primary_key = fetch_primary_key(self._connection.storage, self._name)
+            return self._primary_key
+
     def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
         """Return the partitions as they are now, in the service's order.
 
@@ -121,7 +131,7 @@ class Table:
     def reload(self) -> Table:
         """Forget what is remembered of the metadata; the next use asks again."""
         with self._lock:
-            self._info, self._partition_count = None, None
+            self._info = self._partition_count = self._primary_key = None
         return self
 
     # -- reading ------------------------------------------------------------------------------
