@@ -20,6 +20,7 @@ from odps_nb.access.checks import (
 from odps_nb.access.faces import Listing
 from odps_nb.access.upserting import ByKey
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions
+from odps_nb.client.increments import CHANGE, Bound, plan_increment
 from odps_nb.client.progress import ProgressListener, silent
 from odps_nb.client.read import ReadPlan
 from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
@@ -149,6 +150,9 @@ class Table(ByKey):
         timestamp_unit: str | None = None,
         max_bytes: int | None = None,
         progress: ProgressListener | None = None,
+        since: Bound | None = None,
+        until: Bound | None = None,
+        changes: bool = False,
     ) -> Scan:
         """Plan a read; rows move when a result is asked of the `Scan`.
 
@@ -175,6 +179,14 @@ class Table(ByKey):
             no more than that is fetched to find out.
         progress
             Who is shown the progress; by default what suits the place.
+        since, until
+            Only what came after the one, up to the other: a version (``scan.session`` has the
+            ``latest_version``, with which the next read goes on), or a moment in the project's
+            time zone, as a naive datetime or text. Of a table with a primary key that is the last
+            state of each row that was added or updated; deleted ones do not come.
+        changes
+            Every change instead, of a table with a primary key, with a column ``_change`` at the
+            end: ``insert``, ``delete`` (the old row), ``update_before``, ``update_after``.
 
         Raises
         ------
@@ -182,6 +194,8 @@ class Table(ByKey):
             No such table or column; close names are in the hint.
         InvalidRequestError
             An argument that makes no sense; nothing was read.
+        ConflictError
+            A version in between replaced rows in a way that nobody keeps row by row.
 
         Examples
         --------
@@ -207,6 +221,12 @@ class Table(ByKey):
                 "splits and split_bytes are two answers to one question",
                 hint="give how many parts, or how big each is",
             )
+        increment = None
+        if since is not None or until is not None or changes:
+            keyed, names = bool(self.primary_key), self.schema.names
+            increment = plan_increment(since, until, changes=changes, keyed=keyed, names=names)
+            wanted = wanted or names
+            wanted = (*wanted, CHANGE.name) if changes else wanted
         plan = ReadPlan(
             table=self._name,
             columns=wanted,
@@ -218,6 +238,7 @@ class Table(ByKey):
             split_bytes=check_count("split_bytes", split_bytes),
             compression=Compression.of(compression),
             timestamp_unit=_time_unit(timestamp_unit),
+            increment=increment,
         )
         bound = check_count("max_bytes", max_bytes)
         return Scan(self._connection, plan, max_bytes=bound, progress=progress)

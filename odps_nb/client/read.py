@@ -17,6 +17,7 @@ import pyarrow as pa
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.cursor import RowCursor, rows_of
 from odps_nb.client.delivery import Batches, counted, limited, whole, within
+from odps_nb.client.increments import in_words, names_on_the_wire, on_the_wire
 from odps_nb.client.pace import Pace
 from odps_nb.client.parallel import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
 from odps_nb.client.pieces import Pieces
@@ -111,6 +112,7 @@ def iter_split(
         data_columns=columns,
         compression=session.compression if compression is None else compression,
     )
+    promised, selected = _promised(session, columns), columns or session.columns
     shared = keeper is not None
     keeper = keeper or SessionKeeper(storage, session, tracker=tracker)
     cursor = RowCursor(
@@ -119,15 +121,16 @@ def iter_split(
         what=f"{split} of {session.table}",
         start=skip_rows,
         expected=rows_of(split),
-        columns=_promised(session, columns),
-        select=columns or session.columns,
+        columns=on_the_wire(promised) if session.tells_changes else promised,
+        select=names_on_the_wire(selected) if session.tells_changes else selected,
         label=str(part_of or split),
         part=part_of is not None and part_of != split,
         pace=pace,
         tracker=tracker,
         cancel=cancel,
     )
-    return _SplitRows(cursor, keeper.keep_aside if shared else partial(keeper.keep, cancel))
+    look_after = keeper.keep_aside if shared else partial(keeper.keep, cancel)
+    return _SplitRows(cursor, look_after, in_words if session.tells_changes else None)
 
 
 def _promised(session: ReadSession, columns: tuple[str, ...]) -> list[Column]:
@@ -150,8 +153,13 @@ def _read_from(
 class _SplitRows:
     """Batches of one split; looks after the session at each, and while none is taken."""
 
-    def __init__(self, cursor: RowCursor, look_after: Callable[[], None]) -> None:
-        self._cursor, self._look_after = cursor, look_after
+    def __init__(
+        self,
+        cursor: RowCursor,
+        look_after: Callable[[], None],
+        shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
+    ) -> None:
+        self._cursor, self._look_after, self._shape = cursor, look_after, shape
         self._batches = cursor.batches()
         self._begun = False
 
@@ -163,7 +171,8 @@ class _SplitRows:
             if self._begun:  # what opens a stream looks after the session itself
                 self._look_after()
             self._begun = True
-            return next(self._batches)
+            batch = next(self._batches)
+            return batch if self._shape is None else self._shape(batch)
         except BaseException:
             self.close()
             raise

@@ -14,6 +14,7 @@ from typing import Any
 
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.cursor import rows_of
+from odps_nb.client.increments import Increment
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.client.storage import StorageClient
 from odps_nb.errors import (
@@ -92,6 +93,8 @@ class ReadPlan:
     timestamp_unit
         Unit in which TIMESTAMPs arrive. ``None``: nanoseconds, or microseconds where the service
         says that nanoseconds (1677…2262) do not reach.
+    increment
+        Only what some versions brought; not with ``versions``.
     """
 
     table: TableName
@@ -108,6 +111,7 @@ class ReadPlan:
     compression: Compression = Compression.NONE
     timestamp_unit: TimeUnit | None = None
     max_batch_rows: int = DEFAULT_BATCH_ROWS
+    increment: Increment | None = None
 
     def __post_init__(self) -> None:
         for name in ("split_bytes", "splits", "max_batch_rows"):
@@ -130,7 +134,8 @@ class ReadSession:
     ``selects`` says that columns
     were chosen, ``columns`` which of a stream that has more than was wanted.
     ``latest_version`` is that of the table, 0 where there is none or the service tells none.
-    ``timestamp_unit`` is that in which TIMESTAMPs were asked for.
+    ``timestamp_unit`` is that in which TIMESTAMPs were asked for. ``tells_changes`` says that the
+    last data column tells in a word what became of each row.
     """
 
     table: TableName
@@ -149,6 +154,7 @@ class ReadSession:
     compression: Compression = Compression.NONE
     timestamp_unit: TimeUnit = TimeUnit.NANO
     max_batch_rows: int = DEFAULT_BATCH_ROWS
+    tells_changes: bool = False
 
     def __repr__(self) -> str:
         return (
@@ -251,6 +257,8 @@ def _split_bytes(plan: ReadPlan) -> int:
 
 
 def _split_options(plan: ReadPlan) -> dict[str, Any]:
+    if plan.increment is not None and plan.increment.split_mode is not None:
+        return {"split_mode": plan.increment.split_mode}
     if not plan.where:
         return {"split_mode": SplitMode.ROW_OFFSET, "split_number": DEFAULT_SPLIT_ROWS}
     if plan.splits is not None:
@@ -259,6 +267,8 @@ def _split_options(plan: ReadPlan) -> dict[str, Any]:
 
 
 def _increment(plan: ReadPlan) -> dict[str, Any]:
+    if plan.increment is not None:
+        return plan.increment.request()
     if plan.versions is None:
         return {}
     after, upto = plan.versions
@@ -324,6 +334,8 @@ def _columns(
     """Return data columns, partition columns and the order wanted, as the requests need them."""
     if not plan.columns:
         return (), (), ()
+    if plan.increment is not None and plan.increment.keyed:
+        return (), (), plan.columns  # what comes beside the table's columns is chosen here
     if plan.partition_columns is not None:
         folded = {name.casefold() for name in plan.partition_columns}
         parts = tuple(name for name in plan.columns if name.casefold() in folded)
@@ -363,8 +375,13 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, wanted: tuple[str, ...])
         rows = sum(rows_of(split) or 0 for split in splits)
     else:
         rows = None
-        splits = tuple(IndexSplit(n) for n in range(_bearable(answer.splits_count)))
+        count = answer.splits_count
+        if plan.increment is not None and answer.split_mode is SplitMode.BUCKET:
+            count = len(answer.bucket_ids)
+        splits = tuple(IndexSplit(n) for n in range(_bearable(count)))
     schema = _selected(answer.schema, wanted)
+    if plan.increment is not None:
+        schema = plan.increment.shown(schema)
     return ReadSession(
         table=plan.table,
         session_id=answer.session_id,
@@ -378,10 +395,11 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, wanted: tuple[str, ...])
         has_filter=bool(plan.where),
         selects=bool(plan.columns),
         limit=plan.limit,
-        columns=schema.names if len(schema) < len(answer.schema) else (),
+        columns=schema.names if plan.increment or len(schema) < len(answer.schema) else (),
         compression=plan.compression,
         timestamp_unit=_unit(plan),
         max_batch_rows=plan.max_batch_rows,
+        tells_changes=plan.increment is not None and plan.increment.changes,
     )
 
 

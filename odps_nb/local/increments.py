@@ -90,10 +90,11 @@ class Interval:
 
         def bound(name: str, other: str, time: str, default: int) -> int:
             mode = str(options.get("Mode", "")).lower()
-            value = _given(options, name, other)
-            moment = _given(options, time)
-            if moment is None and mode == "timestamp":
-                value, moment = None, value
+            value, moment = _given(options, name), _given(options, time)
+            if mode == "timestamp" and moment is None:
+                moment = _given(options, other)
+            elif value is None:
+                value = _given(options, other)
             if moment is not None:
                 return version_at(seconds_of(moment))
             return default if value is None else _version(value)

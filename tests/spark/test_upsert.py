@@ -60,6 +60,17 @@ def test_rows_of_one_key_are_written_by_one_task(spark: SparkSession, table: Tab
     assert all(int(str(row[1])) % 5 == row[0] for row in found)
 
 
+def test_tasks_read_what_versions_changed(spark: SparkSession, table: Table) -> None:
+    table.upsert(spark.range(0, 10).selectExpr("id", "'a' v", "'w' w"), partition="ds=x")
+    table.delete([3], partition="ds=x")
+    frame = table.read(["id", "ds"], since=2, changes=True).to_spark(spark)
+    assert [row.asDict() for row in frame.collect()] == [{"id": 3, "ds": "x", "_change": "delete"}]
+    everything = table.read(since=0, changes=True).to_spark(spark)
+    assert everything.columns == ["id", "v", "w", "ds", "_change"]
+    assert everything.where("_change = 'insert'").count() == 10
+    assert table.read(since=0).to_spark(spark).count() == 9
+
+
 def test_what_does_not_fit_leaves_the_table_as_it_was(
     spark: SparkSession, odps: Connection, table: Table, new_name: Callable[[str], str]
 ) -> None:
