@@ -192,7 +192,10 @@ def _to_spark(scan: Scan, spark: Any, progress: ProgressListener | None) -> Any:
 
 def _spark_write(table: Table, frame: Any, options: Mapping[str, Any]) -> Receipt:
     from odps_nb.spark import write
+    from odps_nb.spark.writer import write_change
 
+    if "change" in options:
+        return write_change(frame, table.connection, table.name, **options)
     receipt: Receipt = write(frame, table.connection, table.name, **options)
     return receipt
 

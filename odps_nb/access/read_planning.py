@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from odps_nb.access.binding import bind
 from odps_nb.access.checks import PartitionLike, check_columns, check_count, check_partitions
+from odps_nb.client.increments import CHANGE, Increment
 from odps_nb.client.read_session import ReadPlan
 from odps_nb.errors import InvalidRequestError
 from odps_nb.filters.row_filter import RowFilter
@@ -32,6 +33,7 @@ def plan_read(
     compression: str | Compression | None = None,
     timestamp_unit: TimeUnit | None = None,
     timezone: str = "UTC",
+    increment: Increment | None = None,
 ) -> ReadPlan:
     """Return the plan of a read; sends nothing.
 
@@ -44,6 +46,8 @@ def plan_read(
         Values of the ``:name`` in ``where``.
     timezone
         Where times in ``where`` are read.
+    increment
+        Which versions are wanted (`odps_nb.client.increments.plan_increment`).
 
     Raises
     ------
@@ -71,6 +75,8 @@ def plan_read(
     if schema is not None and columns is not None:
         wanted = check_columns(columns, schema, table)
         keys = tuple(column.name for column in schema.partition_columns)
+    if increment is not None and increment.changes:
+        wanted = (*wanted, CHANGE.name)
     return ReadPlan(
         table=table,
         columns=wanted,
@@ -84,6 +90,7 @@ def plan_read(
         split_bytes=check_count("split_bytes", split_bytes),
         compression=Compression.of(compression),
         timestamp_unit=timestamp_unit,
+        increment=increment,
     )
 
 

@@ -27,6 +27,8 @@ class Receipt:
         Number of upload lanes.
     seconds
         From the first request to the confirmed commit.
+    verb
+        What became of the rows: ``added``, ``replaced``, ``upserted`` or ``deleted``.
 
     Examples
     --------
@@ -46,6 +48,7 @@ class Receipt:
     blob_bytes: int = 0
     streams: int = 1
     seconds: float = 0.0
+    verb: str | None = None
 
     def __repr__(self) -> str:
         what = f"{self.rows:,} row{'' if self.rows == 1 else 's'}, {format_bytes(self.bytes)}"
@@ -53,5 +56,5 @@ class Receipt:
             plural = "" if self.blobs == 1 else "s"
             what += f", {self.blobs:,} blob{plural} of {format_bytes(self.blob_bytes)}"
         where = f"{self.table} ({self.partition})" if self.partition.items else str(self.table)
-        verb = "replaced" if self.overwrite else "added"
+        verb = self.verb or ("replaced" if self.overwrite else "added")
         return f"<Receipt: {what} {verb} in {where}; session {self.session_id}>"

@@ -37,6 +37,7 @@ __all__ = [
     "Chunk",
     "Source",
     "Target",
+    "as_arrow",
     "check_named_partitions",
     "is_pandas",
     "is_spark",
@@ -133,14 +134,15 @@ def open_source(data: Any, target: Target, *, streams: int | None = None) -> Sou
     if is_pandas(data):
         _require_columns(data.columns, target)
         return _of_frame(data, target, streams)
-    arrow = _as_arrow(data)
+    arrow = as_arrow(data)
     _require_columns(arrow.schema.names, target)
     if isinstance(arrow, pa.RecordBatchReader):
         return Source(lanes=(_stream_chunks(arrow, target),))
     return _of_table(_without_fixed(arrow, target), target, streams)
 
 
-def _as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
+def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
+    """Return data that speaks Arrow as a table or a stream; `ConversionError` for other data."""
     if isinstance(data, (pa.Table, pa.RecordBatchReader)):
         return data
     if isinstance(data, pa.RecordBatch):

@@ -16,7 +16,9 @@ from odps_nb.access.checks import (
     check_partition,
 )
 from odps_nb.access.faces import Listing
-from odps_nb.client.catalog import fetch_table, iter_partitions
+from odps_nb.access.upserting import ByKey
+from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions
+from odps_nb.client.increments import Bound, plan_increment
 from odps_nb.client.progress import ProgressListener, silent
 from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
 from odps_nb.lifetime import renew_after_fork
@@ -38,7 +40,7 @@ __all__ = ["Table"]
 _SHOWN_COLUMNS = 60
 
 
-class Table:
+class Table(ByKey):
     """A table of the service; made by ``odps.table(name)``.
 
     Examples
@@ -55,6 +57,7 @@ class Table:
         self._lock = threading.Lock()
         self._info: TableInfo | None = None
         self._partition_count: int | None = None
+        self._primary_key: tuple[str, ...] | None = None
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -92,6 +95,14 @@ class Table:
         """
         return self.info.schema
 
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """Columns that rows are upserted and deleted by, if any; one request, then remembered."""
+        with self._lock:
+            if self._primary_key is None:
+                self._primary_key = fetch_primary_key(self._connection.storage, self._name)
+            return self._primary_key
+
     def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
         """Return the partitions as they are now, in the service's order.
 
@@ -118,7 +129,7 @@ class Table:
     def reload(self) -> Table:
         """Forget what is remembered of the metadata; the next use asks again."""
         with self._lock:
-            self._info, self._partition_count = None, None
+            self._info = self._partition_count = self._primary_key = None
         return self
 
     # -- reading ------------------------------------------------------------------------------
@@ -137,6 +148,9 @@ class Table:
         timestamp_unit: str | None = None,
         max_bytes: int | None = None,
         progress: ProgressListener | None = None,
+        since: Bound | None = None,
+        until: Bound | None = None,
+        changes: bool = False,
     ) -> Scan:
         """Plan a read; rows move when a result is asked of the `Scan`.
 
@@ -169,6 +183,14 @@ class Table:
             no more than that is fetched to find out.
         progress
             Who is shown the progress; by default what suits the place.
+        since, until
+            Only what came after the one, up to the other: a version (``scan.session`` has the
+            ``latest_version``, with which the next read goes on), or a moment in the project's
+            time zone, as a naive datetime or text. Of a table with a primary key that is the last
+            state of each row that was added or updated; deleted ones do not come.
+        changes
+            Every change instead, of a table with a primary key, with a column ``_change`` at the
+            end: ``insert``, ``delete`` (the old row), ``update_before``, ``update_after``.
 
         Raises
         ------
@@ -176,6 +198,8 @@ class Table:
             No such table or column; close names are in the hint.
         InvalidRequestError
             An argument that makes no sense; nothing was read.
+        ConflictError
+            A version in between replaced rows in a way that nobody keeps row by row.
 
         Examples
         --------
@@ -187,6 +211,11 @@ class Table:
         from odps_nb.access.read_planning import plan_read
         from odps_nb.access.scan import Scan
 
+        increment = None
+        if since is not None or until is not None or changes:
+            keyed, names = bool(self.primary_key), self.schema.names
+            increment = plan_increment(since, until, changes=changes, keyed=keyed, names=names)
+            columns = names if columns is None else columns
         needs_schema = columns is not None or partitions is not None or where is not None
         plan = plan_read(
             self._name,
@@ -200,6 +229,7 @@ class Table:
             split_bytes=split_bytes,
             compression=compression,
             timestamp_unit=_time_unit(timestamp_unit),
+            increment=increment,
         )
         bound = check_count("max_bytes", max_bytes)
         return Scan(self._connection, plan, max_bytes=bound, progress=progress)

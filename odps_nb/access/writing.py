@@ -6,12 +6,15 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.sources import Chunk, Source, Target, is_spark, open_source
 from odps_nb.access.uploading import BlobUploader
+from odps_nb.access.upserting import Change
 from odps_nb.client.cancel import CancelToken
+from odps_nb.client.operations import Stamp
 from odps_nb.client.parallel import fan_out
 from odps_nb.client.progress import ProgressListener, ProgressTracker
 from odps_nb.errors import InvalidRequestError
@@ -35,6 +38,7 @@ class WriteOptions:
     streams: int | None = None
     compression: Compression = Compression.NONE
     progress: ProgressListener | None = None
+    change: Change | None = None
 
     def __post_init__(self) -> None:
         if self.streams is not None and self.streams < 1:
@@ -50,7 +54,11 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     faces = table.connection.faces
     if is_spark(data):
         return faces.spark_write(table, data, _spark_options(options))
-    target = Target.of(table.schema, table.name, options.partition)
+    if options.change is None:
+        target = Target.of(table.schema, table.name, options.partition)
+    else:
+        target = options.change.target(table.schema, table.name, options.partition)
+        data = options.change.narrowed(data, target)
     source = open_source(data, target, streams=options.streams)
     listener = options.progress or faces.listener()
     with ProgressTracker("write", str(table.name), listener=listener) as tracker:
@@ -58,6 +66,13 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
 
 
 def _spark_options(options: WriteOptions) -> dict[str, Any]:
+    if options.change is not None:
+        return {
+            "partition": options.partition,
+            "change": options.change,
+            "compression": options.compression,
+            "progress": options.progress,
+        }
     if options.streams is not None:
         raise InvalidRequestError(
             "streams does not go with a Spark DataFrame",
@@ -117,15 +132,19 @@ class _Write:
             session_id=session.session_id,
             streams=len(done),
             seconds=time.monotonic() - began,
+            verb=None if self.options.change is None else self.options.change.verb,
         )
 
     def _lanes(
         self, session: WriteSessionRef, source: Source, token: CancelToken
     ) -> Iterator[_Written]:
         """Write all lanes side by side; the first failure stops the others."""
+        lanes = source.lanes
+        if len(lanes) > 1 and self.table.primary_key:
+            # the last row of a key wins, and between streams there is no order
+            lanes = (chain.from_iterable(lanes),)
         jobs = [
-            partial(self._lane, session, str(number), chunks)
-            for number, chunks in enumerate(source.lanes)
+            partial(self._lane, session, str(number), chunks) for number, chunks in enumerate(lanes)
         ]
         return fan_out(jobs, size=lambda _: 0, workers=len(jobs), ordered=False, cancel=token)
 
@@ -144,7 +163,11 @@ class _Write:
                 column_ids=stream.schema.column_ids,
                 copy=connection.blob,
             )
-            stream.write(_batches(chunks, uploader, token), self.options.compression)
+            stamp = Stamp() if self.options.change is None else self.options.change.stamp
+            batches = (
+                stamp.put(batch, stream.schema) for batch in _batches(chunks, uploader, token)
+            )
+            stream.write(batches, self.options.compression)
             yield _Written(stream.close(), uploader.count, uploader.size)
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "create_table_sql",
     "drop_table",
     "drop_table_sql",
+    "fetch_primary_key",
     "fetch_table",
     "iter_partitions",
     "iter_table_names",
@@ -131,6 +132,11 @@ def fetch_table(
         suggest_tables(storage, table, error)
         error.add_note(f"table {table}")
         raise
+
+
+def fetch_primary_key(storage: StorageClient, table: TableName) -> tuple[str, ...]:
+    """Return the columns of a table's primary key; empty for one without. One request."""
+    return control_call(storage, GetTable(table=table, extended=True)).primary_key
 
 
 def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundError) -> None:

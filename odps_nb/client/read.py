@@ -17,6 +17,7 @@ import pyarrow as pa
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.cursor import RowCursor, rows_of
 from odps_nb.client.delivery import Batches, Wanted, counted, limited, whole, within
+from odps_nb.client.increments import in_words, names_on_the_wire, on_the_wire
 from odps_nb.client.pace import Pace
 from odps_nb.client.parallel import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
 from odps_nb.client.pieces import Pieces
@@ -116,6 +117,8 @@ def iter_split(
         data_columns=(*columns, *hidden) if columns else (),
         compression=session.compression if compression is None else compression,
     )
+    promised = _promised(session, (*columns, *hidden) if columns else ())
+    selected = (*shown, *hidden) if hidden else columns or session.columns
     shared = keeper is not None
     keeper = keeper or SessionKeeper(storage, session, tracker=tracker)
     cursor = RowCursor(
@@ -124,8 +127,8 @@ def iter_split(
         what=f"{split} of {session.table}",
         start=skip_rows,
         expected=None if session.filter else rows_of(split),  # blocks of rows may be left out
-        columns=_promised(session, (*columns, *hidden) if columns else ()),
-        select=(*shown, *hidden) if hidden else columns or session.columns,
+        columns=on_the_wire(promised) if session.tells_changes else promised,
+        select=names_on_the_wire(selected) if session.tells_changes else selected,
         label=str(part_of or split),
         part=part_of is not None and part_of != split,
         pace=pace,
@@ -136,7 +139,7 @@ def iter_split(
     wanted = None
     if session.filter is not None:
         wanted = Wanted(session.filter, len(shown), str(part_of or split), tracker)
-    return _SplitRows(cursor, look_after, wanted)
+    return _SplitRows(cursor, look_after, wanted, in_words if session.tells_changes else None)
 
 
 def _batch_bound(size: int) -> int:
@@ -182,9 +185,14 @@ class _SplitRows:
     """Batches of one split; looks after the session at each, and while none is taken."""
 
     def __init__(
-        self, cursor: RowCursor, look_after: Callable[[], None], wanted: Wanted | None
+        self,
+        cursor: RowCursor,
+        look_after: Callable[[], None],
+        wanted: Wanted | None,
+        shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
     ) -> None:
-        self._cursor, self._look_after, self._wanted = cursor, look_after, wanted
+        self._cursor, self._look_after = cursor, look_after
+        self._wanted, self._shape = wanted, shape
         self._batches = cursor.batches()
         self._begun = False
 
@@ -201,7 +209,7 @@ class _SplitRows:
                 if self._wanted is not None:
                     batch = self._wanted.of(batch)
                 if batch.num_rows:
-                    return batch
+                    return batch if self._shape is None else self._shape(batch)
         except BaseException:
             self.close()
             raise

@@ -14,6 +14,7 @@ from typing import Any
 
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.cursor import rows_of
+from odps_nb.client.increments import Increment
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.client.storage import StorageClient
 from odps_nb.errors import (
@@ -101,6 +102,8 @@ class ReadPlan:
     timestamp_unit
         Unit in which TIMESTAMPs arrive. ``None``: nanoseconds, or microseconds where the service
         says that nanoseconds (1677…2262) do not reach.
+    increment
+        Only what some versions brought; not with ``versions``.
     """
 
     table: TableName
@@ -118,6 +121,7 @@ class ReadPlan:
     compression: Compression = Compression.NONE
     timestamp_unit: TimeUnit | None = None
     max_batch_rows: int = DEFAULT_BATCH_ROWS
+    increment: Increment | None = None
 
     def __post_init__(self) -> None:
         for name in ("split_bytes", "splits", "max_batch_rows"):
@@ -147,7 +151,8 @@ class ReadSession:
     ``limit`` the splits may hold more rows than that. ``selects`` says that columns were
     chosen, ``columns`` which of a stream that has more than was wanted.
     ``latest_version`` is that of the table, 0 where there is none or the service tells none.
-    ``timestamp_unit`` is that in which TIMESTAMPs were asked for.
+    ``timestamp_unit`` is that in which TIMESTAMPs were asked for. ``tells_changes`` says that the
+    last data column tells in a word what became of each row.
     """
 
     table: TableName
@@ -168,6 +173,7 @@ class ReadSession:
     compression: Compression = Compression.NONE
     timestamp_unit: TimeUnit = TimeUnit.NANO
     max_batch_rows: int = DEFAULT_BATCH_ROWS
+    tells_changes: bool = False
 
     def __repr__(self) -> str:
         return (
@@ -227,16 +233,18 @@ def _opened(
 
 
 def _request(plan: ReadPlan, columns: _Columns) -> CreateReadSession:
+    increment = _increment(plan)
     return CreateReadSession(
         table=plan.table,
         timestamp_unit=_unit(plan),
         data_columns=columns.data,
         partition_columns=columns.parts,
         partitions=plan.partitions,
-        filter_predicate=columns.filter.predicate if columns.filter else "",
+        # what a predicate does to an incremental read is not known
+        filter_predicate=columns.filter.predicate if columns.filter and not increment else "",
         filter_fallback=columns.filter is not None,  # rows are filtered here in any case
         **_split_options(plan),
-        **_increment(plan),
+        **increment,
     )
 
 
@@ -297,13 +305,17 @@ def _split_bytes(plan: ReadPlan) -> int:
 
 
 def _split_options(plan: ReadPlan) -> dict[str, Any]:
+    if plan.increment is not None and plan.increment.split_mode is not None:
+        return {"split_mode": plan.increment.split_mode}
     fine = plan.splits is not None or _split_bytes(plan) < MIN_SPLIT_BYTES
-    if fine or not plan.where:
+    if fine or not plan.where or _increment(plan):
         return {"split_mode": SplitMode.ROW_OFFSET, "split_number": 0}
     return {"split_mode": SplitMode.SIZE, "split_number": _split_bytes(plan)}
 
 
 def _increment(plan: ReadPlan) -> dict[str, Any]:
+    if plan.increment is not None:
+        return plan.increment.request()
     if plan.versions is None:
         return {}
     after, upto = plan.versions
@@ -382,6 +394,9 @@ def _columns(plan: ReadPlan, ask: Callable[[CreateReadSession], ReadSessionAnswe
         found = RowFilter.parse(plan.where, schema, timezone=plan.timezone)
     if not plan.columns:
         return _Columns(filter=found)
+    if plan.increment is not None and plan.increment.keyed:
+        # what comes beside the table's columns is chosen here
+        return _Columns(wanted=plan.columns, filter=found)
     needed = plan.columns
     if found is not None:
         has = {name.casefold() for name in needed}
@@ -430,8 +445,13 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: _Columns) -> Re
     if by_rows:
         splits: tuple[Split, ...] = _ranges(plan, rows or 0, answer.estimated_size)
     else:
-        splits = tuple(IndexSplit(n) for n in range(_bearable(answer.splits_count)))
+        count = answer.splits_count
+        if plan.increment is not None and answer.split_mode is SplitMode.BUCKET:
+            count = len(answer.bucket_ids)
+        splits = tuple(IndexSplit(n) for n in range(_bearable(count)))
     schema = _selected(answer.schema, columns.wanted)
+    if plan.increment is not None:
+        schema = plan.increment.shown(schema)
     return ReadSession(
         table=plan.table,
         session_id=answer.session_id,
@@ -447,10 +467,11 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: _Columns) -> Re
         stored_rows=rows if by_rows and found else None,
         selects=bool(plan.columns),
         limit=plan.limit,
-        columns=schema.names if len(schema) < len(answer.schema) else (),
+        columns=schema.names if plan.increment or len(schema) < len(answer.schema) else (),
         compression=plan.compression,
         timestamp_unit=_unit(plan),
         max_batch_rows=plan.max_batch_rows,
+        tells_changes=plan.increment is not None and plan.increment.changes,
     )
 
 

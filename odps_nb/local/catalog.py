@@ -13,6 +13,7 @@ from dataclasses import replace
 from odps_nb.local import faults
 from odps_nb.local.database import Database
 from odps_nb.local.tables import (
+    PRIMARY_KEY,
     Partition,
     Table,
     check_columns,
@@ -22,6 +23,7 @@ from odps_nb.local.tables import (
     spec_text,
     table_of_row,
 )
+from odps_nb.local.version_marks import RECORDED, VersionMarks
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 
@@ -42,7 +44,7 @@ class Catalog:
     """
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self._db, self._clock = database, clock
+        self._db, self._clock, self._marks = database, clock, VersionMarks(database)
 
     # -- projects and schemas -----------------------------------------------------------------
 
@@ -105,6 +107,8 @@ class Catalog:
         """Make an empty table; 400 ``ObjectAlreadyExists`` when the name is taken."""
         check_columns(schema)
         now = self._clock()
+        # an empty primary-key table has a version (live tests of the C++ client: TestIncremental…)
+        first = 1 if PRIMARY_KEY in (properties or {}) else 0
         with self._db.transaction() as db:
             self._db.must_last()
             self._check_schema(name)
@@ -117,7 +121,7 @@ class Catalog:
             db.execute(
                 "INSERT INTO tables (project, schema, name, name_key, comment, owner, lifecycle,"
                 " definition, properties, schema_version, version, created, altered, modified)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?)",
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
                 (
                     name.project,
                     name.schema or DEFAULT_SCHEMA,
@@ -128,12 +132,17 @@ class Catalog:
                     lifecycle,
                     definition_text(schema),
                     json.dumps(dict(properties or {})),
+                    first,
                     now,
                     now,
                     now,
                 ),
             )
-            return self.table(name)
+            table = self.table(name)
+            if first:
+                db.execute("INSERT INTO versions VALUES (?, ?, ?)", (table.table_id, first, now))
+                self._marks.add(table.table_id, first, RECORDED)
+            return table
 
     def find_table(self, name: TableName) -> Table | None:
         """Return the table, or ``None``."""

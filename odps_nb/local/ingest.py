@@ -7,7 +7,7 @@ a commit names them. ``protocol.md`` sections 5.7 and 7.2.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -56,13 +56,17 @@ class Ingest:
         self._dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
         self._fixed = tuple(c for c in table.schema.partition_columns if c.name in fixed)
         self._operation = (OPERATION,) if table.key_columns else ()
+        data = table.schema.columns
+        if self._operation:  # a delete names its key and no more
+            keys = set(table.key_columns)
+            data = tuple(c if c.name in keys else replace(c, nullable=True) for c in data)
         self._columns: tuple[Column, ...] = (
-            *table.schema.columns,
+            *data,
             *self._operation,
             *self._dynamic,
         )
         self._matches: tuple[int | None, ...] | None = None
-        self._stored = arrow_schema([*table.schema.columns, *self._operation])
+        self._stored = arrow_schema([*data, *self._operation])
         self._timed = [n for n, c in enumerate(table.schema.columns) if has_timestamp(c.type)]
         # One file has one unit: a partition that gets both gets two files.
         self._targets: dict[tuple[PartitionSpec, pa.Schema], _Target] = {}
@@ -80,7 +84,7 @@ class Ingest:
             batch, self._columns, self._matches, blobs=lambda array: self._blobs.spell(array, use)
         )
         if self._operation:
-            _check_operations(fitted.column(OPERATION.name))
+            self._check_nulls(fitted)
         self.rows += fitted.num_rows
         for spec, rows in self._by_partition(fitted):
             target = self._target(spec, rows.schema)
@@ -132,6 +136,17 @@ class Ingest:
                         code="InvalidPartitionSpec",
                     )
 
+    def _check_nulls(self, batch: pa.RecordBatch) -> None:
+        """Refuse nulls in columns that take none, in rows that are no deletes."""
+        deletes = pc.equal(batch.column(OPERATION.name), ord("D"))
+        for column in self._table.schema.columns:
+            if not column.nullable and (nulls := batch.column(column.name).is_null()).true_count:
+                if pc.all(
+                    pc.or_(pc.invert(nulls), pc.fill_null(deletes, fill_value=False))
+                ).as_py():
+                    continue
+                raise faults.invalid(f"the column {column.name!r} must not be null")
+
     def _by_partition(
         self, batch: pa.RecordBatch
     ) -> Iterator[tuple[PartitionSpec, pa.RecordBatch]]:
@@ -175,12 +190,6 @@ class Ingest:
             found = _Target(RowFileWriter(self._folder, schema))
             self._targets[spec, schema] = found
         return found
-
-
-def _check_operations(operations: pa.Array) -> None:
-    known = pc.is_in(operations, value_set=pa.array([ord("U"), ord("D"), None], pa.int8()))
-    if not pc.all(known).as_py():
-        raise faults.invalid(f"{OPERATION.name} is neither 85 (upsert) nor 68 (delete)")
 
 
 def _groups(

@@ -12,21 +12,20 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_schema
+from odps_nb.local.changes import OPERATION_TYPE, ChangeLog, merge
 from odps_nb.local.database import Database
 from odps_nb.local.folder import Folder
 from odps_nb.local.ledger import Ledger
-from odps_nb.local.row_files import FAR, FINE, RowFileWriter, read_rows
+from odps_nb.local.row_files import RowFile, RowFileWriter, read_rows, unit_of
 from odps_nb.local.snapshots import Addition, Snapshots
 from odps_nb.local.tables import OPERATION, Table
 from odps_nb.terms import PartitionSpec, TimeUnit
 
-__all__ = ["Publisher"]
+__all__ = ["DELETE", "UPSERT", "Publisher"]
 
-DELETE = ord("D")
+UPSERT, DELETE = ord("U"), ord("D")
 BATCH_ROWS = 64 * 1024
-_ORDINAL = "__ordinal"
 
 
 class Publisher:
@@ -34,7 +33,7 @@ class Publisher:
 
     def __init__(self, database: Database, snapshots: Snapshots, folder: Folder) -> None:
         self._db, self._snapshots, self._folder = database, snapshots, folder
-        self._ledger = Ledger(database, folder)
+        self._ledger, self._changes = Ledger(database, folder), ChangeLog(database, folder)
 
     def publish(
         self,
@@ -45,39 +44,61 @@ class Publisher:
     ) -> int:
         """Publish as `Snapshots.publish` does; return the version.
 
-        The files of a primary-key table are used up: what is visible are new files.
+        The files of a primary-key table are used up: what is visible are new files, and what the
+        version changed is kept beside them.
         """
         if not table.key_columns:
             return self._snapshots.publish(table, additions, replace=replace)
         with self._db.transaction():
-            merged, touched = [], list(replace or ())
-            for spec in dict.fromkeys(addition.spec for addition in additions):
-                kept = replace is None or not any(one.covers(spec) for one in replace)
+            replaced = [
+                s.spec for one in replace or () for s in self._snapshots.visible(table, [one])
+            ]
+            merged, changes = [], []
+            for spec in dict.fromkeys([*(addition.spec for addition in additions), *replaced]):
                 parts = [a.file.name for a in additions if a.spec == spec]
-                merged.append(self._merge(table, spec, parts, with_present=kept))
-                touched.append(spec)
+                over = replace is not None and any(one.covers(spec) for one in replace)
+                visible, changed = self._merge(table, spec, parts, stay=not over)
+                merged.append(visible)
+                changes.append(changed)
             self._ledger.drop([addition.file.file_name for addition in additions])
-            return self._snapshots.publish(table, merged, replace=touched)
+            touched = [*(replace or ()), *(addition.spec for addition in merged)]
+            version = self._snapshots.publish(table, merged, replace=touched)
+            self._changes.keep(table, version, changes)
+            return version
 
     def _merge(
-        self, table: Table, spec: PartitionSpec, parts: Sequence[str], *, with_present: bool
-    ) -> Addition:
-        present = [s.name for s in self._snapshots.visible(table, [spec])] if with_present else []
-        unit, mark = _unit_of([*present, *parts])
-        rows = pa.concat_tables([self._rows(table, name, unit) for name in (*present, *parts)])
-        stored = arrow_schema(table.schema.columns, timestamp_unit=unit)
-        with RowFileWriter(self._folder, stored) as writer:
-            for batch in _newest(rows, table.key_columns).to_batches(BATCH_ROWS):
-                writer.write(pa.record_batch(batch.columns[: len(stored)], schema=stored))
+        self, table: Table, spec: PartitionSpec, parts: Sequence[str], *, stay: bool
+    ) -> tuple[Addition, Addition]:
+        """Write what a partition shows from now on, and what that changes."""
+        present = [s.name for s in self._snapshots.visible(table, [spec])]
+        names = [*present, *parts]
+        unit, mark = unit_of(names)
+        there = pa.concat_tables([self._rows(table, n, unit) for n in present]) if present else None
+        came = [self._rows(table, name, unit) for name in parts]
+        rows = pa.concat_tables([*([] if there is None else [there]), *came])
+        deleted = pc.equal(rows.column(OPERATION.name), DELETE).combine_chunks()
+        old = 0 if there is None else there.num_rows
+        found = merge(rows, table.key_columns, deleted, old=old, stay=stay)
+        data = rows.drop_columns([OPERATION.name])
+        changed = data.take(pa.array(found.changed)).append_column(
+            pa.field(OPERATION_TYPE.name, pa.int8()), pa.array(found.operations, pa.int8())
+        )
+        files = [self._file(one, mark, names) for one in (data.take(pa.array(found.kept)), changed)]
+        return Addition(spec=spec, file=files[0]), Addition(spec=spec, file=files[1])
+
+    def _file(self, rows: pa.Table, mark: str, made_of: Sequence[str]) -> RowFile:
+        """Write rows into a file, which uses the blobs of those that it was made of."""
+        with RowFileWriter(self._folder, rows.schema) as writer:
+            for batch in rows.to_batches(BATCH_ROWS):
+                writer.write(batch)
             file = writer.finish(mark)
         self._db.run(
             "INSERT OR IGNORE INTO blob_uses SELECT ?, blob_id FROM blob_uses WHERE file IN"
-            f" ({','.join('?' * (len(present) + len(parts)))})",
+            f" ({','.join('?' * len(made_of))})",
             file.name,
-            *present,
-            *parts,
+            *made_of,
         )
-        return Addition(spec=spec, file=file)
+        return file
 
     def _rows(self, table: Table, name: str, unit: TimeUnit) -> pa.Table:
         """Read a whole file with all columns of the table and the operation; absent is null."""
@@ -97,24 +118,3 @@ class Publisher:
                 )
 
         return pa.Table.from_batches(filled(), columns)
-
-
-def _unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
-    """Return the unit that the timestamps of all files need, and the mark of a file with them."""
-    far = any(name.endswith(FAR) for name in names)
-    fine = any(name.endswith(FINE) for name in names)
-    if far and fine:
-        raise faults.invalid(
-            "some TIMESTAMPs are out of the range of nanoseconds, others have digits below a"
-            " microsecond: a file with a primary key holds one unit"
-        )
-    return (TimeUnit.MICRO, FAR) if far else (TimeUnit.NANO, FINE if fine else "")
-
-
-def _newest(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return the last row of each key, in the order of their coming; deleted keys fall out."""
-    numbered = rows.append_column(_ORDINAL, pa.array(range(rows.num_rows), pa.int64()))
-    last = numbered.select([*keys, _ORDINAL]).group_by(list(keys)).aggregate([(_ORDINAL, "max")])
-    chosen = rows.take(last.column(f"{_ORDINAL}_max").combine_chunks().sort())
-    deleted = pc.fill_null(pc.equal(chosen[OPERATION.name], DELETE), fill_value=False)
-    return chosen.filter(pc.invert(deleted))

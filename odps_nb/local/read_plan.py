@@ -53,6 +53,7 @@ class ReadSession:
     predicate_text: str = ""
     version: int = 0
     increment: Mapping[str, object] = field(default_factory=lambda: dict(NOT_INCREMENTAL))
+    buckets: tuple[int, ...] = ()
 
     @property
     def counts_kept(self) -> bool:
@@ -191,6 +192,7 @@ def session_text(session: ReadSession) -> str:
             "version": session.version,
             "increment": dict(session.increment),
             "block": plan.block_rows,
+            "buckets": session.buckets,
         }
     )
 
@@ -226,4 +228,5 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         predicate_text=saved["predicate"],
         version=saved.get("version", 0),
         increment=saved.get("increment", dict(NOT_INCREMENTAL)),
+        buckets=tuple(saved.get("buckets", ())),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from functools import partial
 from threading import Lock
 
 import pyarrow as pa
@@ -17,9 +17,19 @@ import pyarrow as pa
 from odps_nb.local import faults
 from odps_nb.local.arrow_types import has_timestamp
 from odps_nb.local.catalog import Catalog
+from odps_nb.local.changes import ChangeLog
 from odps_nb.local.database import Database
 from odps_nb.local.duck import Duck
 from odps_nb.local.folder import Folder, new_id
+from odps_nb.local.increments import (
+    MODES,
+    Changed,
+    Interval,
+    bucket_ranges,
+    changed_rows,
+    changes_table,
+    with_system_columns,
+)
 from odps_nb.local.read_plan import (
     ReadSession,
     cut_ranges,
@@ -39,7 +49,7 @@ from odps_nb.local.scans import ScanFile, ScanPlan, batches_of, scan
 from odps_nb.local.snapshots import Segment, Snapshots
 from odps_nb.local.tables import Table
 from odps_nb.schema import TableSchema
-from odps_nb.terms import IndexSplit, Split, SplitMode, TableName, TimeUnit
+from odps_nb.terms import IndexSplit, PartitionSpec, Split, SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls.preview import Preview
 from odps_nb.wire.calls.read import NANOSECONDS_TOO_NARROW, CreateReadSession
 
@@ -75,10 +85,15 @@ class ReadSessions:
         with self._db.transaction():
             table = self._catalog.table(request.table)
             self._rules.check_split(table, request)
-            segments = self._segments(table, request)
-            self._snapshots.pin(session_id, segments)
+            changed = self._changed(table, request)
+            if changed is None:
+                segments = self._segments(table, request)
+                self._snapshots.pin(session_id, segments)
+            else:
+                table, own = changes_table(table), [(c.spec, c.file) for c in changed]
+                segments = self._snapshots.pin_own(session_id, table, own)
         try:
-            session = self._planned(session_id, table, segments, request)
+            session = self._planned(session_id, table, segments, request, changed)
             self._save(session, table)
         except BaseException:
             self._snapshots.unpin(session_id)
@@ -163,34 +178,42 @@ class ReadSessions:
     # -- making -------------------------------------------------------------------------------
 
     def _segments(self, table: Table, request: CreateReadSession) -> tuple[Segment, ...]:
+        specs = self._specs(table, request)
+        if request.incremental_read:
+            interval = self._interval(table, request)
+            return self._snapshots.added_since(
+                table,
+                interval.after,
+                interval.upto,
+                specs,
+                appends_only=interval.mode == "append",
+            )
+        return self._snapshots.visible(table, specs)
+
+    def _changed(self, table: Table, request: CreateReadSession) -> tuple[Changed, ...] | None:
+        """Make the rows of an incremental read of a primary-key table; ``None`` for others."""
+        if not request.incremental_read or not table.key_columns:
+            return None
+        interval = self._interval(table, request)
+        if interval.mode not in MODES:
+            return None
+        specs = self._specs(table, request)
+        log = ChangeLog(self._db, self._folder)
+        return tuple(changed_rows(self._folder, log, table, interval, specs))
+
+    def _specs(self, table: Table, request: CreateReadSession) -> list[PartitionSpec]:
         specs = [table.spec(spec) for spec in request.partitions]
         for spec in specs:
             self._must_exist(table, spec)
-        if request.incremental_read:
-            after, upto = self._interval(table, request)
-            mode = (request.incremental_options or {}).get("Mode")
-            return self._snapshots.added_since(
-                table, after, upto, specs, appends_only=str(mode).lower() == "append"
-            )
-        return self._snapshots.visible(table, specs)
+        return specs
 
     def _must_exist(self, table: Table, spec: object) -> None:
         if not any(spec.covers(p.spec) for p in self._catalog.partitions(table)):  # type: ignore[attr-defined]
             raise faults.no_such_partition(spec, table.name)
 
-    def _interval(self, table: Table, request: CreateReadSession) -> tuple[int, int]:
-        options = dict(request.incremental_options or {})
-        low = options.get("StartVersion", options.get("From"))
-        high = options.get("EndVersion", options.get("To"))
-        if str(options.get("Mode", "")).lower() == "timestamp":
-            low = self._moment(table, options.get("StartTimeStamp", low))
-            high = self._moment(table, options.get("EndTimeStamp", high))
-        return _version(low, 0), _version(high, table.version)
-
-    def _moment(self, table: Table, value: object) -> int | None:
-        if value in (None, ""):
-            return None
-        return self._snapshots.version_at(table, _seconds(value))
+    def _interval(self, table: Table, request: CreateReadSession) -> Interval:
+        options = request.incremental_options or {}
+        return Interval.of(options, table, partial(self._snapshots.version_at, table))
 
     def _planned(
         self,
@@ -198,8 +221,11 @@ class ReadSessions:
         table: Table,
         segments: tuple[Segment, ...],
         request: CreateReadSession,
+        changed: tuple[Changed, ...] | None = None,
     ) -> ReadSession:
         output = output_schema(table, request)
+        if changed is not None:
+            output = with_system_columns(output)
         predicate = parse_filter(table, request, self._duck)
         by_rows = request.split_mode is SplitMode.ROW_OFFSET
         if not by_rows or self._rules.kept_ranges:
@@ -215,20 +241,36 @@ class ReadSessions:
         )
         if by_rows and self._rules.kept_ranges and predicate is not None:
             plan = replace(plan, files=tuple(self._counted(plan)))
+        ranges, buckets = self._ranges(segments, request, changed)
         return ReadSession(
             session_id=session_id,
             table=table.name,
             schema=output,
             plan=plan,
             mode=request.split_mode,
-            ranges=tuple(cut_ranges(segments, request)),
+            ranges=tuple(ranges),
             rows=sum(s.rows for s in segments),
             size=sum(s.raw_bytes for s in segments),
             expires=self._clock() + LIFETIME,
             predicate_text=request.filter_predicate if predicate is not None else "",
             version=table.version,
             increment=echoed(request),
+            buckets=buckets,
         )
+
+    def _ranges(
+        self,
+        segments: Sequence[Segment],
+        request: CreateReadSession,
+        changed: tuple[Changed, ...] | None,
+    ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
+        """Cut the rows; in mode Bucket say which bucket each range is."""
+        if request.split_mode is not SplitMode.BUCKET:
+            return cut_ranges(segments, request), ()
+        if changed is not None:
+            return bucket_ranges(changed, segments)
+        ranges = cut_ranges(segments, request)
+        return ranges, tuple(range(len(ranges)))
 
     def _counted(self, plan: ScanPlan) -> Iterator[ScanFile]:
         """Count what the filter keeps of each file: row ranges number the kept rows."""
@@ -302,28 +344,6 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
         yield batch.slice(0, rows)
         rows -= batch.num_rows
     return
-
-
-def _seconds(value: object) -> float:
-    """Read a time: seconds or milliseconds of the epoch, or text as in ISO 8601, UTC if silent."""
-    text = str(value)
-    if text.isdecimal():
-        number = float(text)
-        return number / 1000 if number >= 1e11 else number
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise faults.invalid(f"{value!r} is no time") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
-
-
-def _version(value: object, default: int) -> int:
-    if value is None or value == "":
-        return default
-    try:
-        return int(str(value))
-    except ValueError:
-        raise faults.invalid(f"{value!r} is neither a version nor a time") from None
 
 
 def _require_nanoseconds(output: TableSchema, segments: Sequence[Segment]) -> None:

@@ -193,6 +193,7 @@ class RestRoutes:
             size=sum(s.raw_bytes for s in segments),
             record_count=sum(s.rows for s in segments),
             properties=_reserved(table),
+            primary_key=table.key_columns,
         )
         return _reply(info.encode_extended() if call.extended else info.encode())
 

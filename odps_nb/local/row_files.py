@@ -17,9 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from odps_nb.local import faults
 from odps_nb.local.folder import ROWS, Folder
+from odps_nb.terms import TimeUnit
 
-__all__ = ["FAR", "FINE", "RowFile", "RowFileWriter", "read_rows"]
+__all__ = ["FAR", "FINE", "RowFile", "RowFileWriter", "read_rows", "unit_of"]
 
 log = logging.getLogger("odps_nb.local")
 
@@ -134,6 +136,18 @@ class RowFileWriter:
                 if writer is not None:
                     stack.callback(writer.close)
             self._writer = self._hot = None
+
+
+def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
+    """Return the unit that the timestamps of all files need, and the mark of a file with them."""
+    far = any(name.endswith(FAR) for name in names)
+    fine = any(name.endswith(FINE) for name in names)
+    if far and fine:
+        raise faults.invalid(
+            "some TIMESTAMPs are out of the range of nanoseconds, others have digits below a"
+            " microsecond: a file with a primary key holds one unit"
+        )
+    return (TimeUnit.MICRO, FAR) if far else (TimeUnit.NANO, FINE if fine else "")
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:

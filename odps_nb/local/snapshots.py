@@ -7,7 +7,6 @@ files it was cut from; a removed file is deleted once nobody pins it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from odps_nb.local.database import Database
 from odps_nb.local.folder import ROWS, Folder
 from odps_nb.local.ledger import Ledger
 from odps_nb.local.row_files import RowFile
-from odps_nb.local.tables import Partition, Table
+from odps_nb.local.tables import Partition, Table, spec_of_text
 from odps_nb.local.version_marks import GONE, REPLACED, VersionMarks
 from odps_nb.terms import PartitionSpec
 
@@ -140,6 +139,7 @@ class Snapshots:
         """Remove the table; sessions that read it go on."""
         with self._db.transaction():
             self._hide(self._segments(table, "f.removed IS NULL", (), ()), table.version + 1)
+            self.unpin(table.changes_pin)
             self._catalog.forget_table(table)
 
     def drop_partition(self, table: Table, partition: Partition) -> None:
@@ -155,6 +155,36 @@ class Snapshots:
                 "INSERT OR IGNORE INTO pins VALUES (?, ?)",
                 [(session_id, segment.file_id) for segment in segments],
             )
+
+    def pin_own(
+        self,
+        session_id: str,
+        table: Table,
+        files: Sequence[tuple[PartitionSpec, RowFile | None]],
+    ) -> tuple[Segment, ...]:
+        """Keep files that were made for a session, and that nobody else ever sees."""
+        with self._db.transaction():
+            made = [Addition(spec=spec, file=file) for spec, file in files if file is not None]
+            return tuple(self._pin_one(session_id, table, addition) for addition in made)
+
+    def _pin_one(self, session_id: str, table: Table, addition: Addition) -> Segment:
+        file = addition.file
+        self._ledger.keep([file.file_name])
+        with self._db.transaction() as db:
+            cursor = db.execute(
+                "INSERT INTO files (name, table_id, rows, raw_bytes, disk_bytes, added, removed)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (file.name, table.table_id, file.rows, file.raw_bytes, file.disk_bytes, -1, -1),
+            )
+            assert cursor.lastrowid is not None
+            db.execute("INSERT INTO pins VALUES (?, ?)", (session_id, cursor.lastrowid))
+        return Segment(
+            file_id=cursor.lastrowid,
+            name=file.name,
+            rows=file.rows,
+            raw_bytes=file.raw_bytes,
+            spec=addition.spec,
+        )
 
     def unpin(self, session_id: str) -> None:
         """Let go of the files of a session."""
@@ -192,7 +222,7 @@ class Snapshots:
                 name=row["name"],
                 rows=row["rows"],
                 raw_bytes=row["raw_bytes"],
-                spec=_spec(table, row["spec"]),
+                spec=spec_of_text(table, row["spec"]),
             )
             for row in rows
         )
@@ -236,9 +266,3 @@ class Snapshots:
                         version,
                     ),
                 )
-
-
-def _spec(table: Table, text: str | None) -> PartitionSpec:
-    if text is None:
-        return PartitionSpec()
-    return PartitionSpec(tuple(zip(table.partition_keys, json.loads(text), strict=True)))

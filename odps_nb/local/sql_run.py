@@ -18,14 +18,15 @@ from odps_nb.local.catalog import Catalog
 from odps_nb.local.duck_types import duck_type, result_array
 from odps_nb.local.folder import Folder, new_id
 from odps_nb.local.ingest import Ingest
-from odps_nb.local.merges import Publisher
+from odps_nb.local.merges import DELETE, UPSERT, Publisher
 from odps_nb.local.queries import Queries, QueryRun
 from odps_nb.local.rights import Right
 from odps_nb.local.snapshots import Snapshots
+from odps_nb.local.sql_changes import rows_of
 from odps_nb.local.sql_ddl import Definitions, Place
 from odps_nb.local.sql_query import TranslatedQuery, translate
 from odps_nb.local.sql_results import Rows, dataset, typed_rows
-from odps_nb.local.tables import Table
+from odps_nb.local.tables import OPERATION, Table
 from odps_nb.schema import Column, OdpsType, TypeCode
 from odps_nb.terms import PartitionSpec
 
@@ -88,6 +89,10 @@ class SqlRunner:
             return self._definitions.show(statement, place)
         if isinstance(statement, sql_statements.Insert):
             self._insert(statement, place, stopper, stack)
+        elif isinstance(statement, sql_statements.Change):
+            table = self._catalog.table(place.table(statement.name, Right.WRITE))
+            operation = UPSERT if statement.values else DELETE
+            self._insert(rows_of(statement, table), place, stopper, stack, operation)
         elif isinstance(statement, sql_statements.CreateTable):
             self._create(statement, place, stopper, stack)
         else:
@@ -131,7 +136,12 @@ class SqlRunner:
     # -- writing ------------------------------------------------------------------------------
 
     def _insert(
-        self, statement: sql_statements.Insert, place: Place, stopper: Stopper, stack: ExitStack
+        self,
+        statement: sql_statements.Insert,
+        place: Place,
+        stopper: Stopper,
+        stack: ExitStack,
+        operation: int | None = None,
     ) -> None:
         table = self._catalog.table(place.table(statement.name, Right.WRITE))
         spec, columns = _insert_target(table, statement)
@@ -156,7 +166,11 @@ class SqlRunner:
                     result_array(array, column.type)
                     for array, column in zip(batch.columns, columns, strict=True)
                 ]
-                ingest.write(pa.record_batch(arrays, names=[c.name for c in columns]))
+                rows = pa.record_batch(arrays, names=[c.name for c in columns])
+                if operation is not None:
+                    operations = pa.array([operation] * rows.num_rows, pa.int8())
+                    rows = rows.append_column(OPERATION.name, operations)
+                ingest.write(rows)
             additions = ingest.finish()
         stopper.check()
         replace: list[PartitionSpec] | None = None

@@ -123,9 +123,11 @@ class Cursor:
         if not self.accept(*words):
             raise self.error(f"expected {' '.join(words).upper()}")
 
-    def skip(self) -> None:
-        """Take whatever comes next."""
-        self._next("more")
+    def nesting(self) -> int:
+        """Take whatever comes next; say whether it opens (1) or closes (-1) something."""
+        token = self._next("more")
+        opens = {"(": 1, "<": 1, ")": -1, ">": -1}
+        return opens.get(token.value, 0) if token.kind == "sign" else 0
 
     def name(self) -> str:
         """Take one identifier."""
@@ -165,6 +167,18 @@ class Cursor:
             if token.kind == "sign":
                 depth += {"(": 1, ")": -1}.get(token.value, 0)
         return self.source[start : self._tokens[self._at - 1].start]
+
+    def until(self, *words: str) -> str:
+        """Take what comes before one of these words or signs, outside of parentheses; its text."""
+        start, depth, end = self._at, 0, self._at
+        while not self.at_end and (depth or not any(self.peek(word) for word in words)):
+            token = self._next("more")
+            end = token.end
+            if token.kind == "sign":
+                depth += {"(": 1, ")": -1}.get(token.value, 0)
+        if self._at == start:
+            raise self.error("expected an expression")
+        return self.source[self._tokens[start].start : end]
 
     def end(self) -> None:
         """Nothing may follow."""

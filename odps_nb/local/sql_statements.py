@@ -11,6 +11,7 @@ __all__ = [
     "AddColumns",
     "AddPartitions",
     "AlterTable",
+    "Change",
     "CreateSchema",
     "CreateTable",
     "Describe",
@@ -118,6 +119,16 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """UPDATE … SET column = expression, or without values DELETE FROM …; both with WHERE."""
+
+    name: Name
+    alias: str = ""
+    values: tuple[tuple[str, str], ...] = ()
+    condition: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTables:
     """SHOW TABLES [IN …] [LIKE …]."""
 
@@ -165,6 +176,7 @@ Statement = (
     | AddColumns
     | AlterTable
     | Insert
+    | Change
     | ShowTables
     | ShowPartitions
     | Describe

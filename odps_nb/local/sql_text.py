@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
+from odps_nb.local.sql_changes import read_delete, read_update
 from odps_nb.local.sql_scan import Cursor, split_statements
 from odps_nb.local.sql_statements import (
     AddColumns,
@@ -82,6 +83,14 @@ def _statement(cursor: Cursor) -> Statement:
         return describe
     if any(cursor.peek(word) for word in ("select", "with", "values", "from", "(")):
         return Query(text=cursor.rest)
+    return _change(cursor)
+
+
+def _change(cursor: Cursor) -> Statement:
+    if cursor.accept("update"):
+        return read_update(cursor)
+    if cursor.accept("delete", "from"):
+        return read_delete(cursor)
     raise cursor.error("this kind of statement is not supported here")
 
 
@@ -163,21 +172,31 @@ def _integer(cursor: Cursor) -> int:
 
 
 def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """Read a column list that may end with ``, PRIMARY KEY (a, b)``."""
+    """Read a column list with ``, PRIMARY KEY (a, b)`` at its end, or ``a bigint PRIMARY KEY``."""
     text = cursor.parenthesised()
-    inner = Cursor(text)
+    inner, kept, keys = Cursor(text), "", []
+    start = depth = 0
+    column = inner.name()
     while not inner.at_end:
         place = len(text) - len(inner.rest)
         if inner.accept(",", "primary", "key"):
-            keys = _names(inner)
+            kept += text[start:place]
+            keys += _names(inner)
             inner.end()
-            columns = _read_columns(text[:place])
-            known = {c.name.casefold(): c.name for c in columns}
-            if missing := [key for key in keys if key.casefold() not in known]:
-                raise faults.parse_failed(f"the key column {missing[0]!r} is not in the list")
-            return columns, tuple(known[key.casefold()] for key in keys)
-        inner.skip()
-    return _read_columns(text), ()
+            start = len(text)
+        elif inner.accept("primary", "key"):
+            kept += text[start:place]
+            start = len(text) - len(inner.rest)
+            keys.append(column)
+        elif not depth and inner.accept(","):
+            column = inner.name()
+        else:
+            depth += inner.nesting()
+    columns = _read_columns(kept + text[start:])
+    known = {c.name.casefold(): c.name for c in columns}
+    if missing := [key for key in keys if key.casefold() not in known]:
+        raise faults.parse_failed(f"the key column {missing[0]!r} is not in the list")
+    return columns, tuple(known[key.casefold()] for key in keys)
 
 
 def _names(cursor: Cursor) -> list[str]:

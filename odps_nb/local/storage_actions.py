@@ -117,7 +117,7 @@ class StorageActions:
             expires_at=session.expires,
             estimated_size=session.size,
             estimated_rows=session.rows,
-            bucket_ids=tuple(range(len(session.ranges))) if session.mode.value == "Bucket" else (),
+            bucket_ids=session.buckets,
             latest_version=session.version,
             incremental_options=session.increment,
             route_token=self._route,

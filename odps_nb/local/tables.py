@@ -36,6 +36,7 @@ __all__ = [
     "check_values",
     "definition_text",
     "partition_of_row",
+    "spec_of_text",
     "spec_text",
     "table_of_row",
 ]
@@ -91,6 +92,11 @@ class Table:
         """Whether it is a transactional table, or one of the newer append format."""
         said = {key.lower(): value.lower() for key, value in self.properties.items()}
         return said.get("transactional") == "true" or said.get("table.format.version") == "2"
+
+    @property
+    def changes_pin(self) -> str:
+        """What keeps the files that say what each version changed."""
+        return f"changes-{self.table_id}"
 
     @property
     def is_partitioned(self) -> bool:
@@ -225,3 +231,10 @@ def partition_of_row(table: Table, row: sqlite3.Row) -> Partition:
 def spec_text(spec: PartitionSpec) -> str:
     """Write partition values as the catalogue keeps them."""
     return json.dumps([value for _, value in spec], ensure_ascii=False)
+
+
+def spec_of_text(table: Table, text: str | None) -> PartitionSpec:
+    """Read partition values from the catalogue; none are those of a table without partitions."""
+    if text is None:
+        return PartitionSpec()
+    return PartitionSpec(tuple(zip(table.partition_keys, json.loads(text), strict=True)))

@@ -11,12 +11,14 @@ from collections.abc import Iterable
 
 from odps_nb.local.database import Database
 
-__all__ = ["GONE", "REPLACED", "VersionMarks"]
+__all__ = ["GONE", "RECORDED", "REPLACED", "VersionMarks"]
 
 #: The version removed rows: an overwrite, a dropped partition, a merge by key.
 REPLACED = "replaced"
 #: Rows that the version added were removed later, and their files are deleted.
 GONE = "gone"
+#: What the version of a primary-key table changed is kept row by row.
+RECORDED = "recorded"
 
 
 class VersionMarks:

@@ -19,6 +19,7 @@ from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blob_paths import map_blobs
 from odps_nb.access.sources import Chunk, Target, check_named_partitions
 from odps_nb.access.uploading import BlobUploader
+from odps_nb.client.operations import Stamp
 from odps_nb.client.write import (
     StreamReceipt,
     WriteSessionRef,
@@ -65,6 +66,7 @@ class WriteTask:
     compression: Compression = Compression.NONE
     max_partitions: int = MAX_PARTITIONS
     report_to: ReportTo | None = None
+    stamp: Stamp = field(default_factory=Stamp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,8 @@ def write_partition(
                 )
                 named = _Named(task)
                 fitted = named.watch(_fitted(first, rows, task.target, uploader))
-                stream.write(fitted, task.compression)
+                stamped = (task.stamp.put(batch, stream.schema) for batch in fitted)
+                stream.write(stamped, task.compression)
             return Written(
                 stream=stream.close(),
                 blobs=uploader.count,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.checks import PartitionLike, check_partition
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.sources import Target
+from odps_nb.client.operations import Stamp
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
 from odps_nb.errors import OdpsNbError
 from odps_nb.spark._quiet import without_pandas_notice
@@ -41,11 +42,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from odps_nb.access.connection import Connection
+    from odps_nb.access.upserting import Change
     from odps_nb.client.profile import Profile
     from odps_nb.client.storage import StorageClient
     from odps_nb.client.write import WriteSession
 
-__all__ = ["write", "write_target"]
+__all__ = ["write", "write_change", "write_target"]
 
 _RESULT = (
     "stream_id string, version int, rows bigint, size bigint, blobs bigint, blob_size bigint, "
@@ -114,6 +116,55 @@ def write(
     1000
     >>> odps.drop_table("doc_spark_write")
     """
+    return _write(
+        df,
+        odps,
+        table,
+        partition=partition,
+        extent=(mode, overwrite_scope),
+        max_partitions=max_partitions,
+        compression=Compression.of(compression),
+        progress=progress,
+    )
+
+
+def write_change(
+    df: DataFrame,
+    odps: Connection,
+    table: TableName,
+    *,
+    partition: PartitionSpec,
+    change: Change,
+    compression: Compression,
+    progress: ProgressListener | None,
+) -> Receipt:
+    """Upsert or delete the rows of a DataFrame by their key, as ``table.upsert(df)`` says.
+
+    Rows of one key come together in one task first, since there is no order between streams.
+    """
+    return _write(
+        df,
+        odps,
+        table,
+        partition=partition,
+        change=change,
+        compression=compression,
+        progress=progress,
+    )
+
+
+def _write(
+    df: DataFrame,
+    odps: Connection | Profile | str | None,
+    table: str | TableName,
+    *,
+    partition: PartitionLike | None,
+    compression: Compression,
+    progress: ProgressListener | None,
+    extent: tuple[str, str | None] = ("append", None),
+    max_partitions: int = MAX_PARTITIONS,
+    change: Change | None = None,
+) -> Receipt:
     from odps_nb.client.storage import StorageClient
     from odps_nb.client.write import open_write_session
 
@@ -127,7 +178,9 @@ def write(
         StorageClient(profile) as storage,
         ProgressTracker("write", str(name), listener=listener) as tracker,
     ):
-        target, overwrite = write_target(storage, name, partition, mode, overwrite_scope)
+        target, overwrite = write_target(storage, name, partition, *extent, change=change)
+        if change is not None:
+            df = change.narrowed(df, target)
         check_frame(df.schema, target)
         session = open_write_session(
             storage, name, partition=target.fixed, overwrite=overwrite, tracker=tracker
@@ -136,8 +189,9 @@ def write(
             profile=TaskProfile.of(storage),
             session=session.ref,
             target=target,
-            compression=Compression.of(compression),
+            compression=compression,
             max_partitions=max_partitions,
+            stamp=Stamp() if change is None else change.stamp,
         )
         tracker.phase(Phase.WRITING)
         with contextlib.ExitStack() as undo:
@@ -147,14 +201,15 @@ def write(
                 df.sparkSession, tracker, cancel=token, source=source, seen=listener is not silent
             ) as to:
                 task = dataclasses.replace(task, report_to=to)
-                done = _run(_arranged(df, target), task)
+                done = _run(_arranged(df, target, change), task)
             done = done or [_empty(session)]
             check_written(name, done, max_partitions)
             undo.pop_all()
         # What the tasks wrote is exact, whatever they could report on their way.
         tracker.correct_rows(sum(one.stream.rows for one in done))
         _commit(session, done)
-    return _receipt(task, done, overwrite=overwrite, seconds=time.monotonic() - began)
+    receipt = _receipt(task, done, overwrite=overwrite, seconds=time.monotonic() - began)
+    return receipt if change is None else dataclasses.replace(receipt, verb=change.verb)
 
 
 def _receipt(
@@ -180,6 +235,8 @@ def write_target(
     partition: PartitionLike | None,
     mode: str,
     scope: str | None,
+    *,
+    change: Change | None = None,
 ) -> tuple[Target, bool]:
     """Return what a write sends and whether it replaces rows; costs one request."""
     from odps_nb.client.catalog import fetch_table
@@ -187,11 +244,14 @@ def write_target(
     schema = fetch_table(storage, table).schema
     fixed = check_partition(PartitionSpec.of(partition), schema, table)
     keys = tuple(column.name for column in schema.partition_columns)
-    return Target.of(schema, table, fixed), check_scope(table, keys, fixed, mode, scope)
+    make = Target.of if change is None else change.target
+    return make(schema, table, fixed), check_scope(table, keys, fixed, mode, scope)
 
 
-def _arranged(df: DataFrame, target: Target) -> DataFrame:
+def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> DataFrame:
     """Bring rows of one partition together, so that not every task writes to every partition.
+
+    Rows of one key go to one task where they change others by it.
 
     Spark divides what is too large for one task again (rebalance), where plain repartitioning
     would give a single partition to a single task. Without keys only the number of tasks is
@@ -200,6 +260,9 @@ def _arranged(df: DataFrame, target: Target) -> DataFrame:
     from pyspark.sql import functions as F
 
     keys = [F.col(f"`{column.name}`") for column in target.columns.partition_columns]
+    if change is not None:
+        rows = df.repartition(*keys, *(F.col(f"`{name}`") for name in change.keys))
+        return (rows.sortWithinPartitions(*keys) if keys else rows).coalesce(MAX_STREAMS)
     if keys:
         return df.hint("rebalance", *keys).sortWithinPartitions(*keys)
     return df.coalesce(MAX_STREAMS)

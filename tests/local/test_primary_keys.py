@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from odps_nb.errors import InvalidRequestError, ServiceError
+from odps_nb.errors import ServiceError
 from odps_nb.wire import calls
 
 from .conftest import Peer
@@ -60,9 +60,9 @@ def test_rows_without_an_operation_are_upserts(peer: Peer, name: str) -> None:
     assert found(peer, name) == {1: "b"}
 
 
-def test_an_unknown_operation_is_refused(peer: Peer, name: str) -> None:
-    with pytest.raises(InvalidRequestError, match="__operation"):
-        peer.write(name, rows((1, "a", 7)))
+def test_any_operation_but_a_delete_is_an_upsert(peer: Peer, name: str) -> None:
+    peer.write(name, rows((1, "a", 7), (2, "b", 1)))
+    assert found(peer, name) == {1: "a", 2: "b"}
 
 
 def test_overwriting_drops_what_was_there(peer: Peer, name: str) -> None:

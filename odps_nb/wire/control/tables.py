@@ -34,7 +34,8 @@ __all__ = [
 class TableInfo:
     """Metadata of a table; times are seconds of the epoch, sizes bytes, ``None`` is unknown.
 
-    ``lifecycle`` counts days, -1 is for ever.
+    ``lifecycle`` counts days, -1 is for ever. ``primary_key`` and ``properties`` are only in the
+    extended document.
     """
 
     name: TableName
@@ -50,6 +51,7 @@ class TableInfo:
     record_count: int | None = None
     is_view: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+    primary_key: tuple[str, ...] = ()
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Return body and headers of ``GET …/tables/<name>``."""
@@ -57,11 +59,14 @@ class TableInfo:
 
     def encode_extended(self) -> tuple[bytes, dict[str, str]]:
         """Return body and headers of ``GET …/tables/<name>?extended``."""
+        reserved: dict[str, object] = dict(self.properties)
+        if self.primary_key:
+            reserved["PrimaryKey"] = list(self.primary_key)
         members = {
             "IsArchived": False,
             "PhysicalSize": self.size or 0,
             "FileNum": 1,
-            "Reserved": dump(dict(self.properties)).decode(),
+            "Reserved": dump(reserved).decode(),
         }
         return self._encode(self._members() | members)
 
@@ -104,6 +109,8 @@ class TableInfo:
         """
         root = parse_answer(body, "table document", root="Table")
         fields = parse_object(child_text(root, "Schema").encode(), "table schema")
+        # JSON inside a JSON string
+        reserved = parse_object(fields.text("Reserved").encode(), "reserved table properties")
         return cls(
             name=asked,
             schema=TableSchema(
@@ -120,7 +127,8 @@ class TableInfo:
             size=fields.optional_integer("size"),
             record_count=fields.optional_integer("recordNum"),
             is_view=fields.boolean("isVirtualView", default=False),
-            properties=_reserved(fields),
+            properties=_simple(reserved),
+            primary_key=reserved.texts("PrimaryKey"),
         )
 
 
@@ -153,12 +161,11 @@ def _columns(fields: Fields, key: str) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _reserved(fields: Fields) -> dict[str, str]:
-    # JSON inside a JSON string, with members of any type: only the simple ones are kept.
-    inner = parse_object(fields.text("Reserved").encode(), "reserved table properties")
+def _simple(reserved: Fields) -> dict[str, str]:
+    """Return the properties that are texts, numbers or truth values."""
     found = {}
-    for key in inner:
-        value = inner.simple(key)
+    for key in reserved:
+        value = reserved.simple(key)
         if value is not None:
             found[key] = value
     return found

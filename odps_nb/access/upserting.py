@@ -1,0 +1,260 @@
+"""Upserts and deletes by primary key: one commit, or nothing (floor 4).
+
+The key is what the table's extended metadata names (``Reserved``: ``PrimaryKey``, as the Python
+and the Java SDK read it), or else the columns that a write session marks as distribution keys.
+Rows of one key stay in one stream, in their order: between streams there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from odps_nb.access.checks import check_partition
+from odps_nb.access.sources import Target, as_arrow, is_pandas, is_spark
+from odps_nb.client.operations import DELETE, UPSERT, Stamp, takes_operation
+from odps_nb.errors import InvalidRequestError
+from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
+from odps_nb.terms import Compression, PartitionSpec, TableName
+
+if TYPE_CHECKING:
+    from odps_nb.access.checks import PartitionLike
+    from odps_nb.access.receipt import Receipt
+    from odps_nb.access.table import Table
+    from odps_nb.client.progress import ProgressListener
+
+__all__ = ["ByKey", "Change"]
+
+_FLAG = PrimitiveType(TypeCode.BOOLEAN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """How rows change a table by its key.
+
+    ``keys`` are the columns of the key; with ``only_keys`` those and the partition columns are
+    all that is taken from the data, since rows are deleted.
+    """
+
+    keys: tuple[str, ...]
+    stamp: Stamp
+    only_keys: bool = False
+
+    @property
+    def verb(self) -> str:
+        """What became of the rows."""
+        if self.only_keys:
+            return "deleted"
+        return "upserted" if self.stamp.flag is None else "upserted or deleted"
+
+    def target(self, schema: TableSchema, table: TableName, fixed: PartitionSpec) -> Target:
+        """Return the columns that the data must or may have."""
+        keys = {name.casefold() for name in self.keys}
+        columns = tuple(
+            replace(column, nullable=column.name.casefold() not in keys)
+            if self.only_keys or column.name.casefold() in keys
+            else column
+            for column in schema.columns
+        )
+        if self.stamp.flag is not None:
+            columns = (*columns, Column(name=self.stamp.flag, type=_FLAG))
+        return Target.of(replace(schema, columns=columns), table, fixed)
+
+    def narrowed(self, data: Any, target: Target) -> Any:
+        """Return the data without the columns that deletes have no use for."""
+        if not self.only_keys:
+            return data
+        open_keys = [column.name for column in target.columns.partition_columns]
+        return _only_keys(data, [*self.keys, *open_keys])
+
+
+def _find_key(table: Table) -> tuple[str, ...]:
+    """Return the columns of the primary key.
+
+    Raises
+    ------
+    InvalidRequestError
+        There is none; nothing was written.
+    """
+    from odps_nb.client.write import open_write_session
+
+    if table.primary_key:
+        return table.primary_key
+    with open_write_session(table.connection.storage, table.name) as session:
+        schema = session.write_schema
+        if takes_operation(schema) and schema.key_columns:
+            return schema.key_columns
+    raise InvalidRequestError(
+        f"{table.name} has no primary key, so there is nothing to find its rows by",
+        code="NoPrimaryKey",
+        hint="write() adds rows; a key is given when a table is made: CREATE TABLE t (id BIGINT "
+        "NOT NULL, …, PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')",
+    )
+
+
+def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Change:
+    """Check what is to be done against the table and its key.
+
+    Raises
+    ------
+    InvalidRequestError
+        The table has no primary key, or ``deleted`` names one of its columns.
+    """
+    keys = _find_key(table)
+    if deleted is not None and table.schema.find(deleted) is not None:
+        raise InvalidRequestError(
+            f"deleted={deleted!r} is a column of {table.name}",
+            hint="name a boolean column of the data that the table does not have",
+        )
+    stamp = Stamp(operation=DELETE if delete else UPSERT, flag=deleted)
+    return Change(keys=keys, stamp=stamp, only_keys=delete)
+
+
+def _only_keys(data: Any, names: list[str]) -> Any:
+    """Return data of any kind with these columns only, those of them that it has.
+
+    A list, a set or an array of values stands for the key of a table with one key column.
+    """
+    if isinstance(data, (list, tuple, set, frozenset, pa.Array, pa.ChunkedArray)):
+        if len(names) != 1:
+            raise InvalidRequestError(
+                f"rows are found by {', '.join(names)}: plain values do not say which is which",
+                hint="pass a DataFrame or an Arrow table with these columns",
+            )
+        return pa.table({names[0]: data if isinstance(data, pa.ChunkedArray) else _array(data)})
+    wanted = {name.casefold() for name in names}
+    if is_spark(data) or is_pandas(data):
+        return data[[name for name in data.columns if str(name).casefold() in wanted]]
+    arrow = as_arrow(data)
+    kept = [name for name in arrow.schema.names if name.casefold() in wanted]
+    if isinstance(arrow, pa.Table):
+        return arrow.select(kept)
+    schema = pa.schema([field for field in arrow.schema if field.name in kept])
+    return pa.RecordBatchReader.from_batches(schema, _selected(arrow, kept))
+
+
+def _array(values: Any) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(list(values))
+
+
+def _selected(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:
+    with reader:
+        for batch in reader:
+            yield batch.select(names)
+
+
+class ByKey:
+    """What a `Table` with a primary key can do by it."""
+
+    def upsert(
+        self,
+        data: Any,
+        *,
+        partition: PartitionLike | None = None,
+        deleted: str | None = None,
+        compression: str | Compression | None = None,
+        progress: ProgressListener | None = None,
+    ) -> Receipt:
+        """Put rows in place of those with their key, or add them; all in one commit, or none.
+
+        Of rows with the same key in ``data`` the last one counts; a Spark DataFrame has no order,
+        so there keep one row per key. All rows go through one stream, which keeps their order.
+
+        Parameters
+        ----------
+        data, partition, compression
+            As for `write`. A column that the data lacks becomes null, also in rows that are there.
+        deleted
+            A boolean column of the data that the table does not have: rows where it is true are
+            deleted by their key, in the same commit.
+
+        Raises
+        ------
+        InvalidRequestError
+            The table has no primary key.
+        ConversionError
+            Columns, types or values do not fit: all of them are listed, with rows.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> result = odps.sql("CREATE TABLE doc_upsert (id BIGINT NOT NULL, v STRING,"
+        ...                   " PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')")
+        >>> table = odps.table("doc_upsert")
+        >>> table.upsert(pd.DataFrame({"id": [1, 2, 1], "v": ["a", "b", "c"]})).verb
+        'upserted'
+        >>> table.read().to_arrow().sort_by("id").column("v").to_pylist()
+        ['c', 'b']
+        >>> odps.drop_table("doc_upsert")
+        """
+        return _change(
+            cast("Table", self),
+            data,
+            partition,
+            compression,
+            progress,
+            delete=False,
+            deleted=deleted,
+        )
+
+    def delete(
+        self,
+        data: Any,
+        *,
+        partition: PartitionLike | None = None,
+        compression: str | Compression | None = None,
+        progress: ProgressListener | None = None,
+    ) -> Receipt:
+        """Delete the rows with these keys, all in one commit, or none; unknown keys are no error.
+
+        Parameters
+        ----------
+        data
+            As for `write`, of which the columns of the key (and partition columns that
+            ``partition`` leaves open) are looked at and no others; or for a key of one column a
+            list or array of its values.
+
+        Raises
+        ------
+        InvalidRequestError
+            The table has no primary key.
+
+        Examples
+        --------
+        >>> result = odps.sql("CREATE TABLE doc_delete (id BIGINT NOT NULL, v STRING,"
+        ...                   " PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')")
+        >>> result = odps.sql("INSERT INTO doc_delete VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+        >>> table = odps.table("doc_delete")
+        >>> table.delete([1, 3]).rows
+        2
+        >>> table.read(["v"]).to_arrow().column("v").to_pylist()
+        ['b']
+        >>> odps.drop_table("doc_delete")
+        """
+        return _change(cast("Table", self), data, partition, compression, progress, delete=True)
+
+
+def _change(
+    table: Table,
+    data: Any,
+    partition: PartitionLike | None,
+    compression: str | Compression | None,
+    progress: ProgressListener | None,
+    *,
+    delete: bool,
+    deleted: str | None = None,
+) -> Receipt:
+    from odps_nb.access.writing import WriteOptions, write_data
+
+    options = WriteOptions(
+        partition=check_partition(PartitionSpec.of(partition), table.schema, table.name),
+        compression=Compression.of(compression),
+        progress=progress,
+        change=_checked(table, delete=delete, deleted=deleted),
+    )
+    receipt = write_data(table, data, options)
+    table.reload()
+    return receipt

@@ -1,0 +1,216 @@
+"""`Table.read(since=…, until=…, changes=…)`: what came after a version or a moment."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.access.scan import Scan
+from odps_nb.access.table import Table
+from odps_nb.client.increments import in_words, plan_increment
+from odps_nb.errors import ConflictError, FramingError, InvalidRequestError
+from odps_nb.terms import SplitMode
+
+Names = Callable[[str], str]
+
+
+@pytest.fixture
+def keyed(odps: Connection, new_name: Names) -> Table:
+    """Versions 2 to 5: upsert 1 and 2, delete 2, update 1, add 3 (with the bucket of 19)."""
+    name = new_name("since")
+    odps.sql(
+        f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))"
+        " TBLPROPERTIES ('transactional'='true', 'acid.cdc.mode.enable'='true')"
+    )
+    table = odps.table(name)
+    table.upsert(pa.table({"id": [1, 2], "v": ["a", "b"]}))
+    table.delete([2])
+    table.upsert(pa.table({"id": [1], "v": ["c"]}))
+    table.upsert(pa.table({"id": [3, 19], "v": ["d", None]}))
+    return table
+
+
+@pytest.fixture
+def plain(odps: Connection, new_name: Names) -> Table:
+    """Without a key: versions 1 to 3 add a row each."""
+    table = odps.create_table(new_name("since_plain"), "id bigint, v string")
+    for number in range(3):
+        table.write(pa.table({"id": [number], "v": [str(number)]}))
+    return table
+
+
+def rows(scan: Scan) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in scan.to_arrow().to_pylist()]
+
+
+def test_the_last_state_of_what_came_after_a_version(keyed: Table) -> None:
+    assert sorted(rows(keyed.read(since=0))) == [(1, "c"), (3, "d"), (19, None)]
+    assert rows(keyed.read(since=3)) == [(1, "c"), (3, "d"), (19, None)]
+    assert rows(keyed.read(since=2, until=3)) == []  # a delete brings no row
+    assert rows(keyed.read(until=2, columns=["v"])) == [("a",), ("b",)]
+    scan = keyed.read(since=5)
+    assert (rows(scan), scan.session.latest_version) == ([], 5)
+    assert scan.to_arrow().column_names == ["id", "v"]
+
+
+def test_changes_in_words(keyed: Table) -> None:
+    found = keyed.read(since=1, until=4, changes=True).to_arrow()
+    assert found.schema.field("_change").type == pa.string()
+    assert [tuple(row.values()) for row in found.to_pylist()] == [
+        (1, "a", "insert"),
+        (1, "a", "update_before"),
+        (1, "c", "update_after"),
+        (2, "b", "insert"),
+        (2, "b", "delete"),
+    ]
+    assert rows(keyed.read(["v"], since=3, until=4, changes=True)) == [
+        ("a", "update_before"),
+        ("c", "update_after"),
+    ]
+    assert keyed.read(since=5, changes=True).to_arrow().num_rows == 0
+    assert keyed.read(changes=True).to_arrow().num_rows == 7
+
+
+def test_a_frame_of_changes(keyed: Table) -> None:
+    frame = keyed.read(since=2, changes=True).to_pandas()
+    assert list(frame.columns) == ["id", "v", "_change"]
+    assert frame["_change"].value_counts().to_dict() == {
+        "insert": 2,
+        "delete": 1,
+        "update_before": 1,
+        "update_after": 1,
+    }
+    nothing = keyed.read(since=5).to_pandas()
+    assert isinstance(nothing, pd.DataFrame)
+    assert nothing.empty
+
+
+def test_changes_of_one_table_are_brought_into_another(
+    odps: Connection, new_name: Names, keyed: Table
+) -> None:
+    """What `_change` is for: a copy that follows, from the version that it has on."""
+    name = new_name("copy")
+    odps.sql(f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))")
+    copy = odps.table(name)
+    copy.upsert(keyed.read(since=0, until=2))
+    scan = keyed.read(since=2, changes=True)
+    frame = scan.to_pandas().query("_change != 'update_before'")
+    frame["gone"] = frame.pop("_change") == "delete"
+    copy.upsert(frame, deleted="gone")
+    assert sorted(rows(copy.read())) == sorted(rows(keyed.read()))
+
+
+def test_a_condition_goes_with_it(keyed: Table) -> None:
+    assert rows(keyed.read(since=0, where="id < 3")) == [(1, "c")]
+    assert rows(keyed.read(["v"], since=2, where="id = 2", changes=True)) == [("b", "delete")]
+
+
+def test_a_limit_and_batches(keyed: Table) -> None:
+    assert keyed.read(since=0, changes=True, limit=2).to_arrow().num_rows == 2
+    batches = list(keyed.read(since=0, changes=True).batches())
+    assert {name for batch in batches for name in batch.schema.names} == {"id", "v", "_change"}
+
+
+def test_partitions_restrict_and_come(odps: Connection, new_name: Names) -> None:
+    name = new_name("since_parted")
+    odps.sql(
+        f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))"
+        " PARTITIONED BY (ds STRING)"
+    )
+    table = odps.table(name)
+    table.upsert(pa.table({"id": [1, 2], "v": ["a", "b"], "ds": ["x", "y"]}))
+    table.delete([1], partition="ds=x")
+    scan = table.read(since=0, changes=True)
+    assert scan.to_arrow().column_names == ["id", "v", "ds", "_change"]
+    assert rows(table.read(since=0, changes=True, partitions="ds=x")) == [
+        (1, "a", "x", "insert"),
+        (1, "a", "x", "delete"),
+    ]
+    assert rows(table.read(["ds", "id"], since=0)) == [("y", 2)]
+
+
+def next_millisecond() -> datetime.datetime:
+    """Return a moment in UTC, the zone of the embedded project, that is over."""
+    moment = time.time_ns() // 1_000_000 + 1
+    while time.time_ns() // 1_000_000 <= moment:
+        pass
+    return datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=moment)
+
+
+@pytest.mark.parametrize("kind", ["keyed", "plain"])
+def test_moments(request: pytest.FixtureRequest, kind: str) -> None:
+    table: Table = request.getfixturevalue(kind)
+    first = next_millisecond()
+    table.write(pa.table({"id": [7], "v": ["x"]}))
+    second = next_millisecond()
+    table.write(pa.table({"id": [8], "v": ["y"]}))
+    assert rows(table.read(since=first)) == [(7, "x"), (8, "y")]
+    assert rows(table.read(since=str(second))) == [(8, "y")]
+    assert rows(table.read(since=first, until=second)) == [(7, "x")]
+    assert rows(table.read(since=pd.Timestamp(second))) == [(8, "y")]
+
+
+def test_a_table_without_a_key_gives_what_was_added(plain: Table) -> None:
+    assert rows(plain.read(since=1)) == [(1, "1"), (2, "2")]
+    assert rows(plain.read(["v"], since=1, until=2)) == [("1",)]
+    assert plain.read(since=3).row_count == 0
+    plain.write(pa.table({"id": [9], "v": ["9"]}), overwrite=True)
+    with pytest.raises(ConflictError, match="replaced rows"):
+        rows(plain.read(since=3))
+    with pytest.raises(InvalidRequestError, match="needs a table with a primary key"):
+        plain.read(since=1, changes=True)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "reason"),
+    [
+        ({"since": -1}, "versions begin with 0"),
+        ({"since": True}, "neither a version nor a time"),
+        ({"since": "yesterday"}, "neither a version nor a time"),
+        ({"since": 3, "until": 2}, "is before since"),
+        ({"since": "2024-01-02", "until": datetime.date(2024, 1, 1)}, "is before since"),
+        ({"since": datetime.datetime.now(datetime.timezone.utc)}, "has a time zone"),
+    ],
+)
+def test_bounds_that_are_none(keyed: Table, bounds: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidRequestError, match=reason):
+        keyed.read(**bounds)
+
+
+def test_a_column_that_has_the_name_of_the_change() -> None:
+    with pytest.raises(InvalidRequestError, match="'_change'"):
+        plan_increment(0, None, changes=True, keyed=True, names=["id", "_CHANGE"])
+
+
+def test_what_is_asked_of_the_service() -> None:
+    """The form of the C++ client: unused bounds are -1, modes append and cdc, splits by bucket."""
+    moment = datetime.datetime(2024, 1, 31, 12, 0, 0, 5000)
+    plan = plan_increment(moment, 7, changes=True, keyed=True, names=["id"])
+    assert plan.request()["incremental_options"] == {
+        "EnableIncrementalRead": True,
+        "StartVersion": -1,
+        "EndVersion": 7,
+        "StartTimeStamp": "2024-01-31 12:00:00.005",
+        "EndTimeStamp": "-1",
+        "Mode": "cdc",
+    }
+    assert plan.split_mode is SplitMode.BUCKET
+    appended = plan_increment(1, None, changes=False, keyed=True, names=[]).request()
+    asked = appended["incremental_options"]
+    assert (asked["Mode"], asked["StartVersion"], asked["EndVersion"]) == ("append", 1, -1)
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+def test_an_operation_that_nobody_knows_is_an_error() -> None:
+    batch = pa.record_batch({"id": [1, 2], "__meta_op_type": pa.array([2, 64], pa.int8())})
+    with pytest.raises(FramingError, match="a row says 64"):
+        in_words(batch)
+    assert in_words(batch.slice(0, 1)).column("_change").to_pylist() == ["insert"]

@@ -1,0 +1,214 @@
+"""Upserts and deletes by primary key: all of a call or nothing, from data of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.access.table import Table
+from odps_nb.client.operations import DELETE, UPSERT, Stamp, takes_operation
+from odps_nb.errors import ConversionError, InvalidRequestError
+from odps_nb.wire.schema_json import WriteSchema
+from odps_nb.wire.type_text import parse_columns
+
+Make = Callable[..., Table]
+
+
+@pytest.fixture
+def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
+    def table(
+        columns: str = "id BIGINT NOT NULL, v STRING", key: str = "id", by: str = ""
+    ) -> Table:
+        name = new_name("keyed")
+        tail = f" PARTITIONED BY ({by})" if by else ""
+        odps.sql(
+            f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({key})){tail}"
+            " TBLPROPERTIES ('transactional'='true')"
+        )
+        return odps.table(name)
+
+    return table
+
+
+def rows(table: Table) -> list[tuple[Any, ...]]:
+    found = table.read().to_arrow().to_pylist()
+    return sorted(tuple(row.values()) for row in found)
+
+
+def version(table: Table) -> int:
+    return table.read().session.latest_version
+
+
+def test_rows_of_a_frame_replace_and_add(make: Make) -> None:
+    table = make()
+    first = table.upsert(pd.DataFrame({"id": [1, 2, 1], "v": ["a", "b", "c"]}))
+    assert (first.rows, first.verb) == (3, "upserted")
+    assert "3 rows" in repr(first)
+    assert "upserted in" in repr(first)
+    table.upsert(pd.DataFrame({"v": ["b2", "d"], "ID": [2, 4]}))
+    assert rows(table) == [(1, "c"), (2, "b2"), (4, "d")]
+    assert table.primary_key == ("id",)
+
+
+@pytest.mark.parametrize("kind", ["table", "batch", "reader", "polars"])
+def test_whatever_speaks_arrow_is_upserted_and_deleted(make: Make, kind: str) -> None:
+    def of(**columns: Any) -> Any:
+        made = pa.table(columns)
+        if kind == "batch":
+            return made.to_batches()[0]
+        if kind == "reader":
+            return made.to_reader()
+        if kind == "polars":
+            return pytest.importorskip("polars").from_arrow(made)
+        return made
+
+    table = make()
+    table.upsert(of(id=[1, 2, 3], v=["a", "b", None]))
+    gone = table.delete(of(v=["whatever", "x"], id=[3, 1], more=[1, 2]))
+    assert (gone.rows, gone.verb) == (2, "deleted")
+    assert rows(table) == [(2, "b")]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [1, 3],
+        (1, 3),
+        {1, 3},
+        pa.array([1, 3]),
+        pa.chunked_array([[1], [3]]),
+        pd.DataFrame({"id": np.array([1, 3], np.int32), "other": [None, None]}),
+    ],
+    ids=lambda keys: type(keys).__name__,
+)
+def test_keys_alone_are_enough_for_a_delete(make: Make, keys: Any) -> None:
+    table = make("id BIGINT NOT NULL, v STRING NOT NULL, w ARRAY<BIGINT>")
+    table.upsert(pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"], "w": [[1], [2], [3]]}))
+    table.delete(keys)
+    assert rows(table) == [(2, "b", [2])]
+
+
+def test_upserts_and_deletes_are_mixed_in_one_commit(make: Make) -> None:
+    table = make()
+    table.upsert(pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]}))
+    before = version(table)
+    changes = pd.DataFrame(
+        {
+            "id": [1, 2, 4, 3, 3],
+            "v": ["a2", None, "d", "c2", None],
+            "is_deleted": pd.array([False, True, None, False, True], "boolean"),
+        }
+    )
+    receipt = table.upsert(changes, deleted="is_deleted")
+    assert receipt.verb == "upserted or deleted"
+    assert rows(table) == [(1, "a2"), (4, "d")]
+    assert version(table) == before + 1
+    with pytest.raises(InvalidRequestError, match="deleted='v' is a column of"):
+        table.upsert(changes, deleted="v")
+    with pytest.raises(ConversionError, match="is_deleted"):
+        table.upsert(changes)
+
+
+def test_absent_columns_and_nulls_become_null(make: Make) -> None:
+    table = make("id BIGINT NOT NULL, v STRING, w BIGINT")
+    table.upsert(pa.table({"id": [1, 2], "v": ["a", "b"], "w": [1, 2]}))
+    table.upsert(pa.table({"id": [1], "w": pa.array([None], pa.int64())}))
+    assert rows(table) == [(1, None, None), (2, "b", 2)]
+    with pytest.raises(ConversionError, match="id"):
+        table.upsert(pa.table({"id": pa.array([None], pa.int64()), "v": ["x"]}))
+    with pytest.raises(ConversionError, match="id"):
+        table.upsert(pa.table({"v": ["x"]}))
+    with pytest.raises(ConversionError, match="no columns"):
+        table.delete(pa.table({"v": ["x"]}))
+
+
+def test_keys_of_several_columns_and_partitions(make: Make) -> None:
+    table = make("a BIGINT NOT NULL, v STRING, b STRING NOT NULL", key="b, a", by="ds STRING")
+    data = pa.table(
+        {"a": [1, 1, 1], "b": ["x", "y", "x"], "v": ["1", "2", "3"], "ds": ["p", "p", "q"]}
+    )
+    table.upsert(data)
+    table.upsert(pa.table({"a": [1], "b": ["x"], "v": ["4"]}), partition="ds=q")
+    assert rows(table) == [(1, "1", "x", "p"), (1, "2", "y", "p"), (1, "4", "x", "q")]
+    table.delete(pa.table({"a": [1], "b": ["x"], "ds": ["p"]}))
+    table.delete(pa.table({"b": ["x"], "a": [1]}), partition="ds=q")
+    assert rows(table) == [(1, "2", "y", "p")]
+    with pytest.raises(InvalidRequestError, match="plain values do not say which is which"):
+        table.delete([1], partition="ds=q")
+    with pytest.raises(InvalidRequestError, match="partitioned by 'ds'"):
+        table.delete(data.drop_columns(["ds"]))
+
+
+def test_blobs_are_upserted(make: Make) -> None:
+    table = make("id BIGINT NOT NULL, picture BLOB")
+    table.upsert(pd.DataFrame({"id": [1, 2], "picture": [b"one", b"two"]}))
+    table.upsert(pd.DataFrame({"id": [2, 3], "picture": [b"2", None]}))
+    table.delete([1])
+    assert [blob.bytes() for blob in table.blobs("picture")] == [b"2"]
+
+
+def test_a_failure_on_the_way_leaves_the_table_as_it_was(make: Make) -> None:
+    table = make()
+    table.upsert(pa.table({"id": [1, 2], "v": ["a", "b"]}))
+    before, was = version(table), rows(table)
+
+    def breaks() -> Any:
+        schema = pa.schema({"id": pa.int64(), "v": pa.string()})
+        for number in range(3):
+            yield pa.record_batch({"id": [1], "v": [str(number)]}, schema=schema)
+        raise ValueError("the source broke")
+
+    schema = pa.schema({"id": pa.int64(), "v": pa.string()})
+    with pytest.raises(ValueError, match="the source broke"):
+        table.upsert(pa.RecordBatchReader.from_batches(schema, breaks()))
+    with pytest.raises(ConversionError):
+        table.upsert(pd.DataFrame({"id": [1, 2], "v": ["x", 3.5]}))
+    assert (version(table), rows(table)) == (before, was)
+
+
+def test_rows_of_one_key_stay_in_order_in_one_stream(make: Make) -> None:
+    table = make()
+    numbers = np.arange(40_000)
+    data = pa.table({"id": numbers % 7, "v": [str(n) for n in numbers]})
+    receipt = table.write(data, streams=4)  # of a table without a key: four lanes
+    assert rows(table) == sorted((n % 7, str(n)) for n in range(40_000 - 7, 40_000))
+    assert receipt.streams == 1
+    assert table.upsert(data).streams == 1
+
+
+def test_a_table_without_a_key_is_refused(odps: Connection, new_name: Callable[[str], str]) -> None:
+    table = odps.create_table(new_name("plain"), "id bigint")
+    for change in (table.upsert, table.delete):
+        with pytest.raises(InvalidRequestError, match="no primary key") as caught:
+            change(pa.table({"id": [1]}))
+        assert caught.value.code == "NoPrimaryKey"
+        assert "PRIMARY KEY (id)" in str(caught.value.hint)
+    assert table.primary_key == ()
+    assert rows(table) == []
+
+
+def test_the_operation_is_put_where_the_stream_lists_it() -> None:
+    columns = parse_columns("id bigint, v string")
+    operation = parse_columns("__operation tinyint")
+    batch = pa.record_batch({"id": [1, 2], "v": ["a", "b"]})
+    from odps_nb.schema import TableSchema
+
+    among_system = WriteSchema.of(TableSchema(columns=columns), system_columns=operation)
+    among_data = WriteSchema.of(TableSchema(columns=(columns[0], *operation, columns[1])))
+    nowhere = WriteSchema.of(TableSchema(columns=columns))
+    assert [takes_operation(s) for s in (among_system, among_data, nowhere)] == [True, True, False]
+    last = Stamp(operation=DELETE).put(batch, among_system)
+    assert last.schema.names == ["id", "v", "__operation"]
+    assert last.column(2).to_pylist() == [DELETE, DELETE]
+    middle = Stamp().put(batch, among_data)
+    assert middle.schema.names == ["id", "__operation", "v"]
+    assert middle.column(1).to_pylist() == [UPSERT, UPSERT]
+    assert Stamp().put(batch, nowhere) is batch
+    with pytest.raises(InvalidRequestError, match="takes no upserts"):
+        Stamp(operation=UPSERT).put(batch, nowhere)

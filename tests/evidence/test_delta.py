@@ -1,0 +1,195 @@
+"""Writes into primary-key tables, as clients of the real service do them. Raw requests.
+
+Sources: aliyun/aliyun-odps-python-sdk, odps/maxstorage/tests/test_e2e_write.py (live tests);
+aliyun/aliyun-odps-sdk-cpp, test/max_storage_api/table_write_test.cpp (live tests).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.errors import InvalidRequestError, ServiceError
+from odps_nb.local.launch import LocalService, start
+from odps_nb.wire import calls, control
+
+from ..local.conftest import Peer
+
+UPSERT, DELETE = 85, 68
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[LocalService]:
+    with start(samples=False) as running:
+        yield running
+
+
+@pytest.fixture
+def peer(service: LocalService) -> Iterator[Peer]:
+    peer = Peer(service)
+    yield peer
+    peer.session.close()
+
+
+@pytest.fixture
+def name(peer: Peer) -> str:
+    name = f"delta_{time.monotonic_ns()}"
+    peer.sql(
+        f"CREATE TABLE {name} (`key` BIGINT NOT NULL, value STRING, PRIMARY KEY (`key`))"
+        " TBLPROPERTIES ('transactional'='true');"
+    )
+    return name
+
+
+def rows(keys: list[int], values: list[str | None], operations: list[int | None]) -> pa.Table:
+    return pa.table(
+        {
+            "key": pa.array(keys, pa.int64()),
+            "value": pa.array(values, pa.string()),
+            "__operation": pa.array(operations, pa.int8()),
+        }
+    )
+
+
+def selected(peer: Peer, name: str) -> list[tuple[int, str | None]]:
+    found = peer.query(f"SELECT * FROM {name} ORDER BY `key` LIMIT 1000;")
+    assert found.column_names == ["key", "value"]
+    return [(row["key"], row["value"]) for row in found.to_pylist()]
+
+
+def test_upserts_and_deletes_are_mixed_in_one_stream(peer: Peer, name: str) -> None:
+    """evidence 110: 85 upserts, 68 deletes, the last row of a key wins (Python live tests)."""
+    peer.write(name, rows([1, 2, 3, 1], ["a", "b", "c", "a2"], [UPSERT] * 4))
+    assert selected(peer, name) == [(1, "a2"), (2, "b"), (3, "c")]
+    peer.write(name, rows([1, 2, 2, 4], [None, None, "b2", "d"], [DELETE, DELETE, UPSERT, UPSERT]))
+    assert selected(peer, name) == [(2, "b2"), (3, "c"), (4, "d")]
+    peer.write(name, rows([3, 3], ["c2", None], [UPSERT, DELETE]))
+    assert selected(peer, name) == [(2, "b2"), (4, "d")]
+
+
+@pytest.mark.parametrize("operation", [1, 0, -1, None])
+def test_anything_but_a_delete_is_an_upsert(peer: Peer, name: str, operation: int | None) -> None:
+    """evidence 111: the C++ client writes 1 (TestUpsert)."""
+    peer.write(name, rows([1], ["a"], [operation]))
+    assert selected(peer, name) == [(1, "a")]
+
+
+def test_many_rows_of_few_keys_in_one_body(peer: Peer, name: str) -> None:
+    """evidence 112: 1024 rows over 128 keys leave 128, each with its last value (TestUpsert)."""
+    numbers = range(1024)
+    body = rows([n % 128 for n in numbers], [str(n) for n in numbers], [1] * 1024)
+    peer.write(name, body)
+    assert selected(peer, name) == [(n, str(n + 896)) for n in range(128)]
+
+
+def test_the_stream_names_the_operation_and_the_key(peer: Peer, name: str) -> None:
+    """evidence 114: `__operation` is among the system columns here; the key is marked."""
+    session = peer.open_write(name)
+    schema = peer.open_stream(name, session, "0").schema
+    assert [column.name for column in schema.system_columns] == ["__operation"]
+    assert "__operation" not in schema.schema.names
+    assert schema.key_columns == ("key",)
+
+
+def test_the_extended_document_of_the_table_names_its_key(peer: Peer, name: str) -> None:
+    """Clients find the key in `Reserved` (odps/models/table.py of pyodps, Table.java)."""
+    request = control.GetTable(table=peer.table(name), extended=True)
+    response = peer.ok(request.encode())
+    assert request.decode_answer(response.content, dict(response.headers)).primary_key == ("key",)
+    plain = control.GetTable(table=peer.table(name))
+    response = peer.ok(plain.encode())
+    assert plain.decode_answer(response.content, dict(response.headers)).primary_key == ()
+
+
+def test_a_delete_needs_only_the_key(peer: Peer) -> None:
+    """No live test says whether columns that take no null may be null in a delete."""
+    name = f"delta_{time.monotonic_ns()}"
+    peer.sql(f"CREATE TABLE {name} (`key` BIGINT PRIMARY KEY NOT NULL, value STRING NOT NULL);")
+    peer.write(name, rows([1, 2], ["a", "b"], [UPSERT, UPSERT]))
+    peer.write(name, rows([1], [None], [DELETE]))
+    assert selected(peer, name) == [(2, "b")]
+    with pytest.raises(InvalidRequestError, match="'value' must not be null"):
+        peer.write(name, rows([3], [None], [UPSERT]))
+
+
+def test_blob_frames_may_carry_the_key(peer: Peer) -> None:
+    """evidence 115: `DistributionKey` of a frame is taken and means nothing here."""
+    from odps_nb.wire.frames import FrameHeader
+
+    name = f"delta_{time.monotonic_ns()}"
+    peer.sql(f"CREATE TABLE {name} (`key` BIGINT PRIMARY KEY NOT NULL, b BLOB);")
+    session = peer.open_write(name)
+    stream = peer.open_stream(name, session, "0")
+    column = stream.schema.column_ids["b"]
+    header = FrameHeader(partition_values=(), column_index=column, distribution_key=b"a key")
+    (reference,) = peer.put_blobs(name, session, "0", [(b"bytes", header)]).references
+    peer.put(
+        name,
+        session,
+        "0",
+        pa.table({"key": [1], "b": [reference.raw], "__operation": pa.array([85], pa.int8())}),
+    )
+    peer.close_stream(name, session, "0")
+    peer.commit(name, session)
+    assert peer.query(f"SELECT `key` FROM {name};").column("key").to_pylist() == [1]
+
+
+# -- SQL ------------------------------------------------------------------------------------------
+
+
+def test_sql_updates_by_expressions_and_conditions(peer: Peer, name: str) -> None:
+    peer.write(name, rows([1, 2, 3], ["a", "b,c", None], [UPSERT] * 3))
+    peer.sql(
+        f"UPDATE {name} AS t SET value = concat(t.value, '; where ', cast(`key` AS STRING))"
+        " WHERE t.`key` IN (1, 2);".replace(" AS t", " t", 1)
+    )
+    assert selected(peer, name) == [(1, "a; where 1"), (2, "b,c; where 2"), (3, None)]
+    peer.sql(f"UPDATE {name} SET value = 'all';")
+    assert selected(peer, name) == [(1, "all"), (2, "all"), (3, "all")]
+
+
+def test_sql_deletes_by_condition_or_all(peer: Peer, name: str) -> None:
+    peer.write(name, rows([1, 2, 3], ["a", "b", None], [UPSERT] * 3))
+    peer.sql(f"DELETE FROM {name} WHERE value IS NULL OR `key` < 2;")
+    assert selected(peer, name) == [(2, "b")]
+    peer.sql(f"DELETE FROM {name};")
+    assert selected(peer, name) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("UPDATE {0} SET `key` = 2", "part of the key"),
+        ("UPDATE {0} SET nope = 2", "no column 'nope'"),
+        ("UPDATE {0} SET value = ", "expression"),
+        ("UPDATE {0} SET value = 'a', value = 'b'", "twice"),
+        ("DELETE FROM {0} WHERE", "condition"),
+        ("DELETE {0}", "not supported"),
+        ("UPDATE plain SET a = 2", "no primary key"),
+        ("DELETE FROM plain", "no primary key"),
+    ],
+)
+def test_what_sql_cannot_change_is_refused(
+    peer: Peer, name: str, statement: str, reason: str
+) -> None:
+    peer.sql("CREATE TABLE IF NOT EXISTS plain (a BIGINT);")
+    with pytest.raises(ServiceError, match=reason):
+        peer.sql(statement.format(name) + ";")
+
+
+def test_schemas_are_known_to_updates(peer: Peer) -> None:
+    """A name with its project and schema is the same table."""
+    name = f"delta_{time.monotonic_ns()}"
+    peer.sql(f"CREATE TABLE {name} (`key` BIGINT PRIMARY KEY NOT NULL, value STRING);")
+    peer.sql(f"INSERT INTO {name} VALUES (1, 'a');")
+    peer.sql(f"UPDATE {peer.service.project}.{name} SET value = 'b' WHERE `key` = 1;")
+    assert selected(peer, name) == [(1, "b")]
+
+
+def test_the_write_schema_call_says_the_same(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    schema = peer.call(calls.GetWriteSchema(table=peer.table(name), session_id=session)).schema
+    assert schema.key_columns == ("key",)

@@ -1,0 +1,84 @@
+"""Upserts and deletes of Spark DataFrames: one commit, rows of one key in one task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from odps_nb.errors import ConversionError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.table import Table
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def table(odps: Connection, new_name: Callable[[str], str]) -> Table:
+    name = new_name("spark_keyed")
+    odps.sql(
+        f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, w STRING NOT NULL, PRIMARY KEY (id))"
+        " PARTITIONED BY (ds STRING) TBLPROPERTIES ('transactional'='true')"
+    )
+    return odps.table(name)
+
+
+def rows(table: Table) -> list[tuple[object, ...]]:
+    return sorted(tuple(row.values()) for row in table.read().to_arrow().to_pylist())
+
+
+def test_frames_are_upserted_and_their_keys_deleted(spark: SparkSession, table: Table) -> None:
+    numbers = spark.range(0, 100, 1, 4).selectExpr(
+        "id", "cast(id as string) v", "'w' w", "if(id % 2 = 0, 'even', 'odd') ds"
+    )
+    first = table.upsert(numbers)
+    assert (first.rows, first.verb) == (100, "upserted")
+    assert len(rows(table)) == 100
+    before = table.read().session.latest_version
+    gone = table.delete(numbers.where("id >= 4"))
+    assert (gone.rows, gone.verb) == (96, "deleted")
+    assert table.read().session.latest_version == before + 1
+    table.delete(spark.range(2), partition="ds=odd")  # 0 is in another partition
+    mixed = spark.sql(
+        "select 2L id, 'new' v, 'w' w, false gone union all select 0L, null, '', true"
+    )
+    table.upsert(mixed, partition="ds=even", deleted="gone")
+    assert rows(table) == [(2, "new", "w", "even"), (3, "3", "w", "odd")]
+
+
+def test_rows_of_one_key_are_written_by_one_task(spark: SparkSession, table: Table) -> None:
+    repeated = spark.range(0, 4000, 1, 8).selectExpr("id % 5 id", "cast(id as string) v", "'w' w")
+    receipt = table.upsert(repeated, partition="ds=x")
+    assert receipt.rows == 4000
+    found = rows(table)
+    assert [row[0] for row in found] == [0, 1, 2, 3, 4]
+    assert all(int(str(row[1])) % 5 == row[0] for row in found)
+
+
+def test_tasks_read_what_versions_changed(spark: SparkSession, table: Table) -> None:
+    table.upsert(spark.range(0, 10).selectExpr("id", "'a' v", "'w' w"), partition="ds=x")
+    table.delete([3], partition="ds=x")
+    frame = table.read(["id", "ds"], since=2, changes=True).to_spark(spark)
+    assert [row.asDict() for row in frame.collect()] == [{"id": 3, "ds": "x", "_change": "delete"}]
+    everything = table.read(since=0, changes=True).to_spark(spark)
+    assert everything.columns == ["id", "v", "w", "ds", "_change"]
+    assert everything.where("_change = 'insert'").count() == 10
+    assert table.read(since=0).to_spark(spark).count() == 9
+
+
+def test_what_does_not_fit_leaves_the_table_as_it_was(
+    spark: SparkSession, odps: Connection, table: Table, new_name: Callable[[str], str]
+) -> None:
+    with pytest.raises(ConversionError, match="nope"):
+        table.upsert(spark.sql("select 1L id, 'w' w, 1 nope, 'x' ds"))
+    with pytest.raises(ConversionError):
+        table.upsert(spark.sql("select if(id = 7, null, id) id, 'w' w, 'x' ds from range(9)"))
+    assert rows(table) == []
+    plain = odps.create_table(new_name("plain"), "id bigint")
+    with pytest.raises(InvalidRequestError, match="no primary key"):
+        plain.delete(spark.range(2))
