@@ -266,7 +266,7 @@ def _answered(
                 raise error from None
     else:
         answer = ask(request)
-        if answer.record_count is None:
+        if request.split_mode is SplitMode.ROW_OFFSET and answer.record_count is None:
             size = max(_split_bytes(plan), MIN_SPLIT_BYTES)
             request = replace(request, split_mode=SplitMode.SIZE, split_number=size)
             answer = ask(request)
