@@ -5,7 +5,8 @@ A script, since one process holds one pyodps:
     python tests/compat/older_jobs.py FOLDER_OF_PYODPS ENDPOINT PROJECT ACCESS_ID ACCESS_KEY
 
 runs every job in both versions of the API and writes a line of JSON for each: its name and
-version, and the traceback if it failed. Nothing in it knows odps_nb.
+version, and the traceback if it failed. Nothing in it knows odps_nb; ``prepare`` of `main` may
+put our streams into the module (``tests/stream_io/jobs_on_our_streams.py``).
 """
 
 from __future__ import annotations
@@ -112,17 +113,14 @@ def read(place: Place, client: Any, mode: str = "Size", **narrowed: Any) -> list
     return [row for batch in found for row in batch.to_pylist()]
 
 
-def column_ids(place: Place, stream: Any) -> dict[str, int]:
+def open_blobs(place: Place, columns: str) -> tuple[Any, str, dict[str, int]]:
+    """A client of a new table with blobs, a write session, the numbers of its columns."""
     from odps.apis.storage_api_v2.models import parse_write_schema
 
-    return parse_write_schema(stream.data_schema).find_all_blob_column_ids()
-
-
-def open_blobs(place: Place, columns: str) -> tuple[Any, str, dict[str, int]]:
-    """A client of a new table with blobs, a write session and the numbers of its columns."""
     client = place.client(place.blob_table(columns))
     session = client.create_write_session().session_id
-    return client, session, column_ids(place, client.create_write_stream(session, "0", 1))
+    stream = client.create_write_stream(session, "0", 1)
+    return client, session, parse_write_schema(stream.data_schema).find_all_blob_column_ids()
 
 
 def commit(client: Any, session: str, rows: pa.Table) -> None:
@@ -207,6 +205,7 @@ def a_raw_stream_is_read(place: Place) -> None:
     assert reader.readable()
     assert reader.get_status() == place.sdk.Status.RUNNING
     assert pa.ipc.open_stream(reader).read_all().equals(ROWS.slice(0, 10))
+    assert reader.read(nbytes=100) == b""
     reader.close()
     assert reader.get_status() == place.sdk.Status.OK
     assert reader.get_request_id()
@@ -315,7 +314,7 @@ def blobs_go_up_one_by_one_and_come_down(place: Place) -> None:
     stored = [row["b"] for row in read(place, client, "RowOffset")]
     wanted = [content for content in CONTENTS for _ in range(3)]
     for compression in place.sdk.Compression:
-        found = [record.data for record in client.read_blobs(stored, compression=compression)]
+        found = [data for data, mime_type in client.read_blobs(stored, compression=compression)]
         assert found == wanted
         # one alone is a body without frames; the client guesses, so no content like a frame here
         for one, content in zip(stored, wanted, strict=True):
@@ -375,7 +374,8 @@ def blobs_in_arrays_have_numbers_of_their_own(place: Place) -> None:
     assert [record.data for record in client.read_blobs(row["pages"])] == [b"one", b"two"]
 
 
-def main(folder: str, endpoint: str, project: str, access_id: str, access_key: str) -> None:
+def main(folder: str, *where: str, prepare: Callable[[], None] = lambda: None) -> None:
+    endpoint, project, access_id, access_key = where
     sys.path.insert(0, folder)
     warnings.simplefilter("ignore")
     import odps
@@ -383,6 +383,7 @@ def main(folder: str, endpoint: str, project: str, access_id: str, access_key: s
 
     if not odps.__file__.startswith(folder):
         raise RuntimeError(f"this is another pyodps: {odps.__file__}")
+    prepare()
     entry = odps.ODPS(access_id, access_key, project=project, endpoint=endpoint)
     print(json.dumps({"pyodps": odps.__version__}), flush=True)
     for (name, version), step in JOBS.items():

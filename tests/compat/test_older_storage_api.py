@@ -6,9 +6,7 @@ its own, once, and each of its jobs is a test here.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +19,10 @@ from tools import older_pyodps
 pytestmark = pytest.mark.compat
 
 
-@pytest.fixture(scope="session")
-def older_sdk() -> Path:
-    """Its folder; a failure, not a skip, where it cannot be had."""
-    try:
-        return older_pyodps.ensure()
-    except RuntimeError as error:
-        trouble = str(error)
-    pytest.fail(trouble, pytrace=False)
-
-
 @pytest.fixture(scope="module")
-def said(older_sdk: Path) -> list[dict[str, Any]]:
+def said(run_older: Callable[..., list[dict[str, Any]]]) -> list[dict[str, Any]]:
     with start(samples=False) as local:
-        where = [local.endpoint, local.project, local.access_id, local.access_key]
-        done = subprocess.run(
-            [sys.executable, older_jobs.__file__, str(older_sdk), *where],
-            capture_output=True,
-            text=True,
-            timeout=110,
-        )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+        return run_older(Path(older_jobs.__file__), local)
 
 
 def test_it_is_the_older_one_that_ran(said: list[dict[str, Any]]) -> None:
@@ -50,6 +30,7 @@ def test_it_is_the_older_one_that_ran(said: list[dict[str, Any]]) -> None:
 
     assert said[0] == {"pyodps": older_pyodps.VERSION}
     assert odps.__version__ != older_pyodps.VERSION
+    assert [(one["job"], one["version"]) for one in said[1:]] == list(older_jobs.JOBS)
 
 
 @pytest.mark.parametrize(("job", "version"), older_jobs.JOBS)
