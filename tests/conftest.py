@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+sys.path.append(str(Path(__file__).parents[1] / "tools"))  # `older_pyodps`
+
 if TYPE_CHECKING:
     import trustme
 
@@ -131,7 +133,7 @@ def run_older() -> Callable[[Path, LocalService], list[dict[str, Any]]]:
 
     A failure, not a skip, where that pyodps cannot be had.
     """
-    from tools import older_pyodps
+    import older_pyodps
 
     try:
         trouble, folder = "", older_pyodps.ensure()

@@ -16,9 +16,8 @@ COMPAT = Path(__file__).parent / "compat"
 sys.path.insert(0, str(COMPAT))
 
 import older_page  # noqa: E402
+import older_pyodps  # noqa: E402
 from sdk_names import names_of  # noqa: E402
-
-from tools import older_pyodps  # noqa: E402
 
 pytestmark = pytest.mark.compat
 

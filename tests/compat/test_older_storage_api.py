@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import older_jobs
+import older_pyodps
 import pytest
 
 from odps_nb.local.launch import start
-from tools import older_pyodps
 
 pytestmark = pytest.mark.compat
 
@@ -38,3 +38,15 @@ def test_it_does(said: list[dict[str, Any]], job: str, version: str) -> None:
     (found,) = [one for one in said[1:] if (one["job"], one["version"]) == (job, version)]
     if found["trouble"] is not None:
         pytest.fail(found["trouble"], pytrace=False)
+
+
+def test_where_it_cannot_be_had_the_reason_is_said_and_nothing_half_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(older_pyodps, "ROOT", tmp_path)
+    monkeypatch.setattr(older_pyodps, "HOME", tmp_path / "peers" / "pyodps")
+    for name, value in {"NO_INDEX": "1", "CONFIG_FILE": "/dev/null", "FIND_LINKS": ""}.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    with pytest.raises(RuntimeError, match=r"(?s)cannot be installed.*make setup.*No matching"):
+        older_pyodps.ensure()
+    assert list((tmp_path / "peers").iterdir()) == []

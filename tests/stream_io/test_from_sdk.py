@@ -112,9 +112,13 @@ def test_an_upload_by_a_function_that_is_refused_or_broken_is_an_error() -> None
         assert (caught.value.status, caught.value.request_id) == (403, "req-1")
         assert writer.get_status() == Status.FAILED
     writer = StreamWriter(posting(peer))  # nobody listens any more
-    writer.write(b"rows")
-    with pytest.raises(requests.ConnectionError):
+
+    def use() -> None:
+        writer.write(b"rows")  # the first to notice
         writer.finish()
+
+    with pytest.raises(requests.ConnectionError):
+        use()
     assert writer.get_status() == Status.FAILED
 
 
