@@ -128,7 +128,7 @@ def _records_of(events: list[Any]) -> list[BlobRecord]:
         if isinstance(event, BlobStart):
             records.append(BlobRecord(b"", event.content_type, event.custom_file_name))
         elif isinstance(event, BlobData):
-            records[-1] = records[-1]._replace(data=event.data)
+            records[-1].data = event.data
     return records
 
 

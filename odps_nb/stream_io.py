@@ -1,7 +1,8 @@
 """The stream classes that people know from the SDK, on our verified core (face).
 
 Names and methods are the SDK's (``read``, ``write``, ``finish``, ``next``, ``get_status``,
-``get_request_id``); trouble is always a typed error, never ``None`` or ``False``. All of them
+``get_request_id``); trouble is always a typed error, never ``None`` or ``False``. What is the
+same, what differs and why: ``docs/from-stream-io.md``. All of them
 are context managers, ``close`` may be called again, and what is used after it raises
 `odps_nb.errors.StateError`.
 
@@ -17,7 +18,8 @@ are context managers, ``close`` may be called again, and what is used after it r
 ============================  ====================================================
 """
 
-from odps_nb._stream_io.arrow import ArrowReader, ArrowWriter
+from odps_nb._stream_io.arrow import ArrowReader
+from odps_nb._stream_io.arrow_writer import ArrowWriter
 from odps_nb._stream_io.blobs import BlobDataIterator, BlobStreamReader
 from odps_nb._stream_io.payload import CrcStrippingStream
 from odps_nb._stream_io.reader import Status, StreamReader
@@ -27,6 +29,7 @@ from odps_nb._stream_io.writers import (
     WriteBlobResult,
     WriteResult,
 )
+from odps_nb.terms import Compression
 from odps_nb.wire.frames import BlobRecord
 
 __all__ = [
@@ -36,6 +39,7 @@ __all__ = [
     "BlobRecord",
     "BlobStreamReader",
     "BlobStreamWriter",
+    "Compression",
     "CrcStrippingStream",
     "Status",
     "StreamReader",

@@ -44,20 +44,33 @@ class Compression(str, Enum):
     NONE = "none"
     ZSTD = "zstd"
     LZ4 = "lz4"
+    UNCOMPRESSED = "none"  # as pyodps spells them
+    LZ4_FRAME = "lz4"
 
     @classmethod
-    def of(cls, value: str | Compression | None) -> Compression:
-        """Accept ``None``, a name in any case, or a member; anything else is a `ConfigError`."""
+    def of(cls, value: str | Enum | None) -> Compression:
+        """Accept ``None``, a name in any case, or a member; anything else is a `ConfigError`.
+
+        Members of the enumerations of pyodps, and their names, are taken too.
+        """
         if value is None:
             return cls.NONE
-        try:
-            return cls(value.lower())
-        except ValueError:
+        name = value.name if isinstance(value, Enum) else value
+        known = _COMPRESSIONS.get(name.lower()) if isinstance(name, str) else None
+        if known is None:
             raise ConfigError(
                 f"unknown compression {value!r}",
                 option="compression",
                 hint="use 'none', 'zstd' or 'lz4'",
-            ) from None
+            )
+        return cls(known)
+
+
+_COMPRESSIONS = {
+    **dict.fromkeys(("none", "uncompressed", "no_compression", "raw", "odps_raw"), "none"),
+    **dict.fromkeys(("zstd", "odps_zstd"), "zstd"),
+    **dict.fromkeys(("lz4", "lz4_frame", "x-lz4-frame", "odps_lz4", "odps_arrow_lz4"), "lz4"),
+}
 
 
 class SplitMode(str, Enum):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+sys.path.append(str(Path(__file__).parents[1] / "tools"))  # `older_pyodps`
 
 if TYPE_CHECKING:
     import trustme
@@ -120,3 +125,28 @@ def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def repo() -> Path:
     """The root of the checkout."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def run_older() -> Callable[[Path, LocalService], list[dict[str, Any]]]:
+    """Run a script like ``compat/older_jobs.py`` with pyodps 0.13.1; return its lines of JSON.
+
+    A failure, not a skip, where that pyodps cannot be had.
+    """
+    import older_pyodps
+
+    try:
+        trouble, folder = "", older_pyodps.ensure()
+    except RuntimeError as error:
+        trouble = str(error)
+    if trouble:
+        pytest.fail(trouble, pytrace=False)
+
+    def run(script: Path, local: LocalService) -> list[dict[str, Any]]:
+        where = [local.endpoint, local.project, local.access_id, local.access_key]
+        command = [sys.executable, str(script), str(folder), *where]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run

@@ -156,19 +156,21 @@ CONTRACT = [
     (
         stream_io.ArrowWriter,
         3,
-        {"stream_writer": NEEDED, "schema": NEEDED, "compression": None},
+        {"stream_writer": NEEDED, "schema": None, "compression": None},
     ),
 ]
 
 METHODS = {
     stream_io.StreamReader: "read readinto close get_status get_request_id status request_id",
-    stream_io.StreamWriter: "write finish abort close get_status get_request_id get_route_token",
+    stream_io.StreamWriter: "write finish abort close get_status get_request_id get_route_token "
+    "get_write_stream_response writable",
     stream_io.BlobStreamWriter: "write finish abort close get_status get_request_id",
     stream_io.CrcStrippingStream: "read readinto peek close",
     stream_io.BlobDataIterator: "__iter__ __next__ close",
     stream_io.BlobStreamReader: "read readinto next close mime_type custom_file_name",
     stream_io.ArrowReader: "read __iter__ schema close get_status get_request_id",
-    stream_io.ArrowWriter: "write finish abort close get_status get_request_id",
+    stream_io.ArrowWriter: "write finish abort close get_status get_request_id "
+    "get_write_stream_response",
     Scan: "splits row_count schema",
     Table: "name schema",
     Blob: "size mime_type file_name reference verified",

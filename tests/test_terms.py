@@ -9,6 +9,7 @@ import pickle
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -283,15 +284,22 @@ def test_partial_spec_covers_its_partitions() -> None:
         ("ZSTD", Compression.ZSTD),
         ("lz4", Compression.LZ4),
         (Compression.LZ4, Compression.LZ4),
+        ("UNCOMPRESSED", Compression.NONE),
+        ("LZ4_FRAME", Compression.LZ4),
+        ("x-lz4-frame", Compression.LZ4),
+        (Compression.UNCOMPRESSED, Compression.NONE),
     ],
 )
 def test_compression_is_read_from(value: str | None, expected: Compression) -> None:
     assert Compression.of(value) is expected
 
 
-def test_unknown_compression_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown compression 'gzip'") as caught:
-        Compression.of("gzip")
+@pytest.mark.parametrize("value", ["gzip", "", 1, b"zstd", TimeUnit.NANO])
+def test_unknown_compression_names_the_known_ones(value: Any) -> None:
+    with pytest.raises(
+        ConfigError, match=f"unknown compression {re.escape(repr(value))}"
+    ) as caught:
+        Compression.of(value)
     assert (caught.value.option, caught.value.hint) == (
         "compression",
         "use 'none', 'zstd' or 'lz4'",

@@ -17,6 +17,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import older_pyodps
+
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
@@ -128,6 +130,15 @@ def apt_install(package: str) -> bool:
     return done.returncode == 0
 
 
+def ensure_older_pyodps() -> None:
+    if not older_pyodps.HOME.exists():
+        say(f"installing pyodps {older_pyodps.VERSION} beside the other (tests/compat runs both) …")
+    try:
+        older_pyodps.ensure()
+    except RuntimeError as error:
+        stop(str(error))
+
+
 def ensure_java() -> None:
     if find_java() is None and not (apt_install(JAVA_PACKAGE) and find_java()):
         stop(
@@ -158,6 +169,8 @@ def main() -> None:
             "try: make PYTHON=python3.11 …"
         )
     ensure_venv(wanted.extra)
+    if wanted.extra == "dev":
+        ensure_older_pyodps()
     if wanted.java:
         ensure_java()
     if wanted.chromium:

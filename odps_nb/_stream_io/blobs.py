@@ -232,7 +232,7 @@ class BlobStreamReader(io.BufferedIOBase):
         """Whether the footer's checksum was compared; blocks are verified in any case."""
         return self._current().checksum_verified
 
-    def read(self, size: int | None = -1, /) -> bytes:
+    def read(self, size: int | None = -1) -> bytes:
         """Return ``size`` bytes of the current blob, fewer only at its end; or the rest."""
         source = self._current()
         data: bytes = self._guarded(source.take, -1 if size is None else size)

@@ -55,7 +55,7 @@ class PayloadStream(io.BufferedIOBase):
         self._base = 0  # payload bytes in front of the window
         self._state = ""
 
-    def read(self, size: int | None = -1, /) -> bytes:
+    def read(self, size: int | None = -1) -> bytes:
         """Return ``size`` bytes, fewer only at the end; all that is left when negative."""
         at = self._at
         stop = at + (-1 if size is None else size)
@@ -64,7 +64,7 @@ class PayloadStream(io.BufferedIOBase):
             return self._window[at:stop]
         return self._read_across(stop - at)
 
-    def read1(self, size: int = -1, /) -> bytes:
+    def read1(self, size: int = -1) -> bytes:
         """Return what is ready, at most ``size`` bytes, after one look at the raw stream."""
         self._check()
         if self._at == self._size:
@@ -92,7 +92,7 @@ class PayloadStream(io.BufferedIOBase):
                 break
         return done
 
-    def peek(self, size: int = 1, /) -> bytes:
+    def peek(self, size: int = 1) -> bytes:
         """Return ``size`` bytes without taking them; fewer only at the end."""
         self._check()
         parts = [self._window[self._at :]]

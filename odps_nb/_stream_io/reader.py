@@ -19,12 +19,28 @@ _ERROR_BODY = 1 << 20
 
 
 class Status(str, Enum):
-    """Where a stream is."""
+    """Where a stream is: running, then one of the others for good.
 
-    RUNNING = "running"
-    OK = "ok"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
+    A member equals the SDK's of the same name. `INIT` and `WAIT`, which the SDK names too, are
+    never given.
+    """
+
+    INIT = "INIT"
+    OK = "OK"
+    WAIT = "WAIT"
+    RUNNING = "RUNNING"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Enum) and type(other).__name__ == "Status":
+            return self.name == other.name
+        return str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
 
 
 def status_of(answer: Any) -> int | None:
@@ -85,10 +101,10 @@ class StreamReader(io.BufferedIOBase):
         """The server's id of this answer, once there is one."""
         return find_header(getattr(self._answer, "headers", None) or {}, REQUEST_ID)
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Return ``size`` bytes, fewer only at the end of the body; the rest when negative."""
+    def read(self, nbytes: int | None = -1) -> bytes:
+        """Return ``nbytes`` bytes, fewer only at the end of the body; the rest when negative."""
         body = self._readable_body()
-        wanted = -1 if size is None else size
+        wanted = -1 if nbytes is None else nbytes
         parts = []
         while wanted:
             part = self._guarded(body.read, wanted if wanted > 0 else _AT_ONCE)

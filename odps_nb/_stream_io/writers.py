@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
+from odps_nb._stream_io.called import opener_of
 from odps_nb._stream_io.raw import close_raw
 from odps_nb._stream_io.reader import Status, status_of
-from odps_nb.errors import ChecksumError, FramingError, StateError
+from odps_nb.errors import ChecksumError, ConversionError, FramingError, StateError
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire.calls import WriteBlobAnswer, WriteRowsAnswer
 from odps_nb.wire.calls.core import REQUEST_ID, find_header
@@ -36,13 +37,26 @@ class UploadLike(Protocol):
         """Cut the body."""
 
 
+def _plain(data: Any) -> bytes:
+    try:
+        return memoryview(data).tobytes()
+    except TypeError:
+        is_text = isinstance(data, str)
+        raise ConversionError(
+            f"a stream takes bytes, not {'text' if is_text else f'a {type(data).__name__}'}",
+            source_type=type(data).__name__,
+            target_type="bytes",
+            hint="write(text.encode())" if is_text else "pass bytes, or anything that holds them",
+        ) from None
+
+
 class _Writer(Generic[Result]):
     """What both writers share: write, finish once, abort; an answer or an error."""
 
     def __init__(self, upload_or_opener: Any) -> None:
         is_upload = hasattr(upload_or_opener, "write")
         self._upload: UploadLike | None = upload_or_opener if is_upload else None
-        self._opener: Callable[[], UploadLike] | None = None if is_upload else upload_or_opener
+        self._opener = None if is_upload else opener_of(upload_or_opener)
         self._state = Status.RUNNING
         self._finished = False
         self._result: Result | None = None
@@ -55,11 +69,13 @@ class _Writer(Generic[Result]):
         ------
         ServiceError
             The server refused the request before it was complete.
+        ConversionError
+            ``data`` is text, or something else that is no bytes.
         StateError
             After `finish`, `abort` or a failure.
         """
         self._check_open()
-        plain = data if isinstance(data, bytes) else bytes(data)
+        plain = data if isinstance(data, bytes) else _plain(data)
         self._guarded(self._send, plain)
         return len(plain)
 
@@ -129,7 +145,7 @@ class _Writer(Generic[Result]):
 
     def _check_open(self) -> None:
         if self._state is not Status.RUNNING:
-            raise StateError(f"the writer is {self._state.value}", hint="open another one")
+            raise StateError(f"the writer is {self._state.value.lower()}", hint="open another one")
 
     def _opened(self) -> UploadLike:
         if self._upload is None:
@@ -165,7 +181,11 @@ class _Writer(Generic[Result]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """What the server says to rows; a member is ``None`` where it says nothing."""
+    """What the server says to rows; a member is ``None`` where it says nothing.
+
+    It unpacks as what the SDK returns: ``commit_message, success = writer.finish()``, where
+    ``success`` is always true, for a write that fails raises.
+    """
 
     commit_message: str
     exactly_once_row_offset: int | None
@@ -173,6 +193,12 @@ class WriteResult:
     warning_message: str
     request_id: str | None
     route_token: str | None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.commit_message, True))
+
+    def __getitem__(self, at: Any) -> Any:
+        return (self.commit_message, True)[at]
 
 
 class StreamWriter(_Writer[WriteResult]):
@@ -184,7 +210,9 @@ class StreamWriter(_Writer[WriteResult]):
     ----------
     upload_or_opener
         An upload in progress (`odps_nb.http.upload.Upload` or anything with ``write``,
-        ``finish`` and ``abort``), or a function without arguments that begins one.
+        ``finish`` and ``abort``); a function without arguments that begins one; or a function
+        that takes the body and returns the answer, as in
+        ``lambda body: requests.post(url, data=body)``, which runs in a thread of its own.
 
     Examples
     --------
@@ -217,11 +245,13 @@ class StreamWriter(_Writer[WriteResult]):
             route_token=answer.route_token,
         )
 
+    def get_write_stream_response(self) -> WriteResult | None:
+        """Return what `finish` returned; ``None`` before."""
+        return self._result
+
     def get_route_token(self) -> str | None:
-        """Return the route token of the answer; `finish` must have been called."""
-        if self._result is None:
-            raise StateError("the answer is not there yet", hint="call finish() first")
-        return self._result.route_token
+        """Return the route token of the answer; ``None`` before `finish`, or if it has none."""
+        return None if self._result is None else self._result.route_token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +263,11 @@ class WriteBlobResult:
     md5: str
     warning_message: str
     request_id: str | None
+
+    @property
+    def blob_reference(self) -> str:
+        """The reference as text; a BLOB column of a write takes ``reference.raw``."""
+        return self.reference.token
 
 
 class BlobStreamWriter(_Writer[WriteBlobResult]):

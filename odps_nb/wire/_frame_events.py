@@ -6,7 +6,7 @@ takes longer than reading, checking and copying a blob of 512 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -33,12 +33,43 @@ LENGTH = Struct("<q")
 """Spelling of every length of a frame."""
 
 
-class BlobRecord(NamedTuple):
-    """One whole blob. ``mime_type`` and ``custom_file_name`` are known from frames only."""
+class BlobRecord:
+    """One whole blob. ``mime_type`` and ``custom_file_name`` are known from frames only.
 
-    data: bytes
-    mime_type: str | None = None
-    custom_file_name: str | None = None
+    It unpacks, as the SDK's does, into ``data, mime_type``, and equals that pair if it has no
+    file name.
+    """
+
+    __slots__ = ("custom_file_name", "data", "mime_type")
+
+    def __init__(
+        self, data: bytes, mime_type: str | None = None, custom_file_name: str | None = None
+    ) -> None:
+        self.data = data
+        self.mime_type = mime_type
+        self.custom_file_name = custom_file_name
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.data, self.mime_type))
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, at: Any) -> Any:
+        return (self.data, self.mime_type)[at]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, BlobRecord):
+            return self._all() == other._all()
+        if isinstance(other, tuple):
+            return self._all() == (*other, None)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._all() if self.custom_file_name is not None else tuple(self))
+
+    def _all(self) -> tuple[bytes, str | None, str | None]:
+        return self.data, self.mime_type, self.custom_file_name
 
     def __repr__(self) -> str:
         return (

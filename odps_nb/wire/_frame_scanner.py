@@ -61,7 +61,7 @@ class FrameScanner:
         # Every line of this loop is a tenth of the time that a blob of 512 bytes takes: a header
         # like the one before is recognised, not parsed; a footer is spelled and compared.
         records: list[BlobRecord] = []
-        end, unpack, new, starts = len(buffer), LENGTH.unpack_from, tuple.__new__, buffer.startswith
+        end, unpack, new, starts = len(buffer), LENGTH.unpack_from, BlobRecord, buffer.startswith
         max_blob, template, kind = self._max_blob, self._template, ChecksumKind.CRC32
         head, head_size = b"\xff" * LENGTH.size, end + 1  # no header yet: this one fits nowhere
         mime_type = file_name = header = None
@@ -90,7 +90,7 @@ class FrameScanner:
                 if found is None:
                     break
                 kind, at, template = found, footer_at + size, self._template
-            records.append(new(BlobRecord, (data, mime_type, file_name)))
+            records.append(new(data, mime_type, file_name))
             if seen is not None and header is not None:
                 seen.append((header, kind))
         return records, at

@@ -1,8 +1,9 @@
-"""Makes ``raw_streams`` and the raw-socket ``peers`` importable (importlib mode adds no path)."""
+"""Makes helper modules of this folder and of others importable (importlib mode adds no path)."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "http")]
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "http"), str(HERE.parent / "compat")]

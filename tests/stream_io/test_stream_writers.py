@@ -75,13 +75,13 @@ def test_rows_arrive_and_the_whole_answer_is_given(transport: RequestsTransport)
         assert writer.write(memoryview(DATA)[500_000:]) == 200_000
         writer.flush()
         assert (writer.request_id, writer.get_request_id()) == (None, None)
-        with pytest.raises(StateError, match="not there yet"):
-            writer.get_route_token()
+        assert (writer.get_route_token(), writer.get_write_stream_response()) == (None, None)
         result = writer.finish()
         assert result.commit_message == hashlib.md5(DATA).hexdigest()
         assert (result.exactly_once_row_offset, result.staging_id) == (3, 5)
         assert (result.warning_message, result.request_id) == ("careful", "req-1")
         assert result.route_token == writer.get_route_token() == "route-1"
+        assert writer.get_write_stream_response() is result
         assert writer.finish() is result
         assert writer.get_status() is Status.OK
         assert writer.get_request_id() == "req-1"

@@ -1,7 +1,9 @@
 """Blob frames: reference bytes of protocol.md 6.2 and 6.3, cuttings, cuts, flips, limits."""
 
+import copy
 import hashlib
 import json
+import pickle
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
@@ -587,3 +589,21 @@ def test_reprs_never_show_the_bytes() -> None:
     )
     assert repr(BlobData(data=bytes(1500))) == "BlobData(data=<1.5 kB>)"
     assert record == BlobRecord(bytes(12_300_000), "image/png", "a.png")
+
+
+def test_a_record_unpacks_as_a_pair_and_equals_one_without_a_name() -> None:
+    named, plain = BlobRecord(b"x", "image/png", "a.png"), BlobRecord(b"x", "image/png")
+    data, mime_type = named
+    assert (data, mime_type, named[0], named[-1], named[:]) == (
+        *(b"x", "image/png"),
+        *(b"x", "image/png"),
+        (b"x", "image/png"),
+    )
+    assert (len(named), bool(BlobRecord(b""))) == (2, True)
+    assert plain == (b"x", "image/png")
+    assert named != (b"x", "image/png")
+    assert plain != (b"x", "image/png", None)
+    assert plain != named
+    assert plain != b"x"
+    assert {plain, named, (b"x", "image/png")} == {plain, named}
+    assert pickle.loads(pickle.dumps(named)) == copy.copy(named) == named

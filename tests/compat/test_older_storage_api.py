@@ -1,0 +1,52 @@
+"""The stock `storage_api_v2` of pyodps 0.13.1 drives the embedded service, versions 2 and 3.
+
+It cannot be imported beside the pyodps that is installed: `older_jobs.py` runs in a process of
+its own, once, and each of its jobs is a test here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import older_jobs
+import older_pyodps
+import pytest
+
+from odps_nb.local.launch import start
+
+pytestmark = pytest.mark.compat
+
+
+@pytest.fixture(scope="module")
+def said(run_older: Callable[..., list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    with start(samples=False) as local:
+        return run_older(Path(older_jobs.__file__), local)
+
+
+def test_it_is_the_older_one_that_ran(said: list[dict[str, Any]]) -> None:
+    import odps
+
+    assert said[0] == {"pyodps": older_pyodps.VERSION}
+    assert odps.__version__ != older_pyodps.VERSION
+    assert [(one["job"], one["version"]) for one in said[1:]] == list(older_jobs.JOBS)
+
+
+@pytest.mark.parametrize(("job", "version"), older_jobs.JOBS)
+def test_it_does(said: list[dict[str, Any]], job: str, version: str) -> None:
+    (found,) = [one for one in said[1:] if (one["job"], one["version"]) == (job, version)]
+    if found["trouble"] is not None:
+        pytest.fail(found["trouble"], pytrace=False)
+
+
+def test_where_it_cannot_be_had_the_reason_is_said_and_nothing_half_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(older_pyodps, "ROOT", tmp_path)
+    monkeypatch.setattr(older_pyodps, "HOME", tmp_path / "peers" / "pyodps")
+    for name, value in {"NO_INDEX": "1", "CONFIG_FILE": "/dev/null", "FIND_LINKS": ""}.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    with pytest.raises(RuntimeError, match=r"(?s)cannot be installed.*make setup.*No matching"):
+        older_pyodps.ensure()
+    assert list((tmp_path / "peers").iterdir()) == []

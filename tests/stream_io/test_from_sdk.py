@@ -1,0 +1,325 @@
+"""What users of the SDK's stream_io wrote, on our classes: it works, or says what to write.
+
+The first part is the older SDK's own client with our streams in it, in a process of its own,
+against the embedded service; the second what that client does not do, one thing a test.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import jobs_on_our_streams
+import older_jobs
+import pyarrow as pa
+import pytest
+import requests
+from odps.maxstorage import CompressionCodec
+from odps.maxstorage import Status as SdkStatus
+from odps.tunnel import CompressOption
+from peers import Line, Peer
+from raw_streams import framed
+
+from odps_nb.errors import (
+    AccessDeniedError,
+    BrokenStreamError,
+    ConfigError,
+    ConversionError,
+    ServiceError,
+    StateError,
+)
+from odps_nb.local.launch import start
+from odps_nb.stream_io import (
+    ArrowReader,
+    ArrowWriter,
+    BlobDataIterator,
+    BlobStreamReader,
+    BlobStreamWriter,
+    Compression,
+    CrcStrippingStream,
+    Status,
+    StreamReader,
+    StreamWriter,
+)
+from odps_nb.wire.blocks import encode_blocks
+
+BATCH = pa.record_batch({"id": [1, 2, 3]})
+
+
+@pytest.fixture(scope="module")
+def said(run_older: Callable[..., list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    with start(samples=False) as local:
+        return run_older(Path(jobs_on_our_streams.__file__), local)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize(("job", "version"), older_jobs.JOBS)
+def test_the_older_client_does_its_jobs_on_our_streams(
+    said: list[dict[str, Any]], job: str, version: str
+) -> None:
+    (found,) = [one for one in said[1:] if (one["job"], one["version"]) == (job, version)]
+    if found["trouble"] is not None:
+        pytest.fail(found["trouble"], pytrace=False)
+
+
+# -- uploads by a function ----------------------------------------------------------------------
+
+
+def taking(line: Line) -> None:
+    if line.request():
+        line.answer(b'{"CommitMessage": "m", "BlobReference": "/wByZWYw"}', Connection="close")
+
+
+def refusing(line: Line) -> None:
+    if line.request():
+        line.answer(b'{"Code": "NoPermission", "Message": "no"}', 403, Connection="close")
+
+
+def posting(peer: Peer) -> Callable[..., requests.Response]:
+    def upload(data: Any) -> requests.Response:
+        return requests.post(peer.url, data=data, timeout=10)
+
+    return upload
+
+
+def test_a_function_that_takes_the_body_uploads_it() -> None:
+    with Peer(taking) as peer:
+        writer = StreamWriter(posting(peer))
+        assert writer.write(b"rows ") == 5
+        assert writer.write(b"of a stream")
+        commit_message, success = writer.finish()
+        assert (commit_message, success) == ("m", True)
+        assert writer.finish()[0] == "m"
+        assert writer.get_request_id() == "req-1"
+        blob = BlobStreamWriter(posting(peer), Compression.UNCOMPRESSED)
+        blob.write(b"data")
+        assert blob.finish().blob_reference == "/wByZWYw"
+    assert [(seen.body, seen.whole) for seen in peer.seen] == [
+        (b"rows of a stream", True),
+        (b"data", True),
+    ]
+
+
+def test_an_upload_by_a_function_that_is_refused_or_broken_is_an_error() -> None:
+    with Peer(refusing) as peer:
+        writer = StreamWriter(posting(peer))
+        writer.write(b"rows")
+        with pytest.raises(AccessDeniedError) as caught:
+            writer.finish()
+        assert (caught.value.status, caught.value.request_id) == (403, "req-1")
+        assert writer.get_status() == Status.FAILED
+    writer = StreamWriter(posting(peer))  # nobody listens any more
+
+    def use() -> None:
+        writer.write(b"rows")  # the first to notice
+        writer.finish()
+
+    with pytest.raises(requests.ConnectionError):
+        use()
+    assert writer.get_status() == Status.FAILED
+
+
+class Early:
+    headers = {"x-odps-request-id": "r3"}  # noqa: RUF012
+    content = b"{}"
+
+    def __init__(self, status_code: int) -> None:
+        self.status_code = status_code
+
+
+@pytest.mark.parametrize(("status", "kind"), [(200, ServiceError), (403, AccessDeniedError)])
+def test_an_answer_before_the_body_was_taken_is_an_error(status: int, kind: type) -> None:
+    writer = StreamWriter(lambda body: Early(status))
+    with pytest.raises(kind) as caught:
+        writer.finish()
+    assert caught.value.request_id == "r3"
+    assert writer.get_status() == Status.FAILED
+
+
+def test_a_function_that_returns_no_answer_is_an_error() -> None:
+    writer = StreamWriter(lambda body: print(*body, end=""))
+    with pytest.raises(BrokenStreamError, match="returned no answer"):
+        writer.finish()
+
+
+def test_an_aborted_upload_by_a_function_is_never_whole() -> None:
+    with Peer(taking) as peer:
+        writer = StreamWriter(posting(peer))
+        writer.write(bytes(1 << 20))
+        writer.abort()
+        assert writer.get_status() == Status.CANCELLED
+    assert not any(seen.whole for seen in peer.seen)
+
+
+# -- arguments and answers ----------------------------------------------------------------------
+
+
+class Taking:
+    """An upload that keeps what it is given."""
+
+    status, headers = 200, {"x-odps-max-storage-route-token": "route-1"}
+
+    def __init__(self) -> None:
+        self.body, self.aborted = b"", False
+
+    def write(self, data: bytes) -> None:
+        self.body += data
+
+    def finish(self) -> Any:
+        return self
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def read(self) -> bytes:
+        return b'{"CommitMessage": "m", "BlobReference": "/wByZWYw"}'
+
+
+@pytest.mark.parametrize(
+    "compression",
+    [
+        Compression.ZSTD,
+        CompressionCodec.ZSTD,
+        CompressOption.CompressAlgorithm.ODPS_ZSTD,
+        "ZSTD",
+        Compression.UNCOMPRESSED,
+        CompressionCodec.NO_COMPRESSION,
+        CompressOption.CompressAlgorithm.ODPS_RAW,
+        "UNCOMPRESSED",
+        Compression.LZ4_FRAME,
+        CompressionCodec.LZ4_FRAME,
+        "LZ4_FRAME",
+        None,
+    ],
+    ids=str,
+)
+def test_rows_are_written_under_every_name_of_a_compression(compression: Any) -> None:
+    upload = Taking()
+    writer = ArrowWriter(StreamWriter(upload), compression)
+    assert writer.write(BATCH)
+    assert writer.write(BATCH)
+    assert writer.schema == BATCH.schema
+    assert writer.get_write_stream_response() is None
+    commit_message, success = writer.finish()
+    assert (commit_message, success, writer.get_status()) == ("m", True, Status.OK)
+    assert writer.get_write_stream_response().route_token == "route-1"
+    assert pa.ipc.open_stream(upload.body).read_all().to_batches() == [BATCH, BATCH]
+
+
+def test_a_compression_that_is_none_is_named() -> None:
+    with pytest.raises(ConfigError, match="unknown compression"):
+        ArrowWriter(StreamWriter(Taking()), CompressOption.CompressAlgorithm.ODPS_ZLIB)
+    with pytest.raises(ConfigError, match="two compressions"):
+        ArrowWriter(StreamWriter(Taking()), "zstd", "lz4")
+
+
+def test_a_schema_by_name_or_by_place_is_one_for_all_batches() -> None:
+    for writer in (
+        ArrowWriter(StreamWriter(Taking()), BATCH.schema, "zstd"),
+        ArrowWriter(StreamWriter(Taking()), compression="zstd"),
+    ):
+        writer.write(record_batch=BATCH)
+        with pytest.raises(ConversionError, match="another schema"):
+            writer.write(pa.record_batch({"id": ["text"]}))
+
+
+def test_without_schema_and_rows_nothing_is_sent() -> None:
+    upload = Taking()
+    writer = ArrowWriter(StreamWriter(upload))
+    with pytest.raises(StateError, match="no schema yet"):
+        writer.schema  # noqa: B018
+    with pytest.raises(StateError, match="nothing was written and no schema"):
+        writer.finish()
+    assert (upload.body, upload.aborted) == (b"", True)
+    assert writer.get_status() == Status.CANCELLED
+    with pytest.raises(StateError, match="cancelled"):
+        writer.write(BATCH)
+
+
+@pytest.mark.parametrize("kind", [StreamWriter, BlobStreamWriter])
+@pytest.mark.parametrize("data", ["text", 5, [1, 2], None])
+def test_what_is_no_bytes_is_refused_before_anything_is_sent(kind: Any, data: Any) -> None:
+    upload = Taking()
+    writer = kind(upload)
+    with pytest.raises(ConversionError) as caught:
+        writer.write(data)
+    assert caught.value.source_type == type(data).__name__
+    assert caught.value.target_type == "bytes"
+    assert ("write(text.encode())" in str(caught.value.hint)) == isinstance(data, str)
+    assert writer.writable()
+    writer.write(b"text")
+    writer.finish()
+    assert upload.body == b"text"
+
+
+def test_what_the_end_brings_is_none_before_it() -> None:
+    writer = StreamWriter(Taking())
+    assert writer.get_route_token() is writer.get_request_id() is None
+    assert writer.get_write_stream_response() is None
+    writer.write(b"rows")
+    writer.finish()
+    assert writer.get_route_token() == "route-1"
+    assert writer.get_write_stream_response().exactly_once_row_offset is None
+
+
+def test_statuses_equal_those_of_the_sdk() -> None:
+    for theirs in SdkStatus:
+        ours = Status[theirs.name]
+        assert ours == theirs
+        assert theirs == ours
+        assert ours.value == theirs.value
+        assert hash(ours) == hash(theirs)
+        assert [one for one in Status if one == theirs] == [ours]
+        assert [one for one in Status if one != theirs] == [one for one in Status if one != ours]
+    assert Status.OK == "OK"
+    assert Status.OK != Enum("Other", "OK").OK
+
+
+# -- blobs --------------------------------------------------------------------------------------
+
+BODY = encode_blocks(framed([b"one", b"two"]))
+
+
+def test_records_are_pairs() -> None:
+    iterator = BlobDataIterator(BODY, expected_count=2)
+    assert [(data, mime_type) for data, mime_type in iterator] == [(b"one", "a/b"), (b"two", "a/b")]
+    record = next(BlobDataIterator(BODY, expected_count=2))
+    assert (record[0], record[1], len(record)) == (record.data, record.mime_type, 2)
+    assert record.custom_file_name == "0.bin"
+
+
+def test_blobs_are_streamed_until_there_is_none() -> None:
+    reader: BlobStreamReader | None
+    reader = BlobStreamReader(BlobDataIterator(io.BytesIO(BODY), expected_count=2))
+    found = []
+    while reader is not None:
+        data = b""
+        chunk = reader.read(size=2)
+        while chunk:
+            data += chunk
+            chunk = reader.read(size=2)
+        found.append((reader.mime_type, data))
+        reader = reader.next()
+    assert found == [("a/b", b"one"), ("a/b", b"two")]
+
+
+def test_the_number_of_blobs_must_be_said() -> None:
+    with pytest.raises(TypeError, match="expected_count"):
+        BlobDataIterator(BODY)
+
+
+def test_arguments_have_the_names_of_the_sdk() -> None:
+    stream = CrcStrippingStream(encode_blocks(b"payload"))
+    assert (stream.peek(size=3), stream.read(size=4), stream.read()) == (b"pay", b"payl", b"oad")
+    reader = StreamReader(lambda: io.BytesIO(b"bytes"))
+    assert (reader.read(nbytes=2), reader.read(nbytes=None)) == (b"by", b"tes")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, BATCH.schema) as ipc:
+        ipc.write(BATCH)
+    arrow = ArrowReader(StreamReader(lambda: io.BytesIO(sink.getvalue().to_pybytes())))
+    while (batch := arrow.read()) is not None:
+        assert batch == BATCH
+    assert arrow.get_status() == SdkStatus.OK

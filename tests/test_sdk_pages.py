@@ -1,0 +1,129 @@
+"""The pages for users of the SDK: every name is there, every block runs, before equals after."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMPAT = Path(__file__).parent / "compat"
+sys.path.insert(0, str(COMPAT))
+
+import older_page  # noqa: E402
+import older_pyodps  # noqa: E402
+from sdk_names import names_of  # noqa: E402
+
+pytestmark = pytest.mark.compat
+
+MAXSTORAGE = older_page.PAGE.with_name("from-maxstorage.md")
+
+
+@pytest.fixture
+def entry(service: Any, odps: Any) -> Iterator[Any]:
+    """What the blocks assume; the table that they make goes away."""
+    from odps import ODPS
+
+    yield ODPS(
+        service.access_id, service.access_key, project=service.project, endpoint=service.endpoint
+    )
+    odps.drop_table("visits", if_exists=True)
+
+
+@pytest.fixture(scope="module")
+def older(run_older: Callable[..., list[dict[str, Any]]], service: Any) -> list[dict[str, Any]]:
+    return run_older(Path(older_page.__file__), service)
+
+
+def run(block: str, entry: Any) -> dict[str, Any]:
+    names: dict[str, Any] = {"entry": entry}
+    exec(block, names)
+    if hasattr(names.get("odps"), "close"):
+        names["odps"].close()
+    return names
+
+
+def mentioned(text: str) -> set[str]:
+    """Return the words that stand in code spans and in headings."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    spans = re.findall(r"`([^`]+)`", text) + re.findall(r"^#+ (.*)", text, re.MULTILINE)
+    return {word for span in spans for word in re.findall(r"\w+", span)}
+
+
+def sections(page: Path) -> dict[str, set[str]]:
+    parts = re.split(r"^## ", page.read_text("utf-8"), flags=re.MULTILINE)
+    return {part.splitlines()[0]: mentioned(part) for part in parts[1:]}
+
+
+def test_every_name_of_the_older_classes_is_mapped(older: list[dict[str, Any]]) -> None:
+    version, classes, _ = older
+    assert version == {"pyodps": older_pyodps.VERSION}
+    there = sections(older_page.PAGE)
+    classes["CrcStrippingStream"] = classes.pop("_CRCStrippingStream")
+    assert classes.keys() == there.keys() - {"Two examples", "What holds for all of them"}
+    missing = {
+        f"{kind}.{name}" for kind, names in classes.items() for name in {*names} - there[kind]
+    }
+    assert not missing
+
+
+def test_every_name_of_maxstorage_is_mapped() -> None:
+    import odps.maxstorage as sdk
+
+    there = mentioned(MAXSTORAGE.read_text("utf-8"))
+    assert not [name for name in sdk.__all__ if name not in there]
+    missing = {
+        f"{kind}.{name}"
+        for kind in sdk.__all__
+        for name in names_of(getattr(sdk, kind), arguments=kind == "MaxStorageClient")
+        if name not in there
+    }
+    assert not missing
+
+
+def test_our_classes_have_what_the_page_calls_same_or_different() -> None:
+    import odps_nb.stream_io as ours
+
+    row = re.compile(r"^\| `([a-z]\w+)\(.*?\| (same|different|not there)", re.MULTILINE)
+    checked = 0
+    for part in re.split(r"^## ", older_page.PAGE.read_text("utf-8"), flags=re.MULTILINE)[1:]:
+        kind = getattr(ours, part.splitlines()[0], None)
+        for name, verdict in row.findall(part):
+            assert hasattr(kind, name) == (verdict != "not there"), (kind, name)
+            checked += 1
+    assert checked > 30
+
+
+@pytest.mark.parametrize("page", [older_page.PAGE, MAXSTORAGE], ids=lambda page: page.stem)
+def test_what_the_page_names_of_odps_nb_is_there(page: Path) -> None:
+    paths = set(re.findall(r"`(odps_nb(?:\.\w+)+)", page.read_text("utf-8")))
+    assert paths
+    for path in paths:
+        assert reduce(getattr, path.split(".")[1:], importlib.import_module("odps_nb")), path
+
+
+def test_blocks_for_the_older_module_find_the_same_before_and_after(
+    older: list[dict[str, Any]], entry: Any
+) -> None:
+    before, after = older_page.blocks(older_page.PAGE)
+    assert len(before) == len(after) == 2
+    rows, sizes = (run(block, entry) for block in after)
+    assert older[2] == {"rows": rows["rows"], "sizes": sizes["sizes"]}
+    assert rows["rows"] > 100
+    assert len(sizes["sizes"]) > 5
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_blocks_for_maxstorage_find_the_same_before_and_after(entry: Any) -> None:
+    before, after = older_page.blocks(MAXSTORAGE)
+    assert len(before) == len(after) == 2
+    for name, one, other in zip(("rows", "sizes"), before, after, strict=True):
+        found = run(one, entry)[name]
+        assert found == run(other, entry)[name]
+        assert found
