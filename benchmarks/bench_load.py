@@ -118,7 +118,7 @@ class Client:
             "stream_version": 1,
         }
         self.call(calls.CreateWriteStream(**lane, exactly_once=False))
-        reference = self.call(calls.WriteBlob(**lane, column_id=2), BLOB).references[0]
+        reference = self.call(calls.WriteBlob(**lane, column_id=3), BLOB).references[0]
         column = pa.array([reference.raw] * rows.num_rows, pa.binary())
         body = ipc_bytes(rows.append_column("content", column))
         self.call(calls.WriteRows(**lane, count=rows.num_rows), body)

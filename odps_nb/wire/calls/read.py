@@ -192,7 +192,9 @@ class CreateReadSession:
         body: dict[str, object] = {
             "RequiredDataColumns": list(self.data_columns),
             "RequiredPartitionColumns": list(self.partition_columns),
-            "RequiredPartitions": [encode_partition(spec) for spec in self.partitions],
+            "RequiredPartitions": [
+                encode_partition(spec, separator="/") for spec in self.partitions
+            ],
             "RequiredBucketIds": list(self.bucket_ids),
             "SplitOptions": {
                 "SplitMode": self.split_mode.value,
@@ -377,8 +379,9 @@ class Preview:
             params.append(("Limit", str(self.limit)))
             body["Limit"] = self.limit
         if self.partition is not None:
-            params.append(("Partition", encode_partition(self.partition)))
-            body["Partition"] = encode_partition(self.partition)
+            spelled = encode_partition(self.partition, separator=",")
+            params.append(("Partition", spelled))
+            body["Partition"] = spelled
         if self.columns:
             body["Columns"] = list(self.columns)
         target = table_target(self.table)
