@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.write import StreamReceipt, WriteSessionRef
 
-__all__ = ["WriteOptions", "write_data"]
+__all__ = ["WriteOptions", "fitted_batches", "write_data"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,13 +144,14 @@ class _Write:
                 column_ids=stream.schema.column_ids,
                 copy=connection.blob,
             )
-            stream.write(_batches(chunks, uploader, token), self.options.compression)
+            stream.write(fitted_batches(chunks, uploader, token), self.options.compression)
             yield _Written(stream.close(), uploader.count, uploader.size)
 
 
-def _batches(
+def fitted_batches(
     chunks: Iterable[Chunk], uploader: BlobUploader, token: CancelToken
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a lane as the table wants them, their blobs uploaded."""
     # The stream takes batches between two uploads of rows: there is room for blobs then.
     for chunk in chunks:
         token.check()
