@@ -77,7 +77,9 @@ class Client:
 
     def sql(self, text: str) -> None:
         """Run a statement to its end."""
-        submit = control.SubmitSql(project=self.service.project, sql=text)
+        submit = control.SubmitSql(
+            project=self.service.project, sql=text, settings=control.BLOB_TABLE_SETTINGS
+        )
         response = self.send(submit.encode())
         instance = submit.decode_answer(response.content, dict(response.headers)).instance_id
         status = control.GetTaskStatus(project=self.service.project, instance_id=instance)
@@ -235,7 +237,8 @@ def bench(seconds: float) -> int:
     with start(samples=False) as service:
         maker = Client(service)
         maker.sql("CREATE TABLE shared (id bigint, note string);")
-        definition = "(id bigint, note string, content blob)"
+        listed = ", ".join(f"'{k}'='{v}'" for k, v in control.BLOB_TABLE_PROPERTIES.items())
+        definition = f"(id bigint, note string, content blob) TBLPROPERTIES ({listed})"
         for name in ["blobs", *(f"own_{i}" for i in range(WRITERS))]:
             maker.sql(f"CREATE TABLE {name} {definition};")
         blob = maker.overwrite("blobs", SOME)
