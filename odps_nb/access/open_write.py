@@ -154,6 +154,12 @@ class OpenWrite:
         if resume and stream_id is None:
             raise InvalidRequestError("resume needs the id of the stream")
         name = uuid.uuid4().hex if stream_id is None else stream_id
+        here = self._streams.get(name)
+        if here is not None and version <= here.version and not (resume and here.failed):
+            raise InvalidRequestError(
+                f"{here!r} was opened here already",
+                hint="write into that one, or replace it by a higher version",
+            )
         lane = self._session.open_stream(name, version, resume=resume)
         self._streams[name] = OpenStream(self, lane)
         return self._streams[name]
@@ -289,6 +295,7 @@ class OpenStream:
 
     def __init__(self, owner: OpenWrite, lane: WriteStream) -> None:
         self._owner, self._lane = owner, lane
+        self.stream_id, self.version = lane.stream_id, lane.version
         self._held: list[pa.RecordBatch] = []
         self._size = self._rows = 0
         self._uploader = BlobUploader(
@@ -297,16 +304,6 @@ class OpenStream:
             column_ids=lane.schema.column_ids,
             copy=owner._table.connection.blob,
         )
-
-    @property
-    def stream_id(self) -> str:
-        """Name of the stream."""
-        return self._lane.stream_id
-
-    @property
-    def version(self) -> int:
-        """Version of the stream."""
-        return self._lane.version
 
     @property
     def rows(self) -> int:

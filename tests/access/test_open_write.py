@@ -237,6 +237,8 @@ def test_a_higher_version_replaces_what_a_failed_one_wrote(table: Table) -> None
     with table.open_write() as session:
         with pytest.raises(ZeroDivisionError):
             write_and_fail(session.open_stream("one"), 1)
+        with pytest.raises(InvalidRequestError, match="opened here already"):
+            session.open_stream("one")
         with session.open_stream("one", version=2) as again:
             again.write(rows(2))
         assert session.commit().streams == (("one", 2),)
