@@ -20,6 +20,7 @@ from odps_nb.local.result_text import csv_text
 from odps_nb.local.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.local.sql_ddl import Place
+from odps_nb.local.sql_text import script_settings
 from odps_nb.local.tables import Table
 from odps_nb.terms import TableName
 from odps_nb.wire import control
@@ -250,13 +251,14 @@ class RestRoutes:
         self, call: control.SubmitSql, wire: WireRequest, access_id: str, request: Request
     ) -> Response:
         self._service.catalog.project(call.project)
-        settings = call.settings
+        settings = {**call.settings, **script_settings(call.sql)}
         schema = settings.get("odps.default.schema") or dict(wire.params).get("curr_schema")
         place = Place(
             project=call.project,
             schema=schema or None,
             owner=access_id,
             three_parts=settings.get("odps.namespace.schema", "").lower() == "true",
+            settings=settings,
             rights=self._service.rights,
         )
         source = (wire.body or b"").decode("utf-8", "replace")

@@ -39,7 +39,7 @@ def write(service: Service, *values: int, overwrite: bool = False) -> None:
     writes = service.write_sessions
     session = writes.create(NAME, PartitionSpec(), overwrite=overwrite, mode=WriteMode.BATCH)
     stream = writes.open_stream(session, "0", 1, exactly_once=False)
-    writes.write(session, stream, [rows], count=len(values))
+    writes.write(session, stream, [rows])
     writes.close_stream(session, "0", 1)
     writes.commit(session)
 
