@@ -294,7 +294,7 @@ def test_columns_partitions_and_conditions_reach_the_service(
     (asked,) = sessions(recorder)
     assert asked["RequiredDataColumns"] == ["id", "n", "status", "gift"]
     assert asked["RequiredPartitionColumns"] == ["ds", "hour"]
-    assert asked["RequiredPartitions"] == ["ds=20240102,hour=22"]
+    assert asked["RequiredPartitions"] == ["ds=20240102/hour=22"]
     assert asked["FilterPredicate"] == "(`n` = 1) and (`gift` = TRUE)"
     assert asked["FilterPredicateFallback"] is True  # Spark applies it all the same
     assert [row.id for row in frame.collect()] == [37]
@@ -310,7 +310,7 @@ def test_conditions_on_an_entry_of_with_choose_the_partitions_of_its_table(
         "select day, sum(rows) from daily where day = '20240102' and n = 1 group by day",
     )
     (asked,) = sessions(recorder)
-    assert asked["RequiredPartitions"] == ["ds=20240102,hour=1", "ds=20240102,hour=22"]
+    assert asked["RequiredPartitions"] == ["ds=20240102/hour=1", "ds=20240102/hour=22"]
     assert asked["FilterPredicate"] == "`n` = 1"
     assert [row.day for row in frame.collect()] == ["20240102"]
 
