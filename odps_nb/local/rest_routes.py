@@ -235,14 +235,14 @@ class RestRoutes:
         from odps_nb.wire.calls import Preview, decode_partition
 
         schema = params.get("schema_name") or params.get("curr_schema") or None
-        named = params.get("partition")
+        named, asked = params.get("partition"), params.get("linenum", "")
         request = Preview(
             table=TableName(project=project, schema=schema, table=name),
-            limit=int(params["linenum"]) if params.get("linenum", "").isdigit() else CSV_ROWS,
+            limit=int(asked) or CSV_ROWS if asked.isdigit() else CSV_ROWS,
             partition=decode_partition(named, quoted=True) if named else None,
             columns=tuple(c for c in params.get("cols", "").split(",") if c),
         )
-        arrow, batches = self._service.read_sessions.preview(request)
+        arrow, batches = self._service.read_sessions.preview(request, must_exist=True)
         return Response(csv_text(arrow, list(batches)), media_type="text/csv")
 
     # -- instances ----------------------------------------------------------------------------

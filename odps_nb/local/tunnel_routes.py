@@ -155,11 +155,11 @@ class TunnelRoutes:
         limit = params.get("limit", "")
         request = Preview(
             table=name,
-            limit=int(limit) if limit.isascii() and limit.isdigit() else None,
+            limit=(int(limit) or None) if limit.isascii() and limit.isdigit() else None,
             partition=decode_partition(params["partition"]) if params.get("partition") else None,
             columns=tuple(c for c in params.get("columns", "").split(",") if c),
         )
-        schema, batches = self._reads.preview(request)
+        schema, batches = self._reads.preview(request, must_exist=True)
         cut = rebatch(batches, max_rows=BATCH_ROWS)
         return StreamAnswer(chunks=encode_stream(schema, cut), media_type=ROWS_TYPE)
 

@@ -21,7 +21,7 @@ from odps_nb.errors import ConfigError
 from odps_nb.local.launch import start
 from odps_nb.local.service import Service, Settings
 from odps_nb.schema import Column, TableSchema
-from odps_nb.terms import IndexSplit, PartitionSpec, TableName, WriteMode
+from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
 from odps_nb.wire.calls import CreateReadSession
 from odps_nb.wire.type_text import parse_type
 
@@ -46,12 +46,13 @@ def write(service: Service, *values: int, overwrite: bool = False) -> None:
 
 def values(root: Path) -> list[int]:
     with Service(root, Settings(durable=False)) as service:
-        session = service.read_sessions.create(CreateReadSession(table=NAME))
+        asked = CreateReadSession(table=NAME, split_mode=SplitMode.ROW_OFFSET)
+        session = service.read_sessions.create(asked)
         plan = service.read_sessions.get(NAME, session.session_id)
+        whole = RowRangeSplit(0, plan.rows)
         return [
             value
-            for index in range(len(plan.ranges))
-            for batch in service.read_sessions.rows(plan, IndexSplit(index))[1]
+            for batch in service.read_sessions.rows(plan, whole)[1]
             for value in batch.column(0).to_pylist()
         ]
 
