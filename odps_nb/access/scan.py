@@ -56,9 +56,10 @@ class Scan:
         *,
         max_bytes: int | None = None,
         progress: ProgressListener | None = None,
+        session_id: str | None = None,
     ) -> None:
         self._connection, self._plan, self._progress = connection, plan, progress
-        self._max_bytes = max_bytes
+        self._max_bytes, self._reopens = max_bytes, session_id
         self._session: ReadSession | None = None
         self._lock = threading.RLock()
         self._running: list[CancelToken] = []
@@ -87,7 +88,15 @@ class Scan:
 
     @property
     def session_id(self) -> str:
-        """The id of the read session, for support."""
+        """The id of the read session: for support, and to read its snapshot in another process.
+
+        Examples
+        --------
+        >>> orders = odps.table("orders")
+        >>> scan = orders.read(["id"], partitions="ds=2024-01-02", limit=1)
+        >>> orders.read(["id"], limit=1, session_id=scan.session_id).to_arrow().to_pylist()
+        [{'id': 1231073}]
+        """
         return self.session.session_id
 
     @property
@@ -267,23 +276,28 @@ class Scan:
     def _open(
         self, tracker: ProgressTracker | None, token: CancelToken | None = None
     ) -> ReadSession:
-        from odps_nb.client.read import open_read_session
-
         with self._lock:
             if self._session is None:
-                storage = self._connection.storage
-                try:
-                    self._session = open_read_session(
-                        storage, self._plan, tracker=tracker, cancel=token
-                    )
-                except NotFoundError as error:
-                    suggest_tables(storage, self._plan.table, error)
-                    raise
+                self._session = self._opened(tracker, token)
             elif tracker is not None:
                 tracker.plan(session_id=self._session.session_id, rows_total=self.row_count)
                 for split in self._session.splits:
                     tracker.plan_split(str(split), rows=getattr(split, "count", None))
             return self._session
+
+    def _opened(
+        self, tracker: ProgressTracker | None, token: CancelToken | None
+    ) -> ReadSession:
+        from odps_nb.client.read import open_read_session, reopen_read_session
+
+        storage = self._connection.storage
+        if self._reopens is not None:
+            return reopen_read_session(storage, self._plan, self._reopens)
+        try:
+            return open_read_session(storage, self._plan, tracker=tracker, cancel=token)
+        except NotFoundError as error:
+            suggest_tables(storage, self._plan.table, error)
+            raise
 
     def _tracker(self, progress: ProgressListener | None) -> ProgressTracker:
         listener = progress or self._progress or self._connection.faces.listener()

@@ -19,7 +19,7 @@ from odps_nb.access.faces import Listing
 from odps_nb.access.upserting import ByKey
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions
 from odps_nb.client.increments import Bound, plan_increment
-from odps_nb.client.progress import ProgressListener, silent
+from odps_nb.client.progress import ProgressListener, ProgressTracker, silent
 from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
@@ -153,6 +153,7 @@ class Table(ByKey):
         since: Bound | None = None,
         until: Bound | None = None,
         changes: bool = False,
+        session_id: str | None = None,
     ) -> Scan:
         """Plan a read; rows move when a result is asked of the `Scan`.
 
@@ -193,6 +194,10 @@ class Table(ByKey):
         changes
             Every change instead, of a table with a primary key, with a column ``_change`` at the
             end: ``insert``, ``delete`` (the old row), ``update_before``, ``update_after``.
+        session_id
+            A read session that was opened elsewhere (`Scan.session_id`) and is not over: the same
+            snapshot is read again. Say ``columns``, ``where`` and ``since`` as they were said
+            there.
 
         Raises
         ------
@@ -234,7 +239,9 @@ class Table(ByKey):
             increment=increment,
         )
         bound = check_count("max_bytes", max_bytes)
-        return Scan(self._connection, plan, max_bytes=bound, progress=progress)
+        return Scan(
+            self._connection, plan, max_bytes=bound, progress=progress, session_id=session_id
+        )
 
     def head(
         self,
@@ -244,7 +251,17 @@ class Table(ByKey):
         columns: Sequence[str] | None = None,
         progress: ProgressListener = silent,
     ) -> pd.DataFrame:
-        """Return the first rows as a DataFrame; little moves, whatever the table's size."""
+        """Return the first rows as a DataFrame; little moves, whatever the table's size.
+
+        One request where the service gives a preview of the table, otherwise a short read.
+        """
+        from odps_nb.access.first_rows import preview_rows
+        from odps_nb.convert.pandas_frame import to_pandas
+
+        with ProgressTracker("read", str(self._name), listener=progress) as tracker:
+            found = preview_rows(self, rows, partition=partition, columns=columns, tracker=tracker)
+            if found is not None:
+                return to_pandas(found)
         scan = self.read(columns, partitions=partition, limit=rows, splits=1)
         return scan.to_pandas(progress=progress)
 

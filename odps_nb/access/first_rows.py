@@ -1,0 +1,64 @@
+"""The first rows of a table by one request, where the service gives a preview (floor 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from odps_nb.access.checks import check_columns, check_count, check_partition
+from odps_nb.client.preview import fetch_preview
+from odps_nb.convert.references import present_batch
+from odps_nb.errors import InvalidRequestError
+from odps_nb.terms import PartitionSpec
+from odps_nb.wire.calls import Preview
+
+if TYPE_CHECKING:
+    from odps_nb.access.checks import PartitionLike
+    from odps_nb.access.table import Table
+    from odps_nb.client.progress import ProgressTracker
+
+__all__ = ["preview_rows"]
+
+MOST_ROWS = 1000
+"""Rows that are asked for as a preview; what the service gives at most is not documented."""
+
+
+def preview_rows(
+    table: Table,
+    rows: int,
+    *,
+    partition: PartitionLike | None,
+    columns: Sequence[str] | None,
+    tracker: ProgressTracker,
+) -> pa.Table | None:
+    """Return the first rows, or ``None`` where only a read can tell them.
+
+    That is so where the service gives no preview of the table (it answers 4xx), or fewer rows
+    than were asked for: it tells neither a missing partition nor a bound of its own (live tests
+    of the C++ client, ``preview_test.cpp``).
+    """
+    wanted, schema = check_count("rows", rows, at_least=0) or 0, table.schema
+    names = check_columns(columns, schema, table.name) if columns is not None else schema.names
+    keys = {column.name for column in schema.partition_columns}
+    if not 0 < wanted <= MOST_ROWS or (columns is not None and keys & set(names)):
+        return None  # columns that are named come without those of partitions
+    spec = check_partition(PartitionSpec.of(partition), schema, table.name)
+    request = Preview(
+        table=table.name,
+        limit=wanted,
+        partition=spec if spec.items else None,
+        columns=() if columns is None else names,
+    )
+    storage = table.connection.storage
+    expected = [column for name in names if (column := schema.find(name)) is not None]
+    try:
+        found = fetch_preview(storage, request, columns=expected, tracker=tracker)
+    except InvalidRequestError:
+        return None
+    if found.num_rows < wanted:
+        return None
+    tracker.add(rows=found.num_rows, decoded_bytes=found.nbytes, complete_bytes=found.nbytes)
+    shown = [present_batch(batch, schema) for batch in found.slice(0, wanted).to_batches()]
+    return pa.Table.from_batches(shown).select(list(names))

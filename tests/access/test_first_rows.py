@@ -1,0 +1,133 @@
+"""`Table.head`: one request where a preview tells the rows, a short read where it cannot.
+
+And read sessions that another process goes on with by their id.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb.access.connection import Connection
+from odps_nb.errors import NotFoundError, SessionExpiredError
+
+from ..compat.recorder import Recorder, recording
+
+DAY = "ds=2024-01-01"
+
+
+@pytest.fixture
+def recorder(odps: Connection) -> Iterator[Recorder]:
+    with recording(odps.profile.tunnel_endpoint) as found:
+        yield found
+
+
+@pytest.fixture
+def watched(odps: Connection, recorder: Recorder) -> Iterator[Connection]:
+    """A connection whose requests are recorded."""
+    profile = odps.profile
+    with odps_nb.connect(
+        endpoint=recorder.endpoint,
+        tunnel_endpoint=recorder.base,
+        project=profile.project,
+        access_id=profile.access_id,
+        access_key=profile.access_key,
+    ) as found:
+        yield found
+
+
+def actions(recorder: Recorder) -> list[str]:
+    """What the Storage API was asked for since the last call."""
+    return [one.action for one in recorder.take() if one.action]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {},
+        {"columns": ["status", "id"]},
+        {"partition": DAY},
+        {"partition": DAY, "columns": ["id", "created"]},
+        {"partition": DAY, "columns": ["ds", "id"]},  # the preview has no partition columns
+    ],
+)
+def test_the_first_rows_are_those_of_a_read(odps, words):
+    orders = odps.table("orders")
+    found = orders.head(7, **words)
+    columns, partitions = words.get("columns"), words.get("partition")
+    read = orders.read(columns, partitions=partitions, limit=7, splits=1).to_pandas()
+    assert found.equals(read)
+    assert list(found.dtypes) == list(read.dtypes)
+
+
+def test_a_preview_is_one_request(watched, recorder):
+    orders = watched.table("orders")
+    assert len(orders.head(3)) == 3
+    assert actions(recorder) == ["TablePreview"]
+    assert list(orders.head(3, columns=["ds"]).columns) == ["ds"]
+    assert actions(recorder) == ["TableCreateReadSession", "TableRead"]
+
+
+def test_fewer_rows_than_wanted_are_read_to_be_sure(watched, recorder, new_name):
+    table = watched.create_table(new_name("few"), "id bigint")
+    table.write(pa.table({"id": [1, 2]}))
+    actions(recorder)
+    assert table.head()["id"].tolist() == [1, 2]
+    assert actions(recorder) == ["TablePreview", "TableCreateReadSession", "TableRead"]
+    assert table.head(2)["id"].tolist() == [1, 2]
+    assert actions(recorder) == ["TablePreview"]
+    watched.drop_table(table.name)
+
+
+def test_a_partition_that_is_not_there_is_an_error(odps):
+    with pytest.raises(NotFoundError):
+        odps.table("orders").head(partition="ds=1999-01-01")
+
+
+def test_pictures_are_among_the_first_rows(odps):
+    media = odps.table("media")
+    found, read = media.head(3), media.read(limit=3, splits=1).to_pandas()
+    assert found.equals(read)
+    assert odps.blob(found["content"][0]).bytes()
+
+
+JOB = """
+import json, sys, odps_nb
+words = json.loads(sys.argv[1])
+with odps_nb.connect(**words["connect"]) as odps:
+    scan = odps.table("orders").read(["id"], where=words["where"], session_id=words["session"])
+    print(json.dumps([scan.to_arrow()["id"].to_pylist(), scan.session_id]))
+"""
+
+
+@pytest.mark.parametrize("where", [None, "quantity > 8 and id < 1000300"])
+def test_another_process_reads_the_same_snapshot(odps, where):
+    scan = odps.table("orders").read(["id"], where=where, partitions=DAY)
+    profile = odps.profile
+    words = {
+        "endpoint": profile.endpoint,
+        "tunnel_endpoint": profile.tunnel_endpoint,
+        "project": profile.project,
+        "access_id": profile.access_id,
+        "access_key": profile.access_key,
+    }
+    given = json.dumps({"connect": words, "where": where, "session": scan.session_id})
+    ended = subprocess.run(
+        [sys.executable, "-c", JOB, given], capture_output=True, text=True, check=True
+    )
+    ids, session = json.loads(ended.stdout)
+    assert session == scan.session_id
+    assert ids == scan.to_arrow()["id"].to_pylist()
+    assert len(ids) >= 10
+
+
+def test_a_session_that_is_not_there_says_so(odps):
+    scan = odps.table("orders").read(["id"], session_id="nothing-of-this-name")
+    with pytest.raises(SessionExpiredError, match="does not exist"):
+        scan.to_arrow()
