@@ -29,7 +29,8 @@ def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
         tail = f" PARTITIONED BY ({by})" if by else ""
         odps.sql(
             f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({key})){tail}"
-            " TBLPROPERTIES ('transactional'='true')"
+            " TBLPROPERTIES ('transactional'='true', 'table.format.version'='2')",
+            settings={"odps.table.append2.enable": "true"},  # for BLOBs
         )
         return odps.table(name)
 
