@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.errors import NotFoundError, ServiceError
+from odps_nb.local.ingest import Ingest
 from odps_nb.local.service import Service, Settings
 from odps_nb.schema import Column, TableSchema
-from odps_nb.terms import IndexSplit, PartitionSpec, SplitMode, TableName, WriteMode
+from odps_nb.terms import IndexSplit, PartitionSpec, SplitMode, TableName
 from odps_nb.wire import calls
 from odps_nb.wire.type_text import parse_type
 
@@ -133,12 +134,10 @@ def keyed(service: Service) -> None:
 
 
 def upsert(service: Service, **columns: list[int]) -> None:
-    writes = service.write_sessions
-    session = writes.create(KEYED, PartitionSpec(), overwrite=False, mode=WriteMode.BATCH)
-    stream = writes.open_stream(session, "0", 1, exactly_once=False)
-    writes.write(session, stream, [pa.record_batch(columns)], count=None)
-    writes.close_stream(session, "0", 1)
-    writes.commit(session)
+    table = service.catalog.table(KEYED)
+    with Ingest(service.folder, table, PartitionSpec(), service.blobs) as ingest:
+        ingest.write(pa.record_batch(columns))
+        service.publisher.publish(table, ingest.finish())
 
 
 def changes(service: Service) -> str:
