@@ -20,7 +20,7 @@ from odps_nb.access.checks import (
 from odps_nb.access.faces import Listing
 from odps_nb.access.upserting import ByKey
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions
-from odps_nb.client.increments import CHANGE, Bound, plan_increment
+from odps_nb.client.increments import CHANGE, Bound, Increment, plan_increment
 from odps_nb.client.progress import ProgressListener, silent
 from odps_nb.client.read import ReadPlan
 from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
@@ -223,10 +223,8 @@ class Table(ByKey):
             )
         increment = None
         if since is not None or until is not None or changes:
-            keyed, names = bool(self.primary_key), self.schema.names
-            increment = plan_increment(since, until, changes=changes, keyed=keyed, names=names)
-            wanted = wanted or names
-            wanted = (*wanted, CHANGE.name) if changes else wanted
+            increment = self._increment(since, until, changes=changes)
+            wanted = (wanted or self.schema.names) + ((CHANGE.name,) if changes else ())
         plan = ReadPlan(
             table=self._name,
             columns=wanted,
@@ -358,6 +356,10 @@ class Table(ByKey):
         return receipt
 
     # -- looks --------------------------------------------------------------------------------
+
+    def _increment(self, since: Bound | None, until: Bound | None, *, changes: bool) -> Increment:
+        keyed, names = bool(self.primary_key), self.schema.names
+        return plan_increment(since, until, changes=changes, keyed=keyed, names=names)
 
     def _partition_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.schema.partition_columns)
