@@ -79,6 +79,8 @@ def test_no_example_is_skipped():
         "odps_nb.access.table.Table.read",
         "odps_nb.access.table.Table.write",
         "odps_nb.access.table.Table.open_write",
+        "odps_nb.access.table.Table.upsert",
+        "odps_nb.access.table.Table.delete",
         "odps_nb.access.blob.Blob",
         "odps_nb.access.blob.BlobColumn",
         "odps_nb.access.blob.NewBlob",

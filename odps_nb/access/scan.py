@@ -285,9 +285,7 @@ class Scan:
                     tracker.plan_split(str(split), rows=getattr(split, "count", None))
             return self._session
 
-    def _opened(
-        self, tracker: ProgressTracker | None, token: CancelToken | None
-    ) -> ReadSession:
+    def _opened(self, tracker: ProgressTracker | None, token: CancelToken | None) -> ReadSession:
         from odps_nb.client.read import open_read_session, reopen_read_session
 
         storage = self._connection.storage

@@ -18,7 +18,7 @@ from odps_nb.access.checks import (
 from odps_nb.access.faces import Listing
 from odps_nb.access.upserting import ByKey
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions
-from odps_nb.client.increments import Bound, plan_increment
+from odps_nb.client.increments import Bound, Increment, plan_increment
 from odps_nb.client.progress import ProgressListener, ProgressTracker, silent
 from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
 from odps_nb.lifetime import renew_after_fork
@@ -220,9 +220,8 @@ class Table(ByKey):
 
         increment = None
         if since is not None or until is not None or changes:
-            keyed, names = bool(self.primary_key), self.schema.names
-            increment = plan_increment(since, until, changes=changes, keyed=keyed, names=names)
-            columns = names if columns is None else columns
+            increment = self._increment(since, until, changes=changes)
+            columns = self.schema.names if columns is None else columns
         needs_schema = columns is not None or partitions is not None or where is not None
         plan = plan_read(
             self._name,
@@ -427,6 +426,10 @@ class Table(ByKey):
         )
 
     # -- looks --------------------------------------------------------------------------------
+
+    def _increment(self, since: Bound | None, until: Bound | None, *, changes: bool) -> Increment:
+        keyed, names = bool(self.primary_key), self.schema.names
+        return plan_increment(since, until, changes=changes, keyed=keyed, names=names)
 
     def _partition_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.schema.partition_columns)

@@ -188,6 +188,8 @@ class ByKey:
         'upserted'
         >>> table.read().to_arrow().sort_by("id").column("v").to_pylist()
         ['c', 'b']
+        >>> table.read(since=1, changes=True).to_arrow().column("_change").to_pylist()
+        ['insert', 'insert']
         >>> odps.drop_table("doc_upsert")
         """
         return _change(

@@ -164,17 +164,20 @@ class _Write:
                 copy=connection.blob,
             )
             stamp = Stamp() if self.options.change is None else self.options.change.stamp
-            fitted = fitted_batches(chunks, uploader, token)
-            batches = (stamp.put(batch, stream.schema) for batch in fitted)
+            batches = fitted_batches(chunks, uploader, token, stamp)
             stream.write(batches, self.options.compression)
             yield _Written(stream.close(), uploader.count, uploader.size)
 
 
 def fitted_batches(
-    chunks: Iterable[Chunk], uploader: BlobUploader, token: CancelToken
+    chunks: Iterable[Chunk],
+    uploader: BlobUploader,
+    token: CancelToken,
+    stamp: Stamp = Stamp(),  # noqa: B008  a frozen value
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a lane as the table wants them, their blobs uploaded."""
     # The stream takes batches between two uploads of rows: there is room for blobs then.
     for chunk in chunks:
         token.check()
-        yield uploader.finish(chunk) if chunk.cells else chunk.plain
+        batch = uploader.finish(chunk) if chunk.cells else chunk.plain
+        yield stamp.put(batch, uploader.stream.schema)

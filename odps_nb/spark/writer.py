@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.access.upserting import Change
+    from odps_nb.client.cancel import CancelToken
     from odps_nb.client.profile import Profile
     from odps_nb.client.storage import StorageClient
     from odps_nb.client.write import WriteSession
@@ -168,11 +169,9 @@ def _write(
     from odps_nb.client.storage import StorageClient
     from odps_nb.client.write import open_write_session
 
-    began = time.monotonic()
+    began, token = time.monotonic(), token_of(odps)
     profile = profile_of(odps)
-    name = profile.table(table)
-    df = months_as_numbers(df)
-    token = token_of(odps)
+    name, df = profile.table(table), months_as_numbers(df)
     listener = progress or faces_of(odps).listener(on_cancel=token.cancel)
     with (
         StorageClient(profile) as storage,
@@ -196,12 +195,8 @@ def _write(
         tracker.phase(Phase.WRITING)
         with contextlib.ExitStack() as undo:
             undo.push(session)  # whatever ends the job early, an interrupt included, aborts
-            source = Source(operation="write", title="", phase=Phase.WRITING)
-            with watched(
-                df.sparkSession, tracker, cancel=token, source=source, seen=listener is not silent
-            ) as to:
-                task = dataclasses.replace(task, report_to=to)
-                done = _run(_arranged(df, target, change), task)
+            seen = listener is not silent
+            done = _run_watched(_arranged(df, target, change), task, tracker, token, seen=seen)
             done = done or [_empty(session)]
             check_written(name, done, max_partitions)
             undo.pop_all()
@@ -266,6 +261,14 @@ def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> Da
     if keys:
         return df.hint("rebalance", *keys).sortWithinPartitions(*keys)
     return df.coalesce(MAX_STREAMS)
+
+
+def _run_watched(
+    df: DataFrame, task: WriteTask, tracker: ProgressTracker, token: CancelToken, *, seen: bool
+) -> list[Written]:
+    source = Source(operation="write", title="", phase=Phase.WRITING)
+    with watched(df.sparkSession, tracker, cancel=token, source=source, seen=seen) as to:
+        return _run(df, dataclasses.replace(task, report_to=to))
 
 
 def _run(df: DataFrame, task: WriteTask) -> list[Written]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from odps_nb.errors import ServiceError
+from odps_nb.errors import NotFoundError, ServiceError
+from odps_nb.local.ingest import Ingest
+from odps_nb.local.service import Service, Settings
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import IndexSplit, PartitionSpec, SplitMode, TableName
 from odps_nb.wire import calls
+from odps_nb.wire.type_text import parse_type
 
 from .conftest import Peer
 
@@ -113,3 +119,85 @@ def test_the_write_schema_names_the_key_and_the_operation(peer: Peer, name: str)
 def test_a_key_must_be_a_column(peer: Peer) -> None:
     with pytest.raises(ServiceError, match="nope"):
         peer.sql("CREATE TABLE bad_key (id bigint, PRIMARY KEY (nope));")
+
+
+# -- what is kept of changes ----------------------------------------------------------------------
+
+KEYED = TableName(project="local", table="keyed")
+
+
+def keyed(service: Service) -> None:
+    columns = tuple(Column(name=n, type=parse_type("bigint")) for n in ("id", "v"))
+    service.catalog.create_table(
+        KEYED, TableSchema(columns=columns), owner="me", properties={"primary_key": "id"}
+    )
+
+
+def upsert(service: Service, **columns: list[int]) -> None:
+    table = service.catalog.table(KEYED)
+    with Ingest(service.folder, table, PartitionSpec(), service.blobs) as ingest:
+        ingest.write(pa.record_batch(columns))
+        service.publisher.publish(table, ingest.finish())
+
+
+def changes(service: Service) -> str:
+    request = calls.CreateReadSession(
+        table=KEYED,
+        split_mode=SplitMode.BUCKET,
+        incremental_read=True,
+        incremental_options={"Mode": "cdc", "StartVersion": 1},
+    )
+    return service.read_sessions.create(request).session_id
+
+
+def read(service: Service, session_id: str) -> list[tuple[int, int]]:
+    reads = service.read_sessions
+    session = reads.get(KEYED, session_id)
+    assert len(session.buckets) == len(session.ranges)
+    found = []
+    for place in range(len(session.ranges)):
+        for batch in reads.rows(session, IndexSplit(place))[1]:
+            found += list(
+                zip(
+                    batch.column("v").to_pylist(),
+                    batch.column("__meta_op_type").to_pylist(),
+                    strict=True,
+                )
+            )
+    return found
+
+
+def test_changes_and_their_sessions_survive_a_restart(root: Path) -> None:
+    with Service(root, Settings(durable=False)) as service:
+        keyed(service)
+        upsert(service, id=[1, 2], v=[10, 20])
+        upsert(service, id=[1], v=[11])
+        session = changes(service)
+        expected = [(10, 2), (10, 16), (11, 32), (20, 2)]
+        assert read(service, session) == expected
+    with Service(root, Settings(durable=False)) as service:
+        assert read(service, session) == expected
+        assert read(service, changes(service)) == expected
+
+
+def test_a_dropped_table_leaves_no_files_of_changes(root: Path) -> None:
+    with Service(root, Settings(durable=False)) as service:
+        keyed(service)
+        upsert(service, id=[1, 2], v=[10, 20])
+        upsert(service, id=[2], v=[21])
+        session = changes(service)
+        service.snapshots.drop_table(service.catalog.table(KEYED))
+        service.tidy()
+        assert len(service.folder.data_files()) == 1  # the session still has its own
+        service.read_sessions.expire(session)
+        service.tidy()
+        assert service.folder.data_files() == set()
+
+
+def test_a_folder_of_an_earlier_build_has_no_changes_to_tell(root: Path) -> None:
+    with Service(root, Settings(durable=False)) as service:
+        keyed(service)
+        upsert(service, id=[1], v=[10])
+        service.database.run("DELETE FROM version_marks WHERE mark = 'recorded'")
+        with pytest.raises(NotFoundError, match="version 2 of"):
+            changes(service)
