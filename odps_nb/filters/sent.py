@@ -27,7 +27,10 @@ from odps_nb.filters.tree import (
 )
 from odps_nb.schema import TypeCode
 
-__all__ = ["predicate_of"]
+__all__ = ["MAX_LENGTH", "predicate_of"]
+
+MAX_LENGTH = 16 * 1024
+"""Characters of a predicate; how many the service takes is not documented."""
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"[^'\\\x00-\x1f\x7f]*")
@@ -39,8 +42,17 @@ _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 
 
 def predicate_of(condition: Node) -> str:
-    """Return the text for ``FilterPredicate``; empty where nothing can be sent."""
-    return _text(condition) or ""
+    """Return the text for ``FilterPredicate``; empty where nothing can be sent.
+
+    Conditions that make it longer than `MAX_LENGTH` are left out, such as lists of many values.
+    """
+    parts = condition.parts if isinstance(condition, AllOf) else (condition,)
+    taken, room = [], MAX_LENGTH
+    for text in dict.fromkeys(text for text in map(_text, parts) if text):
+        if len(text) <= room:
+            taken.append(text)
+            room -= len(text) + len(" and ")
+    return " and ".join(taken)
 
 
 def _text(node: Node) -> str | None:
