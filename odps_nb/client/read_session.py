@@ -309,7 +309,7 @@ def _split_options(plan: ReadPlan) -> dict[str, Any]:
         return {"split_mode": plan.increment.split_mode}
     fine = plan.splits is not None or _split_bytes(plan) < MIN_SPLIT_BYTES
     if fine or not plan.where or _increment(plan):
-        return {"split_mode": SplitMode.ROW_OFFSET, "split_number": 0}
+        return {"split_mode": SplitMode.ROW_OFFSET, "split_number": DEFAULT_SPLIT_ROWS}
     return {"split_mode": SplitMode.SIZE, "split_number": _split_bytes(plan)}
 
 

@@ -33,6 +33,7 @@ from odps_nb.client.storage import StorageClient
 from odps_nb.client.write import open_write_session
 from odps_nb.client.write_stream import WriteStream
 from odps_nb.local.launch import LocalService
+from odps_nb.schema import TableSchema
 from odps_nb.terms import (
     BlobReference,
     Compression,
@@ -60,6 +61,7 @@ from odps_nb.wire.calls import (
     WriteBlock,
 )
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
+from odps_nb.wire.type_text import parse_columns
 
 DAY = "2024-01-01"
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "note": pa.array(["a", None, "c"])})
@@ -183,9 +185,16 @@ def their_selection(place: Place) -> object:
         columns=["note", "id"],
         partition_columns=["ds"],
         partitions=[f"ds={DAY}"],
-        filter_predicate="id > 1 and note <> 'ü'",
+        filter_predicate="id > 1 and note != 'ü'",
+        filter_predicate_fallback=True,
         split_options=SplitOptions(split_number=64 * 2**20),
     )
+
+
+SELECTED = TableSchema(
+    columns=tuple(parse_columns("id bigint, note string")),
+    partition_columns=tuple(parse_columns("ds string")),
+)
 
 
 def our_selection(place: Place) -> object:
@@ -195,6 +204,7 @@ def our_selection(place: Place) -> object:
         partition_columns=("ds",),
         partitions=(PartitionSpec.of(f"ds={DAY}"),),
         where="id > 1 and note <> 'ü'",
+        schema=SELECTED,
         split_bytes=64 * 2**20,
     )
     return open_read_session(place.storage, plan)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -112,9 +114,9 @@ class Raw:
 
     # -- making -------------------------------------------------------------------------------
 
-    def sql(self, text: str) -> str:
+    def sql(self, text: str, settings: Mapping[str, str] | None = None) -> str:
         """Run a statement to its end; return the id of the instance."""
-        submit = control.SubmitSql(project=self.service.project, sql=text)
+        submit = control.SubmitSql(project=self.service.project, sql=text, settings=settings or {})
         made = good(self.send(submit.encode()))
         instance_id = submit.decode_answer(made.content, dict(made.headers)).instance_id
         status = control.GetTaskStatus(project=self.service.project, instance_id=instance_id)
@@ -128,9 +130,13 @@ class Raw:
         return instance_id
 
     def make(self, definition: str) -> str:
-        """Make a table of a fresh name; return the name."""
-        name = f"e{int(time.time() * 1e6)}_{next(_numbers)}"
-        self.sql(f"CREATE TABLE {name} {definition};")
+        """Make a table of a fresh name, with what a BLOB column needs; return the name."""
+        name, settings = f"e{int(time.time() * 1e6)}_{next(_numbers)}", None
+        if re.search(r"\bblob\b", definition):
+            listed = ", ".join(f"'{k}'='{v}'" for k, v in control.BLOB_TABLE_PROPERTIES.items())
+            definition = f"{definition} TBLPROPERTIES ({listed})"
+            settings = control.BLOB_TABLE_SETTINGS
+        self.sql(f"CREATE TABLE {name} {definition};", settings)
         return name
 
     def write(self, name: str, rows: pa.Table, partition: str = "") -> None:

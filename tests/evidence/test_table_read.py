@@ -147,7 +147,8 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 def test_units_are_honoured(raw: Raw) -> None:
     """evidence 39: units asked in ArrowOptions (C++: header; Python, Java: defaults)"""
     name = raw.make("(a datetime, b timestamp)")
-    raw.write(name, pa.table({"a": pa.array([0], pa.timestamp("ms"))}))
+    times = {"a": pa.array([0], pa.timestamp("ms")), "b": pa.array([None], pa.timestamp("ns"))}
+    raw.write(name, pa.table(times))
     session = raw.session(
         name,
         SplitOptions=ROW_OFFSET,

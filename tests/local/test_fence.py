@@ -7,6 +7,7 @@ import pytest
 from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError
 from odps_nb.local.duck import Duck
 from odps_nb.local.sql_calls import looks_outside
+from odps_nb.wire.calls import CreateReadSession
 
 DEEP = 5000
 
@@ -61,8 +62,9 @@ NONSENSE = ["(" * DEEP + "id = 1" + ")" * DEEP, "not " * DEEP + "id = 1", '"id" 
     "where", NOT_OF_A_ROW + OUTSIDE + GROWING + NONSENSE, ids=lambda text: text[:30]
 )
 def test_a_predicate_that_is_none_is_refused_before_a_row_moves(odps, where):
+    request = CreateReadSession(table=odps.table("orders").name, filter_predicate=where)
     with pytest.raises(InvalidRequestError) as caught:
-        _ = odps.table("orders").read(["id"], where=where).splits
+        odps.storage.call(request)
     assert caught.value.status == 400
     assert caught.value.request_id
 

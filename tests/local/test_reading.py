@@ -280,7 +280,8 @@ def test_an_empty_table_has_no_splits(peer: Peer, new_table: Callable[[str], str
 def test_times_come_in_the_units_asked(peer: Peer, new_table: Callable[[str], str]) -> None:
     name = new_table("(a datetime, b timestamp, c timestamp_ntz)")
     moment = datetime(2024, 2, 29, 1, 2, 3, 4567)
-    peer.write(name, pa.table({k: pa.array([moment], pa.timestamp("us")) for k in "b"}))
+    times = {"a": None, "b": moment, "c": None}
+    peer.write(name, pa.table({k: pa.array([v], pa.timestamp("us")) for k, v in times.items()}))
     read = peer.read(name, timestamp_unit=TimeUnit.MICRO, datetime_unit=TimeUnit.SECOND)
     assert [field.type for field in read.schema] == [
         pa.timestamp("s"),
@@ -324,7 +325,7 @@ def test_what_is_no_time_is_refused(peer: Peer, plain: str, when: str) -> None:
 
 def test_a_column_added_later_is_null_in_older_rows(peer: Peer, plain: str) -> None:
     peer.sql(f"ALTER TABLE {plain} ADD COLUMNS (extra double);")
-    peer.write(plain, pa.table({"id": [-1], "extra": [0.5]}))
+    peer.write(plain, pa.table({"id": [-1], "note": [None], "extra": [0.5]}))
     read = peer.read(plain)
     assert read.num_rows == 10_001
     assert read.column("extra").null_count == 10_000
