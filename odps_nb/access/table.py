@@ -200,6 +200,7 @@ class Table:
             split_bytes=split_bytes,
             compression=compression,
             timestamp_unit=_time_unit(timestamp_unit),
+            timezone=self._connection.profile.timezone or "UTC",
         )
         bound = check_count("max_bytes", max_bytes)
         return Scan(self._connection, plan, max_bytes=bound, progress=progress)

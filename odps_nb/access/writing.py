@@ -50,7 +50,8 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     faces = table.connection.faces
     if is_spark(data):
         return faces.spark_write(table, data, _spark_options(options))
-    target = Target.of(table.schema, table.name, options.partition)
+    timezone = table.connection.profile.timezone
+    target = Target.of(table.schema, table.name, options.partition, timezone=timezone)
     source = open_source(data, target, streams=options.streams)
     listener = options.progress or faces.listener()
     with ProgressTracker("write", str(table.name), listener=listener) as tracker:

@@ -187,7 +187,8 @@ def write_target(
     schema = fetch_table(storage, table).schema
     fixed = check_partition(PartitionSpec.of(partition), schema, table)
     keys = tuple(column.name for column in schema.partition_columns)
-    return Target.of(schema, table, fixed), check_scope(table, keys, fixed, mode, scope)
+    target = Target.of(schema, table, fixed, timezone=storage.profile.timezone)
+    return target, check_scope(table, keys, fixed, mode, scope)
 
 
 def _arranged(df: DataFrame, target: Target) -> DataFrame:
