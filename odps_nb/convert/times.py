@@ -8,6 +8,9 @@ what a clock in it shows.
 
 from __future__ import annotations
 
+import datetime
+from zoneinfo import ZoneInfo
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -18,6 +21,9 @@ __all__ = ["INSTANTS", "NoSuchTime", "from_clock", "in_zone", "zoned_type"]
 
 INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
 _DAY_NS = 86_400 * 10**9
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_EPOCH = datetime.datetime(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = -719162, 2932896  # of the years 1 and 9999
 
 
 class NoSuchTime(ValueError):
@@ -86,7 +92,8 @@ def _or_same(came: pa.DataType, made: pa.DataType) -> pa.DataType:
 def from_clock(array: pa.Array, timezone: str) -> pa.Array:
     """Return the instants, in UTC without a zone, at which clocks of a zone showed these times.
 
-    Where clocks are set back the first of the two is meant.
+    Where clocks are set back the first of the two is meant. Days are looked up in Python's zones:
+    Arrow's own function ends with the table of changes (2037), and leaves out the rule after it.
 
     Parameters
     ----------
@@ -102,15 +109,55 @@ def from_clock(array: pa.Array, timezone: str) -> pa.Array:
     """
     if array.type.unit == "ns":
         _check_reach(array)
-    try:
-        instants = pc.assume_timezone(array, timezone, ambiguous="earliest", nonexistent="raise")
-    except pa.ArrowInvalid as error:
-        if "doesn't exist" not in str(error):
-            raise
-        raise NoSuchTime(
-            f"no clock in {timezone} showed this time: it was set forward over it"
-        ) from None
-    return instants.cast(array.type)
+    zone, per_second = ZoneInfo(timezone), _PER_SECOND[array.type.unit]
+    days = array.cast(pa.date32()).cast(pa.int32()).dictionary_encode()
+    offsets = [_offset_of_day(day, zone) for day in days.dictionary.to_pylist()]
+    counts = [None if one is None else one * per_second for one in offsets]
+    ahead = pa.array(counts, pa.int64()).take(days.indices)
+    clocks = array.cast(pa.int64())
+    if None in offsets:
+        turning = pc.and_(ahead.is_null(), array.is_valid())
+        ahead = pc.if_else(turning, _looked_up(clocks, turning, per_second, zone), ahead)
+    return pc.subtract(clocks, ahead).cast(array.type)
+
+
+def _offset_of_day(day: int, zone: ZoneInfo) -> int | None:
+    """Return by how many seconds clocks are ahead of UTC; ``None`` if it changes on that day."""
+    if not _FIRST_DAY <= day <= _LAST_DAY:  # refused by whoever knows the column
+        return 0
+    begin = _EPOCH + datetime.timedelta(days=day)
+    ends = (begin, datetime.datetime.combine(begin, datetime.time.max))
+    found = {_ahead(end.replace(fold=fold), zone) for end in ends for fold in (0, 1)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _ahead(clock: datetime.datetime, zone: ZoneInfo) -> int:
+    offset = clock.replace(tzinfo=zone).utcoffset() or datetime.timedelta()
+    return offset // datetime.timedelta(seconds=1)
+
+
+def _looked_up(clocks: pa.Array, turning: pa.Array, per_second: int, zone: ZoneInfo) -> pa.Array:
+    """Return by how much the clock was ahead at each time of a day on which it changed."""
+    known: dict[int, int] = {}
+    found: list[int | None] = []
+    for clock, is_turning in zip(clocks.to_pylist(), turning.to_pylist(), strict=True):
+        if not is_turning:
+            found.append(None)
+            continue
+        second = clock // per_second
+        if second not in known:
+            known[second] = _ahead_at(second, zone)
+        found.append(known[second] * per_second)
+    return pa.array(found, pa.int64())
+
+
+def _ahead_at(second: int, zone: ZoneInfo) -> int:
+    shown = _EPOCH + datetime.timedelta(seconds=second)
+    ahead = _ahead(shown, zone)
+    instant = (shown - datetime.timedelta(seconds=ahead)).replace(tzinfo=datetime.timezone.utc)
+    if instant.astimezone(zone).replace(tzinfo=None, fold=0) != shown:
+        raise NoSuchTime(f"no clock in {zone} showed this time: it was set forward over it")
+    return ahead
 
 
 def _check_reach(array: pa.Array) -> None:
