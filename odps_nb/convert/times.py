@@ -117,7 +117,8 @@ def from_clock(array: pa.Array, timezone: str) -> pa.Array:
     clocks = array.cast(pa.int64())
     if None in offsets:
         turning = pc.and_(ahead.is_null(), array.is_valid())
-        ahead = pc.if_else(turning, _looked_up(clocks, turning, per_second, zone), ahead)
+        found = _looked_up(clocks.filter(turning), per_second, zone)
+        ahead = pc.replace_with_mask(ahead, turning, found)
     return pc.subtract(clocks, ahead).cast(array.type)
 
 
@@ -136,19 +137,14 @@ def _ahead(clock: datetime.datetime, zone: ZoneInfo) -> int:
     return offset // datetime.timedelta(seconds=1)
 
 
-def _looked_up(clocks: pa.Array, turning: pa.Array, per_second: int, zone: ZoneInfo) -> pa.Array:
-    """Return by how much the clock was ahead at each time of a day on which it changed."""
+def _looked_up(clocks: pa.Array, per_second: int, zone: ZoneInfo) -> pa.Array:
+    """Return by how much the clock was ahead at each time, found one by one."""
     known: dict[int, int] = {}
-    found: list[int | None] = []
-    for clock, is_turning in zip(clocks.to_pylist(), turning.to_pylist(), strict=True):
-        if not is_turning:
-            found.append(None)
-            continue
+    for clock in pc.unique(clocks).to_pylist():
         second = clock // per_second
         if second not in known:
             known[second] = _ahead_at(second, zone)
-        found.append(known[second] * per_second)
-    return pa.array(found, pa.int64())
+    return pa.array([known[c // per_second] * per_second for c in clocks.to_pylist()], pa.int64())
 
 
 def _ahead_at(second: int, zone: ZoneInfo) -> int:

@@ -47,9 +47,9 @@ def both(zone: str) -> Iterator[tuple[LocalService, Connection, Read]]:
         tables = [stock.name_of("ours", how, kind) for how, kind in WRITTEN]
         for name, (how, kind) in zip(tables, WRITTEN, strict=True):
             odps.create_table(name, f"id bigint, t {kind}").write(ours(how, kind, zone))
+        child = [sys.executable, "-W", "ignore", str(Path(stock.__file__)), service.endpoint]
         found = subprocess.run(
-            [sys.executable, "-W", "ignore", str(Path(stock.__file__)), service.endpoint]
-            + [service.project, service.access_id, service.access_key, *tables],
+            [*child, service.project, service.access_id, service.access_key, *tables],
             env={**os.environ, "TZ": zone},
             capture_output=True,
             text=True,

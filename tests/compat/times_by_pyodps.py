@@ -68,9 +68,9 @@ def read(entry: ODPS, name: str) -> dict[str, dict[int, Any]]:
     with table.open_reader() as reader:
         found["records"] = [tuple(row.values) for row in reader]
     with table.open_reader(arrow=True) as reader:
-        found["arrow"] = [row for batch in reader for row in zip(*batch.to_pydict().values())]
+        found["arrow"] = [row for batch in reader for row in pairs_of(batch)]
     frame = table.to_pandas()
-    found["pandas"] = list(zip(frame["id"].tolist(), frame["t"].tolist()))
+    found["pandas"] = list(zip(frame["id"].tolist(), frame["t"].tolist(), strict=True))
     with entry.execute_sql(f"select id, t from {name}").open_reader(tunnel=True) as reader:
         found["sql"] = [tuple(row.values) for row in reader]
     session = MaxStorageClient(odps=entry).create_table_read_session(name)
@@ -80,10 +80,15 @@ def read(entry: ODPS, name: str) -> dict[str, dict[int, Any]]:
             opened = session.open_arrow_reader(split)
             if how == "maxstorage":
                 while (batch := opened.read()) is not None:
-                    found[how] += zip(*batch.to_pydict().values())
+                    found[how] += pairs_of(batch)
             else:
                 found[how] += [tuple(row.values) for row in opened.get_as_record_reader()]
     return {how: {row: shown(value) for row, value in pairs} for how, pairs in found.items()}
+
+
+def pairs_of(batch: pa.RecordBatch) -> list[tuple[Any, Any]]:
+    """Return the rows of a batch of two columns."""
+    return list(zip(*batch.to_pydict().values(), strict=True))
 
 
 def shown(value: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Times with and without a zone: what is shown moves no value, what is written means one instant."""
+"""Times with and without a zone: shown without being moved, written as the instant meant."""
 
 from __future__ import annotations
 
