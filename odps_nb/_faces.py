@@ -47,6 +47,7 @@ def connect(
     credentials: Callable[[], Mapping[str, Any]] | None = None,
     region: str | None = None,
     quota: str | None = None,
+    timezone: str | None = None,
     api_version: int | None = None,
 ) -> Connection:
     """Return a connection; apart from ``"local"`` this costs no request.
@@ -64,6 +65,9 @@ def connect(
     endpoint, tunnel_endpoint, project, schema, access_id, access_key, sts_token, bearer_token, \
 app_id, app_key, region, quota, api_version
         Settings that win over those of the source; see `odps_nb.client.profile.Profile`.
+    timezone
+        A zone such as ``"Asia/Shanghai"``: DATETIME and TIMESTAMP are read as times of that zone,
+        and times without a zone are meant in it. Without one both are UTC.
     credential_process, credentials
         A program that prints temporary keys as JSON, or a function that returns them; asked
         again before they end.
@@ -99,6 +103,7 @@ app_id, app_key, region, quota, api_version
         "credentials": credentials,
         "region": region,
         "quota": quota,
+        "timezone": timezone,
         "api_version": api_version,
     }
     said = hidden((key, value) for key, value in keywords.items() if value is not None)
@@ -129,7 +134,7 @@ def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
 
 
 def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
-    for option in said.keys() - {"project", "schema", "api_version"}:
+    for option in said.keys() - {"project", "schema", "timezone", "api_version"}:
         raise ConfigError(
             f"{option} does not go with the embedded service",
             option=option,

@@ -166,18 +166,22 @@ def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
         )
 
 
-def cells_as_array(cells: Sequence[Any], column: Column, *, first_row: int = 0) -> pa.Array:
+def cells_as_array(
+    cells: Sequence[Any], column: Column, *, first_row: int = 0, timezone: str | None = None
+) -> pa.Array:
     """Return cells whose BLOB leaves are raw references as the array that a write sends.
+
+    ``timezone`` is that of times without one beside the blobs.
 
     Raises
     ------
     ConversionError
         Something beside the blobs does not fit, e.g. a member of a STRUCT.
     """
-    array = array_of(cells, column.name, column.type, first_row=first_row)
+    array = array_of(cells, column.name, column.type, first_row=first_row, timezone=timezone)
     alone = TableSchema(columns=(column,))
     batch = pa.record_batch([array], names=[column.name])
-    return fit_batch(batch, alone, first_row=first_row).column(0)
+    return fit_batch(batch, alone, first_row=first_row, timezone=timezone).column(0)
 
 
 def content_of(leaf: Any, copy: Callable[[BlobReference], Blob]) -> Content:

@@ -217,7 +217,8 @@ class Connection:
             ``params``.
         params
             Values of the ``:name`` in the query, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``;
-            without them the query is sent as it is.
+            without them the query is sent as it is. Datetimes with a zone need a connection with
+            one, in which the query then runs.
         settings
             Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``.
         wait
@@ -242,12 +243,13 @@ class Connection:
         """
         from odps_nb.access.binding import bind
         from odps_nb.access.sql import Result
-        from odps_nb.client.query import run_sql, submit_sql
+        from odps_nb.client.query import SQL_ZONE, run_sql, submit_sql
 
         if not query.strip():
             raise InvalidRequestError("the query is empty")
         if params is not None:
-            query = bind(query, params, source="params")
+            zone = (settings or {}).get(SQL_ZONE) or self._profile.timezone
+            query = bind(query, params, source="params", timezone=zone)
         if not wait:
             return Result(self, submit_sql(self.storage, query, settings=settings))
         listener = progress or self._faces.listener()

@@ -60,5 +60,8 @@ def preview_rows(
     if found.num_rows < wanted:
         return None
     tracker.add(rows=found.num_rows, decoded_bytes=found.nbytes, complete_bytes=found.nbytes)
-    shown = [present_batch(batch, schema) for batch in found.slice(0, wanted).to_batches()]
+    zone = table.connection.profile.timezone
+    shown = [
+        present_batch(batch, schema, timezone=zone) for batch in found.slice(0, wanted).to_batches()
+    ]
     return pa.Table.from_batches(shown).select(list(names))

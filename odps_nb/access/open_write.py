@@ -86,7 +86,12 @@ class OpenWrite:
 
     def __init__(self, table: Table, session: WriteSession, compression: Compression) -> None:
         self._table, self._session, self._compression = table, session, compression
-        self._target = Target.of(table.schema, table.name, session.ref.partition)
+        self._target = Target.of(
+            table.schema,
+            table.name,
+            session.ref.partition,
+            timezone=table.connection.profile.timezone,
+        )
         self._streams: dict[str, OpenStream] = {}
         self._default: OpenStream | None = None
         self._committed: Committed | None = None

@@ -125,7 +125,7 @@ class Scan:
             found = (self.session.schema.find(name) for name in self._plan.columns)
             schema = [column for column in found if column is not None]
         unit = "us" if self.session.timestamp_unit is TimeUnit.MICRO else "ns"
-        return arrow_schema(schema, timestamp_unit=unit)
+        return arrow_schema(schema, timestamp_unit=unit, timezone=self.profile.timezone)
 
     # -- results ------------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class Scan:
         )
         with closing(batches):  # type: ignore[type-var]  # an iterator that is a generator
             for batch in batches:
-                shown = present_batch(batch, session.schema)
+                shown = present_batch(batch, session.schema, timezone=self.profile.timezone)
                 # A session gives partition columns last, whatever was wanted.
                 yield shown.select(list(self._plan.columns)) if self._plan.columns else shown
 

@@ -53,19 +53,30 @@ MAX_LANES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a write sends: the columns that are not fixed by the partition, BLOBs apart."""
+    """What a write sends: the columns that are not fixed by the partition, BLOBs apart.
+
+    ``timezone`` is that of times without one which become instants; ``None``: UTC.
+    """
 
     table: TableName
     columns: TableSchema
     fixed: PartitionSpec = field(default_factory=PartitionSpec)
+    timezone: str | None = None
 
     @classmethod
-    def of(cls, schema: TableSchema, table: TableName, fixed: PartitionSpec) -> Target:
+    def of(
+        cls,
+        schema: TableSchema,
+        table: TableName,
+        fixed: PartitionSpec,
+        *,
+        timezone: str | None = None,
+    ) -> Target:
         """Leave out the fixed partition columns; the others must be in the data, without nulls."""
         keys = {key for key, _ in fixed}
         dynamic = [_required(c) for c in schema.partition_columns if c.name not in keys]
         columns = TableSchema(columns=schema.columns, partition_columns=tuple(dynamic))
-        return cls(table=table, columns=columns, fixed=fixed)
+        return cls(table=table, columns=columns, fixed=fixed, timezone=timezone)
 
     @property
     def plain(self) -> TableSchema:
@@ -238,10 +249,13 @@ def _of_frame(frame: pd.DataFrame, target: Target, streams: int | None) -> Sourc
     for column in target.blobs:
         name = named.get(column.name.casefold())
         given = [None] * len(frame) if name is None else list(frame[name])
-        cells[column.name] = _probed(check_cells(given, column), column)
+        cells[column.name] = _probed(check_cells(given, column), column, target)
         frame = frame if name is None else frame.drop(columns=[name])
     rows = len(frame)
-    plain = from_pandas(frame, target.plain) if len(frame.columns) else _absent(rows, target)
+    if len(frame.columns):
+        plain = from_pandas(frame, target.plain, timezone=target.timezone)
+    else:
+        plain = _absent(rows, target)
     return _in_memory(plain, rows, cells, target, streams)
 
 
@@ -254,9 +268,12 @@ def _of_table(table: pa.Table, target: Target, streams: int | None) -> Source:
         if name is not None:
             check_leaf_types(table.schema.field(name).type, column)
         given = [None] * rows if name is None else table.column(name).to_pylist()
-        cells[column.name] = _probed(check_cells(given, column), column)
+        cells[column.name] = _probed(check_cells(given, column), column, target)
         table = table if name is None else table.drop_columns([name])
-    plain = fit_table(table, target.plain) if table.num_columns else _absent(rows, target)
+    if table.num_columns:
+        plain = fit_table(table, target.plain, timezone=target.timezone)
+    else:
+        plain = _absent(rows, target)
     return _in_memory(plain, rows, cells, target, streams)
 
 
@@ -267,11 +284,11 @@ def _absent(rows: int, target: Target) -> pa.Table:
     return pa.table([pa.nulls(rows, field.type) for field in wanted], schema=wanted)
 
 
-def _probed(cells: list[Any], column: Column) -> list[Any]:
+def _probed(cells: list[Any], column: Column, target: Target) -> list[Any]:
     """Try what is beside the blobs in nested cells, with empty references for the blobs."""
     if column.type.code is not TypeCode.BLOB:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]
-        cells_as_array(empty, column)
+        cells_as_array(empty, column, timezone=target.timezone)
     return cells
 
 
@@ -348,6 +365,8 @@ def _stream_chunk(
         given = [None] * batch.num_rows if name is None else batch.column(name).to_pylist()
         cells[column.name] = check_cells(given, column, first_row=first_row)
     places = [None if name is None else batch.schema.get_field_index(name) for name in names_in]
-    plain = fit_batch(batch, target.plain, places=places, first_row=first_row)
+    plain = fit_batch(
+        batch, target.plain, places=places, first_row=first_row, timezone=target.timezone
+    )
     check_named_partitions(plain, target)
     return Chunk(rows=batch.num_rows, plain=plain, cells=cells, first_row=first_row)

@@ -113,25 +113,26 @@ class Result:
     def batches(self, *, progress: ProgressListener | None = None) -> Iterator[pa.RecordBatch]:
         """Iterate over the rows in batches; leaving early closes the connection."""
         with self._tracker(progress) as tracker:
-            yield from self._batches(tracker)
+            yield from self._batches(tracker, self._zone)
 
     def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
         """Read all rows into an Arrow table."""
-        import pyarrow as pa
-
         with self._tracker(progress) as tracker:
-            batches = list(self._batches(tracker))
-            schema = batches[0].schema if batches else arrow_schema(self.schema)
-            return pa.Table.from_batches(batches, schema=schema)
+            return self._table(tracker, self._zone)
 
     def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
         """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
         with self._tracker(progress) as tracker:
-            return frame_of(self._batches(tracker), lambda: arrow_schema(self.schema), tracker)
+            return frame_of(
+                self._batches(tracker, self._zone), lambda: self._columns(self._zone), tracker
+            )
 
     def to_spark(self, spark: Any, *, progress: ProgressListener | None = None) -> Any:
         """Return the rows as a Spark DataFrame; they pass through this process."""
-        return spark.createDataFrame(self.to_arrow(progress=progress))
+        with self._tracker(progress) as tracker:
+            # Instants need a zone here, or Spark would take them for wall clocks.
+            rows = self._table(tracker, self._zone or "UTC")
+        return spark.createDataFrame(rows)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Offer the rows to any library that speaks the Arrow C stream interface."""
@@ -142,7 +143,16 @@ class Result:
         self._token.cancel()
         cancel_sql(self._connection.storage, self._instance)
 
-    def _batches(self, tracker: ProgressTracker) -> Generator[pa.RecordBatch, None, None]:
+    def _table(self, tracker: ProgressTracker, zone: str | None) -> pa.Table:
+        import pyarrow as pa
+
+        batches = list(self._batches(tracker, zone))
+        schema = batches[0].schema if batches else self._columns(zone)
+        return pa.Table.from_batches(batches, schema=schema)
+
+    def _batches(
+        self, tracker: ProgressTracker, zone: str | None
+    ) -> Generator[pa.RecordBatch, None, None]:
         session = self._open(tracker)
         tracker.plan(session_id=session.session_id, rows_total=self._cut(session.row_count))
         tracker.phase(Phase.READING)
@@ -151,7 +161,14 @@ class Result:
         batches = iter_result(storage, session, limit=self._limit, tracker=tracker, cancel=token)
         with closing(batches):
             for batch in batches:
-                yield present_batch(batch, session.schema)
+                yield present_batch(batch, session.schema, timezone=zone)
+
+    @property
+    def _zone(self) -> str | None:
+        return self._connection.profile.timezone
+
+    def _columns(self, zone: str | None) -> pa.Schema:
+        return arrow_schema(self.schema, timezone=zone)
 
     def _cut(self, rows: int) -> int:
         return rows if self._limit is None else min(rows, self._limit)

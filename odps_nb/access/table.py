@@ -236,6 +236,7 @@ class Table(ByKey):
             compression=compression,
             timestamp_unit=_time_unit(timestamp_unit),
             increment=increment,
+            timezone=self._connection.profile.timezone or "UTC",
         )
         bound = check_count("max_bytes", max_bytes)
         return Scan(

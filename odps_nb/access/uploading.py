@@ -76,7 +76,9 @@ class BlobUploader:
                 map_blobs(cell, column.type, lambda _leaf, _path: _raw(next(found)))
                 for cell in chunk.cells[column.name]
             ]
-            arrays[column.name] = cells_as_array(cells, column, first_row=chunk.first_row)
+            arrays[column.name] = cells_as_array(
+                cells, column, first_row=chunk.first_row, timezone=self.target.timezone
+            )
         return assemble(chunk, arrays, self.target)
 
     def _leaves(self, chunk: Chunk, column: Column) -> list[_Leaf]:

@@ -50,7 +50,14 @@ class Change:
             return "deleted"
         return "upserted" if self.stamp.flag is None else "upserted or deleted"
 
-    def target(self, schema: TableSchema, table: TableName, fixed: PartitionSpec) -> Target:
+    def target(
+        self,
+        schema: TableSchema,
+        table: TableName,
+        fixed: PartitionSpec,
+        *,
+        timezone: str | None = None,
+    ) -> Target:
         """Return the columns that the data must or may have."""
         keys = {name.casefold() for name in self.keys}
         columns = tuple(
@@ -61,7 +68,8 @@ class Change:
         )
         if self.stamp.flag is not None:
             columns = (*columns, Column(name=self.stamp.flag, type=_FLAG))
-        return Target.of(replace(schema, columns=columns), table, fixed)
+        whole = replace(schema, columns=columns)
+        return Target.of(whole, table, fixed, timezone=timezone)
 
     def narrowed(self, data: Any, target: Target) -> Any:
         """Return the data without the columns that deletes have no use for."""

@@ -54,10 +54,13 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     faces = table.connection.faces
     if is_spark(data):
         return faces.spark_write(table, data, _spark_options(options))
+    timezone = table.connection.profile.timezone
     if options.change is None:
-        target = Target.of(table.schema, table.name, options.partition)
+        target = Target.of(table.schema, table.name, options.partition, timezone=timezone)
     else:
-        target = options.change.target(table.schema, table.name, options.partition)
+        target = options.change.target(
+            table.schema, table.name, options.partition, timezone=timezone
+        )
         data = options.change.narrowed(data, target)
     source = open_source(data, target, streams=options.streams)
     listener = options.progress or faces.listener()

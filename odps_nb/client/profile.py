@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from odps_nb.client import profile_sources as sources
 from odps_nb.client.credential_source import CredentialSource, from_process
-from odps_nb.errors import ConfigError
+from odps_nb.errors import ConfigError, InvalidRequestError
+from odps_nb.filters.literals import zone_of
 from odps_nb.secret import Hidden, hidden, hides_secrets
 from odps_nb.terms import TableName
 
@@ -56,6 +57,9 @@ class Profile:
         Known region: requests are signed with version 4 (``protocol.md`` section 2.3).
     quota
         Name of the quota to use.
+    timezone
+        Name of the zone in which DATETIME and TIMESTAMP are shown, and in which times without a
+        zone are meant, e.g. ``Asia/Shanghai``. ``None``: they are shown without a zone, in UTC.
     api_version
         2 or 3 of the Storage API.
     name
@@ -87,6 +91,7 @@ class Profile:
     tunnel_endpoint: str | None = None
     region: str | None = None
     quota: str | None = None
+    timezone: str | None = None
     api_version: int = 2
     name: str | None = None
     _source: CredentialSource | None = field(init=False, repr=False, compare=False, default=None)
@@ -109,6 +114,8 @@ class Profile:
                 option="app_id",
                 hint="set app_id= and app_key=",
             )
+        if self.timezone is not None:
+            _check_zone(self.timezone)
         if self.api_version not in (2, 3):
             raise ConfigError(
                 f"api_version {self.api_version!r} is unknown",
@@ -340,6 +347,13 @@ def _missing(options: list[str]) -> ConfigError:
         hint=f"set {ways}, or name a profile of ~/.config/odps_nb/profiles.toml; "
         'connect("local") needs none of them',
     )
+
+
+def _check_zone(name: str) -> None:
+    try:
+        zone_of(name)
+    except InvalidRequestError as error:
+        raise ConfigError(str(error), option="timezone", hint=error.hint) from None
 
 
 def _checked_url(option: str, url: str) -> str:

@@ -47,6 +47,7 @@ FIELDS = (
     "tunnel_endpoint",
     "region",
     "quota",
+    "timezone",
     "api_version",
 )
 KEYRING_SERVICE = "odps_nb"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from odps_nb.client.storage import StorageClient
 
 __all__ = [
+    "SQL_ZONE",
     "SqlInstance",
     "cancel_sql",
     "run_sql",
@@ -51,6 +52,8 @@ __all__ = [
 _log = logging.getLogger("odps_nb")
 
 FIRST_POLL, LAST_POLL = 0.05, 2.0
+#: The setting of a statement that says where it reads times (the stock client sends it, too).
+SQL_ZONE = "odps.sql.timezone"
 _SHOWN = 80
 
 
@@ -83,7 +86,8 @@ def submit_sql(
     """Start a query and return at once.
 
     It is sent once only: after a lost answer nobody knows whether it runs, so that it is never
-    started a second time without being asked for.
+    started a second time without being asked for. Where the profile says a time zone, the query
+    is told to work in it, unless ``settings`` say another.
 
     Raises
     ------
@@ -94,6 +98,8 @@ def submit_sql(
     """
     profile = storage.profile
     chosen = schema_settings(profile.schema) if profile.schema else {}
+    if profile.timezone is not None:
+        chosen = {**chosen, SQL_ZONE: profile.timezone}
     request = SubmitSql(
         project=profile.project,
         sql=sql,

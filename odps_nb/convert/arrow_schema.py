@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from odps_nb.convert.arrow_types import arrow_type, odps_type
 from odps_nb.convert.fit import KindError, ValueMisfit, check_kind, fit_array, misfits
+from odps_nb.convert.times import zoned_type
 from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, TableSchema
 from odps_nb.wire.type_text import format_type
@@ -39,11 +40,13 @@ def arrow_schema(
     *,
     timestamp_unit: str = "ns",
     datetime_unit: str = "ms",
+    timezone: str | None = None,
     for_write: bool = False,
 ) -> pa.Schema:
     """Return the Arrow schema of a table (data columns, then partition columns).
 
-    The arguments are those of `odps_nb.convert.arrow_types.arrow_type`.
+    The arguments are those of `odps_nb.convert.arrow_types.arrow_type`; with a ``timezone``
+    instants are shown in it.
     """
     fields = []
     for column in schema:
@@ -53,6 +56,8 @@ def arrow_schema(
             datetime_unit=datetime_unit,
             for_write=for_write,
         )
+        if timezone is not None:
+            arrow = zoned_type(arrow, column.type, timezone)
         fields.append(pa.field(column.name, arrow, nullable=column.nullable))
     return pa.schema(fields)
 
@@ -183,6 +188,7 @@ def fit_batch(
     *,
     places: Sequence[int | None] | None = None,
     first_row: int = 0,
+    timezone: str | None = None,
 ) -> pa.RecordBatch:
     """Return the batch with exactly the columns and types that a write of the table sends.
 
@@ -196,6 +202,8 @@ def fit_batch(
         The answer of `match_columns` for this schema, where it is known already.
     first_row
         Number of the batch's first row in the whole of the data, for the error.
+    timezone
+        Whose clocks showed the times without a zone that become instants; ``None``: UTC.
 
     Raises
     ------
@@ -203,7 +211,7 @@ def fit_batch(
         Lists column, row, value and wanted type of what does not fit.
     """
     chosen = match_columns(batch.schema, schema) if places is None else places
-    arrays, found = _fit_columns(batch, schema, chosen, first_row)
+    arrays, found = _fit_columns(batch, schema, chosen, first_row, timezone)
     if found:
         raise misfit_error(_spread(found))
     return pa.record_batch(arrays, schema=_schema_of(arrays, schema))
@@ -216,7 +224,11 @@ def _schema_of(arrays: Sequence[pa.Array], schema: TableSchema) -> pa.Schema:
 
 
 def _fit_columns(
-    batch: pa.RecordBatch, schema: TableSchema, places: Sequence[int | None], first_row: int
+    batch: pa.RecordBatch,
+    schema: TableSchema,
+    places: Sequence[int | None],
+    first_row: int,
+    timezone: str | None,
 ) -> tuple[list[pa.Array], list[_Misfit]]:
     arrays: list[pa.Array] = []
     found: list[_Misfit] = []
@@ -226,15 +238,17 @@ def _fit_columns(
             continue
         array = batch.column(place)
         try:
-            arrays.append(fit_array(array, column.type))
+            arrays.append(fit_array(array, column.type, timezone=timezone))
         except ValueMisfit:
-            found += _misfits(array, column, first_row)
+            found += _misfits(array, column, first_row, timezone)
         if not column.nullable and array.null_count:
             found.append(_null_misfit(array, column, first_row))
     return arrays, found
 
 
-def _misfits(array: pa.Array, column: Column, first_row: int) -> list[_Misfit]:
+def _misfits(
+    array: pa.Array, column: Column, first_row: int, timezone: str | None
+) -> list[_Misfit]:
     return [
         _Misfit(
             column=column.name,
@@ -244,7 +258,7 @@ def _misfits(array: pa.Array, column: Column, first_row: int) -> list[_Misfit]:
             value=_shown(array, row),
             reason=reason,
         )
-        for row, reason in misfits(array, column.type)
+        for row, reason in misfits(array, column.type, timezone=timezone)
     ]
 
 
@@ -274,8 +288,10 @@ def shorten(value: object) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def fit_table(table: pa.Table, schema: TableSchema) -> pa.Table:
+def fit_table(table: pa.Table, schema: TableSchema, *, timezone: str | None = None) -> pa.Table:
     """Return the whole table fitted, or one error for everything that does not fit.
+
+    ``timezone`` is that of times without a zone, as for `fit_batch`.
 
     Columns that fit already are not copied. All batches are looked at before the error is
     raised, so that it lists the first problems of every column.
@@ -285,7 +301,7 @@ def fit_table(table: pa.Table, schema: TableSchema) -> pa.Table:
     found: list[_Misfit] = []
     row = 0
     for batch in table.to_batches(max_chunksize=FIT_ROWS):
-        arrays, wrong = _fit_columns(batch, schema, places, row)
+        arrays, wrong = _fit_columns(batch, schema, places, row, timezone)
         found += wrong
         if not found:
             fitted.append(arrays)
@@ -306,7 +322,7 @@ def _one_unit(parts: list[pa.Array], column: Column) -> list[pa.Array]:
     """Let all parts have the unit that one of them needs; they come from one Arrow type."""
     if len({part.type for part in parts}) == 1:
         return parts
-    return [fit_array(part, column.type, unit="us") for part in parts]
+    return [fit_array(part, column.type, unit="us") for part in parts]  # instants by now
 
 
 def _spread(found: Sequence[_Misfit]) -> list[_Misfit]:

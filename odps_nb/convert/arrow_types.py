@@ -35,6 +35,7 @@ __all__ = [
     "BARE_DECIMAL",
     "DAY_TIME_STRUCT",
     "arrow_type",
+    "has_any",
     "has_blob",
     "has_timestamp",
     "odps_type",
@@ -136,21 +137,22 @@ def decimal_size(odps: DecimalType) -> tuple[int, int]:
 
 def has_blob(odps: OdpsType) -> bool:
     """Whether the type is BLOB or holds one."""
-    return _has(odps, (TypeCode.BLOB,))
+    return has_any(odps, (TypeCode.BLOB,))
 
 
 def has_timestamp(odps: OdpsType) -> bool:
     """Whether the type is or holds a TIMESTAMP, whose unit on the wire may be chosen."""
-    return _has(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
+    return has_any(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
 
 
-def _has(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
+def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
+    """Whether the type is or holds one of these."""
     if isinstance(odps, ArrayType):
-        return _has(odps.element, codes)
+        return has_any(odps.element, codes)
     if isinstance(odps, MapType):
-        return _has(odps.key, codes) or _has(odps.value, codes)
+        return has_any(odps.key, codes) or has_any(odps.value, codes)
     if isinstance(odps, StructType):
-        return any(_has(member.type, codes) for member in odps.fields)
+        return any(has_any(member.type, codes) for member in odps.fields)
     return odps.code in codes
 
 

@@ -8,7 +8,8 @@ nothing overflows. What is allowed, by target:
 - DECIMAL: decimals and integers that fit, floats whose shortest decimal text fits;
 - STRING, CHAR, VARCHAR, JSON: text, bytes that are UTF-8; not longer than the limit;
 - BINARY, BLOB: bytes, text; DATE: dates, timestamps at midnight;
-- DATETIME, TIMESTAMP: dates and timestamps without finer parts (a time zone becomes UTC);
+- DATETIME, TIMESTAMP: dates and timestamps without finer parts (a time zone becomes UTC, and
+  what has none is what a clock showed in a zone that the caller says, else in UTC);
   a TIMESTAMP is sent in nanoseconds, and where these do not reach (1677…2262) in microseconds;
 - TIMESTAMP_NTZ: the same without a time zone; INTERVAL_DAY_TIME: durations;
 - ARRAY, MAP, STRUCT: by parts; a missing member of a STRUCT is null, an unknown one refused.
@@ -17,6 +18,7 @@ nothing overflows. What is allowed, by target:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,13 +33,14 @@ from odps_nb.convert.arrow_types import (
     is_text,
     length_of,
 )
+from odps_nb.convert.times import INSTANTS, NoSuchTime, from_clock
 from odps_nb.schema import ArrayType, DecimalType, MapType, OdpsType, StructType, TypeCode
 
 __all__ = ["KindError", "ValueMisfit", "check_kind", "fit_array", "misfits"]
 
 _INTEGERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 _TEXTS = (TypeCode.STRING, TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON)
-_INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
+_TIMES = (*INSTANTS, TypeCode.TIMESTAMP_NTZ)
 # DATE and DATETIME go from year 1 to year 9999; Arrow's own types go further.
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
 _DAY_MS = 86_400_000
@@ -96,7 +99,7 @@ def _scalar_fits(source: pa.DataType, code: TypeCode) -> bool:
         return is_text(source) or (is_bytes(source) and not pt.is_fixed_size_binary(source))
     if code in (TypeCode.BINARY, TypeCode.BLOB):
         return is_text(source) or is_bytes(source)
-    if code is TypeCode.DATE or code in _INSTANTS:
+    if code is TypeCode.DATE or code in _TIMES:
         return bool(pt.is_date(source) or pt.is_timestamp(source))
     if code is TypeCode.INTERVAL_DAY_TIME:
         return bool(pt.is_duration(source) or source.equals(DAY_TIME_STRUCT))
@@ -111,13 +114,25 @@ def _members(source: pa.DataType, target: StructType, path: str) -> dict[str, in
     return places
 
 
-def fit_array(array: pa.Array, target: OdpsType, *, unit: str | None = None) -> pa.Array:
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """How timestamps are sent: their unit, and whose clocks show those without a zone."""
+
+    unit: str
+    timezone: str | None
+
+
+def fit_array(
+    array: pa.Array, target: OdpsType, *, unit: str | None = None, timezone: str | None = None
+) -> pa.Array:
     """Return the array in the exact type that a write sends.
 
     Parameters
     ----------
     unit
         That of timestamps, ``ns`` or ``us``; by default nanoseconds where all values fit.
+    timezone
+        Whose clocks showed the times without a zone that become instants; ``None``: UTC.
 
     Raises
     ------
@@ -128,34 +143,38 @@ def fit_array(array: pa.Array, target: OdpsType, *, unit: str | None = None) -> 
     """
     check_kind(array.type, target)
     try:
-        return _fit(array, target, unit or "ns")
+        return _fit(array, target, _Times(unit or "ns", timezone))
+    except NoSuchTime as error:
+        raise ValueMisfit(str(error)) from None
     except pa.ArrowException as error:
         if unit is not None or not has_timestamp(target):
             raise ValueMisfit(str(error).splitlines()[0]) from None
-    return fit_array(array, target, unit="us")
+    return fit_array(array, target, unit="us", timezone=timezone)
 
 
-def misfits(array: pa.Array, target: OdpsType, *, limit: int = 3) -> Iterator[tuple[int, str]]:
+def misfits(
+    array: pa.Array, target: OdpsType, *, timezone: str | None = None, limit: int = 3
+) -> Iterator[tuple[int, str]]:
     """Find the rows that do not fit, by halving: at most ``limit`` rows and their reasons."""
     start = 0
     for _ in range(limit):
         rest = array.slice(start)
-        if not len(rest) or _problem(rest, target) is None:
+        if not len(rest) or _problem(rest, target, timezone) is None:
             return
         low, high = 0, len(rest)  # rest[:low] fits, rest[:high] does not
         while high - low > 1:
             middle = (low + high) // 2
-            if _problem(rest.slice(low, middle - low), target) is None:
+            if _problem(rest.slice(low, middle - low), target, timezone) is None:
                 low = middle
             else:
                 high = middle
-        yield start + low, _problem(rest.slice(low, 1), target) or ""
+        yield start + low, _problem(rest.slice(low, 1), target, timezone) or ""
         start += low + 1
 
 
-def _problem(array: pa.Array, target: OdpsType) -> str | None:
+def _problem(array: pa.Array, target: OdpsType, timezone: str | None) -> str | None:
     try:
-        fit_array(array, target)
+        fit_array(array, target, timezone=timezone)
     except (ValueMisfit, KindError) as error:
         return str(error)
     return None
@@ -187,24 +206,24 @@ def _is_view(kind: pa.DataType) -> bool:
     return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
 
 
-def _fit(array: pa.Array, target: OdpsType, unit: str) -> pa.Array:
+def _fit(array: pa.Array, target: OdpsType, times: _Times) -> pa.Array:
     array = _plain(array)
-    wanted = arrow_type(target, timestamp_unit=unit, for_write=True)
+    wanted = arrow_type(target, timestamp_unit=times.unit, for_write=True)
     if pt.is_null(array.type):
         return pa.nulls(len(array), wanted)
     if isinstance(target, ArrayType):
-        return _fit_list(array, target, wanted, unit)
+        return _fit_list(array, target, wanted, times)
     if isinstance(target, MapType):
-        return _fit_map(array, target, wanted, unit)
+        return _fit_map(array, target, wanted, times)
     if isinstance(target, StructType):
-        return _fit_struct(array, target, wanted, unit)
-    return _fit_scalar(array, target, wanted)
+        return _fit_struct(array, target, wanted, times)
+    return _fit_scalar(array, target, wanted, times)
 
 
-def _fit_list(array: pa.Array, target: ArrayType, wanted: pa.DataType, unit: str) -> pa.Array:
+def _fit_list(array: pa.Array, target: ArrayType, wanted: pa.DataType, times: _Times) -> pa.Array:
     if not (pt.is_list(array.type) or pt.is_large_list(array.type)):
         array = array.cast(pa.list_(array.type.value_type))
-    values = _fit(array.flatten(), target.element, unit)
+    values = _fit(array.flatten(), target.element, times)
     starts = _starts(pc.list_value_length(array), array)
     return pa.ListArray.from_arrays(starts, values, type=wanted)
 
@@ -219,13 +238,13 @@ def _starts(lengths: pa.Array, array: pa.Array) -> pa.Array:
     return pc.if_else(missing, pa.scalar(None, pa.int32()), starts)
 
 
-def _fit_map(array: pa.Array, target: MapType, wanted: pa.DataType, unit: str) -> pa.Array:
+def _fit_map(array: pa.Array, target: MapType, wanted: pa.DataType, times: _Times) -> pa.Array:
     present = array.drop_null() if array.null_count else array
     offsets = present.offsets
     first = offsets[0].as_py() if len(offsets) else 0
     count = (offsets[-1].as_py() - first) if len(offsets) else 0
-    keys = _fit(present.keys.slice(first, count), target.key, unit)
-    items = _fit(present.items.slice(first, count), target.value, unit)
+    keys = _fit(present.keys.slice(first, count), target.key, times)
+    items = _fit(present.items.slice(first, count), target.value, times)
     if keys.null_count:
         raise ValueMisfit("a key of a MAP is null")
     starts = _starts(_map_lengths(array), array)
@@ -238,7 +257,9 @@ def _map_lengths(array: pa.Array) -> pa.Array:
     return pc.if_else(array.is_null(), pa.scalar(None, lengths.type), lengths)
 
 
-def _fit_struct(array: pa.Array, target: StructType, wanted: pa.DataType, unit: str) -> pa.Array:
+def _fit_struct(
+    array: pa.Array, target: StructType, wanted: pa.DataType, times: _Times
+) -> pa.Array:
     places = _members(array.type, target, "")
     parts = array.flatten()  # honours slices and carries the nulls of the whole into the parts
     members = []
@@ -247,19 +268,19 @@ def _fit_struct(array: pa.Array, target: StructType, wanted: pa.DataType, unit: 
         if place is None:
             members.append(pa.nulls(len(array), wanted.field(index).type))
         else:
-            members.append(_fit(parts[place], member.type, unit))
+            members.append(_fit(parts[place], member.type, times))
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(members, fields=list(wanted), mask=mask)
 
 
-def _fit_scalar(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
+def _fit_scalar(array: pa.Array, target: OdpsType, wanted: pa.DataType, times: _Times) -> pa.Array:
     code = target.code
     if isinstance(target, DecimalType):
         return _fit_decimal(array, wanted)
     if code is TypeCode.DATE:
         return _fit_date(array, wanted)
-    if code in _INSTANTS:
-        return _fit_instant(array, wanted)
+    if code in _TIMES:
+        return _fit_time(array, wanted, times.timezone if code in INSTANTS else None)
     if code is TypeCode.INTERVAL_DAY_TIME:
         return _fit_day_time(array)
     if code in (TypeCode.FLOAT, TypeCode.DOUBLE):
@@ -318,8 +339,10 @@ def _wall_clock(array: pa.Array) -> pa.Array:
     return pc.local_timestamp(array) if array.type.tz is not None else array
 
 
-def _fit_instant(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _fit_time(array: pa.Array, wanted: pa.DataType, timezone: str | None) -> pa.Array:
     fitted = array if array.type.equals(wanted) else array.cast(wanted)
+    if timezone is not None and getattr(array.type, "tz", None) is None:
+        fitted = from_clock(fitted, timezone)
     if wanted.unit != "ns":  # whose range is narrower
         day = _DAY_MS if wanted.unit == "ms" else _DAY_MS * 1000
         low, high = _FIRST_DAY * day, (_LAST_DAY + 1) * day - 1

@@ -61,14 +61,22 @@ def frame_column(kind: pa.DataType, rows: int | None) -> FrameColumn:
     rows
         How many values are expected, if that is known; it may be wrong.
     """
+    if pt.is_timestamp(kind) and kind.tz is not None:
+        return _NumpyColumn(np.dtype(f"datetime64[{kind.unit}]"), rows, timezone=kind.tz)
     dtype = _DTYPES.get(kind)
     return _ArrowColumn(kind) if dtype is None else _NumpyColumn(np.dtype(dtype), rows)
 
 
 class _NumpyColumn:
-    """Values in a NumPy array; nulls of integers and booleans in a mask, made at the first."""
+    """Values in a NumPy array; nulls of integers and booleans in a mask, made at the first.
 
-    def __init__(self, dtype: np.dtype[Any], rows: int | None) -> None:
+    Instants with a zone are gathered as those of UTC, and named by their zone at the end.
+    """
+
+    def __init__(
+        self, dtype: np.dtype[Any], rows: int | None, *, timezone: str | None = None
+    ) -> None:
+        self._timezone = timezone
         room = _FIRST_ROWS if rows is None else min(max(rows, 0), _MAX_FIRST_ROWS)
         self._values = _room(room, dtype)
         self._mask: np.ndarray[Any, np.dtype[np.bool_]] | None = None
@@ -88,6 +96,11 @@ class _NumpyColumn:
 
     def series(self) -> pd.Series[Any]:
         values = self._values[: self._count]
+        if self._timezone is not None:
+            unit: Any = np.datetime_data(values.dtype)[0]
+            zoned = pd.DatetimeTZDtype(unit, self._timezone)
+            # Numbers are instants; values of datetime64 would be taken for what a clock shows.
+            return pd.Series(pd.array(values.view(np.int64), dtype=zoned, copy=False), copy=False)
         if self._mask is None:
             return pd.Series(values, copy=False)
         mask = self._mask[: self._count]

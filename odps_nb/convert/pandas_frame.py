@@ -13,7 +13,8 @@ STRING, CHAR, VARCHAR, JSON, BLOB     pandas' own text dtype (``str``; ``object`
 BINARY                                ``object`` with ``bytes`` and ``None``
 DECIMAL                               Arrow-backed ``decimal128``/``decimal256``: exact
 DATE                                  ``datetime64[ms]``, which holds the years 1 to 9999
-DATETIME, TIMESTAMP, TIMESTAMP_NTZ    ``datetime64`` in the unit that arrived (ms, ns, us)
+DATETIME, TIMESTAMP, TIMESTAMP_NTZ    ``datetime64`` in the unit that arrived (ms, ns, us);
+                                      ``datetime64[unit, zone]`` where the Arrow type has one
 INTERVAL_DAY_TIME                     ``timedelta64[ns]``
 ARRAY, MAP, STRUCT                    Arrow-backed: nulls and integers inside stay what they are
 ====================================  =====================================================
@@ -87,7 +88,9 @@ def to_pandas(
 # -- from pandas ------------------------------------------------------------------------------
 
 
-def from_pandas(frame: pd.DataFrame, schema: TableSchema | None = None) -> pa.Table:
+def from_pandas(
+    frame: pd.DataFrame, schema: TableSchema | None = None, *, timezone: str | None = None
+) -> pa.Table:
     """Return the columns of a DataFrame as Arrow, NaN and NA as nulls; the index is left out.
 
     Parameters
@@ -96,6 +99,8 @@ def from_pandas(frame: pd.DataFrame, schema: TableSchema | None = None) -> pa.Ta
         Text as column names.
     schema
         The table to be written: the result then has exactly its columns and write types.
+    timezone
+        Whose clocks showed the times without a zone that become instants; ``None``: UTC.
 
     Raises
     ------
@@ -107,9 +112,9 @@ def from_pandas(frame: pd.DataFrame, schema: TableSchema | None = None) -> pa.Ta
     for place, name in enumerate(frame.columns):
         column = schema.find(name) if schema is not None else None
         target = column.type if column is not None else None
-        arrays.append(_array(frame.iloc[:, place], str(name), target))
+        arrays.append(_array(frame.iloc[:, place], str(name), target, timezone))
     table = pa.table(arrays, names=[str(name) for name in frame.columns])
-    return table if schema is None else fit_table(table, schema)
+    return table if schema is None else fit_table(table, schema, timezone=timezone)
 
 
 def _check_names(frame: pd.DataFrame, schema: TableSchema | None) -> None:
@@ -132,11 +137,13 @@ def _check_names(frame: pd.DataFrame, schema: TableSchema | None) -> None:
             )
 
 
-def _array(series: pd.Series[Any], name: str, target: OdpsType | None) -> pa.Array:
+def _array(
+    series: pd.Series[Any], name: str, target: OdpsType | None, timezone: str | None
+) -> pa.Array:
     if isinstance(series.dtype, pd.SparseDtype):
         series = pd.Series(np.asarray(series))
     if series.dtype == object and target is not None:
-        return array_of(list(series), name, target)
+        return array_of(list(series), name, target, timezone=timezone)
     try:
         return pa.array(series, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

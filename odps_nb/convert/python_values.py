@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.convert.arrow_schema import shorten
-from odps_nb.convert.arrow_types import decimal_size
+from odps_nb.convert.arrow_types import decimal_size, has_any
 from odps_nb.convert.fit import ValueMisfit
+from odps_nb.convert.times import INSTANTS
 from odps_nb.errors import ConversionError
 from odps_nb.schema import ArrayType, DecimalType, MapType, OdpsType, StructType, TypeCode
 from odps_nb.wire.type_text import format_type
@@ -24,10 +25,20 @@ from odps_nb.wire.type_text import format_type
 __all__ = ["array_of"]
 
 _TEMPORAL = (TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
+_TIMES = (*INSTANTS, TypeCode.TIMESTAMP_NTZ)
+_WALL_CLOCK = "a time zone does not fit a wall clock: drop it first"
+_BOTH = "times with and without a time zone in one column: give all of them one, or none"
 _FAILURES = (pa.ArrowException, TypeError, ValueError, OverflowError, ValueMisfit)
 
 
-def array_of(values: Sequence[Any], name: str, target: OdpsType, *, first_row: int = 0) -> pa.Array:
+def array_of(
+    values: Sequence[Any],
+    name: str,
+    target: OdpsType,
+    *,
+    first_row: int = 0,
+    timezone: str | None = None,
+) -> pa.Array:
     """Return an array that holds the objects without loss; it may still have to be fitted.
 
     Parameters
@@ -36,6 +47,9 @@ def array_of(values: Sequence[Any], name: str, target: OdpsType, *, first_row: i
         Anything that Arrow knows; ``None``, NaN and pandas' own marks are nulls.
     name, first_row
         Where the values are from, for the error.
+    timezone
+        Whose clocks showed the times without a zone that become instants. Where it is known, or
+        the target is a wall clock, times with and without a zone are not taken together.
 
     Raises
     ------
@@ -43,15 +57,19 @@ def array_of(values: Sequence[Any], name: str, target: OdpsType, *, first_row: i
         An object of another kind than the target; row and value are named.
     """
     values = list(values)
-    for convert in _conversions(target, values):
+    zone = _zone_of_values(values, name, target, first_row, timezone)
+    for convert in _conversions(target, values, zone):
         try:
             return convert(values)
         except _FAILURES:
             continue
-    final = list(_conversions(target, values))[-1]
+    final = list(_conversions(target, values, zone))[-1]
     place, reason = _first_failure(values, final)
-    row, value = first_row + place, values[place]
-    raise ConversionError(
+    raise _misfit(values[place], name, target, first_row + place, reason)
+
+
+def _misfit(value: Any, name: str, target: OdpsType, row: int, reason: str) -> ConversionError:
+    return ConversionError(
         f"the data does not fit the table: {name}[{row}] = {shorten(value)} "
         f"({type(value).__name__} → {format_type(target)}): {reason}",
         column=name,
@@ -62,14 +80,56 @@ def array_of(values: Sequence[Any], name: str, target: OdpsType, *, first_row: i
     )
 
 
-def _conversions(target: OdpsType, values: list[Any]) -> Iterator[Callable[[list[Any]], pa.Array]]:
+def _zone_of_values(
+    values: list[Any], name: str, target: OdpsType, first_row: int, timezone: str | None
+) -> str | None:
+    """Return ``UTC`` if instants inside come with zones of their own, which Arrow then keeps."""
+    if not has_any(target, _TIMES):
+        return None
+    aware: bool | None = None
+    for row, value in enumerate(values):
+        for code, has_zone in _times_in(value, target):
+            if code is TypeCode.TIMESTAMP_NTZ:
+                if has_zone:
+                    raise _misfit(value, name, target, first_row + row, _WALL_CLOCK)
+            elif timezone is not None:
+                if aware is not None and has_zone is not aware:
+                    raise _misfit(value, name, target, first_row + row, _BOTH)
+                aware = has_zone
+    return "UTC" if aware else None
+
+
+def _times_in(value: Any, target: OdpsType) -> Iterator[tuple[TypeCode, bool]]:
+    """Find the times inside of a value: what they shall be, and whether they have a zone."""
+    if isinstance(target, StructType) and isinstance(value, dict):
+        for member in target.fields:
+            yield from _times_in(value.get(member.name), member.type)
+    elif isinstance(target, ArrayType) and isinstance(value, (list, tuple, np.ndarray)):
+        for inner in value:
+            yield from _times_in(inner, target.element)
+    elif isinstance(target, MapType) and isinstance(value, (dict, list, tuple)):
+        for pair in value.items() if isinstance(value, dict) else value:
+            if isinstance(pair, (list, tuple)) and len(pair) == 2:  # else it is refused later
+                yield from _times_in(pair[0], target.key)
+                yield from _times_in(pair[1], target.value)
+    elif target.code in _TIMES and _is_time(value):
+        yield target.code, getattr(value, "tzinfo", None) is not None
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (datetime.date, np.datetime64)) and bool(value == value)  # no NaT
+
+
+def _conversions(
+    target: OdpsType, values: list[Any], zone: str | None
+) -> Iterator[Callable[[list[Any]], pa.Array]]:
     """Ways to make the array, best first; the last one finds the row to blame."""
     if isinstance(target, (ArrayType, MapType, StructType)):
-        yield _typed(target, "ns")
-        yield _typed(target, "us")
+        yield _typed(target, "ns", zone)
+        yield _typed(target, "us", zone)
     elif target.code not in _TEMPORAL:
         yield _guessed
-        yield _typed(target, "ns")
+        yield _typed(target, "ns", zone)
     elif any(getattr(value, "tzinfo", None) is not None for value in values):
         yield _guessed  # only a guessed type keeps the zone
     else:
@@ -107,8 +167,8 @@ def _has_nanoseconds(value: Any) -> bool:
     return bool(getattr(value, "nanosecond", 0))
 
 
-def _typed(target: OdpsType, unit: str) -> Callable[[list[Any]], pa.Array]:
-    wide = _wide(target, unit)
+def _typed(target: OdpsType, unit: str, zone: str | None) -> Callable[[list[Any]], pa.Array]:
+    wide = _wide(target, unit, zone)
 
     def convert(values: list[Any]) -> pa.Array:
         for value in values:
@@ -143,18 +203,18 @@ _WIDE: Mapping[TypeCode, pa.DataType] = {
 }
 
 
-def _wide(target: OdpsType, unit: str) -> pa.DataType:
+def _wide(target: OdpsType, unit: str, zone: str | None) -> pa.DataType:
     """Return a type that takes Python objects without losing anything; fitting comes after."""
     if isinstance(target, ArrayType):
-        return pa.list_(_wide(target.element, unit))
+        return pa.list_(_wide(target.element, unit, zone))
     if isinstance(target, MapType):
-        return pa.map_(_wide(target.key, unit), _wide(target.value, unit))
+        return pa.map_(_wide(target.key, unit, zone), _wide(target.value, unit, zone))
     if isinstance(target, StructType):
-        return pa.struct([(member.name, _wide(member.type, unit)) for member in target.fields])
+        return pa.struct([(m.name, _wide(m.type, unit, zone)) for m in target.fields])
     if isinstance(target, DecimalType):
         return pa.decimal256(76, max(38, decimal_size(target)[1]))
     if target.code in _TEMPORAL and target.code is not TypeCode.DATE:
-        return pa.timestamp(unit)
+        return pa.timestamp(unit, zone if target.code in INSTANTS else None)
     return _WIDE.get(target.code, pa.string())
 
 

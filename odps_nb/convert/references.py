@@ -14,13 +14,20 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.convert.arrow_types import has_blob
+from odps_nb.convert.times import in_zone
 from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TableSchema
 
 __all__ = ["present_batch", "present_schema", "references_as_text"]
 
 
-def present_batch(batch: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
-    """Return the batch with references as text; without BLOB columns the batch itself."""
+def present_batch(
+    batch: pa.RecordBatch, schema: TableSchema, *, timezone: str | None = None
+) -> pa.RecordBatch:
+    """Return the batch with references as text and instants in a zone, if there is one.
+
+    Without BLOB columns and without a zone this is the batch itself.
+    """
+    batch = in_zone(batch, schema, timezone)
     if not any(has_blob(column.type) for column in schema):
         return batch
     arrays, fields = [], []

@@ -21,6 +21,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.local.sql_ddl import Place
 from odps_nb.local.sql_text import script_settings
+from odps_nb.local.sql_times import ZONE
 from odps_nb.local.tables import Table
 from odps_nb.terms import TableName
 from odps_nb.wire import control
@@ -260,6 +261,7 @@ class RestRoutes:
             three_parts=settings.get("odps.namespace.schema", "").lower() == "true",
             settings=settings,
             rights=self._service.rights,
+            timezone=settings.get(ZONE) or "UTC",
         )
         source = (wire.body or b"").decode("utf-8", "replace")
         job = re.search(r"<Job>.*</Job>", source, re.DOTALL)

@@ -22,7 +22,7 @@ __all__ = ["Definitions", "Place"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where names without project or schema belong, and who asks."""
+    """Where names without project or schema belong, who asks, and where times are read."""
 
     project: str
     schema: str | None = None
@@ -30,6 +30,7 @@ class Place:
     three_parts: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     rights: Rights = field(default_factory=Rights)
+    timezone: str = "UTC"
 
     def table(self, name: sql_statements.Name, right: Right = Right.READ) -> TableName:
         """Read a name as written in SQL; 403 for a table of a project without the right."""

@@ -13,6 +13,7 @@ from typing import Any
 from odps_nb.local import faults
 from odps_nb.local.sql_calls import called, looks_outside
 from odps_nb.local.sql_functions import maxcompute_dialect, translate_functions
+from odps_nb.local.sql_times import constants_in_utc
 
 __all__ = ["TranslatedQuery", "translate"]
 
@@ -26,13 +27,17 @@ class TranslatedQuery:
     plain_columns: tuple[str | None, ...] | None
 
 
-def translate(text: str, *, exists: Callable[[tuple[str, ...]], object]) -> TranslatedQuery:
+def translate(
+    text: str, *, exists: Callable[[tuple[str, ...]], object], timezone: str = "UTC"
+) -> TranslatedQuery:
     """Read a query and write it for DuckDB.
 
     Parameters
     ----------
     exists
         Called with each table name as written; raises when there is no such table.
+    timezone
+        Where constant times are read.
     """
     from sqlglot import exp
 
@@ -48,6 +53,7 @@ def translate(text: str, *, exists: Callable[[tuple[str, ...]], object]) -> Tran
     for table in list(query.find_all(exp.Table)):
         _replace_table(table, ctes, tables, exists)
     translate_functions(query)
+    constants_in_utc(query, timezone)
     _plain_grouping(query)
     _name_columns(query)
     return TranslatedQuery(

@@ -108,7 +108,11 @@ class SqlRunner:
     def _open(
         self, text: str, place: Place, stopper: Stopper, stack: ExitStack
     ) -> tuple[QueryRun, TranslatedQuery]:
-        query = translate(text, exists=lambda name: self._catalog.table(place.table(name)))
+        query = translate(
+            text,
+            exists=lambda name: self._catalog.table(place.table(name)),
+            timezone=place.timezone,
+        )
         pin = new_id()
         stack.callback(self._snapshots.unpin, pin)
         tables = {}

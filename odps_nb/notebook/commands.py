@@ -37,6 +37,7 @@ __all__ = ["COMMANDS"]
 @argument("-o", "--output", metavar="VAR", help="Put the connection into this variable, too.")
 @argument("--project", help="The project, where the profile does not say.")
 @argument("--schema", help="The default schema.")
+@argument("--timezone", metavar="ZONE", help="Show and take times in it, e.g. Asia/Shanghai.")
 @argument("--root", metavar="DIR", help="With local: the folder that keeps its tables.")
 def connect(context: Context, args: argparse.Namespace, cell: str | None) -> None:
     """Choose the connection that the %odps magics use; asks the service nothing.
@@ -47,7 +48,7 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Non
     context.check_output(args.output)
     if args.root is not None and args.target != "local":
         raise UsageError("--root goes with local: %odps connect local --root DIR")
-    origin = (args.target, args.project, args.schema, args.root)
+    origin = (args.target, args.project, args.schema, args.timezone, args.root)
     if args.target == "local" and context.is_alive(origin):
         connection = context.connection  # run again, the cell finds its tables again
     else:
@@ -70,7 +71,7 @@ def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection,
     known = context.variables.get(args.target) if args.target else None
     if isinstance(known, Connection):
         return known, False
-    keywords = {key: getattr(args, key) for key in ("project", "schema", "root")}
+    keywords = {key: getattr(args, key) for key in ("project", "schema", "timezone", "root")}
     keywords = {key: value for key, value in keywords.items() if value is not None}
     if args.target and "://" in args.target:
         return odps_nb.connect(endpoint=args.target, **keywords), True

@@ -84,13 +84,19 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
     body = cell.strip() if cell else ""
     if where and body:
         raise UsageError("a filter stands in -w or in the cell, not in both")
-    return bound(context, where or body) or None
+    text = where or body
+    if not text:
+        return None
+    return bound(context, text, timezone=context.connection.profile.timezone or "UTC")
 
 
-def bound(context: Context, text: str) -> str:
-    """Return a text with its ``:name`` parts bound to variables, or raise a one-line error."""
+def bound(context: Context, text: str, *, timezone: str | None = None) -> str:
+    """Return a text with its ``:name`` parts bound to variables, or raise a one-line error.
+
+    ``timezone`` is where the text will be read, for datetimes that have a zone.
+    """
     try:
-        return bind(text, context.variables)
+        return bind(text, context.variables, timezone=timezone)
     except ConfigError as error:
         raise UsageError("; ".join(part for part in (str(error), error.hint) if part)) from None
 
@@ -184,9 +190,9 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     :name stands for the Python variable of that name, quoted safely.
     """
     context.check_output(args.output)
-    query = bound(context, (cell or "").strip())
-    if not query:
+    if not (text := (cell or "").strip()):
         raise UsageError("%%odps sql needs a query in the cell")
+    query = bound(context, text, timezone=context.connection.profile.timezone)
     result = stoppable("sql", lambda: context.connection.sql(query, wait=False))
     limit = args.limit or context.options().limit
     rows = result if limit is None else result.first(limit)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from odps_nb.errors import ConversionError
 
-__all__ = ["cast_array", "in_utc", "select"]
+__all__ = ["cast_array", "in_zone", "select"]
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -80,12 +80,17 @@ def cast_array(array: pa.Array, target: pa.DataType, *, column: str) -> pa.Array
         ) from None
 
 
-def in_utc(table: pa.Table) -> pa.Table:
-    """Return instants of any zone as a read of a table gives them: in UTC, named by no zone."""
+def in_zone(table: pa.Table, timezone: str | None) -> pa.Table:
+    """Return instants of any zone as a read of a table gives them.
+
+    That is in the zone of the connection, or, without one, in UTC and named by no zone.
+    """
     for index, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
-            plain = pa.timestamp(field.type.unit)
-            column = table.column(index).cast(pa.timestamp(field.type.unit, "UTC")).cast(plain)
+            unit = field.type.unit
+            column = table.column(index).cast(pa.timestamp(unit, timezone or "UTC"))
+            if timezone is None:
+                column = column.cast(pa.timestamp(unit))
             table = table.set_column(index, field.name, column)
     return table
 

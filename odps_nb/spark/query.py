@@ -23,7 +23,7 @@ from odps_nb.client.cancel import CancelToken
 from odps_nb.client.profile import Profile
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
 from odps_nb.spark._quiet import without_pandas_notice, without_query_log
-from odps_nb.spark.casting import in_utc
+from odps_nb.spark.casting import in_zone
 from odps_nb.spark.credentials import profile_of
 from odps_nb.spark.sql_faults import query_errors
 from odps_nb.spark.sql_plan import TableRead, plan_reads, with_partitions
@@ -218,11 +218,12 @@ class SparkQuery:
     def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
         """Run the query and return its rows, with dtypes as a read of a table has them.
 
-        Instants are in UTC, as everywhere, and not in the zone of Spark's session.
+        Instants are in the zone of the connection (without one: UTC, and no zone is named), as
+        everywhere, and not in that of Spark's session.
         """
         from odps_nb.convert.pandas_frame import to_pandas
 
-        return to_pandas(in_utc(self.to_arrow(progress=progress)))
+        return to_pandas(in_zone(self.to_arrow(progress=progress), self._profile.timezone))
 
     def cancel(self) -> None:
         """Stop what runs of `to_arrow` and `to_pandas`, from any thread."""

@@ -32,5 +32,6 @@ def plan_of(storage: StorageClient, table: TableName, **wanted: Any) -> ReadPlan
         wanted.get("partitions")
     )
     schema = fetch_table(storage, table).schema if needs_schema else None
+    zone = storage.profile.timezone or "UTC"
     # Spark knows microseconds only.
-    return plan_read(table, schema, timestamp_unit=TimeUnit.MICRO, **wanted)
+    return plan_read(table, schema, timestamp_unit=TimeUnit.MICRO, timezone=zone, **wanted)

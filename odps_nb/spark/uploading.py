@@ -217,7 +217,13 @@ def _fitted(
     row, batch = 0, first
     while batch is not None:
         _check_fixed(batch, target)
-        plain = fit_batch(batch.select(kept), target.plain, places=places, first_row=row)
+        plain = fit_batch(
+            batch.select(kept),
+            target.plain,
+            places=places,
+            first_row=row,
+            timezone=target.timezone,
+        )
         check_named_partitions(plain, target)
         if not blobs:
             yield plain

@@ -240,7 +240,8 @@ def write_target(
     fixed = check_partition(PartitionSpec.of(partition), schema, table)
     keys = tuple(column.name for column in schema.partition_columns)
     make = Target.of if change is None else change.target
-    return make(schema, table, fixed), check_scope(table, keys, fixed, mode, scope)
+    target = make(schema, table, fixed, timezone=storage.profile.timezone)
+    return target, check_scope(table, keys, fixed, mode, scope)
 
 
 def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> DataFrame:

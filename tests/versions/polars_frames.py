@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 
 import polars as pl
 import pytest
 
+import odps_nb
 from odps_nb.client.progress import silent
 from odps_nb.errors import ConversionError
 
@@ -112,3 +114,39 @@ def test_what_is_no_frame_says_so(odps, new_name):
     too_big = pl.DataFrame({"id": pl.Series([2**63], dtype=pl.UInt64)})
     with pytest.raises(ConversionError, match="9223372036854775808"):
         odps.table("orders").write(too_big, partition="ds=2099-01-01", progress=silent)
+
+
+def test_the_page_of_types_names_the_types_of_polars(odps, new_name):
+    page = (Path(__file__).parents[2] / "docs" / "types-and-times.md").read_text("utf-8")
+    rows = page.split("<!-- types -->")[1].split("<!-- end -->")[0].strip().splitlines()[2:]
+    told = [[cell.strip(" `") for cell in row.strip("|").split("|")] for row in rows]
+    columns = ", ".join(f"c{i} {row[0].lower()}" for i, row in enumerate(told))
+    name = new_name("polars")
+    odps.create_table(name, columns)
+    found = pl.DataFrame(odps.table(name).read())
+    assert [shown(kind) for kind in found.dtypes] == [row[3] for row in told]
+
+
+def shown(kind: pl.DataType) -> str:
+    """Write a type as the page does."""
+    if isinstance(kind, (pl.Datetime, pl.Duration)):
+        zone = getattr(kind, "time_zone", None)
+        return f"{type(kind).__name__}({kind.time_unit}{f', {zone}' if zone else ''})"
+    if isinstance(kind, pl.List):
+        return f"List({shown(kind.inner)})"
+    if isinstance(kind, pl.Decimal):
+        return f"Decimal({kind.precision}, {kind.scale})"
+    return type(kind).__name__
+
+
+def test_a_zone_of_the_connection_is_one_of_polars(profile, new_name):
+    with odps_nb.connect(profile, timezone="Asia/Shanghai") as odps:
+        table = odps.create_table(new_name("polars"), "d datetime, n timestamp_ntz")
+        clock = dt.datetime(2024, 1, 31, 10)
+        table.write(pl.DataFrame({"d": [clock], "n": [clock]}))
+        found = pl.DataFrame(table.read())
+        assert list(map(shown, found.dtypes)) == ["Datetime(ms, Asia/Shanghai)", "Datetime(ns)"]
+        assert found["d"][0].astimezone(UTC) == dt.datetime(2024, 1, 31, 2, tzinfo=UTC)
+        assert found["n"][0] == clock
+        table.write(found)
+        assert pl.DataFrame(table.read(limit=2)).unique().height == 1

@@ -1,0 +1,160 @@
+"""A time written by the stock client is the same instant here, and back, in three zones.
+
+The stock client means and shows local time of its process (``TZ``) where a connection of ours is
+told that zone; its newer module ``odps.maxstorage`` means UTC, as a connection without one does.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+import times_by_pyodps as stock
+
+import odps_nb
+from odps_nb.access.connection import Connection
+from odps_nb.local.launch import LocalService, start
+
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+
+ZONES = ["UTC", "Asia/Shanghai", "America/Los_Angeles"]
+# A wall clock takes no time with a zone: tests/convert/test_times.py.
+WRITTEN = [(how, kind) for how in ("arrow", "pandas", "objects") for kind in stock.KINDS]
+WRITTEN += [("aware", kind) for kind in ("datetime", "timestamp")]
+LOCAL = ("records", "arrow", "pandas", "sql")  # roads of the stock client that mean local time
+Read = dict[str, dict[str, dict[str, str | None]]]
+
+
+@pytest.fixture(scope="module", params=ZONES)
+def zone(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def both(zone: str) -> Iterator[tuple[LocalService, Connection, Read]]:
+    """A service where both have written, our connection in the zone, and what they have read."""
+    with start(samples=False) as service, connect(service, zone) as odps:
+        tables = [stock.name_of("ours", how, kind) for how, kind in WRITTEN]
+        for name, (how, kind) in zip(tables, WRITTEN, strict=True):
+            odps.create_table(name, f"id bigint, t {kind}").write(ours(how, kind, zone))
+        child = [sys.executable, "-W", "ignore", str(Path(stock.__file__)), service.endpoint]
+        found = subprocess.run(
+            [*child, service.project, service.access_id, service.access_key, *tables],
+            env={**os.environ, "TZ": zone},
+            capture_output=True,
+            text=True,
+        )
+        assert found.returncode == 0, found.stderr[-3000:]
+        yield service, odps, json.loads(found.stdout)
+
+
+def connect(service: LocalService, zone: str | None) -> Connection:
+    return odps_nb.connect(
+        endpoint=service.endpoint,
+        tunnel_endpoint=service.tunnel_endpoint,
+        project=service.project,
+        access_id=service.access_id,
+        access_key=service.access_key,
+        timezone=zone,
+    )
+
+
+def ours(how: str, kind: str, zone: str) -> object:
+    ids = range(len(stock.CLOCK))
+    if how == "arrow":
+        return stock.rows(kind)
+    if how == "pandas":
+        return pd.DataFrame({"id": ids, "t": pd.array(stock.CLOCK, "datetime64[ns]")})
+    if how == "objects":
+        return pd.DataFrame({"id": ids, "t": pd.Series(stock.CLOCK, dtype=object)})
+    # the same instants, named in a zone of their own
+    aware = [None if v is None else instant(v, zone) for v in stock.CLOCK]
+    return pa.table({"id": ids, "t": pa.array(aware, pa.timestamp("ms", "Europe/Paris"))})
+
+
+def instant(clock: dt.datetime, zone: str) -> dt.datetime:
+    return clock.replace(tzinfo=ZoneInfo(zone)).astimezone(dt.timezone.utc)
+
+
+def clock(value: dt.datetime | None) -> str | None:
+    return None if value is None else value.isoformat()
+
+
+def by_id(table: pa.Table) -> list[dt.datetime | None]:
+    times = table.sort_by("id")["t"]
+    if times.type.unit == "ns":
+        times = times.cast(pa.timestamp("us", times.type.tz))
+    found: list[dt.datetime | None] = times.to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(("how", "kind"), WRITTEN)
+def test_what_we_write_the_stock_client_reads_as_its_local_time(both, how, kind):
+    found = both[2][stock.name_of("ours", how, kind)]
+    for road in LOCAL:
+        assert list(found[road].values()) == [clock(v) for v in stock.CLOCK], road
+
+
+@pytest.mark.parametrize("kind", stock.KINDS)
+@pytest.mark.parametrize("how", ["records", "arrow", "pandas"])
+def test_what_the_stock_client_writes_we_read_in_its_zone(both, zone, how, kind):
+    _, odps, _ = both
+    table = odps.table(stock.name_of("theirs", how, kind))
+    result = odps.sql(f"select * from {table.name.table}")
+    for rows in (table.read().to_arrow(), result.to_arrow()):
+        assert rows["t"].type.tz == (None if kind == "timestamp_ntz" else zone)
+        shown = [None if v is None else v.replace(tzinfo=None) for v in by_id(rows)]
+        assert shown == stock.CLOCK
+        if kind != "timestamp_ntz":
+            for got, meant in zip(by_id(rows), stock.CLOCK, strict=True):
+                assert got is None if meant is None else got == instant(meant, zone)
+    frame = table.read().to_pandas().sort_values("id")
+    assert getattr(frame["t"].dt.tz, "key", str(frame["t"].dt.tz)) == (
+        "None" if kind == "timestamp_ntz" else zone
+    )
+    assert [clock(v) for v in frame["t"].dt.tz_localize(None) if v == v] == [
+        clock(v) for v in stock.CLOCK if v is not None
+    ]
+
+
+@pytest.mark.parametrize("kind", stock.KINDS)
+def test_its_module_maxstorage_means_utc_as_a_connection_without_a_zone(both, zone, kind):
+    service, _, theirs = both
+    expected = [
+        clock(v)
+        if v is None or kind == "timestamp_ntz"
+        else clock(instant(v, zone).replace(tzinfo=None))
+        for v in stock.CLOCK
+    ]
+    found = theirs[stock.name_of("ours", "pandas", kind)]
+    for road in ("maxstorage", "maxstorage records"):
+        assert list(found[road].values()) == expected, road
+    with connect(service, None) as odps:
+        assert [clock(v) for v in by_id(_read(odps, "ours", "pandas", kind))] == expected
+        for how in ("maxstorage", "maxstorage records"):
+            assert by_id(_read(odps, "theirs", how, kind)) == stock.CLOCK
+
+
+def _read(odps: Connection, who: str, how: str, kind: str) -> pa.Table:
+    return odps.table(stock.name_of(who, how, kind)).read().to_arrow()
+
+
+def test_a_time_in_a_condition_is_one_of_the_zone(both):
+    _, odps, _ = both
+    table = odps.table(stock.name_of("theirs", "records", "datetime"))
+    found = table.read(where="t = '2024-01-31 10:00:00'").to_arrow()
+    assert found["id"].to_pylist() == [0]
+    aware = instant(stock.CLOCK[1], odps.profile.timezone)
+    assert table.read(where="t = :t", params={"t": aware}).to_arrow()["id"].to_pylist() == [1]
+    asked = f"select id from {table.name.table} where t = :t"
+    assert odps.sql(asked, params={"t": aware}).to_arrow()["id"].to_pylist() == [1]

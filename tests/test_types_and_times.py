@@ -1,0 +1,289 @@
+"""``docs/types-and-times.md`` says what happens: its tables are made by reading and writing.
+
+``.venv/bin/python tests/test_types_and_times.py`` writes them anew.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import sys
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb.access.binding import bind
+from odps_nb.access.blob_cells import check_leaf_types
+from odps_nb.convert.arrow_types import has_blob
+from odps_nb.convert.fit import KindError, check_kind
+from odps_nb.errors import ConfigError, ConversionError
+from odps_nb.schema import Column
+from odps_nb.spark.types import spark_type
+from odps_nb.wire.type_text import parse_type
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+
+PAGE = Path(__file__).parent.parent / "docs" / "types-and-times.md"
+ZONE = "Asia/Shanghai"
+ZONED = ZoneInfo(ZONE)
+CLOCK = dt.datetime(2024, 1, 31, 10)
+AWARE = CLOCK.replace(tzinfo=ZONED)
+
+# A type, a value as it is written, and what polars makes of it (tests/versions/polars_frames.py).
+TYPES: list[tuple[str, Any, str]] = [
+    ("tinyint", 1, "Int8"),
+    ("smallint", 1, "Int16"),
+    ("int", 1, "Int32"),
+    ("bigint", 1, "Int64"),
+    ("float", 0.5, "Float32"),
+    ("double", 0.5, "Float64"),
+    ("decimal(18,2)", Decimal("1.25"), "Decimal(18, 2)"),
+    ("boolean", True, "Boolean"),
+    ("string", "a", "String"),
+    ("char(3)", "abc", "String"),
+    ("varchar(9)", "abc", "String"),
+    ("json", "{}", "String"),
+    ("binary", b"a", "Binary"),
+    ("blob", b"a", "String"),
+    ("date", dt.date(2024, 1, 31), "Date"),
+    ("datetime", CLOCK, "Datetime(ms)"),
+    ("timestamp", CLOCK, "Datetime(ns)"),
+    ("timestamp_ntz", CLOCK, "Datetime(ns)"),
+    ("interval_day_time", dt.timedelta(1), "Duration(ns)"),
+    ("interval_year_month", 14, "Int64"),
+    ("array<bigint>", [1, None], "List(Int64)"),
+    ("map<string,bigint>", [("k", 1)], "Map"),
+    ("struct<a:bigint>", {"a": 1}, "Struct"),
+]
+OFFERED: dict[str, list[pa.DataType]] = {
+    "integers": [pa.int8(), pa.int64(), pa.uint64()],
+    "floats": [pa.float16(), pa.float32(), pa.float64()],
+    "decimals": [pa.decimal128(18, 2), pa.decimal256(60, 2)],
+    "booleans": [pa.bool_()],
+    "text": [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())],
+    "bytes": [pa.binary(), pa.large_binary()],
+    "dates": [pa.date32(), pa.date64()],
+    "timestamps": [pa.timestamp("s"), pa.timestamp("ns")],
+    "timestamps with a zone": [pa.timestamp("us", "UTC"), pa.timestamp("ms", ZONE)],
+    "durations": [pa.duration("s"), pa.duration("ns")],
+    "lists": [pa.list_(pa.int64()), pa.large_list(pa.int64())],
+    "maps": [pa.map_(pa.string(), pa.int64())],
+    "structs": [pa.struct({"a": pa.int64()})],
+}
+
+
+def tables(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) -> dict[str, str]:
+    """Return the tables of the page by name, each from what really happened."""
+    return {
+        "types": types_table(odps, new_name),
+        "writes": writes_table(),
+        "times read": times_read(odps, zoned, new_name),
+        "times written": times_written(odps, zoned, new_name),
+        "conditions": conditions(odps, zoned, new_name),
+    }
+
+
+def markdown(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def code(text: object) -> str:
+    return f"`{text}`"
+
+
+# -- all types --------------------------------------------------------------------------------
+
+
+def types_table(odps: Connection, new_name: Callable[[str], str]) -> str:
+    columns = ", ".join(f"c{i} {kind}" for i, (kind, _, _) in enumerate(TYPES))
+    table = odps.create_table(new_name("types"), columns)
+    values = {f"c{i}": pd.Series([v], dtype=object) for i, (_, v, _) in enumerate(TYPES)}
+    table.write(pd.DataFrame(values))
+    arrow, frame = table.read().to_arrow(), table.read().to_pandas()
+    assert arrow.schema == table.read().arrow_schema
+    nothing = {name: pd.Series([None], dtype=object) for name in values}
+    table.write(pd.DataFrame(nothing))
+    with_null = table.read().to_pandas()
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for i, (kind, _, polars) in enumerate(TYPES):
+            pandas = code(frame.dtypes.iloc[i])
+            if with_null.dtypes.iloc[i] != frame.dtypes.iloc[i]:
+                pandas += f", with nulls {code(with_null.dtypes.iloc[i])}"
+            spark = spark_type(parse_type(kind)).simpleString()
+            came = str(arrow.schema.types[i])
+            yield kind.upper(), code(came), pandas, code(polars), code(spark)
+
+    return markdown(("MaxCompute", "Arrow", "pandas", "polars", "Spark"), rows())
+
+
+def takes(kind: str, offered: pa.DataType) -> bool:
+    column = Column(name="c", type=parse_type(kind))
+    try:
+        if has_blob(column.type):  # the content itself, before it has a reference
+            check_leaf_types(offered, column)
+        else:
+            check_kind(offered, column.type)
+    except (KindError, ConversionError):
+        return False
+    return True
+
+
+def writes_table() -> str:
+    def rows() -> Iterator[tuple[str, ...]]:
+        for kind, _, _ in TYPES:
+            taken = []
+            for name, offered in OFFERED.items():
+                found = {takes(kind, one) for one in offered}
+                assert len(found) == 1, (kind, name)
+                taken += [name] * found.pop()
+            yield kind.upper(), ", ".join(taken)
+
+    return markdown(("into", "taken, where each value fits"), rows())
+
+
+# -- times ------------------------------------------------------------------------------------
+
+
+def times_read(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) -> str:
+    name = new_name("times")
+    odps.create_table(name, "d datetime, t timestamp, n timestamp_ntz")
+    zoned.table(name).write(pa.table({key: pa.array([CLOCK]) for key in "dtn"}))
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for place, kind in enumerate(("DATETIME", "TIMESTAMP", "TIMESTAMP_NTZ")):
+            for road in ("Arrow", "pandas"):
+                cells = []
+                for connection in (odps, zoned):
+                    scan = connection.table(name).read()
+                    result = connection.sql(f"select * from {name}")
+                    if road == "Arrow":
+                        column = scan.to_arrow().column(place)
+                        assert result.to_arrow().column(place).equals(column)
+                        shown, dtype = column[0].as_py(), column.type
+                    else:
+                        series = scan.to_pandas().iloc[:, place]
+                        assert connection.table(name).head().iloc[:, place].equals(series)
+                        assert result.to_pandas().iloc[:, place].equals(series)
+                        shown, dtype = series[0], series.dtype
+                    cells.append(f"{code(shown)}, {code(dtype)}")
+                yield kind, road, *cells
+
+    return markdown(("stored", "as", "without a zone", f"with {code(ZONE)}"), rows())
+
+
+WRITTEN: list[tuple[str, Callable[[], Any]]] = [
+    ("pandas `datetime64`, `10:00`", lambda: pd.Series([CLOCK])),
+    ("pandas with a zone, `10:00+08:00`", lambda: pd.Series([AWARE])),
+    ("Python `datetime`, `10:00`", lambda: pd.Series([CLOCK], dtype=object)),
+    ("Python `datetime` with a zone", lambda: pd.Series([AWARE], dtype=object)),
+    ("Arrow `timestamp`, `10:00`", lambda: pa.array([CLOCK])),
+    ("Arrow `timestamp` with a zone", lambda: pa.array([AWARE])),
+    ("a date, `2024-01-31`", lambda: pa.array([CLOCK.date()])),
+]
+
+
+def times_written(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) -> str:
+    def stored(connection: Connection, kind: str, values: Any) -> str:
+        table = connection.create_table(new_name("written"), f"t {kind}")
+        frame = pd.DataFrame if isinstance(values, pd.Series) else pa.table
+        try:
+            table.write(frame({"t": values}))
+        except ConversionError as error:
+            return code(type(error).__name__)
+        (value,) = odps.table(table.name).read().to_arrow()["t"].to_pylist()
+        return f"{value:%d} Jan {value:%H:%M}{'' if kind == 'timestamp_ntz' else ' UTC'}"
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for what, make in WRITTEN:
+            cells = []
+            for kind in ("datetime", "timestamp"):
+                cells.append([stored(one, kind, make()) for one in (odps, zoned)])
+            assert cells[0] == cells[1]
+            walls = {stored(one, "timestamp_ntz", make()) for one in (odps, zoned)}
+            assert len(walls) == 1
+            yield what, *cells[0], walls.pop()
+
+    head = ("written", "DATETIME, TIMESTAMP, no zone", f"the same, {code(ZONE)}", "TIMESTAMP_NTZ")
+    return markdown(head, rows())
+
+
+CONDITIONS = [
+    ("`where=\"t = '2024-01-31 10:00:00'\"`", "t = '2024-01-31 10:00:00'", {}),
+    ('`where="t = :t"`, `10:00` without a zone', "t = :t", {"t": CLOCK}),
+    ('`where="t = :t"`, `10:00+08:00`', "t = :t", {"t": AWARE}),
+]
+
+
+def conditions(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) -> str:
+    """Find out what a condition means by the row that it chooses."""
+    name = new_name("asked")
+    table = odps.create_table(name, "t timestamp")
+    hours = [CLOCK - dt.timedelta(hours=8), CLOCK]
+    table.write(pa.table({"t": pa.array(hours)}))
+
+    def chosen(connection: Connection, text: str, params: dict[str, Any], *, sql: bool) -> str:
+        if sql:
+            try:
+                bind(text, params, timezone=connection.profile.timezone)
+            except ConfigError:
+                return "`ConfigError`"
+            text = f"select t from {name} where {text}".replace("= '", "= timestamp '")
+            found = connection.sql(text, params=params or None).to_arrow()
+        else:
+            found = connection.table(name).read(where=text, params=params or None).to_arrow()
+        (value,) = found["t"].cast(pa.timestamp("us")).to_pylist()
+        return f"{value:%H:%M} UTC"
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for what, text, params in CONDITIONS:
+            yield what, *(chosen(one, text, params, sql=False) for one in (odps, zoned))
+        for what, text, params in CONDITIONS[1:]:
+            what = what.replace('where="t = :t"', 'sql("… where t = :t")')
+            yield what, *(chosen(one, text, params, sql=True) for one in (odps, zoned))
+
+    return markdown(("asked for", "without a zone", f"with {code(ZONE)}"), rows())
+
+
+# -- the page ---------------------------------------------------------------------------------
+
+
+def between(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<=<!-- {name} -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def zoned(profile) -> Iterator[Connection]:
+    with odps_nb.connect(profile, timezone=ZONE) as connection:
+        yield connection
+
+
+@pytest.fixture
+def made(odps, zoned, new_name) -> dict[str, str]:
+    return tables(odps, zoned, new_name)
+
+
+def test_the_page_says_what_happens(made):
+    page = PAGE.read_text("utf-8")
+    told = {name: found[0] if (found := between(name).search(page)) else "" for name in made}
+    assert told == made, "run .venv/bin/python tests/test_types_and_times.py"
+
+
+if __name__ == "__main__":
+    count = iter(range(1000))
+    with odps_nb.connect("local") as plain, odps_nb.connect(plain.profile, timezone=ZONE) as other:
+        text = PAGE.read_text("utf-8")
+        for key, value in tables(plain, other, lambda stem: f"{stem}_{next(count)}").items():
+            text, replaced = between(key).subn(lambda _, value=value: value, text, 1)
+            assert replaced == 1, key
+        PAGE.write_text(text, "utf-8")
+    sys.stdout.write(f"{PAGE} written\n")
