@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from odps_nb.access.binding import bind
 from odps_nb.access.checks import PartitionLike, check_columns, check_count, check_partitions
 from odps_nb.client.increments import CHANGE, Increment
-from odps_nb.client.read_session import ReadPlan
+from odps_nb.client.read_plan import ReadPlan
 from odps_nb.errors import InvalidRequestError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import TableSchema

@@ -23,8 +23,8 @@ from odps_nb.client.blob import iter_blobs
 from odps_nb.client.preview import fetch_preview
 from odps_nb.client.profile import Profile
 from odps_nb.client.read import DEFAULT_BATCH_BYTES, iter_split
+from odps_nb.client.read_plan import DEFAULT_BATCH_ROWS
 from odps_nb.client.read_session import (
-    DEFAULT_BATCH_ROWS,
     DEFAULT_SPLIT_ROWS,
     ReadPlan,
     open_read_session,
