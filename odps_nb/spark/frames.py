@@ -6,7 +6,7 @@ read one snapshot. The rows go from the service to the tasks and never through t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike
@@ -46,6 +46,7 @@ def read(
     columns: Sequence[str] | None = None,
     partitions: PartitionLike | Iterable[PartitionLike] | None = None,
     where: str | None = None,
+    params: Mapping[str, object] | None = None,
     limit: int | None = None,
     splits: int | None = None,
     split_bytes: int | None = None,
@@ -67,9 +68,10 @@ def read(
         the tasks inside the pickled task and are in no plan, setting or event log. With
         ``ODPS_NB_SPARK_KEYS=executor`` in the environment they stay here: tasks find their own, by
         the profile's name or in their environment.
-    columns, partitions, where
-        What to read; sent to the service. Spark's own ``select`` and ``filter`` work as well, but
-        after the rows have been sent.
+    columns, partitions, where, params
+        What to read, as in `Table.read`: the service leaves out what it can, and each task looks
+        at the rows that came. Spark's own ``select`` and ``filter`` work as well, but after all
+        rows have been sent.
     limit
         The first rows only, exactly that many if there are as many.
     splits, split_bytes
@@ -107,6 +109,7 @@ def read(
             columns=columns,
             partitions=partitions,
             where=where,
+            params=params,
             limit=limit,
             splits=splits,
             split_bytes=split_bytes,
