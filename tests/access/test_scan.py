@@ -113,7 +113,7 @@ def test_reading_ahead_is_bounded_by_what_is_asked_for(orders):
     assert watcher.last.decoded_bytes < 2**21 + first.nbytes
 
 
-def test_a_filter_is_applied_by_the_service(orders):
+def test_a_filter_is_exact(orders):
     scan = orders.read(["id", "quantity"], where="quantity >= 9", partitions=DAY)
     table = scan.to_arrow()
     assert scan.row_count is None

@@ -136,11 +136,25 @@ def test_a_filter_and_a_limit_together_are_exact(spark: SparkSession, odps: Conn
 
 
 @pytest.mark.spark
-def test_a_filter_is_applied_by_the_service(spark: SparkSession, odps: Connection) -> None:
-    chosen = {"partitions": [DAY], "columns": ["id", "quantity"]}
-    frame = odps_nb.spark.read(spark, odps, "orders", where="quantity > 2", **chosen)
-    everything = odps_nb.spark.read(spark, odps, "orders", **chosen)
-    assert frame.count() == everything.filter("quantity > 2").count() > 0
+@pytest.mark.parametrize("asked", [{}, {"splits": 3}])
+def test_a_filter_is_exact_whatever_the_service_leaves_out(
+    spark: SparkSession, odps: Connection, asked: dict[str, int]
+) -> None:
+    everything = odps_nb.spark.read(spark, odps, "orders", partitions=[DAY])
+    frame = odps_nb.spark.read(
+        spark,
+        odps,
+        "orders",
+        partitions=[DAY],
+        columns=["id"],
+        where="quantity > :least and status = 'paid'",
+        params={"least": 2},
+        **asked,
+    )
+    assert frame.columns == ["id"]
+    expected = everything.filter("quantity > 2 and status = 'paid'").select("id")
+    assert frame.count() == expected.count() > 0
+    assert frame.exceptAll(expected).count() == 0
 
 
 @pytest.mark.spark
