@@ -138,8 +138,11 @@ def of_rows(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFra
     """
     from odps_nb.spark.types import spark_schema
 
+    found = spark_schema(schema)
     with without_pandas_notice():
-        return spark.createDataFrame(rows.rename_columns(list(schema.names)), spark_schema(schema))
+        if not rows.num_rows:  # Spark takes no Arrow without batches
+            return spark.createDataFrame([], found)
+        return spark.createDataFrame(rows.rename_columns(list(schema.names)), found)
 
 
 def announced(
