@@ -19,11 +19,14 @@ from odps_nb.errors import ConfigError
 from odps_nb.secret import hidden, hides_secrets
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from odps_nb.access.blob import Blob, BlobColumn
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
     from odps_nb.access.table import Table
     from odps_nb.client.progress import ProgressListener
+    from odps_nb.schema import TableSchema
 
 __all__ = ["FACES", "connect"]
 
@@ -195,6 +198,12 @@ def _to_spark(scan: Scan, spark: Any, progress: ProgressListener | None) -> Any:
     return read_scan(spark, scan, progress=progress)
 
 
+def _rows_to_spark(spark: Any, rows: pa.Table, schema: TableSchema) -> Any:
+    from odps_nb.spark.frames import of_rows
+
+    return of_rows(spark, rows, schema)
+
+
 def _spark_write(table: Table, frame: Any, options: Mapping[str, Any]) -> Receipt:
     from odps_nb.spark import write
     from odps_nb.spark.writer import write_change
@@ -239,6 +248,7 @@ FACES = Faces(
     listener=_listener,
     after_cell=_after_cell,
     to_spark=_to_spark,
+    rows_to_spark=_rows_to_spark,
     spark_write=_spark_write,
     spark_sql=_spark_sql,
     gallery=_gallery,

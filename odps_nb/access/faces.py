@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
     from odps_nb.access.table import Table
+    from odps_nb.schema import TableSchema
 
 __all__ = ["PLAIN", "AfterCell", "Faces", "Listing", "MakesListener", "SparkRows"]
 
@@ -97,6 +98,7 @@ class Faces:
     listener: MakesListener = _silent
     after_cell: AfterCell = _no_cells
     to_spark: Callable[[Scan, Any, ProgressListener | None], Any] = _no_spark
+    rows_to_spark: Callable[[Any, pa.Table, TableSchema], Any] = _no_spark
     spark_write: Callable[[Table, Any, Mapping[str, Any]], Receipt] = _no_spark
     spark_sql: Callable[[Connection, Any, str, int | None], SparkRows] = _no_spark
     gallery: Callable[[BlobColumn], Bundle] = _plain_bundle

@@ -130,9 +130,9 @@ class Result:
     def to_spark(self, spark: Any, *, progress: ProgressListener | None = None) -> Any:
         """Return the rows as a Spark DataFrame; they pass through this process."""
         with self._tracker(progress) as tracker:
-            # Instants need a zone here, or Spark would take them for wall clocks.
+            # Instants need a zone here, or Spark would take them for times of its session's.
             rows = self._table(tracker, self._zone or "UTC")
-        return spark.createDataFrame(rows)
+        return self._connection.faces.rows_to_spark(spark, rows, self.schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Offer the rows to any library that speaks the Arrow C stream interface."""

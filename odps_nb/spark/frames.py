@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from odps_nb.client.profile import Profile
     from odps_nb.client.read import ReadSession
     from odps_nb.client.storage import StorageClient
+    from odps_nb.schema import TableSchema
 
-__all__ = ["announced", "frame_of", "read", "read_scan"]
+__all__ = ["announced", "frame_of", "of_rows", "read", "read_scan"]
 
 
 def read(
@@ -131,6 +132,20 @@ def read_scan(
         return frame_of(
             spark, storage, scan.session, columns=scan.plan.columns, report_to=report_to
         )
+
+
+def of_rows(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFrame:
+    """Return rows that are here as a DataFrame, with the types that a read would give it.
+
+    Left to itself Spark takes what has no zone for times of its session's zone, wall clocks too.
+    """
+    from odps_nb.spark.types import spark_schema
+
+    found = spark_schema(schema)
+    with without_pandas_notice():
+        if not rows.num_rows:  # Spark takes no Arrow without batches
+            return spark.createDataFrame([], found)
+        return spark.createDataFrame(rows.rename_columns(list(schema.names)), found)
 
 
 def announced(

@@ -95,3 +95,24 @@ def test_nothing_is_known_of_a_zone_that_is_not_there(spark, profile, table):
     odps_nb.spark.register(spark)
     with pytest.raises(Exception, match="there is no time zone 'Mars/Base'"):
         spark.read.format("odps").options(**options).load()
+
+
+def test_a_result_of_sql_has_the_types_and_values_of_a_read(spark, odps, new_name):
+    spark.conf.set(SESSION, "America/Los_Angeles")
+    columns = (
+        "a tinyint, b float, c decimal(18,2), d date, e array<timestamp>, f map<string,datetime>, "
+        "g struct<n:datetime,t:timestamp>, h interval_day_time, i binary, j timestamp, k json"
+    )
+    table = odps.create_table(new_name("wide"), columns)
+    gap = dt.datetime(2024, 3, 10, 2, 30)  # no clock of the session's zone showed it
+    fine = pd.Timestamp("2024-01-31 10:00:00.123456")
+    values = [1, 0.5, 1, CLOCK.date(), [gap, None], {"k": gap}, {"n": gap, "t": gap}]
+    values += [dt.timedelta(1), b"\0", fine, "{}"]
+    pairs = zip("abcdefghijk", values, strict=True)
+    table.write(pd.DataFrame({name: pd.Series([one, None], dtype=object) for name, one in pairs}))
+    result = odps.sql(f"select * from {table.name.table}").to_spark(spark)
+    read = table.read().to_spark(spark)
+    assert result.schema.simpleString() == read.schema.simpleString()
+    shown = [f"cast({name} as string) as {name}" for name in "acdefghjk"]
+    assert result.selectExpr(*shown).collect() == read.selectExpr(*shown).collect()
+    assert odps.sql(f"select * from {table.name.table} where a > 5").to_spark(spark).count() == 0
