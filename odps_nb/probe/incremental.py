@@ -85,6 +85,7 @@ def _replaced(asker: Asker) -> Observation:
 QUESTIONS = (
     Question(
         id="incremental-options",
+        sends="TableCreateReadSession",
         text="Which spellings and modes of IncrementalReadOptions are taken?",
         assumes="StartVersion and EndVersion with the modes cdc and append.",
         ask=_forms,
@@ -93,6 +94,7 @@ QUESTIONS = (
     ),
     Question(
         id="incremental-start",
+        sends="TableCreateReadSession",
         text="Is the version where an incremental read starts left out?",
         assumes="It is: from the latest there is nothing, from the one before there is one split.",
         ask=_start,
@@ -101,6 +103,7 @@ QUESTIONS = (
     ),
     Question(
         id="incremental-columns",
+        sends="TableCreateReadSession",
         text="Which system columns has an incremental read?",
         assumes="__meta_op_type is one of them; the others are left alone.",
         ask=_system,
@@ -109,6 +112,7 @@ QUESTIONS = (
     ),
     Question(
         id="incremental-replaced",
+        sends="TableCreateReadSession, SQL",
         text="What does an incremental read answer of a version that replaced rows?",
         assumes="A refusal, or changes; a stream passes the refusal on.",
         ask=_replaced,

@@ -47,6 +47,7 @@ def _direct(asker: Asker) -> Observation:
 QUESTIONS = (
     Question(
         id="result-limit",
+        sends="SQL, InstanceCreateReadSession",
         text=f"Does EnableLimit cut a result of {PLAIN_ROWS} rows?",
         assumes="odps_nb never limits: then all rows are counted.",
         ask=_limit,
@@ -56,6 +57,7 @@ QUESTIONS = (
     ),
     Question(
         id="result-without-session",
+        sends="SQL, InstanceRead",
         text="Which rows has a result without a session, with EnableLimit, and with Count 5?",
         assumes="Refused or read: rows are counted as they come, and Count is honoured.",
         ask=_direct,

@@ -47,6 +47,8 @@ class Question:
         The question, and in one sentence what odps_nb takes for granted.
     ask
         Sends the requests and returns what was seen; may raise `CannotTell`.
+    sends
+        The actions of these requests, for a person who wants to know before.
     expected
         What is seen where the assumption holds. Other members of an observation are recorded, and
         say nothing for or against it.
@@ -66,6 +68,7 @@ class Question:
     text: str
     assumes: str
     ask: Callable[[Asker], Observation]
+    sends: str
     expected: Mapping[str, object]
     needs: tuple[str, ...] = ()
     requests: int = 8
@@ -97,5 +100,9 @@ class Question:
     def as_line(self) -> str:
         """Return the question with its bounds, as ``--list`` prints it."""
         bounds = f"{self.requests} requests, {self.statements} statements, {self.rows} rows"
-        tables = f"; tables: {', '.join(self.needs)}" if self.needs else ""
-        return f"{self.id}: {self.text}\n    assumed: {self.assumes}\n    at most {bounds}{tables}"
+        made = ", ".join(need for need in self.needs if need != "table")
+        tables = f"; makes the table {made}" if made else ""
+        return (
+            f"{self.id}: {self.text}\n    assumed: {self.assumes}\n"
+            f"    sends: {self.sends}; at most {bounds}{tables}"
+        )

@@ -68,7 +68,7 @@ class Redactor:
         """Hide the columns of an answer about somebody's own table, and how many rows it has."""
         schema = members.get("DataSchema")
         for key in ("DataColumns", "PartitionColumns"):
-            for one in (schema.get(key) or [] if isinstance(schema, Mapping) else []):
+            for one in schema.get(key) or [] if isinstance(schema, Mapping) else []:
                 self.number(one.get("Name"), "column")
         rows = members.get("RecordCount")
         if isinstance(rows, int) and rows > 1:
@@ -78,7 +78,7 @@ class Redactor:
 def shown_members(members: Mapping[str, Any]) -> dict[str, Any]:
     """Return what may be shown of an answer: the names of its members, and some values."""
     shown = {key: _plain(value) for key, value in members.items() if key in SHOWN_MEMBERS}
-    return {"members": sorted(members), **shown}
+    return {**shown, "others": sorted(set(members) - set(shown))}
 
 
 def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:

@@ -92,6 +92,7 @@ def _preview_partition(asker: Asker) -> Observation:
 QUESTIONS = (
     Question(
         id="read-compression",
+        sends="TableCreateReadSession, TableRead",
         text="Which form has the body of TableRead where a compression is asked for?",
         assumes="It is told by the first four bytes: Arrow IPC, zstd or LZ4.",
         ask=_compression,
@@ -100,6 +101,7 @@ QUESTIONS = (
     ),
     Question(
         id="skip-rows",
+        sends="TableCreateReadSession, TableRead",
         text="Which rows does SkipRowNum leave out of a range?",
         assumes="The first ones of the range.",
         ask=_skip,
@@ -108,6 +110,7 @@ QUESTIONS = (
     ),
     Question(
         id="count-beyond-end",
+        sends="TableCreateReadSession, TableRead",
         text="What does a range answer that goes on beyond the last row?",
         assumes="The rows that there are.",
         ask=_beyond,
@@ -116,6 +119,7 @@ QUESTIONS = (
     ),
     Question(
         id="unordered-columns",
+        sends="TableCreateReadSession, TableRead",
         text="In which order do columns come with DataColumnsUnordered?",
         assumes="In any; they are found by name.",
         ask=_unordered,
@@ -124,6 +128,7 @@ QUESTIONS = (
     ),
     Question(
         id="preview-limits",
+        sends="TablePreview",
         text=f"How many of {PLAIN_ROWS} rows has a preview without Limit, and with 20,000?",
         assumes="10,000 without; as many as asked for with it.",
         ask=_preview_limits,
@@ -133,6 +138,7 @@ QUESTIONS = (
     ),
     Question(
         id="preview-partition",
+        sends="TablePreview",
         text="Which sign separates levels in the Partition of a preview?",
         assumes="The comma does; a partition that is missing has no rows.",
         ask=_preview_partition,

@@ -79,17 +79,36 @@ class Prober:
         self._asker = Asker(self._storage, self._transport, self.redactor, table)
         self._scratch = None if scratch is None else Scratch(self._asker, scratch)
         self._embedded = embedded
+        self._may_drop = False  # before the look at what is there, nothing is ours
         self.left_behind: list[str] = []
         """What could not be dropped, in words without names; known after the ``with`` block."""
 
     def __enter__(self) -> Prober:
-        if self._scratch is not None:
-            self._scratch.start_clean()
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Find the service, and see to it that no table is in the way.
+
+        Raises
+        ------
+        OdpsNbError
+            The service does not answer, or a table of a name to be made is somebody's own.
+        """
+        self._asker.begin(requests=2, rows=0, seconds=60.0)
+        self.redactor.hide(urlsplit(self._storage.tunnel_endpoint).netloc, "host")
+        if self._scratch is not None:
+            self._scratch.start_clean()
+            self._may_drop = True
+
+    def close(self) -> None:
+        """Drop what was made, and end the connection."""
         try:
-            if self._scratch is not None:
+            if self._scratch is not None and self._may_drop:
+                self._may_drop = False
                 self.left_behind = self._scratch.drop()
         finally:
             self._storage.close()
@@ -118,11 +137,8 @@ class Prober:
             verdict = question.verdict(seen)
         except CannotTell as reason:
             verdict = f"cannot tell: {reason}"
-        except OdpsNbError as error:
-            verdict = f"cannot tell: {type(error).__name__}, not foreseen"
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            # an answer of another shape than any source has shown
-            verdict = f"cannot tell: the answer has another shape ({type(error).__name__})"
+        except Exception as error:  # noqa: BLE001  one question must not cost the others
+            verdict = f"cannot tell: {type(error).__name__}, which was not foreseen"
         return Finding(
             question=question,
             verdict=self.redactor.text(verdict),

@@ -153,6 +153,7 @@ def _sees_all(asker: Asker) -> Observation:
 QUESTIONS = (
     Question(
         id="session-expiry",
+        sends="TableCreateReadSession",
         text="What is the unit of ExpirationTime?",
         assumes="It is told by magnitude: milliseconds or seconds since the epoch.",
         ask=_expiry,
@@ -161,6 +162,7 @@ QUESTIONS = (
     ),
     Question(
         id="session-refresh",
+        sends="TableCreateReadSession, TableGetReadSession",
         text="Is a read session kept alive by session_refresh?",
         assumes="It is taken, and the session does not end earlier.",
         ask=_refresh,
@@ -169,6 +171,7 @@ QUESTIONS = (
     ),
     Question(
         id="signed-parameters",
+        sends="TableCreateReadSession",
         text="Are parameters with blank, &, %, + and = signed as the stock clients sign them?",
         assumes="They are signed as pyodps does.",
         ask=_signed,
@@ -177,6 +180,7 @@ QUESTIONS = (
     ),
     Question(
         id="empty-table",
+        sends="TableCreateReadSession, TableRead",
         text="What does a session by rows of an empty table count, and a range of it answer?",
         assumes="No rows are counted, and a range that begins at the end has none.",
         ask=_empty_range,
@@ -185,6 +189,7 @@ QUESTIONS = (
     ),
     Question(
         id="empty-splits",
+        sends="TableCreateReadSession",
         text="How many splits by size has an empty table?",
         assumes="None; splits without rows are read as well.",
         ask=_empty_splits,
@@ -193,6 +198,7 @@ QUESTIONS = (
     ),
     Question(
         id="range-end",
+        sends="TableCreateReadSession, TableRead",
         text="What does a range answer whose Offset is the end, or one more?",
         assumes="No rows at the end, a refusal beyond it.",
         ask=_range_end,
@@ -201,6 +207,7 @@ QUESTIONS = (
     ),
     Question(
         id="data-columns-alone",
+        sends="TableCreateReadSession",
         text="Do partition columns come where only data columns are named?",
         assumes="They do not.",
         ask=_data_columns_alone,
@@ -209,6 +216,7 @@ QUESTIONS = (
     ),
     Question(
         id="required-partitions",
+        sends="TableCreateReadSession",
         text="Which sign separates levels in RequiredPartitions?",
         assumes="The slash does; the embedded service takes the comma, too.",
         ask=_separators,
@@ -217,6 +225,7 @@ QUESTIONS = (
     ),
     Question(
         id="key-table-session",
+        sends="TableCreateReadSession",
         text="What does a session that is not incremental answer for a primary-key table?",
         assumes="The rows merged: two upserts of one key are one row.",
         ask=_key_table,
@@ -225,6 +234,7 @@ QUESTIONS = (
     ),
     Question(
         id="filter-record-count",
+        sends="TableCreateReadSession",
         text="Does RecordCount of a filtered session count the rows stored or those kept?",
         assumes="The rows stored; a filtered read is never checked against it.",
         ask=_sees_all,
@@ -233,6 +243,7 @@ QUESTIONS = (
     ),
     Question(
         id="refusal-split-size",
+        sends="TableCreateReadSession",
         text="How are splits of one byte refused?",
         assumes=_ANY_4XX,
         ask=_refused_size,
@@ -241,6 +252,7 @@ QUESTIONS = (
     ),
     Question(
         id="refusal-bucket",
+        sends="TableCreateReadSession",
         text="How is Bucket refused for a table that is not clustered?",
         assumes=_ANY_4XX,
         ask=_refused_bucket,
@@ -249,6 +261,7 @@ QUESTIONS = (
     ),
     Question(
         id="refusal-mode",
+        sends="TableCreateReadSession",
         text="How are splits by size refused for a transactional table?",
         assumes=_ANY_4XX,
         ask=_refused_mode,
@@ -257,6 +270,7 @@ QUESTIONS = (
     ),
     Question(
         id="refusal-table",
+        sends="TableCreateReadSession",
         text="How is a table refused that does not exist?",
         assumes=_ANY_4XX,
         ask=_refused_table,
@@ -265,6 +279,7 @@ QUESTIONS = (
     ),
     Question(
         id="refusal-column",
+        sends="TableCreateReadSession",
         text="How is a column refused that does not exist?",
         assumes=_ANY_4XX,
         ask=_refused_column,
@@ -273,6 +288,7 @@ QUESTIONS = (
     ),
     Question(
         id="missing-partition",
+        sends="TableCreateReadSession",
         text="What does a session answer that names a partition that does not exist?",
         assumes="It is refused.",
         ask=_missing_partition,
@@ -281,6 +297,7 @@ QUESTIONS = (
     ),
     Question(
         id="refusal-batch-rows",
+        sends="TableCreateReadSession, TableRead",
         text="How are batches of 20,001 rows refused?",
         assumes=_ANY_4XX,
         ask=lambda asker: _refused_batch(asker, MaxBatchRows=20_001),
@@ -289,6 +306,7 @@ QUESTIONS = (
     ),
     Question(
         id="refusal-batch-bytes",
+        sends="TableCreateReadSession, TableRead",
         text="How are batches of 1,024 bytes refused?",
         assumes=_ANY_4XX,
         ask=lambda asker: _refused_batch(asker, MaxBatchRawSize=1024),
@@ -297,6 +315,7 @@ QUESTIONS = (
     ),
     Question(
         id="refusal-format",
+        sends="TableCreateReadSession, TableRead",
         text="How is a DataFormat refused that nobody knows?",
         assumes=_ANY_4XX,
         ask=lambda asker: _refused_batch(asker, DataFormat={"Type": "arrow1", "Version": "V6"}),
@@ -305,6 +324,7 @@ QUESTIONS = (
     ),
     Question(
         id="refusal-filter",
+        sends="TableCreateReadSession",
         text="How is a filter refused that the service does not take, and is it with a fallback?",
         assumes="A 4xx without FilterPredicateFallback, all rows with it.",
         ask=_refused_filter,

@@ -17,6 +17,8 @@ from odps_nb.terms import TableName
 __all__ = [
     "ROW_OFFSET",
     "SIZE",
+    "STREAM",
+    "WRITES",
     "close_stream",
     "columns_of",
     "commit",
@@ -39,6 +41,11 @@ SIZE: Mapping[str, object] = {
     "CrossPartition": True,
 }
 STREAM = "s0"
+WRITES = (
+    "TableCreateWriteSession, TableCreateWriteStream, TableWrite, TableCloseWriteStream,"
+    " TableCommitWriteSession"
+)
+"""The actions of a write from its session to its commit."""
 
 
 def open_session(asker: Asker, table: TableName, **body: object) -> Answer:
@@ -137,7 +144,10 @@ def put(
     if offset is not None:
         params["RowOffset"] = offset
     headers = {"x-odps-max-storage-write-access-token": token}
-    return asker.send("TableWrite", table, params, data=ipc_bytes(rows), headers=headers)
+    data = ipc_bytes(rows)
+    return asker.send(
+        "TableWrite", table, params, data=data, headers=headers, may_deny=token is not None
+    )
 
 
 def close_stream(

@@ -12,6 +12,7 @@ from odps_nb.probe.question import Observation, OneOf, Question
 from odps_nb.probe.scratch import MARK, TYPES
 from odps_nb.probe.steps import (
     STREAM,
+    WRITES,
     close_stream,
     commit,
     count,
@@ -22,6 +23,7 @@ from odps_nb.probe.steps import (
     read_all,
 )
 from odps_nb.terms import TableName
+from odps_nb.wire.schema_json import decode_nested
 
 __all__ = ["QUESTIONS"]
 
@@ -192,13 +194,14 @@ def _column_ids(asker: Asker, kind: str) -> Observation:
     table = asker.tables[kind]
     session = open_write(asker, table)
     answer = asker.send("TableGetWriteSchema", table, {"SessionId": session}).need()
-    columns = (answer.members.get("TableSchema") or {}).get("DataColumns") or []
-    return {"ids": [one.get("ColumnId") for one in columns if isinstance(one, dict)]}
+    return {"ids": dict(decode_nested(answer.members.get("TableSchema") or {}).column_ids)}
 
 
 def _ids(asker: Asker) -> Observation:
-    ids = _column_ids(asker, "into")["ids"]
-    return {"ids": ids, "rising": ids == sorted(set(ids)) if isinstance(ids, list) else None}
+    seen = _column_ids(asker, "into")
+    ids = seen["ids"]
+    rising = isinstance(ids, dict) and -1 < ids["c1"] < ids["c2"]
+    return {**seen, "rising": rising}
 
 
 def _ids_after(asker: Asker) -> Observation:
@@ -224,6 +227,7 @@ def _plain_blob_table(asker: Asker) -> Observation:
 QUESTIONS = (
     Question(
         id="column-ids",
+        sends="TableCreateWriteSession, TableGetWriteSchema",
         text="From where does ColumnId count?",
         assumes="Ids are read as they arrive; they rise with the columns.",
         ask=_ids,
@@ -232,6 +236,7 @@ QUESTIONS = (
     ),
     Question(
         id="column-ids-added",
+        sends="SQL, TableCreateWriteSession, TableGetWriteSchema",
         text="Which ColumnId has a column that was added, and one behind a map?",
         assumes="Ids are read as they arrive.",
         ask=_ids_after,
@@ -241,6 +246,7 @@ QUESTIONS = (
     ),
     Question(
         id="commit-twice",
+        sends=f"{WRITES}, TableCreateReadSession, TableGetWriteSession",
         text="What becomes of a session after its commit: may it be committed again?",
         assumes="A second commit is refused, or changes nothing.",
         ask=_commit_twice,
@@ -250,6 +256,7 @@ QUESTIONS = (
     ),
     Question(
         id="abort-after-commit",
+        sends=f"{WRITES}, TableCreateReadSession, TableAbortWriteSession",
         text="What does an abort after the commit do?",
         assumes="It is refused, and the rows stay.",
         ask=_abort_late,
@@ -259,6 +266,7 @@ QUESTIONS = (
     ),
     Question(
         id="commit-open-streams",
+        sends=f"{WRITES}, TableCreateReadSession, TableGetWriteSession",
         text="Does a commit without ids take streams that were not closed?",
         assumes="It drops them in silence, and they are not listed.",
         ask=lambda asker: _open_stream(asker, None),
@@ -268,6 +276,7 @@ QUESTIONS = (
     ),
     Question(
         id="commit-named-open",
+        sends=f"{WRITES}, TableCreateReadSession, TableGetWriteSession",
         text="Does a commit take a stream that it names, and that was not closed?",
         assumes="odps_nb closes what it names; whatever the answer, nothing is there twice.",
         ask=lambda asker: _open_stream(asker, {STREAM: 1, "s1": 1}),
@@ -277,6 +286,7 @@ QUESTIONS = (
     ),
     Question(
         id="staging-id",
+        sends="TableCreateWriteSession, TableCreateWriteStream, TableWrite",
         text="Does StagingId come in batch mode, and as what?",
         assumes="It is never read as a number, and may be absent.",
         ask=_staging_id,
@@ -285,6 +295,7 @@ QUESTIONS = (
     ),
     Question(
         id="count-wrong",
+        sends="TableCreateReadSession, TableCreateWriteSession, TableCreateWriteStream, TableWrite",
         text="Is a Count checked that is not the number of rows?",
         assumes="It is not: the rows of the body are taken.",
         ask=_count_wrong,
@@ -294,6 +305,7 @@ QUESTIONS = (
     ),
     Question(
         id="columns-matching",
+        sends="TableCreateWriteSession, TableCreateWriteStream, TableWrite",
         text="Are columns of a body matched by name or by place, and may some be missing?",
         assumes="A column too few or too many is refused; odps_nb sends the stream's own.",
         ask=_matching,
@@ -303,6 +315,7 @@ QUESTIONS = (
     ),
     Question(
         id="overwrite-partitions",
+        sends=f"{WRITES}, TableCreateReadSession",
         text="What does an overwrite of all partitions leave of one that gets no row?",
         assumes="Its rows: only partitions that are written are replaced.",
         ask=_overwrite,
@@ -312,6 +325,7 @@ QUESTIONS = (
     ),
     Question(
         id="exactly-once",
+        sends=f"{WRITES}, TableCreateReadSession",
         text="How does a stream with ExactlyOnceMode take offsets that repeat or leave a gap?",
         assumes="Rows of an offset that was taken are not added again; a gap is refused.",
         ask=_exactly_once,
@@ -321,6 +335,7 @@ QUESTIONS = (
     ),
     Question(
         id="stream-takeover",
+        sends="TableCreateWriteSession, TableCreateWriteStream, TableWrite, TableGetWriteStream",
         text="May another process take over a stream by TableGetWriteStream?",
         assumes="It gets a token of its own and the offset to go on; the old token ends.",
         ask=_takeover,
@@ -330,6 +345,7 @@ QUESTIONS = (
     ),
     Question(
         id="write-microseconds",
+        sends=f"{WRITES}, TableCreateReadSession, TableRead",
         text="Are TIMESTAMPs taken in microseconds, and how are they rounded?",
         assumes="They are, in years beyond nanoseconds too.",
         ask=_microseconds,
@@ -339,6 +355,7 @@ QUESTIONS = (
     ),
     Question(
         id="blob-table-properties",
+        sends="SQL",
         text="Is a table with a BLOB refused that lacks the properties for it?",
         assumes="It is; create_table sends them all.",
         ask=_plain_blob_table,
