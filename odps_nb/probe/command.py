@@ -54,6 +54,9 @@ def main(words: Sequence[str], *, version: str) -> int:
     except OdpsNbError as error:
         print("\n".join(explain(error)), file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("stopped; what was made is dropped, the report is of what was asked", file=sys.stderr)
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
