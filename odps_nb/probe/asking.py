@@ -6,9 +6,11 @@ know: single questions.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,10 +20,10 @@ from odps_nb.client.query import SqlInstance, run_sql
 from odps_nb.client.query_result import iter_result, open_result
 from odps_nb.client.rows import RowStream
 from odps_nb.client.storage import StorageClient
-from odps_nb.errors import AccessDeniedError, ServiceError
+from odps_nb.errors import AccessDeniedError, OdpsNbError, ServiceError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.probe.bounded import BoundedTransport
-from odps_nb.probe.question import CannotTell, Observation
+from odps_nb.probe.question import POLLS, CannotTell, Observation
 from odps_nb.probe.redaction import Redactor, shown_code, shown_headers, shown_members
 from odps_nb.terms import TableName
 from odps_nb.wire.calls import ROUTE_TOKEN, STREAM_TYPE, Scope, WireRequest, find_header
@@ -32,6 +34,7 @@ __all__ = ["CODINGS", "Answer", "Asker", "Exchange", "ipc_bytes"]
 CODINGS = ",".join(HTTP_CODINGS.values())
 MAX_DOCUMENT = 1 << 22  # bytes of an answer that is not rows
 MAX_MESSAGE = 1 << 26  # bytes of one batch of rows
+CANCEL_SECONDS = 10.0  # kept of a question's time, to stop a statement that takes too long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,7 @@ class Asker:
         self._transport = transport
         self._rows_left = 0
         self._routes: dict[str, str] = {}
+        self._writing: dict[str, str] = {}
 
     def begin(self, *, requests: int, rows: int, seconds: float) -> None:
         """Begin a question: nothing is recorded yet, and these are its bounds."""
@@ -200,10 +204,36 @@ class Asker:
                 ) from None
             answer = Answer(status=error.status or 500, code=shown_code(error.code))
         self._learn(answer, target)
+        if answer.status < 300:
+            self._follow_write(action, target, str(named.get("SessionId")), answer)
         self._record(spelled, self._shown(answer))
         if answer.status >= 500:
             raise CannotTell(f"the service failed: {answer.status} {answer.code}")
         return answer
+
+    def ready(self, answer: Answer, again: Callable[[], Answer]) -> Answer:
+        """Wait until a session is prepared; ``again`` asks for it once more."""
+        for _ in range(POLLS):
+            status = str(answer.members.get("SessionStatus") or answer.members.get("Status"))
+            if status.upper() not in ("INIT", "INITIATING"):
+                return answer
+            time.sleep(min(1.0, self._transport.seconds_left))
+            answer = again()
+        raise CannotTell("the session was not prepared in time")
+
+    def _follow_write(self, action: str, target: str, session: str, answer: Answer) -> None:
+        if action == "TableCreateWriteSession":
+            self._writing[str(answer.members.get("SessionId"))] = target
+        elif action in ("TableCommitWriteSession", "TableAbortWriteSession"):
+            self._writing.pop(session, None)
+
+    def abort_writes(self) -> None:
+        """Abort the write sessions that a question has left open; one that stays ends itself."""
+        writing, self._writing = self._writing, {}
+        self.begin(requests=len(writing), rows=0, seconds=30.0)
+        for session, target in writing.items():
+            with contextlib.suppress(CannotTell, OdpsNbError):
+                self.send("TableAbortWriteSession", target, {"SessionId": session})
 
     def _read(self, response: HttpResponse, kind: str) -> Answer:
         response.end_in_time()
@@ -286,7 +316,7 @@ class Asker:
         ServiceError
             It failed, or was refused.
         """
-        left = self._transport.seconds_left
+        left = max(0.1, self._transport.seconds_left - CANCEL_SECONDS)
         request = {"action": "SQL", "text": sql}
         try:
             instance = run_sql(self.storage, sql, settings=settings, timeout=left)

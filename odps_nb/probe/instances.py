@@ -21,12 +21,17 @@ def _read(asker: Asker, target: str, *, limited: bool, **params: object) -> Answ
     return asker.send("InstanceRead", target, params, body, kind="rows")
 
 
+def _session(asker: Asker, target: str, *, limited: bool) -> Answer:
+    made = asker.send("InstanceCreateReadSession", target, body={"EnableLimit": limited})
+    session = {"SessionId": made.members.get("DownloadID")}
+    return asker.ready(made, lambda: asker.send("InstanceGetReadSession", target, session).need())
+
+
 def _limit(asker: Asker) -> Observation:
     target = _plain_result(asker)
     seen: Observation = {}
-    for limited in (True, False):
-        answer = asker.send("InstanceCreateReadSession", target, body={"EnableLimit": limited})
-        name = "limited" if limited else "unlimited"
+    for name, limited in (("limited", True), ("unlimited", False)):
+        answer = _session(asker, target, limited=limited)
         seen[name] = "refused" if answer.is_refusal else answer.members.get("RecordCount")
     return seen
 

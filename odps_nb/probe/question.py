@@ -12,11 +12,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from odps_nb.probe.asking import Asker
 
-__all__ = ["AS_ASSUMED", "STATEMENT_REQUESTS", "CannotTell", "Observation", "OneOf", "Question"]
+__all__ = [
+    "AS_ASSUMED",
+    "POLLS",
+    "STATEMENT_REQUESTS",
+    "CannotTell",
+    "Observation",
+    "OneOf",
+    "Question",
+]
 
 AS_ASSUMED = "as assumed"
-STATEMENT_REQUESTS = 60
-"""Requests that one SQL statement may need: it is sent, waited for, and its rows are read."""
+STATEMENT_REQUESTS, STATEMENT_SECONDS = 80, 60.0
+"""What one SQL statement may need: it is sent, waited for, and its rows are read."""
+POLLS = 30
+"""Requests that a question may send besides while the service prepares its sessions."""
 
 Observation = dict[str, object]
 """What was seen, as plain JSON; nothing in it depends on the table that was asked."""
@@ -58,7 +68,7 @@ class Question:
     requests, statements, rows
         Bounds: requests of the Storage API, statements of SQL, and rows that may come.
     seconds
-        How long all of it may take.
+        How long all of it may take, without the statements.
     embedded
         Whether the embedded service has an opinion: its SQL is DuckDB's, and not everywhere
         MaxCompute's.
@@ -74,7 +84,7 @@ class Question:
     requests: int = 8
     statements: int = 0
     rows: int = 1000
-    seconds: float = 120.0
+    seconds: float = 60.0
     embedded: bool = True
 
     @property
@@ -84,8 +94,13 @@ class Question:
 
     @property
     def request_bound(self) -> int:
-        """HTTP requests at most, those of SQL included."""
-        return self.requests + STATEMENT_REQUESTS * self.statements
+        """HTTP requests at most, those of SQL and of waiting included."""
+        return self.requests + POLLS + STATEMENT_REQUESTS * self.statements
+
+    @property
+    def second_bound(self) -> float:
+        """Seconds at most, those of SQL included."""
+        return self.seconds + STATEMENT_SECONDS * self.statements
 
     def verdict(self, seen: Observation) -> str:
         """Return ``as assumed``, or ``differs: …`` with what was seen instead."""
@@ -99,7 +114,8 @@ class Question:
 
     def as_line(self) -> str:
         """Return the question with its bounds, as ``--list`` prints it."""
-        bounds = f"{self.requests} requests, {self.statements} statements, {self.rows} rows"
+        bounds = f"{self.requests} requests, {self.statements} statements of SQL"
+        bounds += f", {self.rows} rows, {self.second_bound:g} seconds"
         made = ", ".join(need for need in self.needs if need != "table")
         tables = f"; makes the table {made}" if made else ""
         return (

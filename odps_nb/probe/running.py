@@ -131,7 +131,9 @@ class Prober:
             self._require(question)
             before = self._transport.sent
             asker.begin(
-                requests=question.request_bound, rows=question.rows, seconds=question.seconds
+                requests=question.request_bound,
+                rows=question.rows,
+                seconds=question.second_bound,
             )
             seen = self.redactor.value(question.ask(asker))
             verdict = question.verdict(seen)
@@ -139,13 +141,15 @@ class Prober:
             verdict = f"cannot tell: {reason}"
         except Exception as error:  # noqa: BLE001  one question must not cost the others
             verdict = f"cannot tell: {type(error).__name__}, which was not foreseen"
-        return Finding(
+        finding = Finding(
             question=question,
             verdict=self.redactor.text(verdict),
             seen=seen,
             exchanges=tuple(self.redactor.value(one.as_json()) for one in asker.exchanges),
             requests=self._transport.sent - before,
         )
+        asker.abort_writes()
+        return finding
 
     def _require(self, question: Question) -> None:
         """Have the tables of a question."""

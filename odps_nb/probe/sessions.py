@@ -12,6 +12,7 @@ from odps_nb.probe.steps import SIZE, columns_of, count, counted_session, open_s
 __all__ = ["QUESTIONS"]
 
 REFUSED = {"refused": True}
+SIMPLE = {"BIGINT", "INT", "SMALLINT", "TINYINT", "STRING", "DOUBLE", "DATETIME", "DATE"}
 _ANY_4XX = "Any status from 400 to 499 is a refusal, whatever its Code."
 
 
@@ -140,11 +141,13 @@ def _sees_all(asker: Asker) -> Observation:
     """Compare the rows of the table with those of a condition that no row meets."""
     table = asker.tables["table"]
     found = open_session(asker, table).need().members
-    name = columns_of(found)[0][0]
+    simple = [name for name, kind, _ in columns_of(found) if kind in SIMPLE]
+    if not simple:
+        raise CannotTell("the table has no column of a simple type")
     rows = int(found.get("RecordCount", -1))
     if rows <= 0:
         raise CannotTell("the table has no rows")
-    quoted = "`" + name.replace("`", "``") + "`"
+    quoted = "`" + simple[0].replace("`", "``") + "`"
     text = f"({quoted} is null) and ({quoted} is not null)"
     kept = count(asker, table, FilterPredicate=text)
     return {"counted": {rows: "rows stored", 0: "rows kept"}.get(kept, "neither")}

@@ -49,9 +49,11 @@ WRITES = (
 
 
 def open_session(asker: Asker, table: TableName, **body: object) -> Answer:
-    """Ask for a read session; by rows unless ``SplitOptions`` are given."""
+    """Ask for a read session and wait for it; by rows unless ``SplitOptions`` are given."""
     said = {"SplitOptions": dict(ROW_OFFSET), **body}
-    return asker.send("TableCreateReadSession", table, body=said)
+    answer = asker.send("TableCreateReadSession", table, body=said)
+    session = {"SessionId": answer.members.get("SessionId")}
+    return asker.ready(answer, lambda: asker.send("TableGetReadSession", table, session).need())
 
 
 def columns_of(members: Mapping[str, Any]) -> list[tuple[str, str, bool]]:

@@ -16,10 +16,12 @@ from odps_nb.client.profile import Profile
 from odps_nb.client.query import run_sql
 from odps_nb.client.storage import StorageClient
 from odps_nb.errors import ConfigError
-from odps_nb.probe.asking import Asker
+from odps_nb.local.launch import LocalService, start
+from odps_nb.probe.asking import Answer, Asker
 from odps_nb.probe.catalog import QUESTIONS, choose
 from odps_nb.probe.question import AS_ASSUMED, CannotTell, Observation, OneOf, Question
 from odps_nb.probe.running import Finding, Prober
+from odps_nb.probe.steps import new_stream, open_write
 from odps_nb.terms import TableName
 
 # The write side of the embedded service is about to follow the evidence; then this is empty.
@@ -31,17 +33,21 @@ SAMPLE = "orders"
 
 
 @pytest.fixture(scope="module")
-def findings(embedded: Any) -> Iterator[dict[str, Finding]]:
+def findings(embedded: LocalService) -> Iterator[dict[str, Finding]]:
     """All questions, asked once."""
-    profile = Profile(
-        endpoint=embedded.endpoint,
-        project=embedded.project,
-        access_id=embedded.access_id,
-        access_key=embedded.access_key,
-    )
+    profile = profile_of(embedded)
     with Prober(profile, scratch=named(profile, "asked"), embedded=True) as prober:
         yield {one.question.id: one for one in prober.ask(QUESTIONS)}
     assert prober.left_behind == []
+
+
+def profile_of(service: LocalService) -> Profile:
+    return Profile(
+        endpoint=service.endpoint,
+        project=service.project,
+        access_id=service.access_id,
+        access_key=service.access_key,
+    )
 
 
 def named(profile: Profile, table: str) -> TableName:
@@ -72,6 +78,8 @@ def test_a_question_keeps_its_bounds_and_sends_what_it_says(
 ) -> None:
     finding = findings[question.id]
     assert finding.requests <= question.request_bound
+    if not question.statements:
+        assert finding.requests <= question.requests
     sent = {one["request"]["action"] for one in finding.exchanges}
     said = set(question.sends.split(", "))
     assert sent <= said
@@ -138,7 +146,7 @@ def test_bounds_of_requests_rows_and_time_hold(profile: Profile) -> None:
         "cannot tell: the time was over",
         AS_ASSUMED,
     ]
-    assert [one.requests for one in found[:2]] == [5, 1]
+    assert [one.requests for one in found[:2]] == [questions[0].request_bound, 1]
 
 
 def test_what_was_made_is_dropped_when_the_block_is_left_by_an_error(profile: Profile) -> None:
@@ -223,3 +231,63 @@ def test_a_question_says_why_it_cannot_be_answered(profile: Profile) -> None:
     with Prober(profile, table=named(profile, SAMPLE)) as prober:
         (found,) = prober.ask([asking(ask)])
     assert (found.verdict, found.seen) == ("cannot tell: the moon is full", None)
+
+
+def test_a_write_session_that_a_question_left_open_is_aborted(profile: Profile) -> None:
+    sessions = []
+
+    def leave_open(asker: Asker) -> Observation:
+        sessions.append(open_write(asker, asker.tables["into"]))
+        return new_stream(asker, asker.tables["into"], sessions[0], "a").need().outcome()
+
+    def go_on(asker: Asker) -> Observation:
+        return new_stream(asker, asker.tables["into"], sessions[0], "b").outcome()
+
+    with Prober(profile, scratch=named(profile, "open")) as prober:
+        first, second = prober.ask([asking(one, needs=("into",)) for one in (leave_open, go_on)])
+    assert first.seen is not None
+    assert first.seen["refused"] is False
+    assert second.seen is not None
+    assert second.seen["refused"] is True
+
+
+def test_a_session_is_waited_for_as_often_as_stated(profile: Profile) -> None:
+    answers = [Answer(status=200, members={"Status": "initiating"}), Answer(status=200)]
+    initial = Answer(status=200, members={"SessionStatus": "INIT"})
+    prober = Prober(profile)
+    prober._asker.begin(requests=0, rows=0, seconds=0.0)  # so that no wait is longer than 0.1 s
+    ready = prober._asker.ready(initial, lambda: answers.pop(0))
+    assert (ready.members, answers) == ({}, [])
+    with pytest.raises(CannotTell, match="was not prepared in time"):
+        prober._asker.ready(initial, lambda: initial)
+    prober.close()
+
+
+def test_a_service_that_does_otherwise_is_found_out() -> None:
+    options = ("--filter-block-rows", "1", "--kept-ranges")
+    with start(samples=False, options=options) as service:
+        profile = profile_of(service)
+        asked = choose(["filter-record-count", "filter-ranges", "filter-block-size", "skip-rows"])
+        with Prober(profile, scratch=named(profile, "t")) as prober:
+            found = {one.question.id: one.verdict for one in prober.ask(asked)}
+    assert found == {
+        "filter-record-count": "differs: counted is 'rows kept', assumed 'rows stored'",
+        "filter-ranges": "differs: record_count is 1, assumed 30000;"
+        f" range is 'refused', assumed {list(range(20_000, 20_010))}",
+        "filter-block-size": "differs: rows is 1, assumed 10000",
+        "skip-rows": AS_ASSUMED,
+    }
+
+
+def test_a_service_that_goes_away_costs_no_more_than_its_questions() -> None:
+    with start(samples=False) as service:
+        profile = profile_of(service)
+        prober = Prober(profile, scratch=named(profile, "t"))
+        prober.start()
+        (first,) = prober.ask(choose(["staging-id"]))
+        assert first.seen is not None
+    (second,) = prober.ask(choose(["staging-id"]))
+    prober.close()
+    assert second.verdict == "cannot tell: ConnectError, which was not foreseen"
+    assert second.requests == 1
+    assert "<scratch-into> may be left (ConnectError)" in prober.left_behind
