@@ -26,7 +26,9 @@ def _expiry(asker: Asker) -> Observation:
     }
     year = 366 * 86400
     units = [unit for unit, seconds in ahead.items() if -3600 < seconds < year]
-    return {"unit": units[0] if len(units) == 1 else "unknown"}
+    if len(units) != 1:
+        return {"unit": "unknown"}
+    return {"unit": units[0], "lives_hours": round(ahead[units[0]] / 3600)}
 
 
 def _refresh(asker: Asker) -> Observation:
@@ -157,7 +159,7 @@ QUESTIONS = (
     Question(
         id="session-expiry",
         sends="TableCreateReadSession",
-        text="What is the unit of ExpirationTime?",
+        text="What is the unit of ExpirationTime, and how long does a read session live?",
         assumes="It is told by magnitude: milliseconds or seconds since the epoch.",
         ask=_expiry,
         expected={"unit": OneOf(("milliseconds", "seconds"))},
