@@ -16,9 +16,17 @@ __all__ = ["QUESTIONS"]
 def _kept(asker: Asker, text: str) -> Observation:
     """Count the rows that splits by size have under a filter."""
     table = asker.tables["plain"]
-    named = ["c1", "c2"]
-    body = {"SplitOptions": dict(SIZE), "RequiredDataColumns": named, "FilterPredicate": text}
-    members = open_session(asker, table, **body).need().members
+    members = (
+        open_session(
+            asker,
+            table,
+            SplitOptions=dict(SIZE),
+            RequiredDataColumns=["c1", "c2"],
+            FilterPredicate=text,
+        )
+        .need()
+        .members
+    )
     rows = 0
     for index in range(int(members["SplitsCount"])):
         rows += read(asker, table, members["SessionId"], {"Index": index}).table().num_rows

@@ -26,12 +26,13 @@ def _bounds(mode: str, start: int, end: int = OFF) -> dict[str, object]:
 
 
 def _open(asker: Asker, options: Mapping[str, object]) -> Answer:
-    body: dict[str, object] = {
-        "SplitOptions": {"SplitMode": "Bucket"},
-        "IncrementalRead": True,
-        "IncrementalReadOptions": dict(options),
-    }
-    return open_session(asker, asker.tables["keys"], **body)
+    return open_session(
+        asker,
+        asker.tables["keys"],
+        SplitOptions={"SplitMode": "Bucket"},
+        IncrementalRead=True,
+        IncrementalReadOptions=dict(options),
+    )
 
 
 def _latest(asker: Asker) -> int:

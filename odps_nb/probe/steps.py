@@ -48,10 +48,12 @@ WRITES = (
 """The actions of a write from its session to its commit."""
 
 
-def open_session(asker: Asker, table: TableName, **body: object) -> Answer:
+def open_session(
+    asker: Asker, table: TableName, *, may_deny: bool = False, **body: object
+) -> Answer:
     """Ask for a read session and wait for it; by rows unless ``SplitOptions`` are given."""
     said = {"SplitOptions": dict(ROW_OFFSET), **body}
-    answer = asker.send("TableCreateReadSession", table, body=said)
+    answer = asker.send("TableCreateReadSession", table, body=said, may_deny=may_deny)
     session = {"SessionId": answer.members.get("SessionId")}
     return asker.ready(answer, lambda: asker.send("TableGetReadSession", table, session).need())
 
@@ -68,13 +70,13 @@ def columns_of(members: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     return found
 
 
-def counted_session(asker: Asker, table: TableName, **body: object) -> tuple[str, int]:
+def counted_session(asker: Asker, table: TableName, **body: Any) -> tuple[str, int]:
     """Open a read session by rows; return its id and number of rows."""
     members = open_session(asker, table, **body).need().members
     return str(members.get("SessionId")), int(members.get("RecordCount", -1))
 
 
-def count(asker: Asker, table: TableName, **body: object) -> int:
+def count(asker: Asker, table: TableName, **body: Any) -> int:
     """Return how many rows a table has now."""
     return counted_session(asker, table, **body)[1]
 
@@ -95,7 +97,7 @@ def read(
     return asker.send("TableRead", table, params, body, headers=headers, kind=kind)
 
 
-def read_all(asker: Asker, table: TableName, **body: object) -> pa.Table:
+def read_all(asker: Asker, table: TableName, **body: Any) -> pa.Table:
     """Read all rows of a small table; one request to open, one to read where there are rows."""
     session, rows = counted_session(asker, table, **body)
     if rows <= 0:

@@ -94,9 +94,12 @@ def test_ids_are_unique_and_words() -> None:
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", one) for one in ids)
 
 
-def test_reading_alone_leaves_nothing_and_asks_no_question_that_writes(profile: Profile) -> None:
+@pytest.mark.parametrize("sample", [SAMPLE, "media", "types_all", "documents"])
+def test_reading_alone_leaves_nothing_and_asks_no_question_that_writes(
+    profile: Profile, sample: str
+) -> None:
     before = tables(profile, "")
-    with Prober(profile, table=named(profile, SAMPLE)) as prober:
+    with Prober(profile, table=named(profile, sample)) as prober:
         found = [(one.question, one.verdict) for one in prober.ask(QUESTIONS)]
     assert tables(profile, "") == before
     for question, verdict in found:
