@@ -1,4 +1,4 @@
-"""The command line: ``odps-nb serve`` and ``odps-nb doctor`` (a face; prints)."""
+"""The command line: ``odps-nb serve``, ``probe`` and ``doctor`` (a face; prints)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["serve"]:  # it has options of its own
         return _serve(words[1:])
+    if words[:1] == ["probe"]:
+        return _probe(words[1:])
     parser = argparse.ArgumentParser(
         prog="odps-nb", description="A data access kit for the MaxCompute Storage API."
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands.add_parser("serve", help="serve a folder as a small project on this machine")
+    commands.add_parser("probe", help="ask the service what only it can answer; leave a report")
     doctor = commands.add_parser("doctor", help="check what is needed here and say what to mend")
     doctor.add_argument("profile", nargs="?", help="a profile; by default what connect() takes")
     doctor.add_argument("--offline", action="store_true", help="do not ask the service")
@@ -45,6 +48,13 @@ def _serve(words: list[str]) -> int:
         print("\n".join(explain(missing)), file=sys.stderr)
         return 1
     return serve(words)
+
+
+def _probe(words: list[str]) -> int:
+    from odps_nb import __version__
+    from odps_nb.probe.command import main as probe
+
+    return probe(words, version=__version__)
 
 
 def _doctor(profile: str | None, *, online: bool) -> int:

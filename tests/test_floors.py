@@ -36,6 +36,7 @@ BELOW: dict[str, set[str]] = {
     "access": VALUES_AND_LIFE | {"wire", "http", "convert", "filters", "client"},
     "notebook": VALUES_AND_LIFE | {"wire", "http", "convert", "client", "access"},
     "spark": VALUES_AND_LIFE | {"wire", "http", "convert", "filters", "client", "access"},
+    "probe": VALUES_AND_LIFE | {"wire", "http", "client"},
     "local": VALUES_AND_LIFE | {"wire", "arrow"},
     "_stream_io": VALUES_AND_LIFE | {"wire", "arrow", "http"},
 }
@@ -47,6 +48,7 @@ CROSSINGS = {
     ("odps_nb.notebook.commands", "__init__"): "%odps connect is odps_nb.connect",
     ("odps_nb.notebook.context", "__init__"): "magics connect as odps_nb.connect does",
     ("odps_nb.notebook.doctor", "__init__"): "reports the version",
+    ("odps_nb.probe.command", "local"): "--local starts the embedded service",
     ("odps_nb.spark.shipping", "__init__"): "names the version that executors need",
     ("odps_nb.spark.watching", "_faces"): "a profile has the card that its connection has",
 }
@@ -207,7 +209,8 @@ def test_http_knows_no_arrow() -> None:
     assert [str(f) for f in FOREIGN if f.room == "http" and f.imported.startswith("pyarrow")] == []
 
 
-EMPTY = ["wire", "arrow", "http", "convert", "client", "access", "notebook", "local", "_stream_io"]
+EMPTY = ["wire", "arrow", "http", "convert", "client", "access", "notebook", "local", "probe"]
+EMPTY += ["_stream_io"]
 
 
 @pytest.mark.parametrize("room", EMPTY)

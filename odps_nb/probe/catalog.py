@@ -1,0 +1,40 @@
+"""All questions, in the order in which they are asked (room probe)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odps_nb.errors import ConfigError
+from odps_nb.probe import blobs, filters, incremental, instances, rows, sessions, writes
+from odps_nb.probe.question import Question
+
+__all__ = ["QUESTIONS", "choose"]
+
+QUESTIONS: tuple[Question, ...] = (
+    *sessions.QUESTIONS,
+    *rows.QUESTIONS,
+    *filters.QUESTIONS,
+    *instances.QUESTIONS,
+    *writes.QUESTIONS,
+    *blobs.QUESTIONS,
+    *incremental.QUESTIONS,
+)
+
+
+def choose(ids: Iterable[str] = ()) -> tuple[Question, ...]:
+    """Return the questions of these ids, all of them for none.
+
+    Raises
+    ------
+    ConfigError
+        There is no question of an id.
+    """
+    wanted = set(ids)
+    unknown = wanted - {one.id for one in QUESTIONS}
+    if unknown:
+        raise ConfigError(
+            f"there is no question {', '.join(sorted(unknown))}",
+            option="only",
+            hint="odps-nb probe --list names all",
+        )
+    return tuple(one for one in QUESTIONS if not wanted or one.id in wanted)

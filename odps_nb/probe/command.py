@@ -1,0 +1,169 @@
+"""``odps-nb probe``: asks, prints, and leaves a report (room probe; prints).
+
+What it made is dropped before it ends, also when it is interrupted or terminated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from odps_nb.client.profile import Profile
+from odps_nb.errors import ConfigError, OdpsNbError, explain
+from odps_nb.probe.catalog import choose
+from odps_nb.probe.question import Question
+from odps_nb.probe.report import as_document, as_page
+from odps_nb.probe.running import Finding, Prober
+from odps_nb.terms import TableName
+
+__all__ = ["main"]
+
+SCRATCH = "odps_nb_probe"
+
+
+def main(words: Sequence[str], *, version: str) -> int:
+    """Run the command; return 0, or 1 where nothing could be asked or a table may be left."""
+    options = _parser().parse_args(words)
+    try:
+        questions = choose(options.only)
+        if options.list:
+            print("\n".join(one.as_line() for one in questions))
+            return 0
+        if not options.local:
+            return _probe(Profile.resolve(options.profile), questions, options, version)
+        from odps_nb.local.launch import start
+
+        with start(samples=False) as service:
+            profile = Profile(
+                endpoint=service.endpoint,
+                tunnel_endpoint=service.tunnel_endpoint,
+                project=service.project,
+                access_id=service.access_id,
+                access_key=service.access_key,
+            )
+            options.table, options.write = None, f"{service.project}.{SCRATCH}"
+            return _probe(profile, questions, options, version)
+    except OdpsNbError as error:
+        print("\n".join(explain(error)), file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; what was made is dropped, the report is of what was asked", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="odps-nb probe",
+        description="Ask the service what only it can answer, and leave a report without names.",
+    )
+    parser.add_argument("--profile", help="a profile; by default what connect() takes")
+    parser.add_argument("--table", help="a table to read, of any kind; nothing is written to it")
+    parser.add_argument(
+        "--write",
+        metavar="PROJECT.NAME",
+        help="make tables NAME_…, ask about writes too, and drop them at the end",
+    )
+    parser.add_argument("--out", default="odps-nb-probe", help="folder for the report")
+    parser.add_argument("--only", nargs="+", default=(), metavar="ID", help="only these questions")
+    parser.add_argument("--list", action="store_true", help="print the questions; send nothing")
+    parser.add_argument("--local", action="store_true", help="ask a fresh embedded service instead")
+    return parser
+
+
+def _probe(
+    profile: Profile, questions: Sequence[Question], options: argparse.Namespace, version: str
+) -> int:
+    if not options.table and not options.write:
+        raise ConfigError(
+            "there is nothing to ask about",
+            option="table",
+            hint="name a table to read (--table), or tables to make (--write PROJECT.NAME)",
+        )
+    prober = Prober(
+        profile,
+        table=profile.table(options.table) if options.table else None,
+        scratch=_scratch(profile, options.write) if options.write else None,
+        embedded=options.local,
+    )
+    findings: list[Finding] = []
+    with _terminated_as_an_exception():
+        try:
+            prober.start()
+            for finding in prober.ask(questions):
+                print(f"{finding.question.id}: {finding.verdict}", flush=True)
+                findings.append(finding)
+        finally:
+            with _deaf():
+                prober.close()
+                if findings:
+                    facts = {
+                        "asked": "the embedded service" if options.local else "a service",
+                        "odps_nb": version,
+                        "day": datetime.date.today().isoformat(),
+                        "requests": prober.requests,
+                        "left_behind": prober.left_behind,
+                    }
+                    _leave(Path(options.out), as_document(findings, facts=facts))
+    for line in prober.left_behind:
+        print(f"!! {line}; it ends by itself after a day", file=sys.stderr)
+    return 1 if prober.left_behind else 0
+
+
+def _scratch(profile: Profile, text: str) -> TableName:
+    name = profile.table(text)
+    if "." not in text:
+        raise ConfigError(
+            f"--write {text} does not say in which project",
+            option="write",
+            hint=f"say --write {profile.project}.{text}, if that is meant",
+        )
+    return name
+
+
+def _leave(folder: Path, document: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, indent=1, ensure_ascii=False, default=str)
+    (folder / "probe.json").write_text(text + "\n", encoding="utf-8")
+    page = as_page(document)
+    (folder / "probe.txt").write_text(page, encoding="utf-8")
+    verdicts = page.split("\n\n", 1)[0].splitlines()
+    print(f"{verdicts[-1]}\nreport: {folder / 'probe.txt'} and {folder / 'probe.json'}")
+
+
+@contextlib.contextmanager
+def _terminated_as_an_exception() -> Iterator[None]:
+    """Have SIGTERM end the block as Ctrl-C does, so that tables are dropped."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    with _on_signals({signal.SIGTERM: end}):
+        yield
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Let no further signal cut what is being tidied up; it is bounded in time."""
+    with _on_signals({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):
+        yield
+
+
+@contextlib.contextmanager
+def _on_signals(wanted: dict[signal.Signals, Any]) -> Iterator[None]:
+    before = {}
+    for number, handler in wanted.items():
+        with contextlib.suppress(ValueError):  # not the main thread: nobody interrupts it
+            before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,112 @@
+"""Keeps names and secrets out of reports (room probe).
+
+Answers are recorded by a list of what may be shown; requests are ours, and every name in them is
+known and gets a placeholder that stays the same in one report. Must not know: questions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["Redactor", "shown_code", "shown_headers", "shown_members"]
+
+SHOWN_MEMBERS = {
+    *("SessionStatus", "SplitMode", "SplitsCount", "SplitBucketId", "RecordCount", "LatestVersion"),
+    *("EnableLargeString", "SupportedDataFormat", "IncrementalReadOptions", "Status", "status"),
+    *("RowOffset", "ExactlyOnceRowOffset", "Streams", "SchemaVersion"),
+}
+"""Members of an answer whose values are recorded; of the others only the name is."""
+SHOWN_HEADERS = ("content-type", "content-encoding", "transfer-encoding", "retry-after")
+_WORD = re.compile(r"[A-Za-z0-9_./:;, =-]{0,60}")
+_CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
+
+
+class Redactor:
+    """Replaces what must not be shown by placeholders such as ``<table>`` or ``<session-1>``."""
+
+    def __init__(self) -> None:
+        self._placeholders: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        self._row_counts: set[int] = set()
+
+    def hide(self, text: str | None, placeholder: str) -> None:
+        """Show ``placeholder`` where ``text`` stood; an empty text hides nothing."""
+        if text:
+            self._placeholders.setdefault(text.lower(), f"<{placeholder}>")
+
+    def number(self, text: object, kind: str) -> None:
+        """Show ``<kind-1>``, ``<kind-2>``, … where these texts stood."""
+        if isinstance(text, str) and text and text.lower() not in self._placeholders:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._placeholders[text.lower()] = f"<{kind}-{self._counts[kind]}>"
+
+    def text(self, text: str) -> str:
+        """Return a text with placeholders; longer names are replaced before those inside them."""
+        names = sorted(self._placeholders, key=len, reverse=True)
+        if not names:
+            return text
+        pattern = "|".join(_as_word(name) for name in names)
+        return re.sub(
+            pattern, lambda match: self._placeholders[match[0].lower()], text, flags=re.IGNORECASE
+        )
+
+    def value(self, value: Any) -> Any:
+        """Return plain JSON with placeholders in its texts; its keys are words of the protocol."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {key: self.value(one) for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.value(one) for one in value]
+        if not isinstance(value, bool) and value in self._row_counts:
+            return "<rows>"
+        return value
+
+    def learn_schema(self, members: Mapping[str, Any]) -> None:
+        """Hide the columns of an answer about somebody's own table, and how many rows it has."""
+        schema = members.get("DataSchema")
+        for key in ("DataColumns", "PartitionColumns"):
+            for one in schema.get(key) or [] if isinstance(schema, Mapping) else []:
+                self.number(one.get("Name"), "column")
+        rows = members.get("RecordCount")
+        if isinstance(rows, int) and rows > 1:
+            self._row_counts |= {rows - 1, rows, rows + 1}
+
+
+def shown_members(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what may be shown of an answer: the names of its members, and some values."""
+    shown = {key: _plain(value) for key, value in members.items() if key in SHOWN_MEMBERS}
+    return {**shown, "others": sorted(set(members) - set(shown))}
+
+
+def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the few headers that may be shown."""
+    found = {key.lower(): value for key, value in headers.items()}
+    return {
+        key: found[key] for key in SHOWN_HEADERS if key in found and _WORD.fullmatch(found[key])
+    }
+
+
+def shown_code(code: str | None) -> str | None:
+    """Return a ``Code`` that looks like one."""
+    return code if code is None or _CODE.fullmatch(code) else "<no code>"
+
+
+def _as_word(name: str) -> str:
+    """Match a name whole: a column ``a`` is no part of ``Table``."""
+    start = r"(?<!\w)" if name[0].isalnum() or name[0] == "_" else ""
+    end = r"(?!\w)" if name[-1].isalnum() or name[-1] == "_" else ""
+    return start + re.escape(name) + end
+
+
+def _plain(value: Any) -> Any:
+    """Keep numbers, flags and short words of an answer, whatever the service put there."""
+    if isinstance(value, str):
+        return value if _WORD.fullmatch(value) else "<text>"
+    if isinstance(value, Mapping):
+        return {str(key)[:60]: _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value[:50]]
+    return value if isinstance(value, (int, float, bool)) or value is None else "<other>"

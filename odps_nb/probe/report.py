@@ -1,0 +1,77 @@
+"""Findings as a JSON document and as a page of text (room probe).
+
+Must not know: how findings are made. All that it gets is redacted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from odps_nb.probe.question import AS_ASSUMED
+from odps_nb.probe.running import Finding
+
+__all__ = ["FORMAT", "as_document", "as_page"]
+
+FORMAT = 1
+_SHOWN = 200
+
+
+def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> dict[str, Any]:
+    """Return the whole report as plain JSON; ``facts`` are of the run."""
+    return {
+        "format": FORMAT,
+        **facts,
+        "findings": [
+            {
+                "id": one.question.id,
+                "question": one.question.text,
+                "assumes": one.question.assumes,
+                "verdict": one.verdict,
+                "seen": one.seen,
+                "requests": one.requests,
+                "exchanges": list(one.exchanges),
+            }
+            for one in findings
+        ],
+    }
+
+
+def as_page(document: Mapping[str, Any]) -> str:
+    """Return the report as text: what differs first, then what nobody can tell, then the rest."""
+    findings = document["findings"]
+    groups = {"differs": [], "cannot tell": [], AS_ASSUMED: []}  # type: dict[str, list[Any]]
+    for one in findings:
+        groups[one["verdict"].partition(":")[0]].append(one)
+    facts = [f"{key}: {value}" for key, value in document.items() if not isinstance(value, list)]
+    counts = ", ".join(f"{len(some)} {name}" for name, some in groups.items())
+    lines = ["odps-nb probe", *facts, f"{len(findings)} questions: {counts}"]
+    lines += document.get("left_behind", [])
+    for name, some in groups.items():
+        lines += ["", f"== {name} ({len(some)})"]
+        for one in some:
+            lines += ["", *_finding(one)]
+    return "\n".join(lines) + "\n"
+
+
+def _finding(one: Mapping[str, Any]) -> list[str]:
+    lines = [f"{one['id']}: {one['verdict']}", f"  question: {one['question']}"]
+    lines.append(f"  odps_nb assumes: {one['assumes']}")
+    if one["seen"] is not None:
+        lines.append(f"  seen: {_brief(one['seen'])}")
+    for exchange in one["exchanges"]:
+        request, answer = exchange["request"], exchange["answer"]
+        said = [
+            value for key, value in request.items() if key not in ("action", "target") and value
+        ]
+        words = " ".join(map(_brief, said))
+        shown = {key: value for key, value in answer.items() if key not in ("headers", "members")}
+        lines.append(f"  > {request['action']} {words}")
+        lines.append(f"  < {_brief(shown)}")
+    return lines
+
+
+def _brief(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

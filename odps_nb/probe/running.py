@@ -1,0 +1,190 @@
+"""Asks the questions one after the other and keeps what came (room probe).
+
+A question that fails leaves the others alone. Tables are made before the question that needs
+them, and dropped at the end whatever happens.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from odps_nb.client.profile import Profile
+from odps_nb.client.storage import StorageClient
+from odps_nb.errors import OdpsNbError
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.http.transport import RequestsTransport
+from odps_nb.probe.asking import Asker
+from odps_nb.probe.bounded import BoundedTransport
+from odps_nb.probe.question import CannotTell, Observation, Question
+from odps_nb.probe.redaction import Redactor
+from odps_nb.probe.scratch import Scratch
+from odps_nb.terms import TableName
+
+__all__ = ["Finding", "Prober"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one question brought, redacted; ``seen`` is ``None`` where nobody can tell."""
+
+    question: Question
+    verdict: str
+    seen: Observation | None
+    exchanges: tuple[dict[str, Any], ...]
+    requests: int
+
+    @property
+    def differs(self) -> bool:
+        """Whether the service was seen to do something else than assumed."""
+        return self.verdict.startswith("differs")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody can tell yet."""
+        return self.seen is None
+
+
+class Prober:
+    """A connection that asks questions; leave its ``with`` block, and all it made is dropped.
+
+    Parameters
+    ----------
+    profile
+        Where to ask, and as whom.
+    table
+        A table to read, of any kind; ``None``: one that is made.
+    scratch
+        The name that tables to make begin with; ``None``: none is made, and nothing is written.
+    embedded
+        Whether the service is the embedded one, which is not asked everything.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        table: TableName | None = None,
+        scratch: TableName | None = None,
+        embedded: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.redactor = _redactor(profile, table, scratch)
+        self._transport = BoundedTransport(RequestsTransport(), clock)
+        once = RetryPolicy(max_attempts=1, connect_attempts=1)
+        self._storage = StorageClient(profile, transport=self._transport, retry=once)
+        self._asker = Asker(self._storage, self._transport, self.redactor, table)
+        self._scratch = None if scratch is None else Scratch(self._asker, scratch)
+        self._embedded = embedded
+        self._may_drop = False  # before the look at what is there, nothing is ours
+        self.left_behind: list[str] = []
+        """What could not be dropped, in words without names; known after the ``with`` block."""
+
+    def __enter__(self) -> Prober:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Find the service, and see to it that no table is in the way.
+
+        Raises
+        ------
+        OdpsNbError
+            The service does not answer, or a table of a name to be made is somebody's own.
+        """
+        self._asker.begin(requests=2, rows=0, seconds=60.0)
+        self.redactor.hide(urlsplit(self._storage.tunnel_endpoint).netloc, "host")
+        if self._scratch is not None:
+            self._scratch.start_clean()
+            self._may_drop = True
+
+    def close(self) -> None:
+        """Drop what was made, and end the connection."""
+        try:
+            if self._scratch is not None and self._may_drop:
+                self._may_drop = False
+                self.left_behind = self._scratch.drop()
+        finally:
+            self._storage.close()
+
+    @property
+    def requests(self) -> int:
+        """HTTP requests so far, those that made tables included."""
+        return self._transport.sent
+
+    def ask(self, questions: Iterable[Question]) -> Iterator[Finding]:
+        """Ask one question after the other; each is over when it is handed out."""
+        for question in questions:
+            yield self._ask(question)
+
+    def _ask(self, question: Question) -> Finding:
+        asker, before = self._asker, self._transport.sent
+        asker.begin(requests=0, rows=0, seconds=0.0)  # no exchange of the question before
+        seen: Observation | None = None
+        try:
+            self._require(question)
+            before = self._transport.sent
+            asker.begin(
+                requests=question.request_bound,
+                rows=question.rows,
+                seconds=question.second_bound,
+            )
+            seen = self.redactor.value(question.ask(asker))
+            verdict = question.verdict(seen)
+        except CannotTell as reason:
+            verdict = f"cannot tell: {reason}"
+        except Exception as error:  # noqa: BLE001  one question must not cost the others
+            verdict = f"cannot tell: {type(error).__name__}, which was not foreseen"
+        finding = Finding(
+            question=question,
+            verdict=self.redactor.text(verdict),
+            seen=seen,
+            exchanges=tuple(self.redactor.value(one.as_json()) for one in asker.exchanges),
+            requests=self._transport.sent - before,
+        )
+        asker.abort_writes()
+        return finding
+
+    def _require(self, question: Question) -> None:
+        """Have the tables of a question."""
+        if self._embedded and not question.embedded:
+            raise CannotTell("the embedded service answers by DuckDB's SQL here")
+        tables = self._asker.tables
+        for need in question.needs:
+            if need in tables:
+                continue
+            if self._scratch is None:
+                raise CannotTell("name a --table" if need == "table" else "it needs --write")
+            kind = "plain" if need == "table" else need
+            try:
+                tables[need] = tables.get(kind) or self._scratch.make(kind)
+            except OdpsNbError as error:
+                raise CannotTell(
+                    f"the table {kind!r} could not be made ({type(error).__name__})"
+                ) from None
+            if kind != need:
+                tables[kind] = tables[need]
+
+
+def _redactor(profile: Profile, table: TableName | None, scratch: TableName | None) -> Redactor:
+    redactor = Redactor()
+    account = profile.as_options()
+    for key, value in account.items():
+        if key not in ("api_version", "endpoint", "tunnel_endpoint"):
+            redactor.hide(value, key.replace("_", "-"))
+    for url in (profile.endpoint, profile.tunnel_endpoint):
+        redactor.hide(url and urlsplit(url).netloc, "host")
+        redactor.hide(url and urlsplit(url).hostname, "host")
+    for one in (table, scratch):
+        if one is not None:
+            redactor.hide(one.project, "project")
+            redactor.hide(one.schema, "schema")
+    if table is not None:
+        redactor.hide(table.table, "table")
+    return redactor

@@ -1,0 +1,164 @@
+"""The tables that ``--write`` makes, and their end (room probe).
+
+All of them begin with the name that the person gave, carry a comment that says whose they are, and
+live for a day at most: one that a killed run leaves behind is taken by the next run, or by the
+service. Must not know: questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from odps_nb.client.catalog import control_call
+from odps_nb.errors import ConfigError, NotFoundError, OdpsNbError
+from odps_nb.probe.asking import Asker
+from odps_nb.probe.steps import load
+from odps_nb.terms import TableName
+from odps_nb.wire.control import GetTable
+
+__all__ = ["BLOBS", "KINDS", "MARK", "PLAIN_ROWS", "Scratch", "plain_rows"]
+
+MARK = "made by odps-nb probe"
+PLAIN_ROWS = 30_000
+TYPES: Mapping[str, str] = {"odps.sql.type.system.odps2": "true"}
+BLOBS: Mapping[str, str] = {**TYPES, "odps.table.append2.enable": "true"}
+_KEYS = (
+    "TBLPROPERTIES ('transactional'='true', 'acid.cdc.mode.enable'='true',"
+    " 'acid.cdc.build.async'='false', 'cdc.insert.into.passthrough.enable'='true',"
+    " 'write.bucket.num'='16')"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    columns: str
+    after: str = ""
+    properties: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    fill: Callable[[Asker, TableName], object] | None = None
+
+
+def plain_rows() -> pa.Table:
+    """Rows of which each block of 10,000 has its own range of ``c1`` and ``c2``."""
+    numbers = pa.array(range(PLAIN_ROWS), pa.int64())
+    doubled = pa.array(range(0, 2 * PLAIN_ROWS, 2), pa.int64())
+    return pa.table({"c1": numbers, "c2": doubled, "c3": [f"t{i}" for i in range(PLAIN_ROWS)]})
+
+
+def _fill_plain(asker: Asker, table: TableName) -> None:
+    load(asker, table, plain_rows())
+
+
+def _fill_parts(asker: Asker, table: TableName) -> None:
+    for place in (1, 2):
+        rows = pa.table({"c1": pa.array([place], pa.int64()), "c2": ["t"]})
+        load(asker, table, rows, f"p1=x{place}/p2=y{place}")
+
+
+def _fill_keys(asker: Asker, table: TableName) -> None:
+    asker.run(f"INSERT INTO TABLE {table} VALUES (1, 'a');")
+    asker.run(f"INSERT INTO TABLE {table} VALUES (1, 'b');")
+
+
+KINDS: Mapping[str, _Kind] = {
+    "plain": _Kind(columns="c1 bigint, c2 bigint, c3 string", fill=_fill_plain),
+    "empty": _Kind(columns="c1 bigint"),
+    "parts": _Kind(
+        columns="c1 bigint, c2 string",
+        after="PARTITIONED BY (p1 string, p2 string)",
+        fill=_fill_parts,
+    ),
+    "typed": _Kind(columns="c1 bigint, d date, ts timestamp, s string", settings=TYPES),
+    "into": _Kind(columns="c1 bigint, c2 string"),
+    "changed": _Kind(columns="c1 bigint, c2 string"),
+    "into_parts": _Kind(columns="c1 bigint", after="PARTITIONED BY (p string)"),
+    "keys": _Kind(
+        columns="id bigint PRIMARY KEY NOT NULL, val string",
+        properties=_KEYS,
+        settings=TYPES,
+        fill=_fill_keys,
+    ),
+    "blobs": _Kind(
+        columns="c1 bigint, b blob",
+        properties="TBLPROPERTIES ('table.format.version'='2', 'transactional'='true')",
+        settings=BLOBS,
+    ),
+}
+"""What each kind of table is like; ``wrong`` is a name for a table that should be refused."""
+
+
+class Scratch:
+    """Makes tables when they are needed first, and drops all of them.
+
+    Parameters
+    ----------
+    name
+        The name that all of them begin with.
+    """
+
+    def __init__(self, asker: Asker, name: TableName) -> None:
+        self._asker = asker
+        self._names = {kind: replace(name, table=f"{name.table}_{kind}") for kind in KINDS}
+        self._names["wrong"] = replace(name, table=f"{name.table}_wrong")
+        for kind, full in self._names.items():
+            asker.redactor.hide(full.table, f"scratch-{kind}")
+        asker.redactor.hide(name.table, "scratch")
+
+    def start_clean(self) -> None:
+        """Drop what a killed run has left.
+
+        Raises
+        ------
+        ConfigError
+            A table of that name is somebody's own.
+        """
+        for name in self._names.values():
+            self._begin()
+            try:
+                found = control_call(self._asker.storage, GetTable(table=name))
+            except NotFoundError:
+                continue
+            if found.comment != MARK:
+                raise ConfigError(
+                    f"{name} exists and was not made by a probe",
+                    option="write",
+                    hint="give another name, of which nothing exists",
+                )
+            self._drop(name)
+
+    def name(self, kind: str) -> TableName:
+        """Return the full name of a table, made or not."""
+        return self._names[kind]
+
+    def make(self, kind: str) -> TableName:
+        """Make a table and its rows."""
+        name, how = self._names[kind], KINDS[kind]
+        self._begin()
+        self._asker.run(
+            f"CREATE TABLE {name} ({how.columns}) COMMENT '{MARK}' {how.after} {how.properties}"
+            " LIFECYCLE 1;",
+            how.settings,
+        )
+        if how.fill is not None:
+            how.fill(self._asker, name)
+        return name
+
+    def drop(self) -> list[str]:
+        """Drop all of them; return what went wrong, in words without names."""
+        failed = []
+        for kind, name in self._names.items():
+            self._begin()
+            try:
+                self._drop(name)
+            except OdpsNbError as error:
+                failed.append(f"<scratch-{kind}> may be left ({type(error).__name__})")
+        return failed
+
+    def _begin(self) -> None:
+        self._asker.begin(requests=300, rows=0, seconds=300.0)
+
+    def _drop(self, name: TableName) -> None:
+        self._asker.run(f"DROP TABLE IF EXISTS {name};")

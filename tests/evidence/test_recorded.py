@@ -1,0 +1,60 @@
+"""What was once seen of a service is what the embedded service does.
+
+Each file of ``recorded`` is the ``probe.json`` of a run of ``odps-nb probe``. Its questions are
+asked again, and whatever was seen must be seen again. A report of a real account that is put there
+becomes a test of the embedded service. To record the embedded service anew::
+
+    odps-nb probe --local --out tests/evidence/recorded/new
+
+and move ``new/probe.json`` over ``recorded/embedded.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odps_nb.client.profile import Profile
+from odps_nb.local.launch import start
+from odps_nb.probe.catalog import choose
+from odps_nb.probe.report import FORMAT
+from odps_nb.probe.running import Prober
+from odps_nb.terms import TableName
+
+REPORTS = sorted((Path(__file__).parent / "recorded").glob("*.json"))
+CASES = [
+    pytest.param(one, id=f"{path.stem}-{one['id']}")
+    for path in REPORTS
+    for one in json.loads(path.read_text("utf-8"))["findings"]
+    if one["seen"] is not None
+]
+
+
+@pytest.fixture(scope="module")
+def prober() -> Iterator[Prober]:
+    with start(samples=False) as service:
+        profile = Profile(
+            endpoint=service.endpoint,
+            project=service.project,
+            access_id=service.access_id,
+            access_key=service.access_key,
+        )
+        scratch = TableName(project=service.project, table="replayed")
+        with Prober(profile, scratch=scratch) as prober:
+            yield prober
+
+
+def test_reports_have_the_form_that_is_known_here() -> None:
+    assert REPORTS
+    assert {json.loads(path.read_text("utf-8"))["format"] for path in REPORTS} == {FORMAT}
+
+
+@pytest.mark.parametrize("recorded", CASES)
+def test_what_was_seen_is_seen_again(prober: Prober, recorded: dict[str, Any]) -> None:
+    (question,) = choose([recorded["id"]])
+    (found,) = prober.ask([question])
+    assert json.loads(json.dumps(found.seen)) == recorded["seen"], found.verdict

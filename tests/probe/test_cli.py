@@ -1,0 +1,110 @@
+"""``odps-nb probe`` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odps_nb.cli import main
+from odps_nb.client.catalog import iter_table_names
+from odps_nb.client.profile import Profile
+from odps_nb.client.storage import StorageClient
+from odps_nb.probe.catalog import QUESTIONS
+
+
+@pytest.fixture
+def environment(embedded: Any, monkeypatch: pytest.MonkeyPatch) -> Profile:
+    for name in ("endpoint", "project", "access_id", "access_key"):
+        monkeypatch.setenv(f"ODPS_{name.upper()}", getattr(embedded, name))
+    return Profile.resolve(None)
+
+
+def names(profile: Profile, prefix: str) -> list[str]:
+    with StorageClient(profile) as storage:
+        return [name for name in iter_table_names(storage) if name.startswith(prefix)]
+
+
+def test_the_list_says_what_is_asked_and_sends_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODPS_ENDPOINT", "http://127.0.0.1:1/api")  # nobody is there
+    assert main(["probe", "--list"]) == 0
+    listed = capsys.readouterr().out
+    for question in QUESTIONS:
+        assert question.as_line() in listed
+        assert f"at most {question.requests} requests" in question.as_line()
+
+
+def test_a_table_is_read_and_a_report_left(
+    environment: Profile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["probe", "--table", "orders", "--out", str(tmp_path / "there")]
+    assert main([*words, "--only", "session-expiry", "staging-id"]) == 0
+    printed = capsys.readouterr().out
+    assert "session-expiry: as assumed\nstaging-id: cannot tell: it needs --write\n" in printed
+    document = json.loads((tmp_path / "there/probe.json").read_text("utf-8"))
+    assert [one["id"] for one in document["findings"]] == ["session-expiry", "staging-id"]
+    assert document["left_behind"] == []
+    page = (tmp_path / "there/probe.txt").read_text("utf-8")
+    assert "2 questions: 0 differs, 1 cannot tell, 1 as assumed" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "there is nothing to ask about"),
+        (["--write", "scratch"], "does not say in which project"),
+        (["--table", "orders", "--only", "nope"], "there is no question nope"),
+    ],
+)
+def test_misuse_is_said_in_words(
+    environment: Profile,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    said: str,
+) -> None:
+    assert main(["probe", "--out", str(tmp_path), *words]) == 1
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_stopped_tidies_up_and_reports_what_it_has(
+    environment: Profile, tmp_path: Path, number: signal.Signals
+) -> None:
+    name = f"stopped_{number.name.lower()}"
+    command = [sys.executable, "-m", "odps_nb.cli", "probe"]
+    command += ["--write", f"{environment.project}.{name}", "--out", str(tmp_path)]
+    command += ["--only", "staging-id", *(one.id for one in QUESTIONS if one.id != "staging-id")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("empty-table"):
+            break
+    assert names(environment, name)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in errors
+    assert names(environment, name) == []
+    document = json.loads((tmp_path / "probe.json").read_text("utf-8"))
+    assert 0 < len(document["findings"]) < len(QUESTIONS)
+
+
+def test_the_page_about_it_runs_as_it_stands(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (line,) = re.findall(r"```sh\nodps-nb (.*)\n```", (repo / "docs/probe.md").read_text("utf-8"))
+    monkeypatch.chdir(tmp_path)
+    assert main(line.split()) == 0
+    document = json.loads((tmp_path / "report/probe.json").read_text("utf-8"))
+    assert document["asked"] == "the embedded service"
+    assert {one["verdict"] for one in document["findings"]} == {"as assumed"}

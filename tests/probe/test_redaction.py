@@ -1,0 +1,130 @@
+"""A report shows no name, secret, id or value of the person who made it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from odps_nb.client.profile import Profile
+from odps_nb.client.query import run_sql
+from odps_nb.client.storage import StorageClient
+from odps_nb.local.launch import start
+from odps_nb.probe.asking import Asker
+from odps_nb.probe.catalog import QUESTIONS
+from odps_nb.probe.question import Observation, Question
+from odps_nb.probe.redaction import Redactor, shown_code, shown_headers, shown_members
+from odps_nb.probe.report import as_document, as_page
+from odps_nb.probe.running import Prober
+from odps_nb.terms import TableName
+
+TABLE = "quiet_orders"
+NAMES = ("Hushed", "rows_of_mine", "inner_secret", "day_of_mine", "hush_project", TABLE, "mine")
+VALUES = ("a value of mine", "777123", "2031-05-06", "part0")
+ROWS = 4321
+
+
+@pytest.fixture(scope="module")
+def told() -> Iterator[tuple[Profile, str, str, Prober]]:
+    """A profile, and the report of all questions to a service: JSON and page."""
+    with start(samples=False, project="hush_project") as service:
+        profile = Profile(
+            endpoint=service.endpoint,
+            project=service.project,
+            access_id=service.access_id,
+            access_key=service.access_key,
+        )
+        with StorageClient(profile) as storage:
+            run_sql(
+                storage,
+                f"CREATE TABLE {TABLE} (`Hushed` bigint, rows_of_mine string, n bigint,"
+                " s struct<inner_secret:bigint>) PARTITIONED BY (day_of_mine string);",
+            )
+            numbers = ", ".join(
+                f"({n}, '{VALUES[0]}', {VALUES[1]}, named_struct('inner_secret', {n}))"
+                for n in range(ROWS)
+            )
+            target = f"{TABLE} PARTITION (day_of_mine='{VALUES[2]}')"
+            run_sql(storage, f"INSERT INTO {target} VALUES {numbers};")
+        own = TableName(project=profile.project, table=TABLE)
+        scratch = TableName(project=profile.project, table="mine")
+        with Prober(profile, table=own, scratch=scratch, embedded=True) as prober:
+            found = list(prober.ask(QUESTIONS))
+        document = as_document(found, facts={"asked": "somebody"})
+        yield profile, json.dumps(document), as_page(document), prober
+
+
+@pytest.mark.parametrize("form", [1, 2], ids=["json", "page"])
+def test_no_name_value_or_key_is_in_the_report(told: Any, form: int) -> None:
+    profile, text = told[0], told[form]
+    port = profile.endpoint.rpartition(":")[2].partition("/")[0]
+    hidden = [*NAMES, *VALUES, profile.access_id, profile.access_key, "127.0.0.1", port, str(ROWS)]
+    assert [one for one in hidden if re.search(rf"\b{re.escape(one)}", text, re.I)] == []
+
+
+@pytest.mark.parametrize("form", [1, 2], ids=["json", "page"])
+def test_nothing_in_it_looks_like_an_id_or_a_token(told: Any, form: int) -> None:
+    long_words = set(re.findall(r"[A-Za-z0-9+/=_-]{16,}", told[form]))
+    assert {one for one in long_words if re.search(r"\d", one)} <= {"9007199254740993"}
+
+
+def test_sessions_tokens_and_references_were_seen_and_hidden(told: Any) -> None:
+    for kind in ("session", "instance", "reference", "column"):
+        assert re.search(rf"<{kind}-\d+>", told[1])
+    for placeholder in ("<scratch-into>", "<table>", "<project>"):
+        assert placeholder in told[1]
+    hidden = told[3].redactor._placeholders
+    assert len(hidden) > 100
+    assert [one for one in hidden if len(one) > 6 and one in told[1].lower()] == []
+
+
+def test_a_report_says_what_was_asked_and_seen(told: Any) -> None:
+    document, page = json.loads(told[1]), told[2]
+    assert [one["id"] for one in document["findings"]] == [one.id for one in QUESTIONS]
+    for question in QUESTIONS:
+        assert f"\n{question.id}: " in page
+        assert question.assumes in page
+
+
+def test_an_answer_shows_only_what_is_listed() -> None:
+    members = {"SplitsCount": 3, "SessionId": "s-1", "Owner": "me@corp", "Status": "for me@corp"}
+    assert shown_members(members) == {
+        "SplitsCount": 3,
+        "Status": "<text>",
+        "others": ["Owner", "SessionId"],
+    }
+    assert shown_headers({"X-Who": "me", "Content-Type": "a/b", "Retry-After": "me@corp"}) == {
+        "content-type": "a/b"
+    }
+    assert shown_code("NoSuchTable") == "NoSuchTable"
+    assert shown_code("table 'x' of me@corp") == "<no code>"
+
+
+def test_names_are_replaced_whole_and_in_any_case() -> None:
+    redactor = Redactor()
+    redactor.hide("a", "column-1")
+    redactor.hide("a.b", "column-2")
+    redactor.hide("", "nothing")
+    redactor.hide(None, "nothing")
+    assert redactor.text("A table, a.b, `a`, aa, a_") == (
+        "<column-1> table, <column-2>, `<column-1>`, aa, a_"
+    )
+    assert redactor.value({"a": ["A", 5, None]}) == {"a": ["<column-1>", 5, None]}
+
+
+def test_a_question_cannot_leak_by_its_verdict(embedded: Any, profile: Profile) -> None:
+    def ask(asker: Asker) -> Observation:
+        return {"seen": f"orders of {profile.access_key} in {profile.project}"}
+
+    question = Question(
+        id="own", text="?", assumes=".", sends="SQL", ask=ask, expected={"seen": "something"}
+    )
+    table = TableName(project=profile.project, table="orders")
+    with Prober(profile, table=table) as prober:
+        (found,) = prober.ask([question])
+    assert found.verdict == (
+        "differs: seen is '<table> of <access-key> in <project>', assumed 'something'"
+    )
