@@ -60,7 +60,8 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Non
     profile = connection.profile
     where = f"project {profile.project}" + (f", schema {profile.schema}" if profile.schema else "")
     named = f" · profile {profile.name}" if profile.name else ""
-    context.show_note(f"odps_nb works with {where} at {profile.endpoint}{named}")
+    zone = f" · times of {profile.timezone}" if profile.timezone else ""
+    context.show_note(f"odps_nb works with {where} at {profile.endpoint}{named}{zone}")
 
 
 def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection, bool]:

@@ -87,16 +87,17 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
     text = where or body
     if not text:
         return None
-    return bound(context, text, timezone=context.connection.profile.timezone or "UTC")
+    return bound(context, text, lambda: context.connection.profile.timezone or "UTC")
 
 
-def bound(context: Context, text: str, *, timezone: str | None = None) -> str:
+def bound(context: Context, text: str, timezone: Callable[[], str | None] = lambda: None) -> str:
     """Return a text with its ``:name`` parts bound to variables, or raise a one-line error.
 
-    ``timezone`` is where the text will be read, for datetimes that have a zone.
+    ``timezone`` says where the text will be read, for datetimes that have a zone.
     """
     try:
-        return bind(text, context.variables, timezone=timezone)
+        bind(text, context.variables, timezone="UTC")  # a slip is told before anything connects
+        return bind(text, context.variables, timezone=timezone())
     except ConfigError as error:
         raise UsageError("; ".join(part for part in (str(error), error.hint) if part)) from None
 
@@ -192,7 +193,7 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     context.check_output(args.output)
     if not (text := (cell or "").strip()):
         raise UsageError("%%odps sql needs a query in the cell")
-    query = bound(context, text, timezone=context.connection.profile.timezone)
+    query = bound(context, text, lambda: context.connection.profile.timezone)
     result = stoppable("sql", lambda: context.connection.sql(query, wait=False))
     limit = args.limit or context.options().limit
     rows = result if limit is None else result.first(limit)

@@ -95,6 +95,37 @@ def test_local_starts_a_service_and_the_same_cell_finds_it_again(ip, tmp_path):
         ip.user_ns["first"].close()
 
 
+def test_a_zone_of_the_connection_is_that_of_every_magic(ip, service, new_name, monkeypatch):
+    monkeypatch.setenv("ODPS_ACCESS_ID", service.access_id)
+    monkeypatch.setenv("ODPS_ACCESS_KEY", service.access_key)
+    zone, name = "Asia/Shanghai", new_name("zoned")
+    target = f"{service.endpoint} --project {service.project}"
+    run(ip, f"%odps connect {target} --timezone {zone} -o zoned")
+    (note,) = ip.user_ns["shown"]
+    assert note["text/plain"].endswith(f" · times of {zone}")
+    clock = pd.Timestamp("2024-01-31 10:00:00")
+    with ip.user_ns["zoned"] as zoned:
+        zoned.create_table(name, "t timestamp")
+        ip.user_ns.update(frame=pd.DataFrame({"t": [clock]}), at=clock.tz_localize(zone))
+        run(ip, f"%odps write frame {name}")
+        for cell in (
+            f"%odps read {name} -w \"t = '2024-01-31 10:00:00'\"",
+            f'%odps read {name} -w "t = :at"',
+            f"%odps head {name}",
+            f"%%odps sql\nselect * from {name} where t = :at",
+        ):
+            found = run(ip, cell)
+            assert str(found["t"].dtype) == f"datetime64[ns, {zone}]"
+            assert found["t"].tolist() == [clock.tz_localize(zone)]
+
+
+def test_without_a_zone_sql_takes_no_time_that_has_one(ip):
+    ip.user_ns["at"] = pd.Timestamp("2024-01-31 10:00:00+08:00")
+    assert "time zone" in usage_error(ip, "%%odps sql\nselect 1 as a where :at is null")
+    read = run(ip, '%odps read orders -n 3 -w "created > :at"')
+    assert len(read) <= 3
+
+
 # -- looking ----------------------------------------------------------------------------------
 
 
