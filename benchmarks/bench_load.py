@@ -77,7 +77,9 @@ class Client:
 
     def sql(self, text: str) -> None:
         """Run a statement to its end."""
-        submit = control.SubmitSql(project=self.service.project, sql=text)
+        submit = control.SubmitSql(
+            project=self.service.project, sql=text, settings=control.BLOB_TABLE_SETTINGS
+        )
         response = self.send(submit.encode())
         instance = submit.decode_answer(response.content, dict(response.headers)).instance_id
         status = control.GetTaskStatus(project=self.service.project, instance_id=instance)
@@ -118,7 +120,7 @@ class Client:
             "stream_version": 1,
         }
         self.call(calls.CreateWriteStream(**lane, exactly_once=False))
-        reference = self.call(calls.WriteBlob(**lane, column_id=2), BLOB).references[0]
+        reference = self.call(calls.WriteBlob(**lane, column_id=3), BLOB).references[0]
         column = pa.array([reference.raw] * rows.num_rows, pa.binary())
         body = ipc_bytes(rows.append_column("content", column))
         self.call(calls.WriteRows(**lane, count=rows.num_rows), body)
@@ -235,7 +237,8 @@ def bench(seconds: float) -> int:
     with start(samples=False) as service:
         maker = Client(service)
         maker.sql("CREATE TABLE shared (id bigint, note string);")
-        definition = "(id bigint, note string, content blob)"
+        listed = ", ".join(f"'{k}'='{v}'" for k, v in control.BLOB_TABLE_PROPERTIES.items())
+        definition = f"(id bigint, note string, content blob) TBLPROPERTIES ({listed})"
         for name in ["blobs", *(f"own_{i}" for i in range(WRITERS))]:
             maker.sql(f"CREATE TABLE {name} {definition};")
         blob = maker.overwrite("blobs", SOME)

@@ -189,7 +189,7 @@ class WriteResult:
 
     commit_message: str
     exactly_once_row_offset: int | None
-    staging_id: int | None
+    staging_id: str | None
     warning_message: str
     request_id: str | None
     route_token: str | None
@@ -222,12 +222,12 @@ class StreamWriter(_Writer[WriteResult]):
     ...     def write(self, data): pass
     ...     def finish(self): return self
     ...     def abort(self): pass
-    ...     def read(self): return b'{"CommitMessage": "m", "StagingId": 5}'
+    ...     def read(self): return b'{"CommitMessage": "m", "StagingId": "5"}'
     >>> with StreamWriter(Server()) as writer:
     ...     writer.write(b"bytes of an Arrow stream")
     24
     >>> writer.finish().staging_id, writer.request_id
-    (5, 'r1')
+    ('5', 'r1')
     """
 
     def _send(self, data: bytes) -> None:

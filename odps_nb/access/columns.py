@@ -13,7 +13,7 @@ from odps_nb.wire.type_text import parse_columns, parse_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["schema_of"]
+__all__ = ["names_of", "properties_of", "schema_of"]
 
 
 def schema_of(
@@ -46,6 +46,31 @@ def schema_of(
         return TableSchema(columns=schema.columns, partition_columns=parse_columns(partitioned_by))
     names = partitioned_by.split(",") if isinstance(partitioned_by, str) else partitioned_by
     return _moved(schema, [name.strip() for name in names])
+
+
+def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
+    """Accept ``"a, b"`` or a list of names."""
+    names = columns.split(",") if isinstance(columns, str) else columns
+    return tuple(name.strip() for name in names)
+
+
+def properties_of(properties: Mapping[str, object] | None) -> dict[str, str]:
+    """Return table properties as text: ``True`` is ``true``, a number its digits.
+
+    Raises
+    ------
+    InvalidRequestError
+        A value of another kind.
+    """
+    found = {}
+    for key, value in (properties or {}).items():
+        if not isinstance(value, (str, bool, int, float)):
+            raise InvalidRequestError(
+                f"the property {key!r} is a {type(value).__name__}",
+                hint="values are text, numbers or true and false",
+            )
+        found[str(key)] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
 
 
 def _data_columns(columns: str | Mapping[str, str] | pa.Schema | TableSchema) -> TableSchema:

@@ -121,8 +121,13 @@ class Connection:
         columns: str | pa.Schema | TableSchema,
         *,
         partitioned_by: str | Sequence[str] | None = None,
-        if_not_exists: bool = False,
+        primary_key: str | Sequence[str] = (),
+        properties: Mapping[str, object] | None = None,
+        comment: str = "",
         lifecycle: int | None = None,
+        cluster_by: str | Sequence[str] = (),
+        buckets: int | None = None,
+        if_not_exists: bool = False,
     ) -> Table:
         """Create a table and return its handle.
 
@@ -134,26 +139,49 @@ class Connection:
             `TableSchema`.
         partitioned_by
             ``"ds string"``, or names of columns in an Arrow schema.
-        if_not_exists
-            Leave a table that is there as it is.
+        primary_key
+            Columns that name a row: later rows of a key replace earlier ones. They become
+            ``not null``, and the table transactional.
+        properties
+            Table properties such as ``{"acid.cdc.mode.enable": True}``. What a BLOB column or a
+            primary key needs is set by itself.
         lifecycle
             Days until the service drops what was not touched.
+        cluster_by, buckets
+            Columns to hash and sort rows by, and into how many buckets; with a primary key
+            ``buckets`` alone is the number of write buckets.
+        if_not_exists
+            Leave a table that is there as it is.
 
         Raises
         ------
         InvalidRequestError
-            A name or type that no table can have; nothing was sent.
+            A name, type or key that no table can have; nothing was sent.
         ConflictError
             A table of that name exists.
+
+        Examples
+        --------
+        >>> users = odps.create_table("doc_users", "id bigint, name string", primary_key="id")
+        >>> [(column.name, column.nullable) for column in users.schema]
+        [('id', False), ('name', True)]
+        >>> odps.drop_table("doc_users")
         """
-        from odps_nb.access.columns import schema_of
+        from odps_nb.access.columns import names_of, properties_of, schema_of
         from odps_nb.client.catalog import create_table
+        from odps_nb.client.definitions import TableOptions
 
         table = self.table(name)
-        schema = schema_of(columns, partitioned_by)
-        create_table(
-            self.storage, table.name, schema, if_not_exists=if_not_exists, lifecycle=lifecycle
+        options = TableOptions(
+            primary_key=names_of(primary_key),
+            properties=properties_of(properties),
+            comment=comment,
+            lifecycle=lifecycle,
+            cluster_by=names_of(cluster_by),
+            buckets=buckets,
+            if_not_exists=if_not_exists,
         )
+        create_table(self.storage, table.name, schema_of(columns, partitioned_by), options)
         return table
 
     def drop_table(self, name: str | TableName, *, if_exists: bool = False) -> None:

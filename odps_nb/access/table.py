@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
     from odps_nb.access.blob import BlobColumn
     from odps_nb.access.connection import Connection
+    from odps_nb.access.open_write import OpenWrite
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
+    from odps_nb.client.write_values import WriteSessionRef
     from odps_nb.wire.control import TableInfo
 
 __all__ = ["Table"]
@@ -350,6 +352,62 @@ class Table(ByKey):
         receipt = write_data(self, data, options)
         self.reload()
         return receipt
+
+    def open_write(
+        self,
+        partition: PartitionLike | None = None,
+        *,
+        overwrite: bool = False,
+        session_id: str | WriteSessionRef | None = None,
+        compression: str | Compression | None = None,
+    ) -> OpenWrite:
+        """Open a write session to hold: write when rows are there, from any process, commit once.
+
+        Parameters
+        ----------
+        partition, overwrite, compression
+            As for `write`.
+        session_id
+            Go on with a session that another process opened, by its id or (with its partition)
+            its ``handle``.
+
+        Returns
+        -------
+        OpenWrite
+            A context manager: leaving it without a commit aborts a session that was opened here.
+
+        Raises
+        ------
+        SessionExpiredError
+            There is no such session any more.
+        StateError
+            It is committed or aborted.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> table = odps.create_table("doc_open_write", "id bigint")
+        >>> with table.open_write() as session:
+        ...     handle = session.handle  # for other processes
+        ...     for start in (0, 10):
+        ...         _ = session.write(pd.DataFrame({"id": range(start, start + 3)}))
+        ...     there = table.open_write(session_id=handle)  # where the handle was sent
+        ...     with there.open_stream("worker 1") as stream:
+        ...         _ = stream.write(pd.DataFrame({"id": [20]}))
+        ...     receipt = stream.close()
+        ...     session.commit([receipt]).rows
+        7
+        >>> odps.drop_table("doc_open_write")
+        """
+        from odps_nb.access.open_write import open_write
+
+        return open_write(
+            self,
+            check_partition(PartitionSpec.of(partition), self.schema, self._name),
+            overwrite=overwrite,
+            session=session_id,
+            compression=Compression.of(compression),
+        )
 
     # -- looks --------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.write import StreamReceipt, WriteSessionRef
 
-__all__ = ["WriteOptions", "write_data"]
+__all__ = ["WriteOptions", "fitted_batches", "write_data"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,16 +164,16 @@ class _Write:
                 copy=connection.blob,
             )
             stamp = Stamp() if self.options.change is None else self.options.change.stamp
-            batches = (
-                stamp.put(batch, stream.schema) for batch in _batches(chunks, uploader, token)
-            )
+            fitted = fitted_batches(chunks, uploader, token)
+            batches = (stamp.put(batch, stream.schema) for batch in fitted)
             stream.write(batches, self.options.compression)
             yield _Written(stream.close(), uploader.count, uploader.size)
 
 
-def _batches(
+def fitted_batches(
     chunks: Iterable[Chunk], uploader: BlobUploader, token: CancelToken
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a lane as the table wants them, their blobs uploaded."""
     # The stream takes batches between two uploads of rows: there is room for blobs then.
     for chunk in chunks:
         token.check()

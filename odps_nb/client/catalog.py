@@ -1,7 +1,6 @@
 """Tables and partitions: lists, metadata, and DDL through SQL instances (floor 3).
 
-``protocol.md`` sections 9.1 to 9.3. Nothing typed by a person reaches SQL unchecked: names are
-validated and back-quoted, types are written from the type tree. Knows no rows and no pandas.
+``protocol.md`` sections 9.1 to 9.3. Knows no rows and no pandas.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError
-from odps_nb.schema import Column, TableSchema
+from odps_nb.client.definitions import TableOptions, create_table_sql, quoted, settings_of
+from odps_nb.errors import NotFoundError, OdpsNbError
+from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.calls import Scope, WireRequest
 from odps_nb.wire.control import GetTable, ListPartitions, ListTables, PartitionInfo, TableInfo
-from odps_nb.wire.type_text import format_columns
 
 if TYPE_CHECKING:
     from odps_nb.client.cancel import CancelToken
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "control_call",
     "create_table",
-    "create_table_sql",
     "drop_table",
     "drop_table_sql",
     "fetch_primary_key",
@@ -35,11 +33,9 @@ __all__ = [
     "iter_partitions",
     "iter_table_names",
     "list_tables",
-    "quoted",
     "suggest_tables",
 ]
 
-_COLUMN = re.compile(r"[^\W\d]\w{0,127}")
 _WILD = re.compile(r"[*?\[]")
 _MAX_SUGGESTED_FROM = 2000
 _NEW_TYPES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
@@ -179,9 +175,7 @@ def create_table(
     storage: StorageClient,
     table: TableName,
     schema: TableSchema,
-    *,
-    if_not_exists: bool = False,
-    lifecycle: int | None = None,
+    options: TableOptions = TableOptions(),  # noqa: B008  a frozen value
 ) -> None:
     """Create a table through a SQL instance and wait until it is there.
 
@@ -190,12 +184,13 @@ def create_table(
     ConflictError
         A table of that name exists.
     InvalidRequestError
-        A name or type that a table cannot have; nothing is sent then.
+        Something that a table cannot have; nothing is sent then.
     """
     from odps_nb.client.query import run_sql
 
-    sql = create_table_sql(table, schema, if_not_exists=if_not_exists, lifecycle=lifecycle)
-    run_sql(storage, sql, name="SQLCreateTableTask", settings=_settings(table))
+    sql = create_table_sql(table, schema, options)
+    settings = _settings(table) | settings_of(schema)
+    run_sql(storage, sql, name="SQLCreateTableTask", settings=settings)
 
 
 def drop_table(storage: StorageClient, table: TableName, *, if_exists: bool = False) -> None:
@@ -212,52 +207,9 @@ def drop_table(storage: StorageClient, table: TableName, *, if_exists: bool = Fa
     run_sql(storage, sql, name="SQLDropTableTask", settings=_settings(table))
 
 
-def create_table_sql(
-    table: TableName,
-    schema: TableSchema,
-    *,
-    if_not_exists: bool = False,
-    lifecycle: int | None = None,
-) -> str:
-    """Return the ``CREATE TABLE`` text; every name in it is checked and back-quoted."""
-    if not schema.columns:
-        raise InvalidRequestError("a table needs at least one column that is no partition column")
-    _check_names(schema.all_columns)
-    parts = ["create table"]
-    if if_not_exists:
-        parts.append("if not exists")
-    parts.append(f"{quoted(table)} ({format_columns(schema.columns)})")
-    if schema.partition_columns:
-        parts.append(f"partitioned by ({format_columns(schema.partition_columns)})")
-    if lifecycle is not None:
-        if isinstance(lifecycle, bool) or not isinstance(lifecycle, int) or lifecycle < 1:
-            raise InvalidRequestError(f"lifecycle {lifecycle!r} is not a number of days")
-        parts.append(f"lifecycle {lifecycle}")
-    return " ".join(parts) + ";"
-
-
 def drop_table_sql(table: TableName, *, if_exists: bool = False) -> str:
     """Return the ``DROP TABLE`` text."""
     return f"drop table {'if exists ' if if_exists else ''}{quoted(table)};"
-
-
-def quoted(table: TableName) -> str:
-    """Return the name for SQL text. Its parts were checked when the name was made."""
-    return ".".join(f"`{part}`" for part in (table.project, table.schema, table.table) if part)
-
-
-def _check_names(columns: tuple[Column, ...]) -> None:
-    seen: set[str] = set()
-    for column in columns:
-        if not _COLUMN.fullmatch(column.name):
-            raise InvalidRequestError(
-                f"{column.name!r} is not a valid column name",
-                hint="names have letters, digits and underscores, start with a letter or "
-                "underscore, and are at most 128 characters long",
-            )
-        if column.name.casefold() in seen:
-            raise InvalidRequestError(f"the column {column.name!r} is there twice")
-        seen.add(column.name.casefold())
 
 
 def _settings(table: TableName) -> dict[str, str]:

@@ -37,6 +37,7 @@ from odps_nb.wire.calls import (
     CreateWriteSession,
     GetWriteSchema,
     GetWriteSession,
+    WriteSessionStateAnswer,
 )
 from odps_nb.wire.schema_json import WriteSchema
 
@@ -49,6 +50,7 @@ __all__ = [
     "WriteStream",
     "abort_write",
     "commit_write",
+    "fetch_write_state",
     "fetch_write_status",
     "open_write_session",
     "open_write_stream",
@@ -109,7 +111,10 @@ def open_write_session(
 
 
 class WriteSession:
-    """A transaction on a table. Streams may be opened and written from several threads."""
+    """A transaction on a table. Streams may be opened and written from several threads.
+
+    One that is not ``owned``, since another process opened it, is aborted by `abort` alone.
+    """
 
     def __init__(
         self,
@@ -119,8 +124,9 @@ class WriteSession:
         part_bytes: int = DEFAULT_PART_BYTES,
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
+        owned: bool = True,
     ) -> None:
-        self._storage, self.ref = storage, ref
+        self._storage, self.ref, self.owned = storage, ref, owned
         self._part_bytes, self._tracker, self._cancel = part_bytes, tracker, cancel
         self._lock = threading.Lock()
         self._streams: dict[str, WriteStream] = {}
@@ -138,6 +144,16 @@ class WriteSession:
     def session_id(self) -> str:
         """The server's name of this session."""
         return self.ref.session_id
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was committed or aborted here."""
+        return self._over is not None
+
+    @property
+    def cancel(self) -> CancelToken:
+        """What stops its work."""
+        return self._cancel or CancelToken()
 
     @property
     def write_schema(self) -> WriteSchema:
@@ -162,8 +178,10 @@ class WriteSession:
         with self._lock:
             return tuple(self._streams.values())
 
-    def open_stream(self, stream_id: str = "0", version: int = 1) -> WriteStream:
-        """Open an upload lane; see `open_write_stream`."""
+    def open_stream(
+        self, stream_id: str = "0", version: int = 1, *, resume: bool = False
+    ) -> WriteStream:
+        """Open an upload lane, or go on with one; see `open_write_stream`."""
         self._require_open()
         self._storage.end_before_closing(self)
         stream = open_write_stream(
@@ -171,6 +189,7 @@ class WriteSession:
             self.ref,
             stream_id,
             version,
+            resume=resume,
             part_bytes=self._part_bytes,
             tracker=self._tracker,
             cancel=self._cancel,
@@ -231,7 +250,7 @@ class WriteSession:
         self._leave(error)
 
     def _leave(self, error: BaseException | None) -> None:
-        if self._over is not None or not self._home.is_here:
+        if self._over is not None or not self.owned or not self._home.is_here:
             return
         try:
             self.abort()
@@ -323,8 +342,15 @@ def fetch_write_status(
     storage: StorageClient, session: WriteSessionRef, *, tracker: ProgressTracker | None = None
 ) -> str:
     """Return the status of a session in capitals; empty where the service does not tell it."""
+    return (fetch_write_state(storage, session, tracker=tracker).status or "").upper()
+
+
+def fetch_write_state(
+    storage: StorageClient, session: WriteSessionRef, *, tracker: ProgressTracker | None = None
+) -> WriteSessionStateAnswer:
+    """Return the closed streams of a session, and its status where the service tells it."""
     request = GetWriteSession(table=session.table, session_id=session.session_id)
-    return (storage.call(request, tracker=tracker).status or "").upper()
+    return storage.call(request, tracker=tracker)
 
 
 def abort_write(storage: StorageClient, session: WriteSessionRef) -> None:

@@ -36,6 +36,7 @@ from odps_nb.wire.calls import (
     GetWriteStream,
     WriteRows,
     WriteRowsAnswer,
+    WriteStreamAnswer,
 )
 from odps_nb.wire.schema_json import WriteSchema
 
@@ -50,20 +51,26 @@ def open_write_stream(
     stream_id: str,
     version: int = 1,
     *,
+    resume: bool = False,
     part_bytes: int = DEFAULT_PART_BYTES,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> WriteStream:
     """Open a lane; a higher version of the same id replaces what the lower one wrote.
 
+    With ``resume`` go on with a lane that was left open: `WriteStream.rows` says how many rows
+    the service has of it, and who had it can write no more.
+
     Raises
     ------
+    NotFoundError
+        There is none to resume.
     ConflictError
         The session is over, or a higher version is there already.
     SessionExpiredError
         The session is gone.
     """
-    return WriteStream(
+    stream = WriteStream(
         storage,
         session,
         stream_id,
@@ -71,7 +78,8 @@ def open_write_stream(
         part_bytes=part_bytes,
         tracker=tracker,
         cancel=cancel,
-    ).start()
+    )
+    return stream.resume() if resume else stream.start()
 
 
 class WriteStream:
@@ -118,10 +126,25 @@ class WriteStream:
             tracker=self._tracker,
             cancel=self._cancel,
         )
+        return self._stands(answer, answer.row_offset or 0)
+
+    def resume(self) -> WriteStream:
+        """Take over the stream where it stands; done by `open_write_stream`."""
+        answer = self._call_get(exactly_once=True)
+        offset = answer.row_offset if answer.access_token else answer.record_count
+        if offset is None:
+            raise ConflictError(
+                f"the service does not say how many rows {self.label} holds",
+                code="UnknownRowOffset",
+                hint="open a higher version of it and write all of its rows again",
+            )
+        return self._stands(answer, offset)
+
+    def _stands(self, answer: WriteStreamAnswer, offset: int) -> WriteStream:
         self.schema: WriteSchema = answer.schema
         self._table_id, self._schema_version = answer.table_id, answer.schema_version
         self._access_token = answer.access_token
-        self._offset = answer.row_offset or 0
+        self._offset = offset
         self._route_token = answer.route_token or self._route_token
         if self._tracker is not None:
             self._tracker.plan_split(self.label)
@@ -147,10 +170,19 @@ class WriteStream:
         """Whether `close` was done, or an error ended the stream."""
         return self._failed or self._receipt is not None
 
+    @property
+    def failed(self) -> bool:
+        """Whether an error ended the stream."""
+        return self._failed
+
+    def give_up(self) -> None:
+        """Let the stream go without closing it; its rows are never committed."""
+        self._failed = self._receipt is None
+
     def close(self) -> StreamReceipt:
         """Say that the stream is whole; return what the commit needs. Idempotent."""
         if self._receipt is None:
-            self._require_open()
+            self.require_open()
             self._storage.call(
                 CloseWriteStream(
                     table=self._session.table,
@@ -187,7 +219,8 @@ class WriteStream:
             f"<WriteStream {self.stream_id} version {self.version}, {self._offset} rows, {state}>"
         )
 
-    def _require_open(self) -> None:
+    def require_open(self) -> None:
+        """Raise a `StateError` unless rows can be written."""
         self._home.require("this write")
         if self.closed:
             raise StateError(f"{self.label} is closed", hint="open another stream of the session")
@@ -208,7 +241,7 @@ class WriteStream:
         ServiceError
             The server does not take the rows. The stream is of no use any more.
         """
-        self._require_open()
+        self.require_open()
         if self._tracker is not None:
             self._tracker.phase(Phase.WRITING)
         before = self._offset
@@ -314,18 +347,7 @@ class WriteStream:
 
     def _ask(self, error: OdpsNbError) -> int | None:
         try:
-            answer = self._storage.call(
-                GetWriteStream(
-                    table=self._session.table,
-                    session_id=self._session.session_id,
-                    stream_id=self.stream_id,
-                    stream_version=self.version,
-                    exactly_once=self.is_exactly_once,
-                    route_token=self._route_token,
-                ),
-                tracker=self._tracker,
-                cancel=self._cancel,
-            )
+            answer = self._call_get(exactly_once=self.is_exactly_once)
         except OdpsNbError as second:
             second.add_note(f"while asking what became of an upload that ended in: {error}")
             raise
@@ -334,6 +356,20 @@ class WriteStream:
             return answer.record_count
         self._access_token = answer.access_token or self._access_token
         return answer.row_offset
+
+    def _call_get(self, *, exactly_once: bool) -> WriteStreamAnswer:
+        return self._storage.call(
+            GetWriteStream(
+                table=self._session.table,
+                session_id=self._session.session_id,
+                stream_id=self.stream_id,
+                stream_version=self.version,
+                exactly_once=exactly_once,
+                route_token=self._route_token,
+            ),
+            tracker=self._tracker,
+            cancel=self._cancel,
+        )
 
     def _conflict(
         self, error: OdpsNbError, landed: int | None, first: int, end: int
@@ -370,7 +406,7 @@ class WriteStream:
         partition
             Where the rows will be; that of the session if ``None``.
         """
-        self._require_open()
+        self.require_open()
         return upload_blobs(
             self._storage,
             items,

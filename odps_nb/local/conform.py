@@ -33,11 +33,24 @@ BlobSpelling = Callable[[pa.Array], pa.Array]
 """Turns a BLOB column as written (raw references) into the stored text; 400 if unknown."""
 
 
-def match_columns(incoming: pa.Schema, columns: Sequence[Column]) -> tuple[int | None, ...]:
+def match_columns(
+    incoming: pa.Schema,
+    columns: Sequence[Column],
+    *,
+    exact: bool = False,
+    optional: Sequence[str] = (),
+) -> tuple[int | None, ...]:
     """Say which incoming field feeds each column; ``None``: absent, to be filled with nulls.
 
-    Names are compared without regard to case. When no name matches and the counts agree,
-    position decides.
+    Names are compared without regard to case; in the right order, any names will do (live tests
+    of pyodps, older protocol: test_write_rows_without_partition_by_diff_schema_neg1).
+
+    Parameters
+    ----------
+    exact
+        Refuse rows without one of the columns (same place: …_with_partition_by_diff_schema_neg1).
+    optional
+        Columns that may be absent all the same.
     """
     by_name: dict[str, int] = {}
     for index, name in enumerate(incoming.names):
@@ -45,12 +58,32 @@ def match_columns(incoming: pa.Schema, columns: Sequence[Column]) -> tuple[int |
             raise faults.invalid(f"the column {name!r} arrives twice")
     found = tuple(by_name.get(column.name.casefold()) for column in columns)
     matched = {index for index in found if index is not None}
-    if not matched and len(incoming) == len(columns):
-        return tuple(range(len(columns)))
     strangers = [n for i, n in enumerate(incoming.names) if i not in matched]
     if strangers:
-        raise faults.invalid(f"the table has no column {strangers[0]!r}", code="SchemaModified")
+        by_place = _by_place(found, columns, len(incoming), optional)
+        if by_place is None:
+            raise faults.invalid(f"the table has no column {strangers[0]!r}", code="SchemaModified")
+        return by_place
+    absent = [c.name for c, i in zip(columns, found, strict=True) if i is None]
+    missing = [name for name in absent if name not in optional]
+    if exact and missing:
+        raise faults.invalid(f"the rows have no column {missing[0]!r}", code="SchemaModified")
     return found
+
+
+def _by_place(
+    found: Sequence[int | None], columns: Sequence[Column], width: int, optional: Sequence[str]
+) -> tuple[int | None, ...] | None:
+    """Match columns in their order; ``None`` if the number or a name that is known says no."""
+    absent_ok = [i is None and c.name in optional for c, i in zip(columns, found, strict=True)]
+    skipped = absent_ok if width < len(columns) else [False] * len(columns)
+    if width != len(columns) - sum(skipped):
+        return None
+    places = iter(range(width))
+    wanted = tuple(None if skip else next(places) for skip in skipped)
+    if any(i is not None and i != place for i, place in zip(found, wanted, strict=True)):
+        return None
+    return wanted
 
 
 def conform(

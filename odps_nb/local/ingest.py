@@ -20,7 +20,7 @@ from odps_nb.local import faults
 from odps_nb.local.arrow_types import arrow_schema, arrow_type, has_timestamp
 from odps_nb.local.blobs import BlobStore, BlobUse
 from odps_nb.local.conform import conform, match_columns
-from odps_nb.local.constants import constant, spelled
+from odps_nb.local.constants import spelled
 from odps_nb.local.folder import Folder
 from odps_nb.local.row_files import FAR, FINE, RowFileWriter
 from odps_nb.local.snapshots import Addition
@@ -48,13 +48,24 @@ class Ingest:
     ----------
     spec
         The partition keys that the session fixes; the other keys come as columns.
+    exact
+        Refuse rows that lack a column, as the service does; otherwise it becomes null (an INSERT
+        may name some columns only).
     """
 
-    def __init__(self, folder: Folder, table: Table, spec: PartitionSpec, blobs: BlobStore) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        table: Table,
+        spec: PartitionSpec,
+        blobs: BlobStore,
+        *,
+        exact: bool = False,
+    ) -> None:
         self._folder, self._table, self._spec, self._blobs = folder, table, spec, blobs
+        self._exact = exact
         fixed = {key for key, _ in spec}
         self._dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
-        self._fixed = tuple(c for c in table.schema.partition_columns if c.name in fixed)
         self._operation = (OPERATION,) if table.key_columns else ()
         data = table.schema.columns
         if self._operation:  # a delete names its key and no more
@@ -76,9 +87,9 @@ class Ingest:
     def write(self, batch: pa.RecordBatch) -> None:
         """Take rows; 400 when they do not fit the table."""
         if self._matches is None:
-            self._choose(batch.schema)
-        assert self._matches is not None
-        self._check_fixed(batch)
+            self._matches = match_columns(
+                batch.schema, self._columns, exact=self._exact, optional=(OPERATION.name,)
+            )
         use = BlobUse()
         fitted = conform(
             batch, self._columns, self._matches, blobs=lambda array: self._blobs.spell(array, use)
@@ -110,31 +121,6 @@ class Ingest:
         for target in self._targets.values():
             target.writer.discard()
         self._folder.drop(self._finished)
-
-    def _choose(self, incoming: pa.Schema) -> None:
-        """Match columns; fixed partition keys may come along when their values agree."""
-        fixed = {c.name.casefold() for c in self._fixed}
-        extra = [n for n in incoming.names if n.casefold() in fixed]
-        if not extra:
-            self._matches = match_columns(incoming, self._columns)
-            return
-        both = match_columns(incoming, (*self._columns, *self._fixed))
-        self._matches = both[: len(self._columns)]
-
-    def _check_fixed(self, batch: pa.RecordBatch) -> None:
-        values = dict(self._spec.items)
-        for column in self._fixed:
-            for index, name in enumerate(batch.schema.names):
-                if name.casefold() != column.name.casefold():
-                    continue
-                expected = constant(values[column.name], arrow_type(column.type), column.name)
-                found = batch.column(index).cast(arrow_type(column.type))
-                if not pc.all(pc.equal(found, expected), skip_nulls=False).as_py():
-                    raise faults.invalid(
-                        f"rows carry another {column.name!r} than the session's"
-                        f" {values[column.name]!r}",
-                        code="InvalidPartitionSpec",
-                    )
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:
         """Refuse nulls in columns that take none, in rows that are no deletes."""

@@ -139,13 +139,18 @@ class ReadSessions:
         batches = scan(self._folder, plan, start, stop, columns=wanted, skip=skip)
         return plan.schema(wanted), batches if take is None else _first(batches, take)
 
-    def preview(self, request: Preview) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def preview(
+        self, request: Preview, *, must_exist: bool = False
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the first rows of a table or partition as it is now.
 
-        A limit of 0 is all of them; of a partition that is not there, there are none.
+        A limit of 0 is all of them; of a partition that is not there, there are none, or where it
+        ``must_exist`` it is a 404.
         """
         table = self._catalog.table(request.table)
         specs = [] if request.partition is None else [table.spec(request.partition)]
+        if must_exist and specs:
+            self._must_exist(table, specs[0])
         segments = self._snapshots.visible(table, specs)
         chosen = tuple(find_column(table.schema, name) for name in request.columns)
         plan = scan_plan(table, segments, chosen or tuple(table.schema.all_columns))

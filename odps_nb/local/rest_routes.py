@@ -20,6 +20,7 @@ from odps_nb.local.result_text import csv_text
 from odps_nb.local.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.local.sql_ddl import Place
+from odps_nb.local.sql_text import script_settings
 from odps_nb.local.tables import Table
 from odps_nb.terms import TableName
 from odps_nb.wire import control
@@ -234,14 +235,14 @@ class RestRoutes:
         from odps_nb.wire.calls import Preview, decode_partition
 
         schema = params.get("schema_name") or params.get("curr_schema") or None
-        named = params.get("partition")
+        named, asked = params.get("partition"), params.get("linenum", "")
         request = Preview(
             table=TableName(project=project, schema=schema, table=name),
-            limit=int(params["linenum"]) if params.get("linenum", "").isdigit() else CSV_ROWS,
+            limit=int(asked) or CSV_ROWS if asked.isdigit() else CSV_ROWS,
             partition=decode_partition(named, quoted=True) if named else None,
             columns=tuple(c for c in params.get("cols", "").split(",") if c),
         )
-        arrow, batches = self._service.read_sessions.preview(request)
+        arrow, batches = self._service.read_sessions.preview(request, must_exist=True)
         return Response(csv_text(arrow, list(batches)), media_type="text/csv")
 
     # -- instances ----------------------------------------------------------------------------
@@ -250,13 +251,14 @@ class RestRoutes:
         self, call: control.SubmitSql, wire: WireRequest, access_id: str, request: Request
     ) -> Response:
         self._service.catalog.project(call.project)
-        settings = call.settings
+        settings = {**call.settings, **script_settings(call.sql)}
         schema = settings.get("odps.default.schema") or dict(wire.params).get("curr_schema")
         place = Place(
             project=call.project,
             schema=schema or None,
             owner=access_id,
             three_parts=settings.get("odps.namespace.schema", "").lower() == "true",
+            settings=settings,
             rights=self._service.rights,
         )
         source = (wire.body or b"").decode("utf-8", "replace")

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from odps_nb.local.arrow_types import has_blob
 from odps_nb.local.database import SCHEMA_VERSION
 from odps_nb.local.folder import Folder
 from odps_nb.local.ingest import Ingest
@@ -30,6 +31,7 @@ from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 from odps_nb.local.snapshots import Addition
 from odps_nb.local.tables import Table
 from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.control import BLOB_TABLE_PROPERTIES
 
 __all__ = ["adopt", "cache_folder", "install_samples", "load_sample"]
 
@@ -79,8 +81,13 @@ def adopt(service: Service) -> None:
 def load_sample(service: Service, sample: Sample, pool: Executor) -> None:
     """Create one sample table and commit its rows; files are written in the pool meanwhile."""
     name = TableName(project=service.settings.project, table=sample.name)
+    blobs = any(has_blob(column.type) for column in sample.schema.columns)
     table = service.catalog.create_table(
-        name, sample.schema, owner=service.owner, comment=sample.comment
+        name,
+        sample.schema,
+        owner=service.owner,
+        comment=sample.comment,
+        properties=BLOB_TABLE_PROPERTIES if blobs else None,
     )
     running = []
     for spec, batches in groupby(sample.rows(), key=lambda batch: batch.partition):
@@ -169,6 +176,7 @@ def _fingerprint() -> str:
             here / "row_files.py",
             here / "arrow_types.py",
             here / "hot_files.py",
+            here / "sample_tables.py",
         ]
     ):
         digest.update(path.read_bytes())

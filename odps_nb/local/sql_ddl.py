@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,7 @@ class Place:
     schema: str | None = None
     owner: str = ""
     three_parts: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
     rights: Rights = field(default_factory=Rights)
 
     def table(self, name: sql_statements.Name, right: Right = Right.READ) -> TableName:

@@ -26,7 +26,7 @@ from odps_nb.local.sql_changes import rows_of
 from odps_nb.local.sql_ddl import Definitions, Place
 from odps_nb.local.sql_query import TranslatedQuery, translate
 from odps_nb.local.sql_results import Rows, dataset, typed_rows
-from odps_nb.local.tables import OPERATION, Table
+from odps_nb.local.tables import OPERATION, Table, check_blob_table
 from odps_nb.schema import Column, OdpsType, TypeCode
 from odps_nb.terms import PartitionSpec
 
@@ -192,20 +192,23 @@ class SqlRunner:
         if statement.if_not_exists and self._catalog.find_table(name) is not None:
             return
         rows = None
-        schema = statement.schema
+        schema, properties = statement.schema, dict(statement.properties)
         if statement.like is not None:
-            schema = self._catalog.table(place.table(statement.like)).schema
+            like = self._catalog.table(place.table(statement.like))
+            schema, properties = like.schema, dict(like.properties)
         elif statement.query is not None:
             rows = self._query(statement.query, place, stopper, stack)
             schema = rows.schema
         assert schema is not None
+        if statement.like is None:
+            check_blob_table(schema, properties, place.settings)
         table = self._catalog.create_table(
             name,
             schema,
             owner=place.owner,
             comment=statement.comment,
             lifecycle=statement.lifecycle,
-            properties=dict(statement.properties),
+            properties=properties,
         )
         if rows is None:
             return

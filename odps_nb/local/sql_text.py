@@ -36,7 +36,7 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns
 
-__all__ = ["parse_script"]
+__all__ = ["parse_script", "script_settings"]
 
 
 @dataclass(slots=True)
@@ -57,6 +57,16 @@ def parse_script(source: str) -> list[Statement]:
         found.append(_statement(Cursor(text)))
     if not found:
         raise faults.parse_failed("there is no statement")
+    return found
+
+
+def script_settings(source: str) -> dict[str, str]:
+    """Return what the ``SET k=v`` lines of a script say."""
+    found = {}
+    for _, text in split_statements(source):
+        if Cursor(text).accept("set") and "=" in text:
+            key, _, value = text.strip()[3:].partition("=")
+            found[key.strip()] = value.strip().strip("'\"")
     return found
 
 

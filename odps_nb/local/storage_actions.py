@@ -21,7 +21,7 @@ from odps_nb.local.row_stream import coded, encode_stream, rebatch
 from odps_nb.local.service import Service
 from odps_nb.local.tables import OPERATION
 from odps_nb.local.write_sessions import OPEN
-from odps_nb.local.write_streams import Stream, WriteSession
+from odps_nb.local.write_streams import Stream, WriteSession, staging_text
 from odps_nb.schema import TableSchema
 from odps_nb.terms import BlobReference, Compression, SessionStatus, WriteMode
 from odps_nb.wire import calls
@@ -163,11 +163,11 @@ class StorageActions:
 
     def _get_write(self, request: calls.GetWriteSession) -> Answer:
         session = self._writes.get(request.table, request.session_id)
-        streams = {s.stream_id: s.version for s in self._writes.streams(session)}
+        streams = {s.stream_id: s.version for s in self._writes.closed_streams(session)}
         return calls.WriteSessionStateAnswer(
             streams=streams,
             status=session.status,
-            min_uncommitted_staging_id=session.table.version + 1,
+            min_uncommitted_staging_id=staging_text(session.table.version + 1),
             route_token=self._route,
         )
 
@@ -227,13 +227,12 @@ class StorageActions:
             session,
             stream,
             read_body(body),
-            count=request.count,
             row_offset=request.row_offset,
             token=request.access_token,
         )
         return calls.WriteRowsAnswer(
             row_offset=landed.stream.next_row if request.row_offset is not None else None,
-            staging_id=landed.staging_id,
+            staging_id=landed.staging_id or None,
             route_token=self._route,
         )
 
@@ -266,7 +265,7 @@ class StorageActions:
         session = self._writes.get(request.table, request.session_id)
         name = f"block-{request.block_number}-attempt-{request.attempt_number}"
         stream = self._writes.open_stream(session, name, 1, exactly_once=False)
-        landed = self._writes.write(session, stream, read_body(body), count=None)
+        landed = self._writes.write(session, stream, read_body(body))
         self._writes.close_stream(session, name, 1)
         message = {
             "BlockNumber": request.block_number,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_type
+from odps_nb.local.arrow_types import arrow_type, has_blob
 from odps_nb.local.constants import check_listable, constant
 from odps_nb.schema import (
     ArrayType,
@@ -24,6 +24,7 @@ from odps_nb.schema import (
     TypeCode,
 )
 from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "PRIMARY_KEY",
     "Partition",
     "Table",
+    "check_blob_table",
     "check_columns",
     "check_values",
     "definition_text",
@@ -177,6 +179,29 @@ def check_columns(schema: TableSchema) -> None:
             )
 
 
+def check_blob_table(
+    schema: TableSchema, properties: Mapping[str, str], settings: Mapping[str, str]
+) -> None:
+    """Fail with 400 for a BLOB in a table that is not made as tables with BLOBs are.
+
+    The types of version 2 are on in each project here, so that the job need not say so.
+    """
+    check_columns(schema)
+    if not any(has_blob(column.type) for column in schema.columns):
+        return
+    wanted = dict(BLOB_TABLE_SETTINGS)
+    del wanted["odps.sql.type.system.odps2"]
+    missing = [f"SET {k}={v}" for k, v in wanted.items() if settings.get(k, "").lower() != v] + [
+        f"TBLPROPERTIES ('{k}'='{v}')"
+        for k, v in BLOB_TABLE_PROPERTIES.items()
+        if properties.get(k, "").lower() != v
+    ]
+    if missing:
+        raise faults.invalid(
+            "ODPS-0130071: only Append Delta tables hold a BLOB; say also: " + ", ".join(missing)
+        )
+
+
 def _blob_as_key(type_: OdpsType, *, in_key: bool = False) -> bool:
     """Say whether a key of a MAP holds a BLOB: blobs cannot be compared."""
     if isinstance(type_, ArrayType):
@@ -191,7 +216,7 @@ def _blob_as_key(type_: OdpsType, *, in_key: bool = False) -> bool:
 
 def definition_text(schema: TableSchema) -> str:
     """Write the columns as the catalogue keeps them."""
-    return json.dumps(encode_flat(assign_column_ids(schema)), ensure_ascii=False)
+    return json.dumps(encode_flat(schema), ensure_ascii=False)
 
 
 def table_of_row(row: sqlite3.Row) -> Table:
@@ -200,7 +225,7 @@ def table_of_row(row: sqlite3.Row) -> Table:
     return Table(
         table_id=row["table_id"],
         name=TableName(project=row["project"], schema=schema, table=row["name"]),
-        schema=decode_flat(json.loads(row["definition"])),
+        schema=assign_column_ids(decode_flat(json.loads(row["definition"]))),
         comment=row["comment"],
         owner=row["owner"],
         lifecycle=row["lifecycle"],

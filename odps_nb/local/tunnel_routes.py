@@ -155,11 +155,11 @@ class TunnelRoutes:
         limit = params.get("limit", "")
         request = Preview(
             table=name,
-            limit=int(limit) if limit.isascii() and limit.isdigit() else None,
+            limit=(int(limit) or None) if limit.isascii() and limit.isdigit() else None,
             partition=decode_partition(params["partition"]) if params.get("partition") else None,
             columns=tuple(c for c in params.get("columns", "").split(",") if c),
         )
-        schema, batches = self._reads.preview(request)
+        schema, batches = self._reads.preview(request, must_exist=True)
         cut = rebatch(batches, max_rows=BATCH_ROWS)
         return StreamAnswer(chunks=encode_stream(schema, cut), media_type=ROWS_TYPE)
 
@@ -178,7 +178,7 @@ class TunnelRoutes:
 
     def _upload_state(self, name: TableName, session_id: str) -> dict[str, Any]:
         session = self._writes.get(name, session_id)
-        blocks = [int(s.stream_id) for s in self._writes.streams(session) if not s.is_open]
+        blocks = [int(s.stream_id) for s in self._writes.closed_streams(session)]
         return {
             "UploadID": session_id,
             "Status": "closed" if session.status == COMMITTED else "normal",
@@ -193,11 +193,10 @@ class TunnelRoutes:
         block = params.get("blockid", "")
         if not (block.isascii() and block.isdigit()):
             raise faults.invalid("blockid is not a number")
-        earlier = [s.version for s in self._writes.streams(session) if s.stream_id == block]
-        version = max(earlier, default=0) + 1
+        version = self._writes.newest_version(session, block) + 1
         stream = self._writes.open_stream(session, block, version, exactly_once=False)
         batches = self._uploaded(session.table, session.spec, params, body, coding)
-        self._writes.write(session, stream, batches, count=None)
+        self._writes.write(session, stream, batches)
         self._writes.close_stream(session, block, version)
         return {}
 

@@ -19,7 +19,7 @@ from odps_nb.local.snapshots import Addition
 from odps_nb.local.tables import Table
 from odps_nb.terms import PartitionSpec, WriteMode
 
-__all__ = ["Landed", "Stream", "Streams", "WriteSession", "natural_order"]
+__all__ = ["Landed", "Stream", "Streams", "WriteSession", "natural_order", "staging_text"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +54,13 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    """What an upload did: where the stream stands, and the flush it was."""
+    """What an upload did: where the stream stands, and the flush it was.
+
+    ``staging_id`` is text that clients must not read (the Java and Python clients take it so).
+    """
 
     stream: Stream
-    staging_id: int
+    staging_id: str
     rows: int
 
 
@@ -67,11 +70,16 @@ class Streams:
     def __init__(self, database: Database, ledger: Ledger) -> None:
         self._db, self._ledger = database, ledger
 
-    def streams(self, session: WriteSession) -> list[Stream]:
-        """Return the newest version of each stream, in stream order."""
+    def closed(self, session: WriteSession) -> list[Stream]:
+        """Return the highest closed version of each stream that has one, in stream order.
+
+        Open ones do not count, also where they are newer (live tests of the C++ client:
+        TestTableWriteMultiStreamsWithSpecialState).
+        """
         newest: dict[str, Stream] = {}
         for row in self._db.rows(
-            "SELECT * FROM streams WHERE session_id = ? ORDER BY version", session.session_id
+            "SELECT * FROM streams WHERE session_id = ? AND state = 'closed' ORDER BY version",
+            session.session_id,
         ):
             newest[row["stream_id"]] = _stream(row)
         return sorted(newest.values(), key=lambda s: natural_order(s.stream_id))
@@ -172,6 +180,11 @@ def _stream(row: sqlite3.Row) -> Stream:
         rows=row["rows"],
         bytes=row["bytes"],
     )
+
+
+def staging_text(number: int) -> str:
+    """Spell the number of a flush so that nobody takes it for a number; order is kept."""
+    return f"staging-{number:012d}"
 
 
 def natural_order(stream_id: str) -> tuple[bool, int, str]:

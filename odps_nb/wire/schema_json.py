@@ -75,11 +75,11 @@ class WriteSchema:
         max_field_size: int = DEFAULT_MAX_FIELD_SIZE,
         key_columns: tuple[str, ...] = (),
     ) -> WriteSchema:
-        """Number every level in pre-order from 0: data, partition, then system columns."""
+        """Number every level in pre-order from 1: data, partition, then system columns."""
         ids: dict[str, int] = {}
         for column in (*schema.all_columns, *system_columns):
             for path, _ in _levels(column.name, column.type):
-                ids.setdefault(path, len(ids))
+                ids.setdefault(path, len(ids) + 1)
         return cls(
             schema=_with_ids(schema, ids),
             system_columns=tuple(replace(c, column_id=ids[c.name]) for c in system_columns),

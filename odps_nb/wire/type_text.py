@@ -28,7 +28,15 @@ from odps_nb.schema import (
     TypeCode,
 )
 
-__all__ = ["MAX_DEPTH", "MAX_TEXT", "format_columns", "format_type", "parse_columns", "parse_type"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_TEXT",
+    "format_columns",
+    "format_text",
+    "format_type",
+    "parse_columns",
+    "parse_type",
+]
 
 MAX_DEPTH = 32  # the service itself allows 20 levels
 MAX_TEXT = 2**20
@@ -122,13 +130,17 @@ def format_columns(columns: Iterable[Column]) -> str:
     return ", ".join(_format_column(column) for column in columns)
 
 
+def format_text(text: str) -> str:
+    """Write a text for SQL, in quotes and escaped."""
+    return "'" + "".join(_ESCAPED.get(char, char) for char in text) + "'"
+
+
 def _format_column(column: Column) -> str:
     parts = [_quote(column.name, always=True), format_type(column.type)]
     if not column.nullable:
         parts.append("not null")
     if column.comment:
-        escaped = "".join(_ESCAPED.get(char, char) for char in column.comment)
-        parts.append(f"comment '{escaped}'")
+        parts.append(f"comment {format_text(column.comment)}")
     return " ".join(parts)
 
 

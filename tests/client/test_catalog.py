@@ -6,14 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import fail, give
 
-from odps_nb.client.catalog import (
-    create_table_sql,
-    drop_table_sql,
-    fetch_table,
-    iter_partitions,
-    list_tables,
-    quoted,
-)
+from odps_nb.client.catalog import drop_table_sql, fetch_table, iter_partitions, list_tables
+from odps_nb.client.definitions import TableOptions, create_table_sql, quoted, settings_of
 from odps_nb.errors import InvalidRequestError, NotFoundError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
@@ -22,6 +16,7 @@ from odps_nb.wire.type_text import parse_columns
 
 TABLE = TableName(project="p", table="t")
 STRING = PrimitiveType(TypeCode.STRING)
+PLAIN = TableOptions()
 
 
 def schema(columns: str, partitions: str = "") -> TableSchema:
@@ -35,13 +30,75 @@ def test_a_table_with_everything():
     made = create_table_sql(
         TableName(project="p", schema="s", table="t"),
         schema("id bigint not null comment 'it\\'s', tags array<struct<a:string>>", "ds string"),
-        if_not_exists=True,
-        lifecycle=7,
+        TableOptions(
+            if_not_exists=True,
+            lifecycle=7,
+            comment="it's",
+            properties={"b": "2", "a": "x'y"},
+            cluster_by=("ID",),
+            buckets=16,
+        ),
     )
     assert made.startswith("create table if not exists `p`.`s`.`t` (`id` bigint not null comment ")
     assert made.endswith(
-        "`tags` array<struct<a:string>>) partitioned by (`ds` string) lifecycle 7;"
+        "`tags` array<struct<a:string>>) comment 'it\\'s' partitioned by (`ds` string) "
+        "clustered by (`id`) sorted by (`id`) into 16 buckets "
+        "tblproperties ('a'='x\\'y', 'b'='2') lifecycle 7;"
     )
+
+
+def test_a_primary_key_is_not_null_and_makes_the_table_transactional():
+    columns = schema("id bigint, part string, v double")
+    made = create_table_sql(TABLE, columns, TableOptions(primary_key=("ID", "part")))
+    assert made == (
+        "create table `p`.`t` (`id` bigint not null, `part` string not null, `v` double, "
+        "primary key (`id`, `part`)) tblproperties ('transactional'='true');"
+    )
+    assert settings_of(columns) == {}
+    buckets = create_table_sql(TABLE, columns, TableOptions(primary_key=("id",), buckets=4))
+    assert "tblproperties ('transactional'='true', 'write.bucket.num'='4')" in buckets
+
+
+@pytest.mark.parametrize("column", ["blob", "array<blob>", "map<string,struct<a:blob>>"])
+def test_a_table_with_a_blob_says_what_the_service_wants(column):
+    columns = schema(f"id bigint, b {column}")
+    made = create_table_sql(TABLE, columns, TableOptions(properties={"mine": "1"}))
+    assert made.endswith(
+        "tblproperties ('mine'='1', 'table.format.version'='2', 'transactional'='true');"
+    )
+    assert settings_of(columns) == {
+        "odps.sql.type.system.odps2": "true",
+        "odps.table.append2.enable": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("columns", "partitions", "options", "message"),
+    [
+        ("id bigint", "", {"primary_key": ("idd",)}, "no column"),
+        ("id bigint", "ds string", {"primary_key": ("ds",)}, "no column"),
+        ("id bigint", "", {"primary_key": ("id", "ID")}, "twice"),
+        ("id blob", "", {"primary_key": ("id",)}, "BLOB cannot be one"),
+        ("id array<int>", "", {"primary_key": ("id",)}, "ARRAY cannot be one"),
+        ("id blob", "", {"cluster_by": ("id",), "buckets": 2}, "BLOB cannot be one"),
+        ("id bigint", "", {"cluster_by": ("id",)}, "number of buckets"),
+        ("id bigint", "", {"buckets": 2}, "nothing to put"),
+        ("id bigint", "", {"cluster_by": ("id",), "buckets": 0}, "not a number of buckets"),
+        ("id bigint", "b blob", {}, "partition column 'b' holds a BLOB"),
+        ("m map<blob,int>", "", {}, "key of a MAP"),
+        ("b blob", "", {"properties": {"transactional": "false"}}, "needs 'true'"),
+        ("a int", "", {"primary_key": ("a",), "properties": {"transactional": "no"}}, "needs"),
+    ],
+)
+def test_what_no_table_can_have_is_refused_before_it_is_sent(columns, partitions, options, message):
+    with pytest.raises(InvalidRequestError, match=message):
+        create_table_sql(TABLE, schema(columns, partitions), TableOptions(**options))
+
+
+def test_a_near_name_is_in_the_hint():
+    with pytest.raises(InvalidRequestError) as caught:
+        create_table_sql(TABLE, schema("user_id bigint"), TableOptions(primary_key=("userid",)))
+    assert caught.value.hint == "did you mean 'user_id'? its columns are: user_id"
 
 
 def test_dropping():
@@ -55,7 +112,7 @@ def test_dropping():
 )
 def test_a_name_that_could_be_more_than_a_name_is_refused(name):
     with pytest.raises(InvalidRequestError, match="not a valid column name"):
-        create_table_sql(TABLE, TableSchema(columns=(Column(name=name, type=STRING),)))
+        create_table_sql(TABLE, TableSchema(columns=(Column(name=name, type=STRING),)), PLAIN)
     with pytest.raises(InvalidRequestError, match="not a valid table name"):
         TableName(project="p", table=name)
 
@@ -63,26 +120,26 @@ def test_a_name_that_could_be_more_than_a_name_is_refused(name):
 def test_repeated_and_missing_columns_are_refused():
     twice = TableSchema(columns=(Column(name="a", type=STRING), Column(name="A", type=STRING)))
     with pytest.raises(InvalidRequestError, match="'A' is there twice"):
-        create_table_sql(TABLE, twice)
+        create_table_sql(TABLE, twice, PLAIN)
     both = TableSchema(
         columns=(Column(name="a", type=STRING),), partition_columns=(Column(name="a", type=STRING),)
     )
     with pytest.raises(InvalidRequestError, match="twice"):
-        create_table_sql(TABLE, both)
+        create_table_sql(TABLE, both, PLAIN)
     with pytest.raises(InvalidRequestError, match="at least one column"):
-        create_table_sql(TABLE, TableSchema())
+        create_table_sql(TABLE, TableSchema(), PLAIN)
 
 
 @pytest.mark.parametrize("days", [0, -1, True, "7; drop table x", 1.5])
 def test_a_lifecycle_is_a_number_of_days(days):
     with pytest.raises(InvalidRequestError, match="lifecycle"):
-        create_table_sql(TABLE, schema("a string"), lifecycle=days)
+        create_table_sql(TABLE, schema("a string"), TableOptions(lifecycle=days))
 
 
 @given(st.text(max_size=40))
 def test_no_comment_leaves_its_quotes(comment):
     made = create_table_sql(
-        TABLE, TableSchema(columns=(Column(name="a", type=STRING, comment=comment),))
+        TABLE, TableSchema(columns=(Column(name="a", type=STRING, comment=comment),)), PLAIN
     )
     inside = made[len("create table `p`.`t` (") : -len(");")]
     assert parse_columns(inside)[0].comment == comment

@@ -59,6 +59,7 @@ from odps_nb.wire.calls import (
     ReadRows,
     WriteBlock,
 )
+from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 
 DAY = "2024-01-01"
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "note": pa.array(["a", None, "c"])})
@@ -117,7 +118,12 @@ def open_place(service: LocalService, recorder: Recorder, api_version: int) -> P
     )
     entry.create_table(place.plain, "id bigint, note string")
     entry.create_table(place.parted, ("id bigint, note string", "ds string"))
-    entry.create_table(place.media, ("id bigint, photo blob", "ds string"))
+    entry.create_table(
+        place.media,
+        ("id bigint, photo blob", "ds string"),
+        table_properties=dict(BLOB_TABLE_PROPERTIES),
+        hints=dict(BLOB_TABLE_SETTINGS),
+    )
     for table, spec in ((place.plain, None), (place.parted, f"ds={DAY}")):
         session = theirs.create_table_write_session(table, partition_spec=spec)
         _their_write(session)

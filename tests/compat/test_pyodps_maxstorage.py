@@ -16,6 +16,7 @@ from odps.maxstorage.models.enums import SplitMode, WriteMode
 from odps.maxstorage.options import IncrementalReadOptions, SplitOptions
 
 from odps_nb.local.launch import LocalService, start
+from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 
 pytestmark = [
     pytest.mark.compat,
@@ -46,7 +47,13 @@ def new_table(entry: ODPS) -> Callable[..., str]:
     def make(columns: str, partitions: str | None = None) -> str:
         name = f"m{time.time_ns()}"
         schema = (columns, partitions) if partitions else columns
-        entry.create_table(name, schema)
+        wanted = {}
+        if "blob" in columns:
+            wanted = {
+                "table_properties": dict(BLOB_TABLE_PROPERTIES),
+                "hints": dict(BLOB_TABLE_SETTINGS),
+            }
+        entry.create_table(name, schema, **wanted)
         return name
 
     return make

@@ -7,6 +7,7 @@ i days, c4 a text; 100,000 rows in one file, read in splits of 10 MiB with the c
 from __future__ import annotations
 
 import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -200,6 +201,18 @@ def test_row_ranges_of_a_filtered_session_are_of_stored_rows(raw: Raw, table: st
     ):
         rows = raw.rows(table, session, {"Offset": offset, "Count": count})
         assert rows["c1"].to_pylist() == expected
+
+
+def test_what_comes_does_not_depend_on_how_a_table_is_cut(raw: Raw, table: str) -> None:
+    """evidence 50: blocks are those of the file, wherever ranges begin and end"""
+    session = raw.session(table, SplitOptions=ROW_OFFSET, FilterPredicate="c1 in (5, 15000, 99999)")
+    cuts = [0, 1, 9_999, 10_000, 10_001, 15_000, 20_000, 65_535, 65_537, 90_001, ROWS]
+    parts = [
+        raw.rows(table, session, {"Offset": low, "Count": high - low})["c1"].to_pylist()
+        for low, high in pairwise(cuts)
+    ]
+    assert [value for part in parts for value in part] == blocks(0, 1, 9)
+    assert [len(part) for part in parts] == [1, 9998, 1, 1, 4999, 5000, 0, 0, 1, 9999]
 
 
 def test_skipped_rows_are_those_that_would_come(raw: Raw, table: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -97,8 +98,10 @@ class Peer:
 
     # -- SQL ----------------------------------------------------------------------------------
 
-    def sql(self, text: str) -> control.InstanceStatus:
-        submit = control.SubmitSql(project=self.service.project, sql=text)
+    def sql(self, text: str, settings: Mapping[str, str] | None = None) -> control.InstanceStatus:
+        submit = control.SubmitSql(
+            project=self.service.project, sql=text, settings=dict(settings or {})
+        )
         response = self.ok(submit.encode())
         instance = submit.decode_answer(response.content, dict(response.headers)).instance_id
         status = control.GetTaskStatus(project=self.service.project, instance_id=instance)
@@ -113,6 +116,14 @@ class Peer:
             raise self.failure(instance)
         self.last_instance = instance
         return found
+
+    def make_blob_table(self, name: str, definition: str) -> None:
+        """Make a table with a BLOB as the service wants it: with properties and settings."""
+        listed = ", ".join(f"'{k}'='{v}'" for k, v in control.BLOB_TABLE_PROPERTIES.items())
+        self.sql(
+            f"CREATE TABLE {name} {definition} TBLPROPERTIES ({listed});",
+            control.BLOB_TABLE_SETTINGS,
+        )
 
     def failure(self, instance: str) -> ServiceError:
         result = control.GetInstanceResult(project=self.service.project, instance_id=instance)
@@ -312,7 +323,10 @@ _numbers = itertools.count()
 def make_table(peer: Peer, definition: str) -> str:
     """Make a table of a fresh name from the text after the name; return the name."""
     name = f"t{int(time.time() * 1e6)}_{next(_numbers)}"
-    peer.sql(f"CREATE TABLE {name} {definition};")
+    if re.search(r"\bblob\b", definition):
+        peer.make_blob_table(name, definition)
+    else:
+        peer.sql(f"CREATE TABLE {name} {definition};")
     return name
 
 

@@ -38,7 +38,7 @@ def test_a_blob_of_any_size_comes_back(
     if coding is not Compression.NONE:
         coder = encoder(coding)
         body = coder.feed(data) + coder.finish()
-    answer = peer.put_blob(name, session, "0", body, column_id=1, coding=coding)
+    answer = peer.put_blob(name, session, "0", body, column_id=2, coding=coding)
     assert answer.size == size
     for wanted in Compression:
         assert peer.blobs([answer.references[0]], wanted) == [(data, None, None)]
@@ -47,7 +47,7 @@ def test_a_blob_of_any_size_comes_back(
 @pytest.mark.parametrize("start", [b"\x05" + bytes(7), b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"])
 def test_content_that_looks_like_a_format_is_content(peer: Peer, name: str, start: bytes) -> None:
     data = start + b" and more"
-    reference = peer.put_blob(name, peer.open_write(name), "0", data, column_id=1).references[0]
+    reference = peer.put_blob(name, peer.open_write(name), "0", data, column_id=2).references[0]
     for coding in Compression:
         assert peer.blobs([reference], coding) == [(data, None, None)]
 
@@ -55,9 +55,9 @@ def test_content_that_looks_like_a_format_is_content(peer: Peer, name: str, star
 @pytest.mark.parametrize("kind", list(ChecksumKind))
 def test_a_batch_keeps_order_types_and_names(peer: Peer, name: str, kind: ChecksumKind) -> None:
     blobs = [
-        (b"one", FrameHeader(content_type="text/plain", custom_file_name="1.txt", column_index=1)),
-        (b"", FrameHeader(column_index=1)),
-        (content(10_000), FrameHeader(content_type="image/png", column_index=5)),
+        (b"one", FrameHeader(content_type="text/plain", custom_file_name="1.txt", column_index=2)),
+        (b"", FrameHeader(column_index=2)),
+        (content(10_000), FrameHeader(content_type="image/png", column_index=6)),
     ]
     answer = peer.put_blobs(name, peer.open_write(name), "0", blobs, kind)
     assert answer.size == sum(len(data) for data, _ in blobs)
@@ -73,7 +73,7 @@ def test_an_empty_batch_gives_no_references(peer: Peer, name: str) -> None:
 
 @pytest.mark.parametrize("damage", ["checksum", "cut", "junk"])
 def test_a_damaged_batch_is_refused(peer: Peer, name: str, damage: str) -> None:
-    body = encode_frame(b"content", FrameHeader(column_index=1))
+    body = encode_frame(b"content", FrameHeader(column_index=2))
     body = {
         "checksum": body.replace(b"content", b"c0ntent"),
         "cut": body[:-3],
@@ -92,7 +92,7 @@ def test_references_travel_through_rows_and_survive_commits(peer: Peer, name: st
     peer.open_stream(name, session, "0")
     top, inner = (
         peer.put_blob(name, session, "0", data, column_id=column).references[0]
-        for data, column in ((b"top", 1), (b"inner", 5))
+        for data, column in ((b"top", 2), (b"inner", 6))
     )
     nested = pa.list_(pa.struct([("x", pa.string()), ("y", pa.binary())]))
     rows = pa.table(
@@ -116,28 +116,31 @@ def test_references_travel_through_rows_and_survive_commits(peer: Peer, name: st
     assert [data for data, _, _ in found] == [b"top", b"inner"]
 
 
-def test_a_reference_that_was_never_given_out_is_unknown(peer: Peer, name: str) -> None:
-    real = peer.put_blob(name, peer.open_write(name), "0", b"x", column_id=1).references[0]
+def test_a_reference_that_was_never_given_out_is_unknown(
+    peer: Peer, name: str, new_table: Callable[[str], str]
+) -> None:
+    named = new_table("(b blob)")
+    real = peer.put_blob(name, peer.open_write(name), "0", b"x", column_id=2).references[0]
     forged = BlobReference.from_raw(real.raw[:-1] + bytes([real.raw[-1] ^ 1]))
     for reference in (forged, BlobReference.from_raw(b"short")):
         with pytest.raises(NotFoundError):
             peer.blobs([reference])
         with pytest.raises(InvalidRequestError):
-            peer.write(name, pa.table({"b": pa.array([reference.raw], pa.binary())}))
+            peer.write(named, pa.table({"b": pa.array([reference.raw], pa.binary())}))
 
 
 def test_a_blob_needs_an_open_session_and_a_blob_column(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     with pytest.raises(InvalidRequestError, match="no BLOB"):
-        peer.put_blob(name, session, "0", b"x", column_id=0)
+        peer.put_blob(name, session, "0", b"x", column_id=1)
     peer.abort(name, session)
     with pytest.raises(ConflictError):
-        peer.put_blob(name, session, "0", b"x", column_id=1)
+        peer.put_blob(name, session, "0", b"x", column_id=2)
 
 
 def test_pyodps_gets_blobs_without_a_coding(peer: Peer, name: str) -> None:
     data = content(20_000)
-    reference = peer.put_blob(name, peer.open_write(name), "0", data, column_id=1).references[0]
+    reference = peer.put_blob(name, peer.open_write(name), "0", data, column_id=2).references[0]
     request = calls.ReadBlobs(references=(reference,), compression=Compression.ZSTD)
     response = peer.ok(request.encode(), **{"User-Agent": "pyodps/0.13.2"})
     assert "Content-Encoding" not in response.headers

@@ -21,7 +21,7 @@ from odps_nb.errors import ConfigError
 from odps_nb.local.launch import start
 from odps_nb.local.service import Service, Settings
 from odps_nb.schema import Column, TableSchema
-from odps_nb.terms import IndexSplit, PartitionSpec, TableName, WriteMode
+from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
 from odps_nb.wire.calls import CreateReadSession
 from odps_nb.wire.type_text import parse_type
 
@@ -39,19 +39,20 @@ def write(service: Service, *values: int, overwrite: bool = False) -> None:
     writes = service.write_sessions
     session = writes.create(NAME, PartitionSpec(), overwrite=overwrite, mode=WriteMode.BATCH)
     stream = writes.open_stream(session, "0", 1, exactly_once=False)
-    writes.write(session, stream, [rows], count=len(values))
+    writes.write(session, stream, [rows])
     writes.close_stream(session, "0", 1)
     writes.commit(session)
 
 
 def values(root: Path) -> list[int]:
     with Service(root, Settings(durable=False)) as service:
-        session = service.read_sessions.create(CreateReadSession(table=NAME))
+        asked = CreateReadSession(table=NAME, split_mode=SplitMode.ROW_OFFSET)
+        session = service.read_sessions.create(asked)
         plan = service.read_sessions.get(NAME, session.session_id)
+        whole = RowRangeSplit(0, plan.rows)
         return [
             value
-            for index in range(len(plan.ranges))
-            for batch in service.read_sessions.rows(plan, IndexSplit(index))[1]
+            for batch in service.read_sessions.rows(plan, whole)[1]
             for value in batch.column(0).to_pylist()
         ]
 

@@ -67,7 +67,7 @@ def refused(call: Callable[[], object]) -> None:
 def begin(service: LocalService) -> tuple[Peer, str, str]:
     """Make two tables and open a stream into each."""
     peer = Peer(service)
-    peer.sql("CREATE TABLE t (a bigint, b blob);")
+    peer.make_blob_table("t", "(a bigint, b blob)")
     peer.sql("CREATE TABLE s (a bigint);")
     peer.write("s", SMALL)
     sessions = [peer.open_write(name) for name in "ts"]
@@ -80,11 +80,11 @@ def test_a_full_disk_is_said_and_nothing_is_lost(disk: SmallDisk) -> None:
     blob = os.urandom(100_000)
     with start(disk.root, samples=False) as service:
         peer, into_t, into_s = begin(service)
-        kept = peer.put_blob("t", into_t, "0", blob, column_id=1).references[0]
+        kept = peer.put_blob("t", into_t, "0", blob, column_id=2).references[0]
         reader, before = peer.open_read("s"), disk.data()
         disk.fill()
         noise = os.urandom(5_000_000)
-        refused(lambda: peer.put_blob("t", into_t, "0", noise, column_id=1))
+        refused(lambda: peer.put_blob("t", into_t, "0", noise, column_id=2))
         refused(lambda: peer.put("s", into_s, "0", pa.table({"a": range(100_000)})))
         refused(lambda: peer.open_read("s"))
         with pytest.raises(OdpsNbError, match=FULL) as caught:
@@ -139,9 +139,9 @@ def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path: Path) -> None:
         peer, into_t, into_s = begin(service)
         _, most = resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (1 << 20, -1))
         noise = os.urandom(5_000_000)
-        refused(lambda: peer.put_blob("t", into_t, "0", noise, column_id=1))
+        refused(lambda: peer.put_blob("t", into_t, "0", noise, column_id=2))
         refused(lambda: peer.put("s", into_s, "0", pa.table({"a": range(1_000_000)})))
         assert peer.read("s").equals(SMALL)
         assert not list((root / "work").glob("*.*"))
         resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (most, -1))
-        assert peer.put_blob("t", into_t, "0", noise, column_id=1).references
+        assert peer.put_blob("t", into_t, "0", noise, column_id=2).references

@@ -33,7 +33,7 @@ def write(service: Service, *values: int, overwrite: bool = False) -> None:
     if values:
         stream = writes.open_stream(session, "0", 1, exactly_once=False)
         batch = pa.record_batch({"a": pa.array(values, pa.int64())})
-        writes.write(session, stream, [batch], count=batch.num_rows)
+        writes.write(session, stream, [batch])
         writes.close_stream(session, "0", 1)
     writes.commit(session)
 

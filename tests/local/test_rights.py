@@ -39,7 +39,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
         admin.sql("CREATE TABLE t (a bigint);")
         admin.write("t", pa.table({"a": [1]}))
         hidden = as_key(running, "admin", "theirs")
-        hidden.sql("CREATE TABLE hidden (a bigint, b blob);")
+        hidden.make_blob_table("hidden", "(a bigint, b blob)")
         yield running
 
 
@@ -139,7 +139,7 @@ def test_a_blob_is_read_by_who_may_read_its_project(guarded: LocalService) -> No
     admin = as_key(guarded, "admin", "theirs")
     session = admin.open_write("hidden")
     admin.open_stream("hidden", session, "0")
-    made = admin.put_blob("hidden", session, "0", b"data", column_id=1).references
+    made = admin.put_blob("hidden", session, "0", b"data", column_id=2).references
     references: list[BlobReference] = list(made)
     assert as_key(guarded, "writer").blobs(references)[0][0] == b"data"
     with pytest.raises(AccessDeniedError, match=DENIED):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def begin(service: Service, spec: str = "", *, overwrite: bool = False) -> Write
 def put(service: Service, session: WriteSession, stream: str, rows: pa.RecordBatch) -> None:
     writes = service.write_sessions
     opened = writes.open_stream(session, stream, 1, exactly_once=False)
-    writes.write(session, opened, [rows], count=rows.num_rows)
+    writes.write(session, opened, [rows])
     writes.close_stream(session, stream, 1)
 
 
@@ -186,13 +186,21 @@ def test_what_was_being_written_is_swept_at_the_next_start(root: Path, clock: Cl
         assert rows(second, open_read(second)) == [(1, "x")]
 
 
+def _arriving(parts: Iterable[pa.RecordBatch | Exception]) -> Iterator[pa.RecordBatch]:
+    """Yield batches as they come; an error is where the upload breaks."""
+    for part in parts:
+        if isinstance(part, Exception):
+            raise part
+        yield part
+
+
 def test_a_failed_upload_leaves_neither_files_nor_marks(service: Service) -> None:
     session = begin(service)
     writes = service.write_sessions
     stream = writes.open_stream(session, "0", 1, exactly_once=False)
-    for rows_and_count in ((batch(1, 2, ds="x"), 5), (batch(), 0)):
+    for torn in ((batch(1, 2, ds="x"), InvalidRequestError("cut")), (batch(),)):
         with suppress(InvalidRequestError):
-            writes.write(session, stream, [rows_and_count[0]], count=rows_and_count[1])
+            writes.write(session, stream, _arriving(torn))
     writes.close_stream(session, "0", 1)
     writes.commit(session)
     assert row_files(service) == set()
@@ -275,14 +283,14 @@ class Transactions(RuleBasedStateMachine):
         opened = writes.open_stream(session, stream, 1, exactly_once=False)
         if not opened.is_open:
             with pytest.raises(ConflictError):
-                writes.write(session, opened, [batch(*values)], count=count)
+                writes.write(session, opened, [batch(*values)])
             return
-        writes.write(session, opened, [batch(*values)], count=count)
+        writes.write(session, opened, [batch(*values)])
         streams.setdefault(stream, []).extend(values)
 
     @precondition(lambda self: self.writers)
-    @rule(data=st.data(), commit=st.booleans())
-    def finish(self, data: st.DataObject, commit: bool) -> None:
+    @rule(data=st.data(), commit=st.booleans(), leave_open=st.booleans())
+    def finish(self, data: st.DataObject, commit: bool, leave_open: bool) -> None:
         index = data.draw(st.integers(0, len(self.writers) - 1))
         session, ds, streams = self.writers.pop(index)
         writes = self.service.write_sessions
@@ -291,6 +299,8 @@ class Transactions(RuleBasedStateMachine):
             with pytest.raises(ConflictError):
                 writes.commit(session)
             return
+        if leave_open and streams:
+            streams.pop(min(streams))
         for stream in streams:
             writes.close_stream(session, stream, 1)
         writes.commit(session)

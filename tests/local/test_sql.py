@@ -242,7 +242,7 @@ def test_references_of_blobs_pass_through_queries(
     name = new_table("(id bigint, b blob)")
     session = peer.open_write(name)
     peer.open_stream(name, session, "0")
-    reference = peer.put_blob(name, session, "0", b"data", column_id=1).references[0]
+    reference = peer.put_blob(name, session, "0", b"data", column_id=2).references[0]
     peer.put(name, session, "0", pa.table({"id": [1], "b": pa.array([reference.raw], pa.binary())}))
     peer.close_stream(name, session, "0")
     peer.commit(name, session)
@@ -312,6 +312,24 @@ def test_what_cannot_be_said_faithfully_is_refused(peer: Peer) -> None:
 def test_a_blob_cannot_be_the_key_of_a_map(peer: Peer, column: str) -> None:
     with pytest.raises(QueryError, match="a BLOB in the key of a MAP"):
         peer.sql(f"CREATE TABLE never (a {column});")
+
+
+def test_a_table_with_a_blob_needs_its_properties_and_settings(peer: Peer) -> None:
+    made = "CREATE TABLE {} (a bigint, b {}) TBLPROPERTIES ({});"
+    both = "'table.format.version'='2', 'transactional'='true'"
+    append = {"odps.table.append2.enable": "true"}
+    for settings, properties, missing in (
+        ({}, both, "SET odps.table.append2.enable=true"),
+        (append, "'transactional'='true'", "'table.format.version'='2'"),
+        (append, "'table.format.version'='2'", "'transactional'='true'"),
+    ):
+        for column in ("blob", "array<struct<x:blob>>"):
+            with pytest.raises(QueryError, match=missing):
+                peer.sql(made.format("no_blobs", column, properties), settings)
+    peer.sql("SET odps.table.append2.enable=true; " + made.format("with_set", "blob", both))
+    peer.sql("CREATE TABLE alike LIKE with_set;")
+    with pytest.raises(QueryError, match="Append Delta"):
+        peer.sql("CREATE TABLE taken AS SELECT * FROM alike;")
 
 
 def test_a_blob_can_be_the_value_of_a_map(new_table: Callable[[str], str]) -> None:

@@ -56,7 +56,7 @@ def rows_taken(body: bytes) -> dict[str, Any]:
     return {
         "CommitMessage": hashlib.md5(body).hexdigest(),
         "ExactlyOnceRowOffset": 3,
-        "StagingId": 5,
+        "StagingId": "staging-5",
         "WarningMessage": "careful",
     }
 
@@ -78,7 +78,7 @@ def test_rows_arrive_and_the_whole_answer_is_given(transport: RequestsTransport)
         assert (writer.get_route_token(), writer.get_write_stream_response()) == (None, None)
         result = writer.finish()
         assert result.commit_message == hashlib.md5(DATA).hexdigest()
-        assert (result.exactly_once_row_offset, result.staging_id) == (3, 5)
+        assert (result.exactly_once_row_offset, result.staging_id) == (3, "staging-5")
         assert (result.warning_message, result.request_id) == ("careful", "req-1")
         assert result.route_token == writer.get_route_token() == "route-1"
         assert writer.get_write_stream_response() is result

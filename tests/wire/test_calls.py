@@ -161,10 +161,10 @@ SPELLINGS = [
     ),
     spelled(Preview(table=TABLE), body="{}"),
     spelled(
-        Preview(table=TABLE, limit=2, partition=PartitionSpec.of("ds=x"), columns=("id",)),
+        Preview(table=TABLE, limit=2, partition=PartitionSpec.of("ds=x/h=1"), columns=("id",)),
         ("Limit", "2"),
-        ("Partition", "ds=x"),
-        body='{"Limit": 2, "Partition": "ds=x", "Columns": ["id"]}',
+        ("Partition", "ds=x,h=1"),
+        body='{"Limit": 2, "Partition": "ds=x,h=1", "Columns": ["id"]}',
     ),
     spelled(CreateWriteSession(table=TABLE), body='{"PartialPartitionSpec": "", "Flags": {}}'),
     spelled(
@@ -174,7 +174,7 @@ SPELLINGS = [
             overwrite=True,
             flags=(("quota_name", "q"),),
         ),
-        body='{"PartialPartitionSpec": "ds=x,h=1", '
+        body='{"PartialPartitionSpec": "ds=x/h=1", '
         '"Flags": {"overwrite": "true", "quota_name": "q"}}',
     ),
     spelled(GetWriteSession(table=TABLE, session_id="s-1"), SESSION, body="{}"),
@@ -736,6 +736,24 @@ def test_get_without_a_body_reads_its_parameters() -> None:
     assert found == GetWriteStream(table=TABLE, session_id="s-1", stream_id="0", stream_version=0)
 
 
+def test_a_stream_may_be_named_in_the_body_alone() -> None:
+    body = {"StreamId": "0", "StreamVersion": 2, "ExactlyOnceMode": True}
+    found = decode_request(wire("TableGetWriteStream", SESSION, body=body))
+    expected = GetWriteStream(
+        table=TABLE, session_id="s-1", stream_id="0", stream_version=2, exactly_once=True
+    )
+    assert found == expected
+
+
+@pytest.mark.parametrize("spelled", ["staging-123", "7", 7])
+def test_a_staging_id_is_text_whatever_it_looks_like(spelled: object) -> None:
+    rows = json.dumps({"StagingId": spelled}).encode()
+    assert WriteRowsAnswer.decode(rows, {}).staging_id == str(spelled)
+    session = json.dumps({"MinUncommittedStagingId": spelled}).encode()
+    found = WriteSessionStateAnswer.decode(session, {})
+    assert found.min_uncommitted_staging_id == str(spelled)
+
+
 def test_stream_may_be_numbered() -> None:
     body = {"StreamId": 7, "StreamVersion": "2"}
     found = decode_request(wire("TableCreateWriteStream", SESSION, body=body))
@@ -1012,7 +1030,7 @@ ANSWER_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
     WriteSessionStateAnswer: {
         "streams": st.dictionaries(words, st.integers(1, 99), max_size=3),
         "warning": texts,
-        "min_uncommitted_staging_id": maybe_counts,
+        "min_uncommitted_staging_id": st.none() | words,
         "status": st.none() | words,
         "route_token": tokens,
     },
@@ -1020,7 +1038,7 @@ ANSWER_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
     WriteRowsAnswer: {
         "commit_message": texts,
         "row_offset": maybe_counts,
-        "staging_id": maybe_counts,
+        "staging_id": st.none() | words,
         "warning": texts,
         "route_token": tokens,
     },
@@ -1245,12 +1263,12 @@ def test_new_stream_and_its_state_are_read_in_both_casings() -> None:
 def test_exactly_once_offset_is_sent_only_where_there_is_one() -> None:
     body, _ = WriteRowsAnswer().encode()
     assert json.loads(body) == {"WarningMessage": "", "CommitMessage": ""}
-    body, _ = WriteRowsAnswer(row_offset=3, staging_id=5).encode()
+    body, _ = WriteRowsAnswer(row_offset=3, staging_id="0x5-a").encode()
     assert json.loads(body) == {
         "WarningMessage": "",
         "CommitMessage": "",
         "ExactlyOnceRowOffset": 3,
-        "StagingId": 5,
+        "StagingId": "0x5-a",
     }
 
 

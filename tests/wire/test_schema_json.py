@@ -41,14 +41,14 @@ EXAMPLE = TableSchema(
     partition_columns=parse_columns("pt string not null"),
 )
 IDS = {
-    "c1": 0,
-    "c2": 1,
-    "c2.element": 2,
-    "c3": 3,
-    "c3.element": 4,
-    "c3.element.f1": 5,
-    "c3.element.f2": 6,
-    "pt": 7,
+    "c1": 1,
+    "c2": 2,
+    "c2.element": 3,
+    "c3": 4,
+    "c3.element": 5,
+    "c3.element.f1": 6,
+    "c3.element.f2": 7,
+    "pt": 8,
 }
 CONSTANT = {
     "Nullable": True,
@@ -83,18 +83,18 @@ def test_flat_form_of_the_worked_example() -> None:
     flat = encode_flat(EXAMPLE)
     assert flat == {
         "DataColumns": [
-            {"Name": "c1", "Type": "bigint", "Comment": "", "Nullable": True, "ColumnId": 0},
-            {"Name": "c2", "Type": "array<blob>", "Comment": "", "Nullable": True, "ColumnId": 1},
+            {"Name": "c1", "Type": "bigint", "Comment": "", "Nullable": True, "ColumnId": 1},
+            {"Name": "c2", "Type": "array<blob>", "Comment": "", "Nullable": True, "ColumnId": 2},
             {
                 "Name": "c3",
                 "Type": "array<struct<f1:string,f2:blob>>",
                 "Comment": "",
                 "Nullable": True,
-                "ColumnId": 3,
+                "ColumnId": 4,
             },
         ],
         "PartitionColumns": [
-            {"Name": "pt", "Type": "string", "Comment": "", "Nullable": False, "ColumnId": 7}
+            {"Name": "pt", "Type": "string", "Comment": "", "Nullable": False, "ColumnId": 8}
         ],
     }
     assert decode_flat(flat) == assign_column_ids(EXAMPLE)
@@ -103,13 +103,13 @@ def test_flat_form_of_the_worked_example() -> None:
 def test_nested_form_of_the_worked_example() -> None:
     assert encode_nested(EXAMPLE) == {
         "DataColumns": [
-            column(**level("c1", 0, 0)),
-            column(**level("c2", 1, 17, level("element", 2, 22))),
+            column(**level("c1", 1, 0)),
+            column(**level("c2", 2, 17, level("element", 3, 22))),
             column(
-                **level("c3", 3, 17, level("element", 4, 19, level("f1", 5, 4), level("f2", 6, 22)))
+                **level("c3", 4, 17, level("element", 5, 19, level("f1", 6, 4), level("f2", 7, 22)))
             ),
         ],
-        "PartitionColumns": [column(**level("pt", 7, 4) | {"Nullable": False})],
+        "PartitionColumns": [column(**level("pt", 8, 4) | {"Nullable": False})],
         "SystemColumns": [],
         "MaxFieldSize": 8388608,
     }
@@ -119,14 +119,14 @@ def test_ids_of_the_worked_example() -> None:
     found = decode_nested(encode_nested(EXAMPLE))
     assert found == WriteSchema.of(EXAMPLE)
     assert found.column_ids == IDS
-    assert found.blob_ids == {"c2.element": 2, "c3.element.f2": 6}
-    assert [c.column_id for c in found.schema] == [0, 1, 3, 7]
+    assert found.blob_ids == {"c2.element": 3, "c3.element.f2": 7}
+    assert [c.column_id for c in found.schema] == [1, 2, 4, 8]
 
 
 def test_map_levels_are_key_and_value() -> None:
     schema = TableSchema(columns=parse_columns("m map<string,array<blob>>"))
     ids = WriteSchema.of(schema).column_ids
-    assert ids == {"m": 0, "m.key": 1, "m.value": 2, "m.value.element": 3}
+    assert ids == {"m": 1, "m.key": 2, "m.value": 3, "m.value.element": 4}
 
 
 # -- round trips ------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_system_and_key_columns_and_field_size_round_trip() -> None:
     )
     found = decode_nested(encode_nested(full))
     assert found == full
-    assert found.system_columns[0].column_id == 8
+    assert found.system_columns[0].column_id == 9
     assert found.key_columns == ("c1",)
 
 

@@ -123,7 +123,7 @@ class WriteBlob:
                 ("SessionId", self.session_id),
                 ("StreamId", self.stream_id),
                 ("StreamVersion", str(self.stream_version)),
-                ("PartitionValues", encode_partition(self.partition)),
+                ("PartitionValues", encode_partition(self.partition, separator=",")),
                 ("ColumnIndex", str(self.column_id)),
             ),
             api_version=api_version,

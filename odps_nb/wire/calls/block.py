@@ -130,7 +130,7 @@ class CreateBlockSession:
             api_version=api_version,
             scope=scope,
             body={
-                "PartitionSpec": encode_partition(self.partition),
+                "PartitionSpec": encode_partition(self.partition, separator="/"),
                 "Overwrite": self.overwrite,
                 "DynamicPartitionOptions": {
                     "InvalidStrategy": "Exception",

@@ -212,9 +212,14 @@ def parse_instance_target(target: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def encode_partition(spec: PartitionSpec) -> str:
-    """Spell ``ds=x,h=1``; what could be read as another partition is an `InvalidRequestError`."""
-    return str(spec.checked())
+def encode_partition(spec: PartitionSpec, *, separator: str) -> str:
+    """Spell ``ds=x/h=1``; what could be read as another partition is an `InvalidRequestError`.
+
+    Levels are joined as live tests of the C++ client have it: by ``/`` in write sessions and in
+    the partitions of a read, by ``,`` in previews (TestTableWriteFullPartitioned,
+    TestFilterOptionsRequiredPartitions, TestSpecificPartition).
+    """
+    return separator.join(f"{key}={value}" for key, value in spec.checked())
 
 
 def decode_partition(text: str, *, quoted: bool = False) -> PartitionSpec:

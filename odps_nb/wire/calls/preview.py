@@ -49,8 +49,9 @@ class Preview:
             params.append(("Limit", str(self.limit)))
             body["Limit"] = self.limit
         if self.partition is not None:
-            params.append(("Partition", encode_partition(self.partition)))
-            body["Partition"] = encode_partition(self.partition)
+            spelled = encode_partition(self.partition, separator=",")
+            params.append(("Partition", spelled))
+            body["Partition"] = spelled
         if self.columns:
             body["Columns"] = list(self.columns)
         target = table_target(self.table)

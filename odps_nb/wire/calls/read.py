@@ -32,6 +32,7 @@ from odps_nb.wire.calls.core import (
     WireRequest,
     accepted_coding,
     decode_partition,
+    encode_partition,
     find_header,
     request_fields,
     storage_request,
@@ -170,11 +171,6 @@ def _split_mode(fields: Fields, key: str) -> SplitMode:
     return found
 
 
-def _levels(spec: PartitionSpec) -> str:
-    """Spell ``p1=x/p2=y``, as live tests do here (C++: TestFilterOptionsRequiredPartitions)."""
-    return "/".join(f"{key}={value}" for key, value in spec.checked())
-
-
 def _time_unit(fields: Fields, key: str, default: TimeUnit) -> TimeUnit:
     text = fields.text(key, default.value)
     found = next((unit for unit in TimeUnit if unit.value == text.lower()), None)
@@ -215,7 +211,9 @@ class CreateReadSession:
         body: dict[str, object] = {
             "RequiredDataColumns": list(self.data_columns),
             "RequiredPartitionColumns": list(self.partition_columns),
-            "RequiredPartitions": [_levels(spec) for spec in self.partitions],
+            "RequiredPartitions": [
+                encode_partition(spec, separator="/") for spec in self.partitions
+            ],
             "RequiredBucketIds": list(self.bucket_ids),
             "SplitOptions": {
                 "SplitMode": self.split_mode.value,

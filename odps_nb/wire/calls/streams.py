@@ -142,14 +142,19 @@ class GetWriteStream:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> GetWriteStream:
-        """Read the request back; it may be a GET without a body."""
-        params = Params(wire)
+        """Read the request back; id and version stand in the query, the body, or both.
+
+        The C++ client sends them in the body alone; the Java client may send a GET without one.
+        """
+        params, fields = Params(wire), request_fields(wire)
+        version = params.optional_integer("StreamVersion")
         return cls(
             table=params.table,
             session_id=params.text("SessionId"),
-            stream_id=params.text("StreamId"),
-            stream_version=params.optional_integer("StreamVersion") or 0,
-            exactly_once=params.flag("ExactlyOnceMode"),
+            stream_id=params.optional("StreamId") or _stream_id(fields),
+            stream_version=_version(fields) if version is None else version,
+            exactly_once=params.flag("ExactlyOnceMode")
+            or fields.boolean("ExactlyOnceMode", default=False),
             route_token=find_header(wire.headers, ROUTE_TOKEN),
             write_mode=decode_mode(params),
         )
@@ -211,8 +216,8 @@ class CloseWriteStream:
 class WriteRows:
     """Upload rows into a stream; the body, one whole Arrow IPC stream, is sent by the caller.
 
-    ``count`` is the number of rows in the body, ``row_offset`` their place in the stream
-    (exactly-once streams only).
+    ``count`` is the number of rows in the body, which the service does not check (live tests of
+    pyodps send another one), ``row_offset`` their place in the stream (exactly-once streams only).
     """
 
     ACTION: ClassVar[str] = "TableWrite"
@@ -268,7 +273,7 @@ class WriteRows:
             session_id=params.text("SessionId"),
             stream_id=params.text("StreamId"),
             stream_version=params.optional_integer("StreamVersion") or 0,
-            count=params.integer("Count"),
+            count=params.optional_integer("Count") or 0,
             row_offset=params.optional_integer("RowOffset"),
             access_token=find_header(wire.headers, ACCESS_TOKEN),
             route_token=find_header(wire.headers, ROUTE_TOKEN),

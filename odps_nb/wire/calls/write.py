@@ -82,7 +82,10 @@ class CreateWriteSession:
             mode_params(self.write_mode, api_version),
             api_version=api_version,
             scope=scope,
-            body={"PartialPartitionSpec": encode_partition(self.partition), "Flags": flags},
+            body={
+                "PartialPartitionSpec": encode_partition(self.partition, separator="/"),
+                "Flags": flags,
+            },
         )
 
     @classmethod

@@ -61,11 +61,14 @@ class WriteSessionAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionStateAnswer:
-    """The streams of a write session as stream id -> version."""
+    """The closed streams of a write session: stream id -> highest closed version.
+
+    A staging id is text that means something to the service alone.
+    """
 
     streams: Mapping[str, int] = field(default_factory=dict)
     warning: str = ""
-    min_uncommitted_staging_id: int | None = None
+    min_uncommitted_staging_id: str | None = None
     status: str | None = None
     route_token: str | None = None
 
@@ -88,7 +91,7 @@ class WriteSessionStateAnswer:
         return cls(
             streams={key: streams.integer(key) for key in streams},
             warning=fields.text("WarningMessage"),
-            min_uncommitted_staging_id=fields.loose_integer("MinUncommittedStagingId"),
+            min_uncommitted_staging_id=fields.loose_text("MinUncommittedStagingId"),
             status=fields.optional_text("SessionStatus"),
             route_token=find_header(headers, ROUTE_TOKEN),
         )
@@ -124,6 +127,7 @@ class WriteStreamAnswer:
             "SchemaVersion": self.schema_version,
             "AccessToken": self.access_token or "",
             "QuotaToken": self.quota_token or "",
+            "WarningMessage": "",
             "status": 1,
             "Status": self.status or "NORMAL",
             "recordCount": self.record_count,
@@ -176,11 +180,14 @@ class WriteSchemaAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRowsAnswer:
-    """Rows were taken; ``row_offset`` is the next offset of an exactly-once stream."""
+    """Rows were taken; ``row_offset`` is the next offset of an exactly-once stream.
+
+    ``staging_id`` is text that means something to the service alone.
+    """
 
     commit_message: str = ""
     row_offset: int | None = None
-    staging_id: int | None = None
+    staging_id: str | None = None
     warning: str = ""
     route_token: str | None = None
 
@@ -203,7 +210,7 @@ class WriteRowsAnswer:
         return cls(
             commit_message=fields.text("CommitMessage"),
             row_offset=fields.loose_integer("ExactlyOnceRowOffset"),
-            staging_id=fields.loose_integer("StagingId"),
+            staging_id=fields.loose_text("StagingId"),
             warning=fields.text("WarningMessage"),
             route_token=find_header(headers, ROUTE_TOKEN),
         )

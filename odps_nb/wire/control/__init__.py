@@ -31,6 +31,8 @@ from odps_nb.wire.control.projects import (
 )
 from odps_nb.wire.control.routing import ControlRequest, decode_control
 from odps_nb.wire.control.tables import (
+    BLOB_TABLE_PROPERTIES,
+    BLOB_TABLE_SETTINGS,
     GetPartition,
     GetTable,
     ListPartitions,
@@ -42,6 +44,8 @@ from odps_nb.wire.control.tables import (
 )
 
 __all__ = [
+    "BLOB_TABLE_PROPERTIES",
+    "BLOB_TABLE_SETTINGS",
     "SQL_TASK",
     "XML_TYPE",
     "CancelInstance",

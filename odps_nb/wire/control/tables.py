@@ -19,6 +19,8 @@ from odps_nb.wire.type_text import format_type, parse_type
 from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_answer
 
 __all__ = [
+    "BLOB_TABLE_PROPERTIES",
+    "BLOB_TABLE_SETTINGS",
     "GetPartition",
     "GetTable",
     "ListPartitions",
@@ -28,6 +30,13 @@ __all__ = [
     "TableInfo",
     "TablePage",
 ]
+
+# What each live test of pyodps makes its tables with a BLOB with (test_e2e_blob.py, conftest.py).
+BLOB_TABLE_PROPERTIES: Mapping[str, str] = {"table.format.version": "2", "transactional": "true"}
+BLOB_TABLE_SETTINGS: Mapping[str, str] = {
+    "odps.sql.type.system.odps2": "true",
+    "odps.table.append2.enable": "true",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

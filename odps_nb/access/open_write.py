@@ -1,0 +1,393 @@
+"""`OpenWrite`: a write session that a person holds, in one process or in several (floor 4).
+
+``Table.write`` opens, writes and commits in one call. Here the steps are apart: streams are
+written where the rows are, and one process commits. Must not know: how rows travel.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.sources import Target, is_spark, open_source
+from odps_nb.access.uploading import BlobUploader
+from odps_nb.access.writing import fitted_batches
+from odps_nb.client.write import WriteSession, fetch_write_state, open_write_session
+from odps_nb.client.write_values import StreamReceipt, WriteSessionRef
+from odps_nb.errors import ConflictError, InvalidRequestError, StateError
+from odps_nb.terms import Compression, PartitionSpec, SessionStatus, TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odps_nb.access.table import Table
+    from odps_nb.client.write_stream import WriteStream
+
+__all__ = ["Committed", "OpenStream", "OpenWrite", "open_write"]
+
+BUFFER_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """What a commit took: the streams as (id, version), and their rows where all are known."""
+
+    table: TableName
+    session_id: str
+    streams: tuple[tuple[str, int], ...]
+    rows: int | None = None
+
+
+def open_write(
+    table: Table,
+    partition: PartitionSpec,
+    *,
+    overwrite: bool,
+    session: str | WriteSessionRef | None,
+    compression: Compression,
+) -> OpenWrite:
+    """Begin a write session, or go on with one of somebody else; see ``Table.open_write``."""
+    storage = table.connection.storage
+    token = storage.operation()
+    if session is None:
+        made = open_write_session(
+            storage, table.name, partition=partition, overwrite=overwrite, cancel=token
+        )
+        return OpenWrite(table, made, compression)
+    if overwrite:
+        raise InvalidRequestError(
+            "overwrite was decided where the session was opened", hint="leave it out here"
+        )
+    if isinstance(session, str):
+        session = WriteSessionRef(table=table.name, session_id=session, partition=partition)
+    elif session.table != table.name:
+        raise InvalidRequestError(f"the session is of {session.table}, not of {table.name}")
+    elif partition.items and partition != session.partition:
+        raise InvalidRequestError(
+            f"the session is of the partition {str(session.partition)!r}, not {str(partition)!r}"
+        )
+    resumed = OpenWrite(
+        table, WriteSession(storage, session, cancel=token, owned=False), compression
+    )
+    resumed.check()
+    return resumed
+
+
+class OpenWrite:
+    """A write session; made by ``Table.open_write``.
+
+    A context manager. Leaving it aborts a session that was opened here and not committed; one
+    that was resumed is left as it is, its streams closed unless an error is on its way. Streams
+    may be written from several threads, each stream from one.
+    """
+
+    def __init__(self, table: Table, session: WriteSession, compression: Compression) -> None:
+        self._table, self._session, self._compression = table, session, compression
+        self._target = Target.of(table.schema, table.name, session.ref.partition)
+        self._streams: dict[str, OpenStream] = {}
+        self._default: OpenStream | None = None
+        self._committed: Committed | None = None
+
+    @property
+    def session_id(self) -> str:
+        """The service's name of the session: what another process resumes it by."""
+        return self._session.session_id
+
+    @property
+    def handle(self) -> WriteSessionRef:
+        """What another process needs for ``Table.open_write(session_id=…)``; may be pickled."""
+        return self._session.ref
+
+    def check(self) -> None:
+        """Ask whether the session can be written to as it was opened here.
+
+        Raises
+        ------
+        SessionExpiredError, NotFoundError
+            The service knows no such session (any more).
+        StateError
+            It is committed or aborted.
+        InvalidRequestError
+            It is of other partitions.
+        """
+        storage = self._table.connection.storage
+        status = (fetch_write_state(storage, self._session.ref).status or "").upper()
+        if status in (SessionStatus.COMMITTED.value, "ABORTED"):
+            raise StateError(f"the write session {self.session_id} is {status.lower()}")
+        keys = {column.name.casefold() for column in self._table.schema.partition_columns}
+        open_keys = {c.name.casefold() for c in self._session.write_schema.schema.columns} & keys
+        fixed = {key.casefold() for key, _ in self._session.ref.partition}
+        if keys - open_keys != fixed:
+            named = ", ".join(sorted(keys - open_keys)) or "none"
+            raise InvalidRequestError(
+                f"the session was opened with the partition levels {named}",
+                hint="pass the same partition= here, or its handle instead of its id",
+            )
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    def open_stream(
+        self, stream_id: str | None = None, *, version: int = 1, resume: bool = False
+    ) -> OpenStream:
+        """Open a lane of the session; only streams that were closed are committed.
+
+        Parameters
+        ----------
+        stream_id
+            Its name, which no other process may be using; a new one by default.
+        version
+            A higher one of the same name replaces what the lower ones wrote.
+        resume
+            Go on with a stream that somebody left open: ``rows`` says how many rows of it the
+            service has, and the next ones belong behind them. Who had it can write no more.
+
+        Raises
+        ------
+        ConflictError
+            The session is over, or a higher version is there.
+        NotFoundError
+            There is no such stream to resume.
+        """
+        if resume and stream_id is None:
+            raise InvalidRequestError("resume needs the id of the stream")
+        name = uuid.uuid4().hex if stream_id is None else stream_id
+        here = self._streams.get(name)
+        if here is not None and version <= here.version and not (resume and here.failed):
+            raise InvalidRequestError(
+                f"{here!r} was opened here already",
+                hint="write into that one, or replace it by a higher version",
+            )
+        lane = self._session.open_stream(name, version, resume=resume)
+        self._streams[name] = OpenStream(self, lane)
+        return self._streams[name]
+
+    def write(self, data: Any) -> int:
+        """Write rows into a stream of this process' own; return how many they are.
+
+        See `OpenStream.write`.
+        """
+        return self._own().write(data)
+
+    def flush(self) -> None:
+        """Send the rows that wait in streams of this process."""
+        for stream in self._streams.values():
+            stream.flush()
+
+    def _own(self) -> OpenStream:
+        self._require_open()
+        if self._default is None:
+            self._default = self.open_stream()
+        return self._default
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def commit(self, streams: Iterable[StreamReceipt | tuple[str, int]] | None = None) -> Committed:
+        """Make the rows visible, all of them at once; streams opened here are closed first.
+
+        Parameters
+        ----------
+        streams
+            Receipts of other processes (or id and version) that must be in, beside the streams
+            opened here. ``None``: all that the service holds closed. Rows of a stream that
+            another process has not closed are dropped without a word: pass its receipt, and the
+            commit fails instead.
+
+        Raises
+        ------
+        ConflictError
+            A stream is not closed, or the session is over; nothing was committed by this call.
+        StateError
+            A stream of this process failed, or the session is over here.
+        SessionExpiredError
+            The service has dropped the session.
+        TransportError
+            No answer came, and the service cannot be asked either: a note says so.
+        """
+        self._require_open()
+        storage, ref = self._table.connection.storage, self._session.ref
+        receipts = [*self._close_all(), *(streams or ())]
+        wanted = dict(_pair(one) for one in receipts)
+        closed = dict(fetch_write_state(storage, ref).streams)
+        for name, version in wanted.items():
+            if closed.get(name) != version:
+                raise ConflictError(
+                    f"the service holds no closed stream {name!r} of version {version}",
+                    code="InvalidStreamState",
+                    hint="close each stream before the commit",
+                )
+        chosen = closed if streams is None else wanted
+        self._session.commit(chosen.items())
+        self._table.reload()
+        rows = {_pair(one): one.rows for one in receipts if isinstance(one, StreamReceipt)}
+        self._committed = Committed(
+            table=ref.table,
+            session_id=ref.session_id,
+            streams=tuple(chosen.items()),
+            rows=sum(rows.values()) if rows.keys() == set(chosen.items()) else None,
+        )
+        return self._committed
+
+    def _close_all(self) -> list[StreamReceipt]:
+        for stream in self._streams.values():
+            if stream.failed:
+                raise StateError(
+                    f"the stream {stream.stream_id!r} has failed: its rows are not all there",
+                    hint="open a higher version of it and write its rows again, or abort",
+                )
+        return [stream.close() for stream in self._streams.values()]
+
+    def abort(self) -> None:
+        """Drop all that was written, of other processes too. Idempotent.
+
+        Raises
+        ------
+        ConflictError
+            The session was committed elsewhere.
+        """
+        self._session.abort()
+
+    def detach(self) -> WriteSessionRef:
+        """Leave the session to others: nothing aborts it from here any more. Return its handle."""
+        self._session.owned = False
+        return self.handle
+
+    def __enter__(self) -> OpenWrite:
+        self._session.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None and not self._session.owned and not self._session.is_over:
+            for stream in self._streams.values():
+                if not stream.failed:
+                    stream.close()
+        self._session.__exit__(kind, error, trace)
+
+    def __repr__(self) -> str:
+        state = "committed" if self._committed else "over" if self._session.is_over else "open"
+        count = len(self._streams)
+        return (
+            f"<OpenWrite {self._table.name} {self.session_id}, {count} "
+            f"stream{'' if count == 1 else 's'} here, {state}>"
+        )
+
+    def _require_open(self) -> None:
+        if self._session.is_over:
+            raise StateError("the write session is over", hint="open another one")
+
+
+def _pair(one: StreamReceipt | tuple[str, int]) -> tuple[str, int]:
+    return (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one
+
+
+class OpenStream:
+    """A lane of an `OpenWrite`; a context manager that closes it after success.
+
+    Rows wait here until there are 64 MiB of them, `flush` or `close`.
+    """
+
+    def __init__(self, owner: OpenWrite, lane: WriteStream) -> None:
+        self._owner, self._lane = owner, lane
+        self.stream_id, self.version = lane.stream_id, lane.version
+        self._held: list[pa.RecordBatch] = []
+        self._size = self._rows = 0
+        self._uploader = BlobUploader(
+            stream=lane,
+            target=owner._target,
+            column_ids=lane.schema.column_ids,
+            copy=owner._table.connection.blob,
+        )
+
+    @property
+    def rows(self) -> int:
+        """Rows that the service has confirmed."""
+        return self._lane.rows
+
+    @property
+    def waiting(self) -> int:
+        """Rows that were written and not sent yet."""
+        return self._rows
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more rows: it was closed, or has failed."""
+        return self._lane.closed
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error ended it; its rows are never committed."""
+        return self._lane.failed
+
+    def write(self, data: Any) -> int:
+        """Take rows, and return how many they are; blobs are uploaded at once.
+
+        Parameters
+        ----------
+        data
+            As for ``Table.write``, but for Spark DataFrames.
+
+        Raises
+        ------
+        ConversionError
+            Columns, types or values do not fit; of data in memory nothing was taken.
+        StateError
+            The stream is closed or failed.
+        """
+        if is_spark(data):
+            raise InvalidRequestError(
+                "a Spark DataFrame has its own write session", hint="use Table.write"
+            )
+        self._lane.require_open()
+        before = self._lane.rows + self._rows
+        source = open_source(data, self._owner._target, streams=1)
+        token = self._owner._session.cancel
+        for lane in source.lanes:
+            for batch in fitted_batches(lane, self._uploader, token):
+                self._held.append(batch)
+                self._size += batch.nbytes
+                self._rows += batch.num_rows
+                if self._size >= BUFFER_BYTES:
+                    self.flush()
+        return self._lane.rows + self._rows - before
+
+    def flush(self) -> int:
+        """Send the rows that wait; return the rows that the service has confirmed in all."""
+        held, self._held = self._held, []
+        self._size = self._rows = 0
+        if held:
+            self._lane.write(held, self._owner._compression)
+        return self._lane.rows
+
+    def close(self) -> StreamReceipt:
+        """Send what waits and say that the stream is whole. Idempotent.
+
+        Returns
+        -------
+        StreamReceipt
+            What ``commit(streams=[…])`` takes, in another process too; may be pickled.
+        """
+        if not self._lane.closed:
+            self.flush()
+        return self._lane.close()
+
+    def __enter__(self) -> OpenStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is None and not self.failed:
+            self.close()
+        elif error is not None:
+            self._lane.give_up()
+
+    def __repr__(self) -> str:
+        state = "failed" if self.failed else "closed" if self.closed else "open"
+        return f"<OpenStream {self.stream_id} version {self.version}, {self.rows} rows, {state}>"

@@ -1,0 +1,38 @@
+"""A process of `test_open_write`: it is told what to do on stdin (a pickle) and answers on stdout.
+
+Started as a program of its own, as a worker on another machine would be.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from typing import Any
+
+import pyarrow as pa
+
+import odps_nb
+
+
+def work(job: dict[str, Any]) -> Any:
+    with odps_nb.connect(**job["connect"]) as odps:
+        session = odps.table(job["table"]).open_write(session_id=job["session"])
+        if job["do"] == "commit":
+            return session.commit(job["streams"])
+        if job["do"] == "abort":
+            return session.abort()
+        stream = session.open_stream(job["stream"], resume=job.get("resume", False))
+        before = stream.rows
+        stream.write(pa.table({"id": job["values"][before:]}))
+        stream.flush()
+        receipt = None if job["do"] == "leave open" else stream.close()
+        if job["do"] != "write":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return before, receipt
+
+
+if __name__ == "__main__":
+    answer = work(pickle.load(sys.stdin.buffer))
+    sys.stdout.buffer.write(pickle.dumps(answer))

@@ -1,0 +1,297 @@
+"""A write session that a person holds: several processes, crashes, resuming, commit and abort."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb.access.connection import Connection
+from odps_nb.access.open_write import OpenStream, OpenWrite
+from odps_nb.access.table import Table
+from odps_nb.client.write import StreamReceipt, WriteSessionRef
+from odps_nb.errors import (
+    AccessDeniedError,
+    ConflictError,
+    ConversionError,
+    InvalidRequestError,
+    NotFoundError,
+    SessionExpiredError,
+    StateError,
+)
+from odps_nb.local.launch import LocalService
+
+JOB = Path(__file__).with_name("open_write_job.py")
+
+
+@pytest.fixture
+def table(odps: Connection, new_name: Callable[[str], str]) -> Table:
+    return odps.create_table(new_name("held"), "id bigint")
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(table.read().to_arrow().column("id").to_pylist())
+
+
+def rows(*values: int) -> pa.Table:
+    return pa.table({"id": pa.array(values, pa.int64())})
+
+
+def write_and_fail(held: OpenWrite | OpenStream, *values: int) -> None:
+    with held:
+        held.write(rows(*values))
+        held.flush()
+        raise ZeroDivisionError
+
+
+class Workers:
+    """Starts processes of their own and says what they answered."""
+
+    def __init__(self, service: LocalService, table: Table) -> None:
+        self.table = table
+        self.connect = {
+            "endpoint": service.endpoint,
+            "tunnel_endpoint": service.tunnel_endpoint,
+            "project": service.project,
+            "access_id": service.access_id,
+            "access_key": service.access_key,
+        }
+
+    def run(self, do: str, session: str | WriteSessionRef, **job: Any) -> Any:
+        """Return the answer; ``None`` of one that killed itself."""
+        told = {"do": do, "session": session, "table": self.table.name.table, **job}
+        done = subprocess.run(
+            [sys.executable, str(JOB)],
+            input=pickle.dumps(told | {"connect": self.connect}),
+            stdout=subprocess.PIPE,
+            timeout=100,
+        )
+        if done.returncode == -signal.SIGKILL:
+            return None
+        assert done.returncode == 0
+        return pickle.loads(done.stdout)
+
+
+@pytest.fixture
+def workers(service: LocalService, table: Table) -> Workers:
+    return Workers(service, table)
+
+
+def test_another_process_writes_a_stream_and_a_third_commits(
+    table: Table, workers: Workers
+) -> None:
+    with table.open_write() as session:
+        session.write(pd.DataFrame({"id": [1, 2]}))
+        (mine,) = (stream.close() for stream in session._streams.values())
+        _, theirs = workers.run("write", session.handle, stream="far", values=[3, 4])
+        assert isinstance(theirs, StreamReceipt)
+        assert ids(table) == []
+        handle = session.detach()
+    assert ids(table) == []
+    done = workers.run("commit", handle, streams=[mine, theirs])
+    assert done.rows == 4
+    assert dict(done.streams)["far"] == 1
+    assert ids(table) == [1, 2, 3, 4]
+    with pytest.raises(StateError, match="committed"):
+        table.open_write(session_id=handle)
+
+
+def test_what_a_worker_closed_outlives_it_and_what_it_left_open_is_resumed(
+    table: Table, workers: Workers
+) -> None:
+    with table.open_write() as session:
+        sid = session.session_id
+        assert workers.run("close and die", sid, stream="whole", values=[1, 2]) is None
+        assert workers.run("leave open", sid, stream="half", values=[10, 11]) is None
+        with pytest.raises(ConflictError, match="no closed stream 'half'"):
+            session.commit([("whole", 1), ("half", 1)])
+        values = [10, 11, 12, 13]
+        before, receipt = workers.run("write", sid, stream="half", values=values, resume=True)
+        assert before == 2
+        done = session.commit([("whole", 1), receipt])
+        assert dict(done.streams) == {"whole": 1, "half": 1}
+        assert done.rows is None  # nobody here knows how many the dead one wrote
+    assert ids(table) == [1, 2, 10, 11, 12, 13]
+
+
+def test_rows_of_a_stream_that_stayed_open_are_not_committed(
+    table: Table, workers: Workers
+) -> None:
+    with table.open_write() as session:
+        assert workers.run("leave open", session.handle, stream="half", values=[9]) is None
+        session.write(rows(1))
+        assert session.commit().rows == 1
+    assert ids(table) == [1]
+
+
+def test_another_process_aborts_and_the_commit_of_what_was_dropped_raises(
+    table: Table, workers: Workers
+) -> None:
+    with table.open_write() as session:
+        session.write(rows(1))
+        workers.run("abort", session.handle)
+        with pytest.raises(ConflictError, match="aborted"):
+            session.commit()
+    assert ids(table) == []
+
+
+def test_a_session_is_committed_once(table: Table) -> None:
+    with table.open_write() as session:
+        session.write(rows(1))
+        session.flush()
+        session.commit()
+        for again in (session.commit, lambda: session.write(rows(2)), session.open_stream):
+            with pytest.raises(StateError, match=r"over|committed"):
+                again()
+    assert ids(table) == [1]
+
+
+def test_leaving_without_a_commit_aborts_what_was_opened_here(table: Table) -> None:
+    with table.open_write() as session:
+        session.write(rows(1))
+    with pytest.raises(StateError, match="aborted"):
+        table.open_write(session_id=session.session_id)
+    failed = table.open_write()
+    with pytest.raises(ZeroDivisionError):
+        write_and_fail(failed, 1)
+    with pytest.raises(StateError, match="aborted"):
+        table.open_write(session_id=failed.session_id)
+    assert ids(table) == []
+
+
+def test_leaving_a_resumed_session_aborts_nothing_and_closes_its_streams(
+    table: Table, service: LocalService
+) -> None:
+    with table.open_write() as session:
+        with table.open_write(session_id=session.handle) as resumed:
+            resumed.write(rows(1))
+        with pytest.raises(ZeroDivisionError):
+            write_and_fail(table.open_write(session_id=session.handle), 2)
+        assert session.commit().streams == tuple((one, 1) for one in resumed._streams)
+    assert ids(table) == [1]
+
+
+def test_closing_a_connection_leaves_a_detached_session(
+    table: Table, service: LocalService, workers: Workers
+) -> None:
+    connection = odps_nb.connect(**workers.connect)
+    kept = connection.table(table.name).open_write()
+    kept.write(rows(1))
+    kept.flush()
+    dropped = connection.table(table.name).open_write()
+    dropped.write(rows(2))
+    handle = kept.detach()
+    connection.close()
+    with pytest.raises(StateError, match="aborted"):
+        table.open_write(session_id=dropped.session_id)
+    resumed = table.open_write(session_id=handle)
+    (name,) = kept._streams
+    resumed.open_stream(name, resume=True).close()
+    assert resumed.commit().rows == 1
+    assert ids(table) == [1]
+
+
+def test_a_stream_gathers_rows_until_it_is_told(table: Table) -> None:
+    with table.open_write() as session:
+        with session.open_stream("one") as stream:
+            assert [stream.write(rows(1)), stream.write(rows(2, 3))] == [1, 2]
+            assert (stream.rows, stream.waiting) == (0, 3)
+            assert stream.flush() == 3
+            assert (stream.rows, stream.waiting) == (3, 0)
+            stream.write(rows(4))
+        assert (stream.closed, stream.rows) == (True, 4)
+        with pytest.raises(StateError, match="closed"):
+            stream.write(rows(5))
+        assert session.commit().rows == 4
+    assert ids(table) == [1, 2, 3, 4]
+
+
+def test_who_lost_a_stream_to_another_can_write_no_more(table: Table) -> None:
+    with table.open_write() as session:
+        first = session.open_stream("one")
+        first.write(rows(1))
+        first.flush()
+        other = table.open_write(session_id=session.session_id)
+        second = other.open_stream("one", resume=True)
+        assert second.rows == 1
+        first.write(rows(2))
+        with pytest.raises(AccessDeniedError):
+            first.flush()
+        with pytest.raises(StateError, match="failed"):
+            session.commit()
+        second.write(rows(3))
+        other.commit([second.close()])
+    assert ids(table) == [1, 3]
+
+
+def test_a_higher_version_replaces_what_a_failed_one_wrote(table: Table) -> None:
+    with table.open_write() as session:
+        with pytest.raises(ZeroDivisionError):
+            write_and_fail(session.open_stream("one"), 1)
+        with pytest.raises(InvalidRequestError, match="opened here already"):
+            session.open_stream("one")
+        with session.open_stream("one", version=2) as again:
+            again.write(rows(2))
+        assert session.commit().streams == (("one", 2),)
+    assert ids(table) == [2]
+
+
+def test_partitions_overwriting_and_blobs_go_as_in_one_write(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    table = odps.create_table(
+        new_name("days"), "id bigint, photo blob", partitioned_by="ds string, hour bigint"
+    )
+    table.write(pd.DataFrame({"id": [0]}), partition="ds=a,hour=1")
+    with table.open_write("ds=a", overwrite=True) as session:
+        frame = pd.DataFrame({"id": [1, 2], "photo": [b"one", None], "hour": [1, 2]})
+        resumed = table.open_write(session_id=session.handle)
+        with resumed.open_stream() as stream:
+            stream.write(frame)
+        with pytest.raises(InvalidRequestError, match="partition levels ds"):
+            table.open_write(session_id=session.session_id)
+        assert table.open_write("ds=a", session_id=session.session_id).handle.partition.items
+        session.commit()
+    found = table.read().to_pandas().sort_values("id")
+    assert found[["id", "ds", "hour"]].values.tolist() == [[1, "a", 1], [2, "a", 2]]
+    assert odps.blob(found["photo"].iloc[0]).bytes() == b"one"
+
+
+def test_wrong_use_is_told(odps: Connection, table: Table) -> None:
+    with pytest.raises((SessionExpiredError, NotFoundError)):
+        table.open_write(session_id="0" * 32)
+    with table.open_write() as session:
+        with pytest.raises(InvalidRequestError, match="overwrite"):
+            table.open_write(session_id=session.handle, overwrite=True)
+        with pytest.raises(InvalidRequestError, match="the session is of"):
+            odps.table("orders").open_write(session_id=session.handle)
+        with pytest.raises(InvalidRequestError, match="id of the stream"):
+            session.open_stream(resume=True)
+        with pytest.raises(NotFoundError):
+            session.open_stream("nobody's", resume=True)
+        with pytest.raises(ConversionError):
+            session.write(pd.DataFrame({"id": ["text"]}))
+        session.write(rows(1))
+        assert session.commit().rows == 1
+
+
+def test_what_is_held_says_what_it_is(table: Table) -> None:
+    with table.open_write() as session:
+        assert repr(session) == (
+            f"<OpenWrite {table.name} {session.session_id}, 0 streams here, open>"
+        )
+        stream = session.open_stream("one")
+        assert repr(stream) == "<OpenStream one version 1, 0 rows, open>"
+        assert pickle.loads(pickle.dumps(session.handle)) == session.handle
+        with pytest.raises(StateError, match="never pickled"):
+            pickle.dumps(session)
+    assert repr(session).endswith("over>")
