@@ -27,24 +27,32 @@ CONTENT = b"odps-nb probe " * 20
 MANY = 1001
 
 
-def _upload(asker: Asker, table: TableName, session: str, column: int) -> BlobReference:
+def _upload(
+    asker: Asker, table: TableName, session: str, column: int, partition: str = ""
+) -> Answer:
     params = {
         "SessionId": session,
         "StreamId": STREAM,
         "StreamVersion": 1,
-        "PartitionValues": "",
+        "PartitionValues": partition,
         "ColumnIndex": column,
     }
-    members = asker.send("TableWriteBlob", table, params, data=CONTENT).need().members
-    return BlobReference.from_text(str(members.get("BlobReference")))
+    return asker.send("TableWriteBlob", table, params, data=CONTENT)
+
+
+def _stream(asker: Asker, table: TableName) -> tuple[str, int]:
+    """Open a session and a stream; return its id and that of the BLOB column."""
+    session = open_write(asker, table)
+    schema = new_stream(asker, table, session).need().members.get("TableSchema") or {}
+    return session, decode_nested(schema).blob_ids["b"]
 
 
 def _reference(asker: Asker) -> str:
     """Write one row with one blob; return its reference as a read gives it: eight requests."""
     table = asker.tables["blobs"]
-    session = open_write(asker, table)
-    schema = new_stream(asker, table, session).need().members.get("TableSchema") or {}
-    found = _upload(asker, table, session, decode_nested(schema).blob_ids["b"])
+    session, column = _stream(asker, table)
+    uploaded = _upload(asker, table, session, column).need().members.get("BlobReference")
+    found = BlobReference.from_text(str(uploaded))
     row = pa.table({"c1": pa.array([1], pa.int64()), "b": pa.array([found.raw], pa.binary())})
     put(asker, table, session, row).need()
     close_stream(asker, table, session).need()
@@ -90,6 +98,15 @@ def _many(asker: Asker) -> Observation:
     return {**answer.outcome(), "whole": len(answer.data) >= MANY * len(CONTENT)}
 
 
+def _partition_values(asker: Asker) -> Observation:
+    table, seen = asker.tables["blob_parts"], {}
+    session, column = _stream(asker, table)
+    for name, sign in (("comma", ","), ("slash", "/")):
+        answer = _upload(asker, table, session, column, f"p1=x{sign}p2=y")
+        seen[name] = "refused" if answer.is_refusal else "taken"
+    return dict(seen)
+
+
 _ORDERS = OneOf(("none", "checksums outside", "compression outside"))
 
 QUESTIONS = (
@@ -122,5 +139,14 @@ QUESTIONS = (
         expected={"refused": False, "whole": True},
         needs=("blobs",),
         requests=14,
+    ),
+    Question(
+        id="blob-partition-values",
+        text="Which sign separates levels in the PartitionValues of a single blob?",
+        assumes="The comma, as pyodps sends it; the embedded service takes the slash, too.",
+        ask=_partition_values,
+        sends="TableCreateWriteSession, TableCreateWriteStream, TableWriteBlob",
+        expected={"comma": "taken"},
+        needs=("blob_parts",),
     ),
 )

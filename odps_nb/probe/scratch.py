@@ -25,6 +25,7 @@ MARK = "made by odps-nb probe"
 PLAIN_ROWS = 30_000
 TYPES: Mapping[str, str] = {"odps.sql.type.system.odps2": "true"}
 BLOBS: Mapping[str, str] = {**TYPES, "odps.table.append2.enable": "true"}
+_BLOBS = "TBLPROPERTIES ('table.format.version'='2', 'transactional'='true')"
 _KEYS = (
     "TBLPROPERTIES ('transactional'='true', 'acid.cdc.mode.enable'='true',"
     " 'acid.cdc.build.async'='false', 'cdc.insert.into.passthrough.enable'='true',"
@@ -81,9 +82,11 @@ KINDS: Mapping[str, _Kind] = {
         settings=TYPES,
         fill=_fill_keys,
     ),
-    "blobs": _Kind(
+    "blobs": _Kind(columns="c1 bigint, b blob", properties=_BLOBS, settings=BLOBS),
+    "blob_parts": _Kind(
         columns="c1 bigint, b blob",
-        properties="TBLPROPERTIES ('table.format.version'='2', 'transactional'='true')",
+        after="PARTITIONED BY (p1 string, p2 string)",
+        properties=_BLOBS,
         settings=BLOBS,
     ),
 }

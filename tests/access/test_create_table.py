@@ -81,7 +81,7 @@ def test_a_table_that_is_there_stays_as_it_is(
     [
         {"primary_key": "idd"},
         {"primary_key": "photo"},
-        {"properties": {"a": object()}},
+        {"properties": {"a": [1]}},
         {"properties": {"transactional": False}},
         {"buckets": True, "cluster_by": "id"},
         {"lifecycle": 0},

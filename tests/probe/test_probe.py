@@ -24,11 +24,6 @@ from odps_nb.probe.running import Finding, Prober
 from odps_nb.probe.steps import new_stream, open_write
 from odps_nb.terms import TableName
 
-# The write side of the embedded service is about to follow the evidence; then this is empty.
-PENDING = {
-    *("commit-open-streams", "staging-id", "count-wrong", "columns-matching"),
-    "blob-table-properties",
-}
 SAMPLE = "orders"
 
 
@@ -64,8 +59,6 @@ def test_the_embedded_service_is_as_assumed(
     findings: dict[str, Finding], question: Question
 ) -> None:
     verdict = findings[question.id].verdict
-    if question.id in PENDING and verdict.startswith("differs"):
-        pytest.skip("until the embedded service's write side follows the evidence")
     if not question.embedded:
         assert verdict == "cannot tell: the embedded service answers by DuckDB's SQL here"
     else:
@@ -83,7 +76,7 @@ def test_a_question_keeps_its_bounds_and_sends_what_it_says(
     sent = {one["request"]["action"] for one in finding.exchanges}
     said = set(question.sends.split(", "))
     assert sent <= said
-    if question.embedded and question.id not in PENDING:
+    if question.embedded:
         assert sent == said
     assert sum(name != "SQL" for name in sent) <= question.requests
 
