@@ -45,7 +45,7 @@ def bind(
     text: str,
     namespace: Mapping[str, object],
     *,
-    source: str = "the notebook",
+    source: str = "there is no variable",
     timezone: str | None = None,
 ) -> str:
     """Return ``text`` with each ``:name`` replaced by the literal of ``namespace[name]``.
@@ -56,7 +56,7 @@ def bind(
     Parameters
     ----------
     source
-        What the names are of, for the errors.
+        How the error for an unknown name begins.
     timezone
         Where the text will be read: datetimes with a zone are written as the clock there shows
         them. ``None``: nobody knows, and they are refused.
@@ -77,7 +77,7 @@ def bind(
             return match[0]
         if name not in namespace:
             raise ConfigError(
-                f":{name} has no value: {source} has no {name!r}",
+                f":{name} has no value: {source} {name!r}",
                 option=name,
                 hint=_nearest(name, namespace, source),
             )
@@ -264,6 +264,6 @@ def _nearest(name: str, namespace: Mapping[str, object], source: str) -> str:
     near = get_close_matches(name, shown, n=1)
     if near:
         return f"did you mean :{near[0]}?"
-    if source == "params":
+    if "params" in source:
         return f"pass its value: params={{{name!r}: …}}"
     return f"assign it first: {name} = …"

@@ -249,7 +249,7 @@ class Connection:
             raise InvalidRequestError("the query is empty")
         if params is not None:
             zone = (settings or {}).get(SQL_ZONE) or self._profile.timezone
-            query = bind(query, params, source="params", timezone=zone)
+            query = bind(query, params, source="params has no", timezone=zone)
         if not wait:
             return Result(self, submit_sql(self.storage, query, settings=settings))
         listener = progress or self._faces.listener()

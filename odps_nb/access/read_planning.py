@@ -99,4 +99,4 @@ def _condition(where: str | None, params: Mapping[str, object] | None, timezone:
         return None
     if params is None:
         return where.strip()
-    return bind(where.strip(), params, source="params", timezone=timezone)
+    return bind(where.strip(), params, source="params has no", timezone=timezone)
