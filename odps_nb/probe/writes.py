@@ -295,7 +295,7 @@ QUESTIONS = (
     ),
     Question(
         id="count-wrong",
-        sends="TableCreateReadSession, TableCreateWriteSession, TableCreateWriteStream, TableWrite",
+        sends=f"{WRITES}, TableCreateReadSession",
         text="Is a Count checked that is not the number of rows?",
         assumes="It is not: the rows of the body are taken.",
         ask=_count_wrong,
