@@ -41,7 +41,7 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
 def as_page(document: Mapping[str, Any]) -> str:
     """Return the report as text: what differs first, then what nobody can tell, then the rest."""
     findings = document["findings"]
-    groups = {"differs": [], "cannot tell": [], AS_ASSUMED: []}  # type: dict[str, list[Any]]
+    groups: dict[str, list[Any]] = {"differs": [], "cannot tell": [], AS_ASSUMED: []}
     for one in findings:
         groups[one["verdict"].partition(":")[0]].append(one)
     facts = [f"{key}: {value}" for key, value in document.items() if not isinstance(value, list)]

@@ -7,6 +7,7 @@ from odps_nb.probe.asking import Asker
 from odps_nb.probe.question import CannotTell, Observation, OneOf, Question
 from odps_nb.probe.scratch import PLAIN_ROWS
 from odps_nb.probe.steps import columns_of, counted_session, open_session, read
+from odps_nb.terms import Compression
 from odps_nb.wire.arrow_stream import sniff_body
 
 __all__ = ["QUESTIONS"]
@@ -22,9 +23,9 @@ def _compression(asker: Asker) -> Observation:
         answer = read(asker, table, session, place, coding=coding, kind="data").need()
         try:
             form = sniff_body(answer.data[:4], None)
+            seen[coding] = form.value if isinstance(form, Compression) else form
         except ProtocolError:
-            form = "ipc" if not answer.data else "unknown"  # type: ignore[assignment]
-        seen[coding] = form if isinstance(form, str) else str(form)
+            seen[coding] = "unknown"
     known = all(form != "unknown" for form in seen.values())
     return {"known": known, **seen}
 
