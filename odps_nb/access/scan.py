@@ -276,26 +276,27 @@ class Scan:
     def _open(
         self, tracker: ProgressTracker | None, token: CancelToken | None = None
     ) -> ReadSession:
+        # before the lock: a child that is forked in between would wait for the import for ever
+        from odps_nb.client.read import open_read_session, reopen_read_session
+
         with self._lock:
             if self._session is None:
-                self._session = self._opened(tracker, token)
+                storage = self._connection.storage
+                if self._reopens is not None:
+                    self._session = reopen_read_session(storage, self._plan, self._reopens)
+                    return self._session
+                try:
+                    self._session = open_read_session(
+                        storage, self._plan, tracker=tracker, cancel=token
+                    )
+                except NotFoundError as error:
+                    suggest_tables(storage, self._plan.table, error)
+                    raise
             elif tracker is not None:
                 tracker.plan(session_id=self._session.session_id, rows_total=self.row_count)
                 for split in self._session.splits:
                     tracker.plan_split(str(split), rows=getattr(split, "count", None))
             return self._session
-
-    def _opened(self, tracker: ProgressTracker | None, token: CancelToken | None) -> ReadSession:
-        from odps_nb.client.read import open_read_session, reopen_read_session
-
-        storage = self._connection.storage
-        if self._reopens is not None:
-            return reopen_read_session(storage, self._plan, self._reopens)
-        try:
-            return open_read_session(storage, self._plan, tracker=tracker, cancel=token)
-        except NotFoundError as error:
-            suggest_tables(storage, self._plan.table, error)
-            raise
 
     def _tracker(self, progress: ProgressListener | None) -> ProgressTracker:
         listener = progress or self._progress or self._connection.faces.listener()
