@@ -15,6 +15,9 @@ from odps_nb.access.arriving import frame_of
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.catalog import suggest_tables
 from odps_nb.client.progress import ProgressListener, ProgressTracker
+
+# not where it is used: who forks while another thread imports has a child that waits for ever
+from odps_nb.client.read import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import InvalidRequestError, NotFoundError
@@ -255,8 +258,6 @@ class Scan:
         workers: int | None = None,
         read_ahead: int | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
-        from odps_nb.client.read import iter_batches
-
         session = self._open(tracker, token)
         batches = iter_batches(
             self._connection.storage,
@@ -276,9 +277,6 @@ class Scan:
     def _open(
         self, tracker: ProgressTracker | None, token: CancelToken | None = None
     ) -> ReadSession:
-        # before the lock: a child that is forked in between would wait for the import for ever
-        from odps_nb.client.read import open_read_session, reopen_read_session
-
         with self._lock:
             if self._session is None:
                 storage = self._connection.storage
