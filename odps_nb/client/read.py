@@ -126,7 +126,7 @@ def iter_split(
         partial(_read_from, request, keeper, cancel, session),
         what=f"{split} of {session.table}",
         start=skip_rows,
-        expected=None if session.filter else rows_of(split),  # blocks of rows may be left out
+        expected=None if session.prunes else rows_of(split),
         columns=on_the_wire(promised) if session.tells_changes else promised,
         select=names_on_the_wire(selected) if session.tells_changes else selected,
         label=str(part_of or split),
@@ -173,7 +173,7 @@ def _read_from(
     request, split = replace(request, route_token=keeper.route_token), request.split
     if not isinstance(split, RowRangeSplit):
         return replace(request, skip_rows=row)
-    if session.filter is None:
+    if not session.prunes:
         return replace(request, split=RowRangeSplit(split.offset + row, split.count - row))
     if split.offset + split.count == session.stored_rows:
         # Whether ranges number stored or filtered rows is not known: the last one has no end.

@@ -128,6 +128,11 @@ class ReadSession:
     max_batch_rows: int = DEFAULT_BATCH_ROWS
     tells_changes: bool = False
 
+    @property
+    def prunes(self) -> bool:
+        """Whether the service may leave rows out of a split, so that none can be counted on."""
+        return self.filter is not None and bool(self.filter.predicate)
+
     def __repr__(self) -> str:
         return (
             f"ReadSession({self.table}, {self.session_id!r}, {len(self.splits)} splits, "

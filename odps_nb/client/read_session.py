@@ -128,7 +128,7 @@ def _request(plan: ReadPlan, columns: Columns) -> CreateReadSession:
         # what a predicate does to an incremental read is not known
         filter_predicate=columns.filter.predicate if columns.filter and not increment else "",
         filter_fallback=columns.filter is not None,  # rows are filtered here in any case
-        **_split_options(plan),
+        **_split_options(plan, prunes=bool(columns.filter and columns.filter.predicate)),
         **increment,
     )
 
@@ -185,11 +185,11 @@ def _split_bytes(plan: ReadPlan) -> int:
     return plan.split_bytes or DEFAULT_SPLIT_BYTES
 
 
-def _split_options(plan: ReadPlan) -> dict[str, Any]:
+def _split_options(plan: ReadPlan, *, prunes: bool) -> dict[str, Any]:
     if plan.increment is not None and plan.increment.split_mode is not None:
         return {"split_mode": plan.increment.split_mode}
     fine = plan.splits is not None or _split_bytes(plan) < MIN_SPLIT_BYTES
-    if fine or not plan.where or increment_of(plan):
+    if fine or not prunes or increment_of(plan):
         return {"split_mode": SplitMode.ROW_OFFSET, "split_number": DEFAULT_SPLIT_ROWS}
     return {"split_mode": SplitMode.SIZE, "split_number": _split_bytes(plan)}
 

@@ -49,6 +49,7 @@ from odps_nb.errors import (
     SessionExpiredError,
     TruncatedError,
 )
+from odps_nb.filters.row_filter import RowFilter
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import IndexSplit, PartitionSpec, RowRangeSplit, SessionStatus, SplitMode
@@ -143,6 +144,24 @@ def test_filtered_splits_that_are_finer_than_the_service_cuts_are_ranges(asked):
     assert request.split_mode is SplitMode.ROW_OFFSET
     assert sum(split.count for split in session.splits) == session.stored_rows == 100
     assert session.row_count is None
+
+
+def test_a_filter_that_nothing_is_sent_of_reads_counted_ranges():
+    session, service = opened(ANSWER, where="id + 0 > 3", schema=SCHEMA)
+    (request,) = service.calls["CreateReadSession"]
+    assert (request.split_mode, request.filter_predicate) == (SplitMode.ROW_OFFSET, "")
+    assert not session.prunes
+    assert session.row_count is None
+
+
+def test_rows_that_are_missing_before_the_filter_are_missed():
+    session = replace(SESSION, filter=RowFilter.parse("id + 0 >= 0", SCHEMA))
+    with (
+        Service(ReadRows=[raw(ipc(numbers(0, 10)))]) as service,
+        service.client(retry=RetryPolicy(max_attempts=1)) as storage,
+        pytest.raises(TruncatedError),
+    ):
+        list(iter_split(storage, session, RowRangeSplit(0, 25)))
 
 
 def test_a_table_that_takes_ranges_only_is_filtered_by_them():
