@@ -265,6 +265,36 @@ class Connection:
             )
         return Result(self, instance)
 
+    def accelerated_rows(
+        self, instance_id: str, query_id: int, *, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatchReader:
+        """Return the rows of an accelerated query that ran elsewhere (pyodps' interactive SQL).
+
+        Its result is read without a session, so that nobody knows how many rows there will be,
+        nor which times are instants: they come as they are, in UTC without a zone.
+
+        Parameters
+        ----------
+        instance_id, query_id
+            The instance that runs such queries, and the number of the query in it.
+        columns
+            Names in the order wanted; ``None`` for all.
+
+        Returns
+        -------
+        pyarrow.RecordBatchReader
+            Reads while it is read; ``read_pandas()`` or ``read_all()`` takes all. Close it when
+            it is left early.
+
+        Raises
+        ------
+        NotFoundError
+            No such instance, or no result.
+        """
+        from odps_nb.access.accelerated import accelerated_rows
+
+        return accelerated_rows(self, instance_id, query_id, tuple(columns or ()))
+
     # -- blobs --------------------------------------------------------------------------------
 
     def blob(self, reference: str | bytes | BlobReference) -> Blob:

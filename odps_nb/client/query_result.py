@@ -7,7 +7,7 @@ a broken stream goes on at the row where it broke. Knows no pandas.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 
     from odps_nb.client.storage import StorageClient
 
-__all__ = ["ResultSession", "iter_result", "open_result"]
+__all__ = ["ResultSession", "iter_accelerated", "iter_result", "open_result"]
 
 PAGE_ROWS = 100_000
+ACCELERATED_TASK = "console_sqlrt_task"
+"""Name of the task of accelerated queries (live tests of the C++ client)."""
 NO_ROWS = "InstanceTypeNotSupported"
 """Code of the service for an instance that is no query (known from the stock client)."""
 
@@ -175,6 +177,40 @@ def iter_result(
         cancel=storage.operation(cancel),
     )
     return counted(batches, tracker)
+
+
+def iter_accelerated(
+    storage: StorageClient,
+    *,
+    project: str,
+    instance_id: str,
+    query_id: int,
+    task: str = ACCELERATED_TASK,
+    columns: tuple[str, ...] = (),
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> Batches:
+    """Iterate over the rows of an accelerated query, without a session.
+
+    Nobody says how many there are: the end of the stream proves that all came, and a broken one
+    goes on at the row where it broke (live tests of the C++ client: TestInstanceDirectReadStream).
+    """
+    first = ReadInstance(
+        project=project,
+        instance_id=instance_id,
+        session_id=None,
+        query_id=query_id,
+        task_name=task,
+        columns=columns,
+    )
+    cursor = RowCursor(
+        storage,
+        lambda row: replace(first, offset=row),
+        what=f"the result of query {query_id} of instance {instance_id}",
+        tracker=tracker,
+        cancel=storage.operation(cancel),
+    )
+    return counted(cursor.batches(), tracker)
 
 
 def _request(
