@@ -400,7 +400,7 @@ def has_times(kind: pa.DataType) -> bool:
 def child(seed: int, start: int, stop: int) -> None:
     """Try the inputs of some numbers; say each number before, and what became of it after."""
     WORK.mkdir(parents=True, exist_ok=True)
-    folder = WORK / f"streams-{start}"
+    folder = WORK / f"streams-{seed}-{start}"
     folder.mkdir(exist_ok=True)
     mutator, readers = Mutator(seed), Readers(folder).all()
     for reader in readers:  # whatever is imported when it is used
