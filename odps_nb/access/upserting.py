@@ -98,8 +98,8 @@ def _find_key(table: Table) -> tuple[str, ...]:
     raise InvalidRequestError(
         f"{table.name} has no primary key, so there is nothing to find its rows by",
         code="NoPrimaryKey",
-        hint="write() adds rows; a key is given when a table is made: CREATE TABLE t (id BIGINT "
-        "NOT NULL, …, PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')",
+        hint="write() adds rows; a key is given when a table is made: "
+        "odps.create_table(…, primary_key='id')",
     )
 
 

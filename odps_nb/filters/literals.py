@@ -73,9 +73,9 @@ def clock_of(text: str) -> int:
         year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
         moment = datetime.datetime(year, month, day, hour, minute, second)
     except ValueError:
-        raise refuse(
-            f"{text!r} is no time", "write it with all digits: '2024-01-31 00:00:00'"
-        ) from None
+        whole = f"{text} 00:00:00"
+        example = whole if _CLOCK.fullmatch(whole) else "2024-01-31 00:00:00"
+        raise refuse(f"{text!r} is no time", f"write it with all digits: '{example}'") from None
     seconds = (moment - _EPOCH) // datetime.timedelta(seconds=1)
     return seconds * 10**9 + int((found[7] or "").ljust(9, "0"))
 

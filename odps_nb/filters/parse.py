@@ -96,11 +96,21 @@ def _parsed(text: str) -> Any:
     try:
         found = sqlglot.parse(text, dialect="hive")
     except SqlglotError as error:
-        first = str(error).splitlines()[0]
-        raise refuse(f"it cannot be read as SQL: {first}", "write it as after WHERE") from None
+        raise refuse(
+            f"it cannot be read as SQL{_place(error)}", "write it as after WHERE"
+        ) from None
     if len(found) != 1 or found[0] is None:
         raise refuse("it is not one condition", "write it as after WHERE")
     return found[0]
+
+
+def _place(error: Any) -> str:
+    """Say where a text stops making sense, in words that are not the parser's."""
+    for one in getattr(error, "errors", ()):
+        word, column = str(one.get("highlight") or "").strip(), one.get("col")
+        if word and column:
+            return f": it stops making sense at {word[:40]!r}, character {column}"
+    return ""
 
 
 @dataclass
