@@ -190,7 +190,7 @@ def test_a_table_without_a_key_is_refused(odps: Connection, new_name: Callable[[
         with pytest.raises(InvalidRequestError, match="no primary key") as caught:
             change(pa.table({"id": [1]}))
         assert caught.value.code == "NoPrimaryKey"
-        assert "PRIMARY KEY (id)" in str(caught.value.hint)
+        assert "primary_key='id'" in str(caught.value.hint)
     assert table.primary_key == ()
     assert rows(table) == []
 
