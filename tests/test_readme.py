@@ -23,16 +23,18 @@ def environment(service, odps, monkeypatch):
     for name in SETTINGS:
         monkeypatch.setenv(f"ODPS_{name.upper()}", getattr(service, name))
     yield
-    for name in ("report", "status_counts", "done"):
+    for name in ("report", "stock", "status_counts", "done"):
         odps.drop_table(name, if_exists=True)
 
 
 def test_reading_and_writing_work_as_shown(blocks, environment):
     names: dict[str, object] = {}
-    assert len(blocks) == 4
-    for block in blocks[:2]:
+    assert len(blocks) == 5
+    for block in blocks[:3]:
         exec(block, names)
     assert names["receipt"].rows == names["df"]["status"].nunique()
+    changed = names["changes"].sort_values(["id", "_change"], ascending=[True, False])
+    assert list(changed["_change"]) == ["insert", "delete", "insert"]
     names["odps"].close()
 
 
@@ -48,12 +50,12 @@ def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch):
     exec(blocks[0], names)
     try:
         odps_nb.spark.session("local[2]", spark_driver_memory="1g")
-        exec(blocks[2], names)
+        exec(blocks[3], names)
         assert names["sizes"].count() > 30
         assert names["odps"].table("status_counts").read().to_arrow().num_rows > 1
         # a Spark that runs already has another working folder: it must not find an old checkpoint
-        assert '"checkpoints/' in blocks[3]
-        exec(blocks[3].replace('"checkpoints/', f'"{tmp_path}/checkpoints/'), names)
+        assert '"checkpoints/' in blocks[4]
+        exec(blocks[4].replace('"checkpoints/', f'"{tmp_path}/checkpoints/'), names)
         paid = names["odps"].table("orders").read(where="status = 'paid'").to_arrow()
         assert names["odps"].table("done").read().row_count == paid.num_rows > 0
     finally:
