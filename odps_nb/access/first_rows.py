@@ -10,7 +10,7 @@ import pyarrow as pa
 from odps_nb.access.checks import check_columns, check_count, check_partition
 from odps_nb.client.preview import fetch_preview
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import AccessDeniedError, InvalidRequestError
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.calls import Preview
 
@@ -55,8 +55,8 @@ def preview_rows(
     expected = [column for name in names if (column := schema.find(name)) is not None]
     try:
         found = fetch_preview(storage, request, columns=expected, tracker=tracker)
-    except InvalidRequestError:
-        return None
+    except (InvalidRequestError, AccessDeniedError):
+        return None  # whether it is the preview that is refused, or all of it, a read will say
     if found.num_rows < wanted:
         return None
     tracker.add(rows=found.num_rows, decoded_bytes=found.nbytes, complete_bytes=found.nbytes)

@@ -197,7 +197,8 @@ class Table(ByKey):
         session_id
             A read session that was opened elsewhere (`Scan.session_id`) and is not over: the same
             snapshot is read again. Say ``columns``, ``where`` and ``since`` as they were said
-            there.
+            there: a session that was opened with a condition has left out rows by it, and does
+            not tell.
 
         Raises
         ------

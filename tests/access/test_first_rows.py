@@ -16,6 +16,8 @@ import pytest
 import odps_nb
 from odps_nb.access.connection import Connection
 from odps_nb.errors import NotFoundError, SessionExpiredError
+from odps_nb.local.launch import start
+from odps_nb.wire.calls import WireRequest
 
 from ..compat.recorder import Recorder, recording
 
@@ -131,3 +133,32 @@ def test_a_session_that_is_not_there_says_so(odps):
     scan = odps.table("orders").read(["id"], session_id="nothing-of-this-name")
     with pytest.raises(SessionExpiredError, match="does not exist"):
         scan.to_arrow()
+
+
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_preview_that_is_refused_is_a_short_read_instead(status):
+    with (
+        start(samples=False, options=("--misbehave",)) as service,
+        odps_nb.connect(
+            endpoint=service.endpoint,
+            tunnel_endpoint=service.tunnel_endpoint,
+            project=service.project,
+            access_id=service.access_id,
+            access_key=service.access_key,
+        ) as odps,
+    ):
+        table = odps.create_table("refused", "id bigint")
+        table.write(pa.table({"id": [1, 2, 3]}))
+        rules = [{"action": "TablePreview", "fault": "status", "status": status, "times": 9}]
+        body = json.dumps({"rules": rules}).encode()
+        odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+        assert table.head(2)["id"].tolist() == [1, 2]
+
+
+def test_the_first_rows_of_a_table_with_a_key_are_merged(odps, new_name):
+    table = odps.create_table(new_name("keyed"), "id bigint, v string", primary_key="id")
+    table.upsert(pa.table({"id": [1, 2], "v": ["a", "b"]}))
+    table.upsert(pa.table({"id": [1, 3], "v": ["new", "c"]}))
+    table.delete(pa.table({"id": [2]}))
+    assert sorted(table.head(2).itertuples(index=False, name=None)) == [(1, "new"), (3, "c")]
+    odps.drop_table(table.name)
