@@ -8,25 +8,33 @@ aliyun/aliyun-odps-java-sdk.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+from odps_nb.local.launch import LocalService, start
 
-if TYPE_CHECKING:
-    from raw import Raw
+from ..local.conftest import Peer
+from .raw import Raw
 
 
 @pytest.fixture(scope="module")
-def raw() -> Iterator[Raw]:
-    """Speaks to a service of this module's own, started without options."""
-    from raw import Raw
+def empty_service() -> Iterator[LocalService]:
+    """A service of this module's own, without sample tables."""
+    with start(samples=False) as running:
+        yield running
 
-    from odps_nb.local.launch import start
 
-    with start(samples=False) as running, Raw(running) as raw:
+@pytest.fixture(scope="module")
+def raw(empty_service: LocalService) -> Iterator[Raw]:
+    """Speaks to it by raw requests."""
+    with Raw(empty_service) as raw:
         yield raw
+
+
+@pytest.fixture
+def peer(empty_service: LocalService) -> Iterator[Peer]:
+    """Speaks to it by calls."""
+    peer = Peer(empty_service)
+    yield peer
+    peer.session.close()

@@ -7,31 +7,16 @@ aliyun/aliyun-odps-sdk-cpp, test/max_storage_api/table_write_test.cpp (live test
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 
 from odps_nb.errors import InvalidRequestError, ServiceError
-from odps_nb.local.launch import LocalService, start
 from odps_nb.wire import calls, control
 
 from ..local.conftest import Peer
 
 UPSERT, DELETE = 85, 68
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[LocalService]:
-    with start(samples=False) as running:
-        yield running
-
-
-@pytest.fixture
-def peer(service: LocalService) -> Iterator[Peer]:
-    peer = Peer(service)
-    yield peer
-    peer.session.close()
 
 
 @pytest.fixture

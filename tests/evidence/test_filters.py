@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from raw import Raw, good, refused
 
 from odps_nb.local.launch import start
+
+from .raw import Raw, good, refused
 
 SIZE = {"SplitMode": "Size", "SplitNumber": 10 * 2**20}
 ROW_OFFSET = {"SplitMode": "RowOffset"}

@@ -7,7 +7,6 @@ test/max_storage_api/table_read_test.cpp), unless it says otherwise. Raw request
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -16,7 +15,6 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.errors import ConflictError
-from odps_nb.local.launch import LocalService, start
 from odps_nb.terms import IndexSplit, PartitionSpec, SplitMode
 from odps_nb.wire import calls
 
@@ -68,19 +66,6 @@ class Keyed:
         names = [n for n in ("id", "val", "pt") if not read or n in read[0].column_names]
         parts = [part.select([*names, "__meta_op_type"]).to_pylist() for part in read]
         return [tuple(row.values()) for part in parts for row in part]
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[LocalService]:
-    with start(samples=False) as running:
-        yield running
-
-
-@pytest.fixture
-def peer(service: LocalService) -> Iterator[Peer]:
-    peer = Peer(service)
-    yield peer
-    peer.session.close()
 
 
 @pytest.fixture

@@ -7,11 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from raw import Raw, good, rows_of
 
 from odps_nb.terms import SessionStatus
 from odps_nb.wire.calls import InstanceSessionAnswer, ReadInstance
 from odps_nb.wire.schema_json import decode_nested
+
+from .raw import Raw, good, rows_of
 
 COLUMNS = ["col1", "col2", "col3", "col4"]
 

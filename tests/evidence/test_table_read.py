@@ -7,7 +7,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from raw import Raw, batches_of, refused, rows_of
+
+from .raw import Raw, batches_of, refused, rows_of
 
 ROW_OFFSET = {"SplitMode": "RowOffset"}
 ALL = {"Offset": 0, "Count": 1000}
