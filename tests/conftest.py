@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import trustme
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.profile import Profile
-    from odps_nb.local.launch import LocalService
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.local.server.launch import LocalService
 
 # Two shared cores make single examples slow at times; that is no defect of the code under test.
 # The gate tries the same examples each time; `make explore` draws new ones, and what it finds
@@ -57,7 +57,7 @@ def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def service(_private_home: None) -> Iterator[LocalService]:
     """One embedded service with sample tables, shared by the whole run."""
-    from odps_nb.local.launch import start
+    from odps_nb.local.server.launch import start
 
     running = start()
     try:
@@ -69,7 +69,7 @@ def service(_private_home: None) -> Iterator[LocalService]:
 @pytest.fixture(scope="session")
 def profile(service: LocalService) -> Profile:
     """The profile that reaches `service`."""
-    from odps_nb.client.profile import Profile
+    from odps_nb.client.auth.profile import Profile
 
     return Profile(
         endpoint=service.endpoint,

@@ -10,7 +10,7 @@ import pytest
 from relays import Proxy, TlsFront, server_context
 
 import odps_nb
-from odps_nb.client.progress import silent
+from odps_nb.client.calls.progress import silent
 from odps_nb.errors import CertificateError
 
 PICTURE = bytes(range(256)) * 5000

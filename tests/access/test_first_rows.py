@@ -16,7 +16,7 @@ import pytest
 import odps_nb
 from odps_nb.access.connection import Connection
 from odps_nb.errors import NotFoundError, SessionExpiredError
-from odps_nb.local.launch import start
+from odps_nb.local.server.launch import start
 from odps_nb.wire.calls import WireRequest
 
 from ..compat.recorder import Recorder, recording

@@ -15,7 +15,7 @@ from scripted import Service
 
 import odps_nb
 from odps_nb.access.many_blobs import Fetch, References, each_blob, save_blobs
-from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker, silent
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker, silent
 from odps_nb.errors import (
     CancelledError,
     ChecksumError,

@@ -6,7 +6,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from odps_nb.client.progress import Phase
+from odps_nb.client.calls.progress import Phase
 from odps_nb.errors import (
     CancelledError,
     InvalidRequestError,

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pyarrow as pa
 from peers import Line, Peer, Seen
 
-from odps_nb.client.profile import Profile
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import Split, TableName

@@ -20,15 +20,15 @@ from blob_answers import (
 )
 from scripted import Service, fail, hang_up, stall
 
-from odps_nb.client.blob import (
+from odps_nb.client.blob.many import (
     BlobRecord,
     fetch_blob_with_metadata,
     iter_blobs,
     open_blob,
     plan_batches,
 )
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import Phase, ProgressTracker
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.errors import (
     CancelledError,
     ChecksumError,

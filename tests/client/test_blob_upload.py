@@ -9,9 +9,9 @@ import pytest
 from ledger import Ledger
 from scripted import TABLE
 
-from odps_nb.client import blob_upload
-from odps_nb.client.progress import Phase, ProgressTracker
-from odps_nb.client.write import open_write_session
+from odps_nb.client.blob import upload as blob_upload
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import ChecksumError, ConfigError, FramingError, InvalidRequestError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import Compression, PartitionSpec

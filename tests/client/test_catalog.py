@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scripted import fail, give
 
 from odps_nb.client.catalog import drop_table_sql, fetch_table, iter_partitions, list_tables
-from odps_nb.client.definitions import TableOptions, create_table_sql, quoted, settings_of
+from odps_nb.client.sql.definitions import TableOptions, create_table_sql, quoted, settings_of
 from odps_nb.errors import InvalidRequestError, NotFoundError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName

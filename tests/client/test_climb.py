@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from scripted import SCHEMA, TABLE, Service, asked_split, ids, numbers
 
-from odps_nb.client.pace import FIRST_REST, LONGEST_REST, WINDOW, Pace
-from odps_nb.client.parallel import DEFAULT_WORKERS, fan_out
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.client.read import MOST_WORKERS, ReadSession, iter_batches, plan_ranges
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.parallel.concurrency import FIRST_REST, LONGEST_REST, WINDOW, Pace
+from odps_nb.client.parallel.fan_out import DEFAULT_WORKERS, fan_out
+from odps_nb.client.read.splits import MOST_WORKERS, ReadSession, iter_batches, plan_ranges
 
 TICK = WINDOW / 4
 

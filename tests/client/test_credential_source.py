@@ -10,9 +10,9 @@ import pytest
 from scripted import TABLE, Service, give
 
 import odps_nb
-from odps_nb.client.credential_source import CredentialSource, from_process
-from odps_nb.client.profile import Profile
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.auth.renewal import CredentialSource, from_process
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import ConfigError
 from odps_nb.wire.calls import GetReadSession, ReadSessionAnswer
 

@@ -15,10 +15,10 @@ from control_peer import ControlService
 from peers import Line, Peer
 from scripted import SCHEMA, TABLE, Service, ipc, numbers, raw
 
-from odps_nb.client.preview import fetch_preview
-from odps_nb.client.query_result import ResultSession, iter_result
-from odps_nb.client.read import ReadSession, iter_split, plan_ranges
-from odps_nb.client.rows import RowStream
+from odps_nb.client.read.arrow_body import RowStream
+from odps_nb.client.read.preview import fetch_preview
+from odps_nb.client.read.splits import ReadSession, iter_split, plan_ranges
+from odps_nb.client.sql.result import ResultSession, iter_result
 from odps_nb.errors import FramingError, LimitExceededError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import HttpRequest, RequestsTransport

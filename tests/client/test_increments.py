@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from odps_nb.client.read import (
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.splits import (
     ReadPlan,
     ReadSession,
     iter_batches,
     open_read_session,
     reopen_read_session,
 )
-from odps_nb.client.storage import StorageClient
 from odps_nb.errors import ConflictError, InvalidRequestError, SessionExpiredError
 from odps_nb.terms import TableName
 

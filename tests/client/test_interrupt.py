@@ -13,12 +13,12 @@ from control_peer import ControlService
 from ledger import Ledger
 from scripted import SCHEMA, TABLE, Service, give, ipc, numbers, raw
 
-from odps_nb.client.blob import iter_blobs, open_blob
-from odps_nb.client.passing_blob import iter_passing_blobs
-from odps_nb.client.query import run_sql
-from odps_nb.client.query_result import ResultSession, iter_result
-from odps_nb.client.read import ReadSession, iter_batches, plan_ranges
-from odps_nb.client.write import open_write_session
+from odps_nb.client.blob.many import iter_blobs, open_blob
+from odps_nb.client.blob.streamed import iter_passing_blobs
+from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
+from odps_nb.client.sql.query import run_sql
+from odps_nb.client.sql.result import ResultSession, iter_result
+from odps_nb.client.write.session import open_write_session
 from odps_nb.terms import BlobReference, PartitionSpec
 from odps_nb.wire.calls import GetReadSession
 from odps_nb.wire.control import InstanceStatus, SubmittedInstance

@@ -16,7 +16,7 @@ from keyring.backends.fail import Keyring as NoKeyring
 from keyring.credentials import SimpleCredential
 
 import odps_nb
-from odps_nb.client.profile import Profile
+from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 
 SECRET = "kept-in-the-keyring"

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from scripted import SCHEMA, TABLE, Service, give
 
-from odps_nb.client.read import ReadPlan, ReadSession, open_read_session
-from odps_nb.client.read_session import DEFAULT_SPLITS, MAX_SPLITS
+from odps_nb.client.read.session import DEFAULT_SPLITS, MAX_SPLITS
+from odps_nb.client.read.splits import ReadPlan, ReadSession, open_read_session
 from odps_nb.errors import InvalidRequestError
 from odps_nb.terms import SplitMode
 from odps_nb.wire.calls import ReadSessionAnswer

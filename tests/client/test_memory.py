@@ -11,12 +11,12 @@ import pyarrow as pa
 from peers import Line, Peer, Seen
 from scripted import SCHEMA, TABLE, Service, asked_split, ipc, numbers, wire_of
 
-from odps_nb.client.blob import open_blob
-from odps_nb.client.blob_upload import upload_blobs
-from odps_nb.client.passing_blob import iter_passing_blobs
-from odps_nb.client.profile import Profile
-from odps_nb.client.read import ReadSession, iter_batches, plan_ranges
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.blob.many import open_blob
+from odps_nb.client.blob.streamed import iter_passing_blobs
+from odps_nb.client.blob.upload import upload_blobs
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
 from odps_nb.terms import BlobReference, PartitionSpec
 from odps_nb.wire.blocks import BlockEncoder, encode_blocks
 from odps_nb.wire.calls import decode_request

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import SCHEMA, TABLE, Service, asked_split, fail, hang_up, ids, ipc, numbers
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.pace import ITEMS_PER_LANE, Pace
-from odps_nb.client.parallel import fan_out
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.client.read import ReadSession, iter_batches, plan_ranges
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.parallel.concurrency import ITEMS_PER_LANE, Pace
+from odps_nb.client.parallel.fan_out import fan_out
+from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
 from odps_nb.errors import CancelledError, ThrottledError
 from odps_nb.http.retry import RetryPolicy
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.pace import Pace
-from odps_nb.client.parallel import fan_out
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.errors import CancelledError
 
 

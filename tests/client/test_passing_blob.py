@@ -25,9 +25,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Service
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.passing_blob import Batches, iter_passing_blobs
-from odps_nb.client.progress import ProgressTracker
+from odps_nb.client.blob.streamed import Batches, iter_passing_blobs
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.errors import (
     CancelledError,
     ChecksumError,

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import SCHEMA, TABLE, Service, asked_split, ids, ipc, numbers
 
-from odps_nb.client.parallel import DEFAULT_MAX_BYTES
-from odps_nb.client.pieces import Pieces
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.client.read import ReadSession, _piece_bytes, iter_batches, plan_ranges
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES
+from odps_nb.client.read.ranges import Pieces
+from odps_nb.client.read.splits import ReadSession, _piece_bytes, iter_batches, plan_ranges
 from odps_nb.terms import IndexSplit, RowRangeSplit
 
 ROWS = 96

@@ -9,7 +9,7 @@ import pytest
 from odps import ODPS
 from odps.accounts import AppAccount
 
-from odps_nb.client.profile import Profile
+from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError, InvalidRequestError
 
 SECRET = "s3cr3t-key-that-nobody-may-see"

@@ -9,10 +9,10 @@ import pytest
 from control_peer import ControlService
 from scripted import SCHEMA, cut, fail, give, hang_up, ids, ipc, numbers, raw, wire_of
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import Phase, ProgressTracker
-from odps_nb.client.query import cancel_sql, run_sql, submit_sql, wait_sql
-from odps_nb.client.query_result import PAGE_ROWS, ResultSession, iter_result, open_result
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.sql.query import cancel_sql, run_sql, submit_sql, wait_sql
+from odps_nb.client.sql.result import PAGE_ROWS, ResultSession, iter_result, open_result
 from odps_nb.errors import (
     CancelledError,
     ConflictError,

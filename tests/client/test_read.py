@@ -26,11 +26,11 @@ from scripted import (
     stall,
 )
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.cursor import rows_of
-from odps_nb.client.preview import fetch_preview
-from odps_nb.client.progress import Phase, ProgressTracker
-from odps_nb.client.read import (
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.read.preview import fetch_preview
+from odps_nb.client.read.resume import rows_of
+from odps_nb.client.read.splits import (
     ReadPlan,
     ReadSession,
     count_rows,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from peers import Line, Peer
 from scripted import ids, ipc, numbers
 
-from odps_nb.client.rows import RowStream
+from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.errors import (
     BrokenStreamError,
     FramingError,

@@ -21,8 +21,8 @@ from scripted import (
     raw,
 )
 
-from odps_nb.client.parallel import fan_out
-from odps_nb.client.read import ReadSession, iter_batches, iter_split, plan_ranges
+from odps_nb.client.parallel.fan_out import fan_out
+from odps_nb.client.read.splits import ReadSession, iter_batches, iter_split, plan_ranges
 from odps_nb.errors import SessionExpiredError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import RowRangeSplit, SessionStatus

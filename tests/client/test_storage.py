@@ -9,10 +9,10 @@ import pytest
 from peers import answers, refused
 from scripted import TABLE, Service, fail, give, hang_up, raw, stall, wire_of
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.profile import Profile
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import (
     AccessDeniedError,
     BrokenStreamError,

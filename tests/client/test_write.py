@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from ledger import Ledger
 from scripted import TABLE, numbers
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import Phase, ProgressTracker
-from odps_nb.client.write import (
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.write.parts import iter_parts
+from odps_nb.client.write.session import (
     StreamReceipt,
     WriteSessionRef,
     abort_write,
@@ -23,7 +24,6 @@ from odps_nb.client.write import (
     open_write_session,
     open_write_stream,
 )
-from odps_nb.client.write_parts import iter_parts
 from odps_nb.errors import (
     AccessDeniedError,
     BrokenStreamError,

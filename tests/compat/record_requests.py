@@ -18,7 +18,7 @@ from comparing import Sent
 from recorder import recording
 from same_jobs import JOBS, Job, open_place, record
 
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 
 PAGE = Path(__file__).parents[2] / "docs" / "requests.md"
 VERSIONS = (2, 3)

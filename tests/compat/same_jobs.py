@@ -19,20 +19,20 @@ from odps.maxstorage.models.enums import WriteMode as TheirWriteMode
 from odps.maxstorage.options import BlobWriteItem, SplitOptions
 from recorder import Recorder
 
-from odps_nb.client.blob import iter_blobs
-from odps_nb.client.preview import fetch_preview
-from odps_nb.client.profile import Profile
-from odps_nb.client.read import DEFAULT_BATCH_BYTES, iter_split
-from odps_nb.client.read_plan import DEFAULT_BATCH_ROWS
-from odps_nb.client.read_session import (
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.blob.many import iter_blobs
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.plan import DEFAULT_BATCH_ROWS
+from odps_nb.client.read.preview import fetch_preview
+from odps_nb.client.read.session import (
     DEFAULT_SPLIT_ROWS,
     ReadPlan,
     open_read_session,
 )
-from odps_nb.client.storage import StorageClient
-from odps_nb.client.write import open_write_session
-from odps_nb.client.write_stream import WriteStream
-from odps_nb.local.launch import LocalService
+from odps_nb.client.read.splits import DEFAULT_BATCH_BYTES, iter_split
+from odps_nb.client.write.session import open_write_session
+from odps_nb.client.write.stream import WriteStream
+from odps_nb.local.server.launch import LocalService
 from odps_nb.schema import TableSchema
 from odps_nb.terms import (
     BlobReference,

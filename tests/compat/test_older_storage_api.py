@@ -14,7 +14,7 @@ import older_jobs
 import older_pyodps
 import pytest
 
-from odps_nb.local.launch import start
+from odps_nb.local.server.launch import start
 
 pytestmark = pytest.mark.compat
 

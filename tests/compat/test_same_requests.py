@@ -13,7 +13,7 @@ import pytest
 from record_requests import PAGE, Outcome, page_of, run_jobs
 from same_jobs import JOBS, Job
 
-from odps_nb.local.launch import start
+from odps_nb.local.server.launch import start
 
 pytestmark = [
     pytest.mark.compat,

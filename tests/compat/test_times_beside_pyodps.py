@@ -22,7 +22,7 @@ import times_by_pyodps as stock
 
 import odps_nb
 from odps_nb.access.connection import Connection
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 

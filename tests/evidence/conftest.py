@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 
 from ..local.conftest import Peer
 from .raw import Raw

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import requests
 
-from odps_nb.local.launch import LocalService
+from odps_nb.local.server.launch import LocalService
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire import calls, control
 from odps_nb.wire.signing import Credentials, sign

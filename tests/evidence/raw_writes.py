@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.terms import Compression, PartitionSpec, TableName
 from odps_nb.wire import calls
 

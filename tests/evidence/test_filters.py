@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from odps_nb.local.launch import start
+from odps_nb.local.server.launch import start
 
 from .raw import Raw, good, refused
 

@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from odps_nb.errors import ServiceError
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import (
     BlobReference,
     Compression,

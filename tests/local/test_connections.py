@@ -14,8 +14,8 @@ import pytest
 import requests
 import uvicorn
 
-from odps_nb.local.connections import Connection
-from odps_nb.local.launch import LocalService
+from odps_nb.local.server.connections import Connection
+from odps_nb.local.server.launch import LocalService
 
 WITHIN = 30.0
 WHOLE = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"

@@ -18,7 +18,7 @@ import pytest
 
 import odps_nb
 from odps_nb.errors import ConfigError
-from odps_nb.local.launch import start
+from odps_nb.local.server.launch import start
 from odps_nb.local.service import Service, Settings
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.errors import ConfigError, OdpsNbError, QueryError, ServerFaultError
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import IndexSplit
 
 from .conftest import Peer

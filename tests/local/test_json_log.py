@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from odps_nb.errors import AccessDeniedError
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import IndexSplit
 from odps_nb.wire import calls
 
@@ -24,7 +24,14 @@ ROWS = 70_000
 
 def logged(*options: str) -> tuple[str, LocalService]:
     """Ask some things of a service and return its log."""
-    command = [sys.executable, "-m", "odps_nb.local.serve", "--json", "--no-samples", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "odps_nb.local.server.serve",
+        "--json",
+        "--no-samples",
+        *options,
+    ]
     child = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.PIPE
     )

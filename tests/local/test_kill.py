@@ -18,9 +18,9 @@ import pyarrow as pa
 import requests
 
 from odps_nb.errors import OdpsNbError
-from odps_nb.local.launch import LocalService, start
-from odps_nb.local.ledger import Ledger
+from odps_nb.local.server.launch import LocalService, start
 from odps_nb.local.service import Service
+from odps_nb.local.store.ledger import Ledger
 
 from .conftest import Peer
 

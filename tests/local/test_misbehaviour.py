@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from odps_nb.errors import InvalidRequestError, NotFoundError, SessionExpiredError, ThrottledError
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import IndexSplit
 from odps_nb.wire import calls
 from odps_nb.wire.calls import WireRequest

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.errors import NotFoundError, ServiceError
-from odps_nb.local.ingest import Ingest
 from odps_nb.local.service import Service, Settings
+from odps_nb.local.writing.ingest import Ingest
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import IndexSplit, PartitionSpec, SplitMode, TableName
 from odps_nb.wire import calls

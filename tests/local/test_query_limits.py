@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from odps_nb.errors import QueryError
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import SplitMode
 from odps_nb.wire import control
 
@@ -142,7 +142,7 @@ def test_a_service_that_cannot_end_is_ended(tmp_path: Path) -> None:
     kept = tmp_path / "temporary"
     kept.mkdir()
     program = (
-        "import threading; from odps_nb.local.serve import HardEnd\n"
+        "import threading; from odps_nb.local.server.serve import HardEnd\n"
         f"HardEnd(0.2, temporary={str(kept)!r}).begin()\n"
         "threading.Thread(target=threading.Event().wait).start()"
     )

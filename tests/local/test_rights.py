@@ -13,7 +13,7 @@ from odps import ODPS
 from odps.errors import NoPermission
 
 from odps_nb.errors import AccessDeniedError, ConfigError, QueryError
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import BlobReference, IndexSplit, TableName
 from odps_nb.wire import calls, control
 

@@ -19,7 +19,7 @@ import pytest
 import requests
 
 from odps_nb.errors import AccessDeniedError, ConfigError, NotFoundError
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import IndexSplit
 from odps_nb.wire import calls, control
 from odps_nb.wire.signing import sign
@@ -108,7 +108,7 @@ def test_a_temporary_folder_goes_away_with_its_service(
 
 def test_the_service_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from odps_nb.local.launch import start; s = start(samples=False);"
+        "import os, sys; from odps_nb.local.server.launch import start; s = start(samples=False);"
         " print(s.pid, flush=True); os._exit(9)"
     )
     done = subprocess.run(
@@ -130,7 +130,7 @@ def catches_term(pid: int) -> bool:
 
 
 def serve(tmp_path: Path, **pipes: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "odps_nb.local.serve", "--json", "--no-samples"]
+    command = [sys.executable, "-m", "odps_nb.local.server.serve", "--json", "--no-samples"]
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     return subprocess.Popen(command, text=True, env=env, stderr=subprocess.PIPE, **pipes)  # type: ignore[call-overload,no-any-return]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.error import UsageError
 
-from odps_nb.notebook.arguments import (
+from odps_nb.notebook.magics.arguments import (
     check_names,
     parse,
     parse_columns,
@@ -14,7 +14,7 @@ from odps_nb.notebook.arguments import (
     refuse_keys,
     split_line,
 )
-from odps_nb.notebook.commands import COMMANDS
+from odps_nb.notebook.magics.commands import COMMANDS
 from odps_nb.terms import PartitionSpec
 
 SECRET = "LTAI5tSecretKeyMaterial"

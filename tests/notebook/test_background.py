@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from odps_nb.client.cancel import CancelToken
+from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import CancelledError, StateError
-from odps_nb.notebook.background import BackgroundResult
+from odps_nb.notebook.progress.background import BackgroundResult
 
 
 def no_threads_left() -> bool:

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker, SplitProgress
-from odps_nb.notebook.cards import MAX_BARS, CardListener, card_html, card_text
-from odps_nb.notebook.options import Options
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker, SplitProgress
+from odps_nb.notebook.magics.options import Options
+from odps_nb.notebook.progress.cards import MAX_BARS, CardListener, card_html, card_text
 
 MARKUP = "<img src=x onerror=alert(1)>&\"'"
 

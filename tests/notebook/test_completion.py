@@ -6,8 +6,8 @@ import time
 import pytest
 
 from odps_nb.errors import ConnectError
-from odps_nb.notebook.completion import Known, complete
-from odps_nb.notebook.names import NameCache
+from odps_nb.notebook.magics.completion import Known, complete
+from odps_nb.notebook.magics.names import NameCache
 
 OPTIONS = {
     "connect": ("--project", "--root"),

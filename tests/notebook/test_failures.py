@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from odps_nb.errors import CancelledError, NotFoundError, StateError
-from odps_nb.notebook.failures import FailureHook, error_lines
+from odps_nb.notebook.display.failures import FailureHook, error_lines
 
 CELL = """
 from odps_nb.errors import NotFoundError

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 import odps_nb
 from odps_nb import errors
-from odps_nb.client.progress import Phase, ProgressSnapshot
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot
 from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
-from odps_nb.notebook import html
-from odps_nb.notebook.cards import CardListener, card_text
-from odps_nb.notebook.context import Context
-from odps_nb.notebook.gallery_page import Page
-from odps_nb.notebook.line import _what
-from odps_nb.notebook.listing import Listing
-from odps_nb.notebook.options import Options
-from odps_nb.notebook.preview import mimebundle
+from odps_nb.notebook.display import html
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.gallery.page import Page
+from odps_nb.notebook.magics.context import Context
+from odps_nb.notebook.magics.options import Options
+from odps_nb.notebook.preview.bundle import mimebundle
+from odps_nb.notebook.progress.cards import CardListener, card_text
+from odps_nb.notebook.progress.line import _what
 
 FORMULA = r"$\href{https://example.org}{N}$"
 UNSEEN = [
@@ -129,7 +129,7 @@ def test_html_reaches_a_page_in_one_way_only() -> None:
     assert Page.bundle
     for path in Path(odps_nb.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Dict) and "notebook/html.py" not in path.as_posix():
+            if isinstance(node, ast.Dict) and "notebook/display/html.py" not in path.as_posix():
                 keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
                 assert "text/html" not in keys, path
     assert html.bundle("<b>", "\x1b") == {

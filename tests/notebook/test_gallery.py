@@ -19,7 +19,7 @@ from odps_nb.errors import (
     TransportError,
 )
 from odps_nb.local.samples import media, pictures
-from odps_nb.notebook.gallery import MAX_TILES, OUTPUT_BUDGET, Gallery, mimebundle
+from odps_nb.notebook.gallery.view import MAX_TILES, OUTPUT_BUDGET, Gallery, mimebundle
 
 NASTY = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
 

@@ -13,8 +13,9 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from odps_nb.local.samples import media, papers
-from odps_nb.notebook import gallery, preview
-from odps_nb.notebook.html import escape
+from odps_nb.notebook.display.html import escape
+from odps_nb.notebook.gallery import view as gallery
+from odps_nb.notebook.preview import bundle as preview
 
 pytestmark = pytest.mark.browser
 

@@ -4,7 +4,7 @@ import pytest
 
 from odps_nb.access.blob import BlobColumn
 from odps_nb.local.samples import media
-from odps_nb.notebook.gallery import Gallery, mimebundle
+from odps_nb.notebook.gallery.view import Gallery, mimebundle
 from odps_nb.terms import BlobReference
 
 

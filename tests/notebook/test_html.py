@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odps_nb.notebook.html import Html, data_url, element, escape, figure, join, scroller
+from odps_nb.notebook.display.html import Html, data_url, element, escape, figure, join, scroller
 
 
 class Seen(HTMLParser):

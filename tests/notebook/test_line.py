@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.notebook.line import LineListener
-from odps_nb.notebook.options import Options
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.notebook.magics.options import Options
+from odps_nb.notebook.progress.line import LineListener
 
 
 class Terminal(io.StringIO):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from odps_nb.notebook.listing import MAX_ROWS, Listing
+from odps_nb.notebook.display.listing import MAX_ROWS, Listing
 
 MARKUP = "<script>alert(1)</script>&\"'"
 

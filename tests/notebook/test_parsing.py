@@ -17,12 +17,12 @@ from PIL import Image
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.local.samples import media, pictures
-from odps_nb.notebook import parser_process, parsing
-from odps_nb.notebook.gallery import mimebundle
-from odps_nb.notebook.kinds.drawing import GRID, UnshowableError
-from odps_nb.notebook.parser_process import LENGTHS, MAX_ANSWER, MEMORY
-from odps_nb.notebook.parsing import Parsed, Parser, ParserStoppedError
-from odps_nb.notebook.tile import tile
+from odps_nb.notebook.gallery.view import mimebundle
+from odps_nb.notebook.preview import parser_process, parsing
+from odps_nb.notebook.preview.kinds.drawing import GRID, UnshowableError
+from odps_nb.notebook.preview.parser_process import LENGTHS, MAX_ANSWER, MEMORY
+from odps_nb.notebook.preview.parsing import Parsed, Parser, ParserStoppedError
+from odps_nb.notebook.preview.tile import tile
 
 SIZE = {"size": {"layout": "tile", "width": 9, "height": 9, "rows": 3, "columns": 3, "lines": 3}}
 
@@ -100,13 +100,13 @@ def broken_parser(tmp_path, monkeypatch):
 BOOT = (
     "import sys; sys.path[:] = sys.argv[1:]\n"
     "import types, os, signal, time\n"
-    "from odps_nb.notebook.parser_process import main\n"
-    "from odps_nb.notebook.kinds.drawing import UnshowableError\n"
+    "from odps_nb.notebook.preview.parser_process import main\n"
+    "from odps_nb.notebook.preview.kinds.drawing import UnshowableError\n"
     "broken = types.ModuleType('broken')\n"
-    "sys.modules['odps_nb.notebook.parsers.array'] = broken\n"
+    "sys.modules['odps_nb.notebook.preview.parsers.array'] = broken\n"
     "fine = types.ModuleType('fine')\n"
     "fine.parse = lambda data, options: ({'n': len(data)}, b'')\n"
-    "sys.modules['odps_nb.notebook.parsers.svg'] = fine"
+    "sys.modules['odps_nb.notebook.preview.parsers.svg'] = fine"
 )
 
 
@@ -278,7 +278,7 @@ def test_an_interpreter_that_does_not_start_is_said(parser, monkeypatch):
 
 def test_the_process_does_the_jobs_itself_where_it_cannot_fork(broken_parser):
     parser = broken_parser(
-        "import odps_nb.notebook.parser_process as p; p._FORKS = False\n"
+        "import odps_nb.notebook.preview.parser_process as p; p._FORKS = False\n"
         "broken.parse = lambda data, options: os.abort()"
     )
     for _ in range(2):
@@ -343,7 +343,7 @@ ASK = "parsing.parse('svg', b'<svg xmlns=\"http://www.w3.org/2000/svg\"/>', GRID
 
 def test_a_forked_process_has_a_parser_of_its_own():
     done = script(
-        "import os\nfrom odps_nb.notebook.kinds.drawing import GRID\n"
+        "import os\nfrom odps_nb.notebook.preview.kinds.drawing import GRID\n"
         f"first = {ASK}\nmine = parsing._parser._process.pid\n"
         "child = os.fork()\n"
         "if not child:\n"
@@ -359,7 +359,7 @@ def test_a_forked_process_has_a_parser_of_its_own():
 @pytest.mark.parametrize("end", ["", "import os; os.kill(os.getpid(), 9)"])
 def test_the_process_ends_with_its_kernel(end):
     done = script(
-        "from odps_nb.notebook.kinds.drawing import GRID\n"
+        "from odps_nb.notebook.preview.kinds.drawing import GRID\n"
         f"{ASK}\nprint(parsing._parser._process.pid, flush=True)\n{end}"
     )
     with_pid = int(done.stdout)
@@ -440,7 +440,7 @@ def test_what_came_back_is_checked_before_it_is_used():
 
 def test_a_picture_that_came_back_as_something_else_is_not_shown(monkeypatch):
     answer = Parsed(found={"facts": ["<b>"]}, data=b"<svg xmlns='http://www.w3.org/2000/svg'/>")
-    monkeypatch.setattr("odps_nb.notebook.kinds.image.parse", lambda *a, **k: answer)
+    monkeypatch.setattr("odps_nb.notebook.preview.kinds.image.parse", lambda *a, **k: answer)
     made = tile(Value(good()), size=GRID)
     assert "<img" not in made.html
     assert "no picture came back" in made.html

@@ -24,12 +24,12 @@ from odps_nb.errors import (
     TruncatedError,
 )
 from odps_nb.local.samples import media, pictures
-from odps_nb.notebook.kinds.drawing import GRID, LIST, SINGLE, Excerpt
-from odps_nb.notebook.media_types import Family
-from odps_nb.notebook.parsers import columns
-from odps_nb.notebook.preview import mimebundle
-from odps_nb.notebook.sniff import HEAD
-from odps_nb.notebook.tile import TILE_BUDGET, tile
+from odps_nb.notebook.preview.bundle import mimebundle
+from odps_nb.notebook.preview.kinds.drawing import GRID, LIST, SINGLE, Excerpt
+from odps_nb.notebook.preview.media_types import Family
+from odps_nb.notebook.preview.parsers import columns
+from odps_nb.notebook.preview.sniff import HEAD
+from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
 
 
 class File(io.BytesIO):

@@ -14,10 +14,10 @@ import threading
 import pytest
 from playwright.sync_api import sync_playwright
 
-from odps_nb.notebook import preview
-from odps_nb.notebook.gallery import mimebundle
-from odps_nb.notebook.html import escape
-from odps_nb.notebook.kinds.text import POLICY
+from odps_nb.notebook.display.html import escape
+from odps_nb.notebook.gallery.view import mimebundle
+from odps_nb.notebook.preview import bundle as preview
+from odps_nb.notebook.preview.kinds.text import POLICY
 from tests.notebook.test_gallery_browser import CHROMIUM, FLAGS
 from tests.notebook.test_svg import HEAD, HOSTILE, PLAIN
 

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odps_nb.local.samples import media
-from odps_nb.notebook.media_types import Family, Kind, differs
-from odps_nb.notebook.sniff import HEAD, sniff
+from odps_nb.notebook.preview.media_types import Family, Kind, differs
+from odps_nb.notebook.preview.sniff import HEAD, sniff
 
 WHAT = {
     "mountains.jpg": "image/jpeg",

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from odps_nb import load_ipython_extension
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.notebook.cards import CardListener
-from odps_nb.notebook.status import MAX_OPERATIONS, Operations
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.notebook.magics.status import MAX_OPERATIONS, Operations
+from odps_nb.notebook.progress.cards import CardListener
 
 
 def test_operations_are_numbered_and_the_oldest_is_forgotten():

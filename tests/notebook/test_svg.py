@@ -7,9 +7,9 @@ import re
 import pytest
 
 from odps_nb.local.samples import papers
-from odps_nb.notebook.kinds.drawing import UnshowableError
-from odps_nb.notebook.parsers import svg
-from odps_nb.notebook.tile import tile
+from odps_nb.notebook.preview.kinds.drawing import UnshowableError
+from odps_nb.notebook.preview.parsers import svg
+from odps_nb.notebook.preview.tile import tile
 
 HEAD = (
     '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker
-from odps_nb.notebook import words
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
+from odps_nb.notebook.progress import words
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 import odps_nb
 import odps_nb.spark
-from odps_nb.spark.start import pyspark_version
+from odps_nb.spark.launch.session_factory import pyspark_version
 
 from .watched import ROWS, Listener, misbehave, stalled
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.local.launch import LocalService
+    from odps_nb.local.server.launch import LocalService
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @contextlib.contextmanager
 def misbehaving() -> Iterator[Connection]:
     """A connection to a service of its own, which fails when it is asked to."""
-    from odps_nb.local.launch import start
+    from odps_nb.local.server.launch import start
 
     with (
         start(samples=False, options=("--misbehave",)) as service,
@@ -136,7 +136,7 @@ def listener() -> Listener:
 @pytest.fixture(scope="session")
 def slow_service(_private_home: None) -> Iterator[LocalService]:
     """A service that stalls when it is asked to."""
-    from odps_nb.local.launch import start
+    from odps_nb.local.server.launch import start
 
     with start(samples=False, options=("--misbehave",)) as service:
         yield service

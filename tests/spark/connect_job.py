@@ -19,7 +19,7 @@ from connect_stops import stops
 import odps_nb
 import odps_nb.spark
 from odps_nb.errors import OdpsNbError, StateError
-from odps_nb.spark.faults import from_spark
+from odps_nb.spark.tasks.errors import from_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from odps_nb.schema import TableSchema
-from odps_nb.spark.sql_plan import TableRead, plan_reads, with_partitions
-from odps_nb.spark.sql_text import ParsedQuery, Reference, parse_query
+from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, parse_query
+from odps_nb.spark.pushdown.plan import TableRead, plan_reads, with_partitions
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import parse_columns
 

@@ -17,12 +17,12 @@ import pytest
 
 import odps_nb
 import odps_nb.spark
-from odps_nb.client.write import open_write_session
-from odps_nb.spark import blob_tasks
-from odps_nb.spark.blob_tasks import BlobTask, map_batches
-from odps_nb.spark.credentials import TaskProfile
-from odps_nb.spark.uploading import WriteTask, write_partition
-from odps_nb.spark.writer import write_target
+from odps_nb.client.write.session import open_write_session
+from odps_nb.spark.blobs import task as blob_tasks
+from odps_nb.spark.blobs.task import BlobTask, map_batches
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.writing.dataframe import write_target
+from odps_nb.spark.writing.task import WriteTask, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odps_nb.errors import ConversionError
-from odps_nb.spark.casting import cast_array, select
+from odps_nb.spark.reading.casting import cast_array, select
 
 US = pa.timestamp("us", tz="UTC")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
-from odps_nb.spark.java import find_java
+from odps_nb.spark.launch.java import find_java
 
 from .conftest import misbehaving
 

@@ -14,7 +14,7 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.errors import ConfigError, ConnectError, MissingDependencyError
-from odps_nb.spark import connect
+from odps_nb.spark.launch import connect
 
 from .watched import WITHIN
 
@@ -132,7 +132,7 @@ def test_a_write_tells_how_many_of_its_tasks_are_done(told: dict[str, Any]) -> N
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No session runs, whatever other tests of this run have started."""
-    monkeypatch.setattr("odps_nb.spark.start._running", lambda: None)
+    monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
 
 
 @pytest.mark.usefixtures("alone")

@@ -11,19 +11,19 @@ import pytest
 from pyspark.sql.datasource import DataSourceReader
 
 import odps_nb.spark
-from odps_nb.client.write import commit_write, open_write_stream
+from odps_nb.client.write.session import commit_write, open_write_stream
 from odps_nb.errors import ConfigError, ConflictError, NotFoundError
-from odps_nb.spark.data_source import OdpsDataSource, OdpsReader, OdpsWriter, Options
-from odps_nb.spark.faults import from_spark
-from odps_nb.spark.settings import ReadSettings, WriteSettings
-from odps_nb.spark.types import spark_schema
+from odps_nb.spark.source.data_source import OdpsDataSource, OdpsReader, OdpsWriter, Options
+from odps_nb.spark.source.options import ReadSettings, WriteSettings
+from odps_nb.spark.tasks.errors import from_spark
+from odps_nb.spark.tasks.types import spark_schema
 from odps_nb.terms import PartitionSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader, SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.profile import Profile
+    from odps_nb.client.auth.profile import Profile
 
 Names = Callable[[str], str]
 DAY = "ds=2024-01-03"

@@ -9,13 +9,14 @@ import pyarrow as pa
 import pytest
 
 import odps_nb.spark
-from odps_nb.client.write import StreamReceipt, open_write_session
+from odps_nb.client.write.session import StreamReceipt, open_write_session
 from odps_nb.errors import InvalidRequestError
-from odps_nb.spark import uploading, writer
-from odps_nb.spark.credentials import TaskProfile
-from odps_nb.spark.faults import from_spark
-from odps_nb.spark.uploading import WriteTask, Written, check_written, write_partition
-from odps_nb.spark.writer import write_target
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.tasks.errors import from_spark
+from odps_nb.spark.writing import dataframe as writer
+from odps_nb.spark.writing import task as uploading
+from odps_nb.spark.writing.dataframe import write_target
+from odps_nb.spark.writing.task import WriteTask, Written, check_written, write_partition
 from odps_nb.terms import SessionStatus, TableName
 
 if TYPE_CHECKING:
@@ -181,9 +182,9 @@ def test_a_session_that_is_refused_by_the_data_source_is_aborted(
 ) -> None:
     from pyspark.sql.types import LongType, StringType, StructType
 
-    from odps_nb.client.write import open_write_stream
-    from odps_nb.spark.data_source import OdpsWriter, _Message
-    from odps_nb.spark.settings import WriteSettings
+    from odps_nb.client.write.session import open_write_stream
+    from odps_nb.spark.source.data_source import OdpsWriter, _Message
+    from odps_nb.spark.source.options import WriteSettings
     from odps_nb.wire.calls import GetWriteSession
 
     settings = WriteSettings.of(

@@ -12,7 +12,7 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.errors import ConfigError, MissingDependencyError
-from odps_nb.spark.faults import from_spark
+from odps_nb.spark.tasks.errors import from_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from odps_nb import errors
-from odps_nb.client.profile import Profile
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import ConversionError, OdpsNbError, SessionExpiredError, ThrottledError
-from odps_nb.spark.credentials import TaskProfile, profile_of
-from odps_nb.spark.faults import for_spark, from_spark, task_errors
+from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
+from odps_nb.spark.tasks.errors import for_spark, from_spark, task_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

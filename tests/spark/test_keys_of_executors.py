@@ -16,8 +16,8 @@ import pytest
 import odps_nb
 import odps_nb.spark
 from odps_nb.errors import ConfigError
-from odps_nb.spark.credentials import TaskProfile
-from odps_nb.spark.faults import from_spark
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.tasks.errors import from_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.client.progress import Phase
-from odps_nb.client.read import ReadSession
-from odps_nb.client.write import WriteSessionRef
+from odps_nb.client.calls.progress import Phase
+from odps_nb.client.read.splits import ReadSession
+from odps_nb.client.write.session import WriteSessionRef
 from odps_nb.errors import ConflictError, FramingError
 from odps_nb.schema import TableSchema
-from odps_nb.spark import operations
-from odps_nb.spark.jobs import Outcome
-from odps_nb.spark.planner import ended, planned_read, planned_write, told_commit
-from odps_nb.spark.planner_lines import (
+from odps_nb.spark.progress import operations
+from odps_nb.spark.progress.driver_events import ended, planned_read, planned_write, told_commit
+from odps_nb.spark.progress.jobs import Outcome
+from odps_nb.spark.progress.messages import MAX_LINE, ReportTo, encode_hello, is_hello
+from odps_nb.spark.progress.planner_messages import (
     Plan,
     State,
     decode_answer,
@@ -26,9 +27,8 @@ from odps_nb.spark.planner_lines import (
     encode_answer,
     encode_said,
 )
-from odps_nb.spark.report_lines import MAX_LINE, ReportTo, encode_hello, is_hello
-from odps_nb.spark.runs import Source
-from odps_nb.spark.split_list import SplitList
+from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.reading.split_list import SplitList
 from odps_nb.terms import TableName
 
 from .test_reports import (  # fixtures among them
@@ -43,7 +43,7 @@ from .test_reports import (  # fixtures among them
 )
 
 if TYPE_CHECKING:
-    from odps_nb.spark.hub import Hub
+    from odps_nb.spark.progress.coordinator import Hub
 
 __all__ = ["hub", "jobs", "listener"]
 

@@ -13,10 +13,10 @@ import pytest
 
 import odps_nb
 import odps_nb.spark
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import Phase, ProgressTracker, silent
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker, silent
 from odps_nb.errors import CancelledError
-from odps_nb.spark import watching
+from odps_nb.spark.progress import attach as watching
 
 from .watched import (
     MIDDLE,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.local.launch import LocalService
+    from odps_nb.local.server.launch import LocalService
 
 pytestmark = pytest.mark.spark
 

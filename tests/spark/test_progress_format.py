@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import odps_nb.spark
-from odps_nb.client.progress import Phase, silent
-from odps_nb.spark import watching
-from odps_nb.spark.data_source import _connected
-from odps_nb.spark.runs import Source
-from odps_nb.spark.start import pyspark_version
+from odps_nb.client.calls.progress import Phase, silent
+from odps_nb.spark.launch.session_factory import pyspark_version
+from odps_nb.spark.progress import attach as watching
+from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.source.data_source import _connected
 
 from .watched import (
     MIDDLE,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.local.launch import LocalService
+    from odps_nb.local.server.launch import LocalService
 
 pytestmark = pytest.mark.spark
 

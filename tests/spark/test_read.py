@@ -13,22 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import odps_nb.spark
-from odps_nb.client.read import plan_ranges
+from odps_nb.client.read.splits import plan_ranges
 from odps_nb.errors import (
     InvalidRequestError,
     NotFoundError,
     SessionExpiredError,
 )
-from odps_nb.spark import frames
-from odps_nb.spark.faults import from_spark
-from odps_nb.spark.split_list import SplitList
+from odps_nb.spark.reading import dataframe as frames
+from odps_nb.spark.reading.split_list import SplitList
+from odps_nb.spark.tasks.errors import from_spark
 from odps_nb.terms import IndexSplit, RowRangeSplit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.profile import Profile
+    from odps_nb.client.auth.profile import Profile
 
 DAY = "ds=2024-01-03"
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odps_nb.errors import FramingError, LimitExceededError
-from odps_nb.spark.report_lines import (
+from odps_nb.spark.progress.messages import (
     MAX_LINE,
     Figures,
     Hello,

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from odps_nb.client.progress import Phase, ProgressTracker
+from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.errors import CancelledError
-from odps_nb.spark import reports
-from odps_nb.spark.hub import Hub
-from odps_nb.spark.jobs import Jobs, Outcome
-from odps_nb.spark.report_lines import (
+from odps_nb.spark.progress import server as reports
+from odps_nb.spark.progress.coordinator import Hub
+from odps_nb.spark.progress.jobs import Jobs, Outcome
+from odps_nb.spark.progress.messages import (
     MAX_LINE,
     STOP,
     Figures,
@@ -24,8 +24,8 @@ from odps_nb.spark.report_lines import (
     encode_hello,
     encode_report,
 )
-from odps_nb.spark.reporter import TaskReporter
-from odps_nb.spark.runs import Source
+from odps_nb.spark.progress.task_client import TaskReporter
+from odps_nb.spark.progress.totals import Source
 from odps_nb.terms import IndexSplit
 
 from . import watched

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker
-from odps_nb.spark.report_lines import Figures, Hello, Report
-from odps_nb.spark.runs import MAX_LABELS, Run, Source
-from odps_nb.spark.split_list import SplitList
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
+from odps_nb.spark.progress.messages import Figures, Hello, Report
+from odps_nb.spark.progress.totals import MAX_LABELS, Run, Source
+from odps_nb.spark.reading.split_list import SplitList
 from odps_nb.terms import IndexSplit
 
 FOUR = Source(

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 import odps_nb.spark
-from odps_nb.spark import watching
+from odps_nb.spark.progress import attach as watching
 
 from .conftest import explained
 from .watched import Listener

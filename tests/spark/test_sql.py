@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 
 import odps_nb.spark
-from odps_nb.client.profile import Profile
+from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import (
     ConfigError,
     InvalidRequestError,
     NotFoundError,
     QueryError,
 )
-from odps_nb.spark.query import SparkQuery
+from odps_nb.spark.pushdown.query import SparkQuery
 
 sys.path.append(str(Path(__file__).parents[1] / "compat"))
 from recorder import Recorder, recording  # that of the tests beside pyodps
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.local.launch import LocalService
+    from odps_nb.local.server.launch import LocalService
 
 pytestmark = pytest.mark.spark
 

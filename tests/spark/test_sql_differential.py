@@ -19,8 +19,8 @@ from py4j.protocol import Py4JJavaError
 
 import odps_nb.spark
 from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError
-from odps_nb.spark.sql_plan import TableRead
-from odps_nb.spark.sql_text import fill
+from odps_nb.spark.pushdown.parse import fill
+from odps_nb.spark.pushdown.plan import TableRead
 
 from .sql_grammar import Grammar
 from .sql_rows import ROWS, SCHEMAS, TABLES, arrow, left, plan, reads_less

@@ -18,7 +18,7 @@ import pytest
 from sqlglot import ErrorLevel, exp
 
 from odps_nb.errors import InvalidRequestError
-from odps_nb.spark.sql_plan import TableRead
+from odps_nb.spark.pushdown.plan import TableRead
 
 from .sql_grammar import Grammar
 from .sql_rows import ROWS, SCHEMAS, arrow, left, plan, reads_less

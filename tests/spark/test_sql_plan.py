@@ -10,10 +10,10 @@ import pytest
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.schema import Column, TableSchema
-from odps_nb.spark.sql_conditions import conditions_of
-from odps_nb.spark.sql_plan import TableRead, plan_reads, with_partitions
-from odps_nb.spark.sql_predicates import Compare, may_be_sent, partition_value, takes_value
-from odps_nb.spark.sql_text import fill, parse_query, value_of_text
+from odps_nb.spark.pushdown.conditions import Compare, may_be_sent, partition_value, takes_value
+from odps_nb.spark.pushdown.extract import conditions_of
+from odps_nb.spark.pushdown.parse import fill, parse_query, value_of_text
+from odps_nb.spark.pushdown.plan import TableRead, plan_reads, with_partitions
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import parse_columns, parse_type
 

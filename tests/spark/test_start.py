@@ -11,7 +11,13 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.errors import ConfigError, MissingDependencyError
-from odps_nb.spark.start import REDACTION, defaults, local_zone, machine_memory, pyspark_version
+from odps_nb.spark.launch.session_factory import (
+    REDACTION,
+    defaults,
+    local_zone,
+    machine_memory,
+    pyspark_version,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +92,7 @@ def test_what_is_no_spark_setting_is_refused_before_java_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Another test of this run may hold the session; here there is none.
-    monkeypatch.setattr("odps_nb.spark.start._running", lambda: None)
+    monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
     with pytest.raises(ConfigError, match="'memory'"):
         odps_nb.spark.session(memory="2g")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.spark._stderr import Noise
+from odps_nb.spark.launch._stderr import Noise
 
 CHILD = r"""
 import os, sys
@@ -19,7 +19,7 @@ os.write(2, b"thing else\nlast line without end")
 """
 PARENT = f"""
 import subprocess, sys, threading
-from odps_nb.spark._stderr import without_noise
+from odps_nb.spark.launch._stderr import without_noise
 
 with without_noise():
     child = subprocess.Popen([sys.executable, "-c", {CHILD!r}])

@@ -17,11 +17,11 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 import odps_nb.spark
 from odps_nb.errors import ConflictError
-from odps_nb.spark.commit_log import CommitLog
-from odps_nb.spark.data_source import OdpsDataSource
-from odps_nb.spark.faults import from_spark
-from odps_nb.spark.settings import StreamWriteSettings
-from odps_nb.spark.stream_writer import OdpsStreamWriter
+from odps_nb.spark.source.commit_log import CommitLog
+from odps_nb.spark.source.data_source import OdpsDataSource
+from odps_nb.spark.source.options import StreamWriteSettings
+from odps_nb.spark.source.stream_writer import OdpsStreamWriter
+from odps_nb.spark.tasks.errors import from_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

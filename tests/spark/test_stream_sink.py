@@ -15,20 +15,20 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructType
 
 import odps_nb.spark
-from odps_nb.client.storage import StorageClient
-from odps_nb.client.write import abort_write, commit_write, fetch_write_status
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.write.session import abort_write, commit_write, fetch_write_status
 from odps_nb.errors import ConfigError, ConversionError, InvalidRequestError, StateError
-from odps_nb.spark import stream_writer
-from odps_nb.spark.commit_log import CommitLog, Intent
-from odps_nb.spark.data_source import OdpsDataSource
-from odps_nb.spark.stream_writer import OdpsStreamWriter
+from odps_nb.spark.source import stream_writer
+from odps_nb.spark.source.commit_log import CommitLog, Intent
+from odps_nb.spark.source.data_source import OdpsDataSource
+from odps_nb.spark.source.stream_writer import OdpsStreamWriter
 
 from .altering import Altering
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
-    from odps_nb.client.profile import Profile
+    from odps_nb.client.auth.profile import Profile
 
 SCHEMA = StructType().add("id", LongType())
 Messages = list[WriterCommitMessage | None]

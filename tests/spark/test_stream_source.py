@@ -21,18 +21,18 @@ from odps_nb.errors import (
     SessionExpiredError,
     StateError,
 )
-from odps_nb.spark.data_source import OdpsDataSource
-from odps_nb.spark.settings import StreamReadSettings
-from odps_nb.spark.stream_offsets import Offset
-from odps_nb.spark.stream_reader import OdpsStreamReader
-from odps_nb.spark.versions import TableVersions
+from odps_nb.spark.source.data_source import OdpsDataSource
+from odps_nb.spark.source.options import StreamReadSettings
+from odps_nb.spark.source.stream_offsets import Offset
+from odps_nb.spark.source.stream_reader import OdpsStreamReader
+from odps_nb.spark.source.versions import TableVersions
 
 from .altering import Altering
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
-    from odps_nb.client.profile import Profile
+    from odps_nb.client.auth.profile import Profile
 
 CREATE = "TableCreateReadSession"
 SCHEMA = StructType().add("id", LongType())

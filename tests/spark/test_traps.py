@@ -15,7 +15,7 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.errors import StateError
-from odps_nb.spark.known import LARGEST, ReadFacts, numbered
+from odps_nb.spark.reading.statistics import LARGEST, ReadFacts, numbered
 
 from .conftest import explained
 

@@ -20,7 +20,7 @@ from odps_nb.schema import (
     TableSchema,
     TypeCode,
 )
-from odps_nb.spark.types import TYPE_KEY, arrow_schema, spark_schema, spark_type, table_schema
+from odps_nb.spark.tasks.types import TYPE_KEY, arrow_schema, spark_schema, spark_type, table_schema
 
 SPARK_TEXT = {
     TypeCode.TINYINT: "tinyint",

@@ -10,13 +10,13 @@ import pytest
 
 import odps_nb
 import odps_nb.spark
-from odps_nb.client import blob as client_blob
-from odps_nb.client.blob_batch import BlobBatch
+from odps_nb.client.blob import many as client_blob
+from odps_nb.client.blob.batch import BlobBatch
 from odps_nb.errors import ConfigError, ConversionError, LimitExceededError
-from odps_nb.spark import blob_tasks
-from odps_nb.spark.blob_tasks import BlobTask, map_batches
-from odps_nb.spark.credentials import TaskProfile
-from odps_nb.spark.faults import from_spark
+from odps_nb.spark.blobs import task as blob_tasks
+from odps_nb.spark.blobs.task import BlobTask, map_batches
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.tasks.errors import from_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 import odps_nb.spark
-from odps_nb.client.write import commit_write, open_write_session
+from odps_nb.client.write.session import commit_write, open_write_session
 from odps_nb.errors import ConfigError, ConversionError, InvalidRequestError, NotFoundError
-from odps_nb.spark.credentials import TaskProfile
-from odps_nb.spark.uploading import WriteTask, write_partition
-from odps_nb.spark.writer import write_target
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.writing.dataframe import write_target
+from odps_nb.spark.writing.task import WriteTask, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

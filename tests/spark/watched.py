@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 import psutil
 import pyarrow as pa
 
-from odps_nb.client.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.wire.calls import WireRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from odps_nb.access.connection import Connection
-    from odps_nb.local.launch import LocalService
+    from odps_nb.local.server.launch import LocalService
 
 ROWS = 400_000
 #: A byte in the second half of one of two splits; the service sends 1 MiB at a time.

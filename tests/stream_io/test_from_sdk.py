@@ -31,7 +31,7 @@ from odps_nb.errors import (
     ServiceError,
     StateError,
 )
-from odps_nb.local.launch import start
+from odps_nb.local.server.launch import start
 from odps_nb.stream_io import (
     ArrowReader,
     ArrowWriter,

@@ -1,4 +1,4 @@
-"""`Profile`: endpoint, project and credentials of one connection, as a value (floor 3).
+"""`Profile`: endpoint, project and credentials of one connection, as a value.
 
 Resolving looks at keywords, environment, the profile file and the keyring; nothing here talks to
 a service. Secrets are in no repr and no error, and a profile refuses to be pickled.
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from odps_nb.client import profile_sources as sources
-from odps_nb.client.credential_source import CredentialSource, from_process
+from odps_nb.client.auth import sources as sources
+from odps_nb.client.auth.renewal import CredentialSource, from_process
 from odps_nb.errors import ConfigError, InvalidRequestError
 from odps_nb.filters.literals import zone_of
 from odps_nb.secret import Hidden, hidden, hides_secrets
@@ -48,7 +48,7 @@ class Profile:
         An application that acts for that user: requests are signed by both.
     credential_process
         A program, with its arguments, that prints the keys as JSON; run without a shell when
-        keys are needed and again before they end. See `odps_nb.client.credential_source`.
+        keys are needed and again before they end. See `odps_nb.client.auth.renewal`.
     credentials
         A function without arguments that returns the keys as a mapping, instead of a program.
     tunnel_endpoint
@@ -72,7 +72,7 @@ class Profile:
 
     Examples
     --------
-    >>> from odps_nb.client.profile import Profile
+    >>> from odps_nb.client.auth.profile import Profile
     >>> Profile(endpoint="http://127.0.0.1:1/api", project="p", access_id="me", access_key="s")
     Profile(endpoint='http://127.0.0.1:1/api', project='p', access_id='…', access_key=<hidden>)
     """

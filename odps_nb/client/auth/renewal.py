@@ -1,4 +1,4 @@
-"""Keys that somebody else renews: a function or a program that is asked for them (floor 3).
+"""Keys that somebody else renews: a function or a program that is asked for them.
 
 Temporary keys end. Who makes them is asked when they are first needed and again before they end,
 by one thread at a time, and a renewal that fails does no harm as long as the old keys are good.

@@ -1,6 +1,6 @@
-"""Where settings come from: environment, profile file, keyring, a pyodps entry (floor 3).
+"""Where settings come from: environment, profile file, keyring, a pyodps entry.
 
-Each function answers with a plain mapping of `odps_nb.client.profile.Profile` field names; which
+Each function answers with a plain mapping of `Profile` field names; which
 source wins is decided there. Must not know HTTP, and never shows a secret in an error.
 """
 

@@ -1,4 +1,4 @@
-"""Blobs that are fetched together (floor 3): whole or in pieces, resumed at the one that failed.
+"""Blobs that are fetched together: whole or in pieces, resumed at the one that failed.
 
 Must not know: how batches are cut, or that there are others at the same time.
 """
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odps_nb.client.blob_stream import blob_events
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.given import Given
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.blob.delivered import Given
+from odps_nb.client.blob.response import blob_events
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import (
     FramingError,
     LimitExceededError,

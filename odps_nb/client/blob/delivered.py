@@ -1,4 +1,4 @@
-"""What was handed out of a blob before its connection broke (floor 3).
+"""What was handed out of a blob before its connection broke.
 
 A blob that is read again begins at its first byte: what was given already is compared, by CRC32C,
 and left out. Knows no requests.

@@ -1,4 +1,4 @@
-"""One blob as a file that is read front to back (floor 3).
+"""One blob as a file that is read front to back.
 
 Every byte that `read` gives was verified; memory holds one piece at a time. A connection that
 breaks is made again: what was given already is read once more, compared, and left out.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odps_nb.client.attempts import Attempts
-from odps_nb.client.blob_batch import unknown_blob
-from odps_nb.client.blob_stream import MAX_BLOB, blob_events, raw_size
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.given import Given
-from odps_nb.client.piece_file import PieceFile
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.blob.batch import unknown_blob
+from odps_nb.client.blob.delivered import Given
+from odps_nb.client.blob.piece_file import PieceFile
+from odps_nb.client.blob.response import MAX_BLOB, blob_events, raw_size
+from odps_nb.client.calls.attempts import Attempts
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import NotFoundError, OdpsNbError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.terms import BlobReference, Compression, format_bytes

@@ -1,4 +1,4 @@
-"""Size, type and name of a blob without its bytes (floor 3; ``protocol.md`` section 6.4).
+"""Size, type and name of a blob without its bytes (``protocol.md`` section 6.4).
 
 Only frames tell type and name, and a single reference is answered without a frame: the reference
 is asked for twice, and the connection is left after the head of the first frame.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 
-from odps_nb.client.blob_stream import blob_events
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.blob.response import blob_events
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import FramingError, OdpsNbError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.terms import BlobReference

@@ -1,4 +1,4 @@
-"""Blobs by reference: many at once, or one with its metadata (floor 3; ``protocol.md`` 6).
+"""Blobs by reference: many at once, or one with its metadata (``protocol.md`` section 6).
 
 Order, number, checksums and lengths are verified; a broken answer is taken up again at the blob
 that failed. Must not know: what a blob is a picture of.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-from odps_nb.client.blob_batch import BlobBatch, BlobRecord
-from odps_nb.client.blob_file import BlobFile, open_blob
-from odps_nb.client.blob_stream import MAX_BLOB
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.parallel import DEFAULT_MAX_BYTES, fan_out
-from odps_nb.client.progress import Phase, ProgressTracker
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.blob.batch import BlobBatch, BlobRecord
+from odps_nb.client.blob.file import BlobFile, open_blob
+from odps_nb.client.blob.response import MAX_BLOB
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, fan_out
 from odps_nb.terms import BlobReference, Compression
 
 __all__ = [

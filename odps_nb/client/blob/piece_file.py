@@ -1,4 +1,4 @@
-"""A binary file whose bytes come in pieces, front to back (floor 3). Knows not where from."""
+"""A binary file whose bytes come in pieces, front to back. Knows not where from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many blobs of any size, one after the other, each as a file while its turn lasts (floor 3).
+"""Many blobs of any size, one after the other, each as a file while its turn lasts.
 
 Several requests bring them side by side; what waits for its turn is bounded in bytes, also inside
 of a blob: one that is larger than all of memory passes through in pieces. Must not know: where
@@ -11,14 +11,14 @@ import contextlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from odps_nb.client.blob import BATCH_COUNT, BLOB_WORKERS, MAX_BLOB
-from odps_nb.client.blob_batch import BlobBatch, BlobPart
-from odps_nb.client.blob_head import BlobHead
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.parallel import fan_out
-from odps_nb.client.piece_file import PieceFile
-from odps_nb.client.progress import Phase, ProgressTracker
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.blob.batch import BlobBatch, BlobPart
+from odps_nb.client.blob.head import BlobHead
+from odps_nb.client.blob.many import BATCH_COUNT, BLOB_WORKERS, MAX_BLOB
+from odps_nb.client.blob.piece_file import PieceFile
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.terms import BlobReference, Compression, format_bytes
 
 __all__ = ["Batches", "PassingBlob", "iter_passing_blobs"]

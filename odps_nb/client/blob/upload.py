@@ -1,4 +1,4 @@
-"""Blobs on their way up (floor 3; ``protocol.md`` sections 6.1 and 6.2).
+"""Blobs on their way up (``protocol.md`` sections 6.1 and 6.2).
 
 Many small ones share a request, a large one is streamed alone; memory holds pieces, never a
 whole file. What the server says of number, size and MD5 must agree with what was sent.
@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from odps_nb.client.call_upload import CallUpload
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import Phase, ProgressTracker
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.calls.call_upload import CallUpload
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import ChecksumError, ConfigError, FramingError, OdpsNbError
 from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 from odps_nb.wire.calls import WriteBlob, WriteBlobAnswer, WriteBlobBatch

@@ -1,4 +1,4 @@
-"""The tries of one call (floor 3): counts them, waits between them, tells who watches.
+"""The tries of one call: counts them, waits between them, tells who watches.
 
 The policy decides, this object sleeps. A stream that is resumed shares one `Attempts` between
 opening and reading; every row that arrived makes it forget the failures before.
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NoReturn
 
-from odps_nb.client.cancel import SHORT_WAIT, CancelToken
-from odps_nb.client.progress import ProgressTracker
+from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.errors import OdpsNbError, ThrottledError
 from odps_nb.http.retry import RetryPolicy
 

@@ -1,4 +1,4 @@
-"""One call whose body is written piece by piece (floor 3).
+"""One call whose body is written piece by piece.
 
 Must not know: what is uploaded.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from odps_nb.client.answers import document
+from odps_nb.client.calls.responses import document
 from odps_nb.http.transport import HttpResponse
 from odps_nb.http.upload import Upload
 from odps_nb.wire.calls import Call

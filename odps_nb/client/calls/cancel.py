@@ -1,4 +1,4 @@
-"""Stopping work from another thread (floor 3).
+"""Stopping work from another thread.
 
 A `CancelToken` is handed down to whatever may take long. Cancelling shuts down the sockets that
 wait under it, so that nobody has to wait for a peer to be told that it is over.

@@ -1,4 +1,4 @@
-"""Progress as values: counters that workers add to, snapshots that listeners poll (floor 3).
+"""Progress as values: counters that workers add to, snapshots that listeners poll.
 
 Draws nothing. A worker only adds to a `ProgressTracker`; whoever wants to show something is a
 `ProgressListener` and polls `ProgressTracker.snapshot` at its own pace, so that ten thousand
@@ -162,7 +162,7 @@ class ProgressTracker:
 
     Examples
     --------
-    >>> from odps_nb.client.progress import ProgressTracker
+    >>> from odps_nb.client.calls.progress import ProgressTracker
     >>> with ProgressTracker("read", "orders") as tracker:
     ...     tracker.plan_split("0", rows=10)
     ...     tracker.add(split="0", rows=10, wire_bytes=512)

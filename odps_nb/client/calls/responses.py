@@ -1,4 +1,4 @@
-"""What every answer is asked first: yes or no, and how long (floor 3).
+"""What every answer is asked first: yes or no, and how long.
 
 Must not know: single calls.
 """

@@ -1,4 +1,4 @@
-"""Calls of the Storage API: encode, sign, send, try again, decode (floor 3).
+"""Calls of the Storage API: encode, sign, send, try again, decode.
 
 The only place where requests are signed and answers become values or errors. Knows no session
 and keeps no state of one: what belongs to a session travels in the request values.
@@ -16,11 +16,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakSet
 
-from odps_nb.client.answers import document, doubt_version_4, refusal, successful
-from odps_nb.client.attempts import Attempts, Clock
-from odps_nb.client.call_upload import CallUpload
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import ProgressTracker
+from odps_nb.client.calls.attempts import Attempts, Clock
+from odps_nb.client.calls.call_upload import CallUpload
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.responses import document, doubt_version_4, refusal, successful
 from odps_nb.errors import ConfigError, OdpsNbError, ServiceError, StateError, TransportError
 from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy
@@ -32,7 +32,7 @@ from odps_nb.wire.control import GetTunnelEndpoint, decode_tunnel_endpoint
 from odps_nb.wire.signing import sign
 
 if TYPE_CHECKING:
-    from odps_nb.client.profile import Profile
+    from odps_nb.client.auth.profile import Profile
 
 __all__ = ["StorageClient"]
 

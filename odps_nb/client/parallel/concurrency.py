@@ -1,4 +1,4 @@
-"""How many jobs run side by side: as many as pay, fewer where a service refuses (floor 3).
+"""How many jobs run side by side: as many as pay, fewer where a service refuses.
 
 Refusals take lanes back, items that come give them again. Beyond the lanes that it begins with,
 a pace climbs: lanes are added while the bytes of a window come faster for it, and the last ones

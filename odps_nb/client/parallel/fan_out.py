@@ -1,4 +1,4 @@
-"""Many iterators side by side, their items in one (floor 3).
+"""Many iterators side by side, their items in one.
 
 Workers take jobs in order and put items into lanes, one per job. What waits in the lanes is
 bounded in bytes; the lane that the consumer reads may always put one more, so that a full house
@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-from odps_nb.client.cancel import SHORT_WAIT, CancelToken
-from odps_nb.client.pace import Pace
+from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
+from odps_nb.client.parallel.concurrency import Pace
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
 __all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_WORKERS", "Job", "Resting", "fan_out"]

@@ -1,4 +1,4 @@
-"""One Arrow stream off the wire: record batches, and the proof that they are all (floor 3).
+"""One Arrow stream off the wire: record batches, and the proof that they are all.
 
 pyarrow takes a stream that stops between two messages for a whole one, and a body may be plain
 IPC or inside a coding whatever was asked for (``protocol.md`` 5.5, 10.1 no. 15). Here the body

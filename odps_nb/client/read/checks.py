@@ -1,4 +1,4 @@
-"""What happens to batches on their last steps to the consumer (floor 3).
+"""What happens to batches on their last steps to the consumer.
 
 Each step takes a generator and closes it when it is closed itself. Knows no session.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from odps_nb.client.progress import ProgressTracker
+from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.errors import LimitExceededError, TruncatedError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.terms import format_bytes

@@ -1,4 +1,4 @@
-"""Columns of a read: what requests name, what is given on, and what only a filter needs (floor 3).
+"""Columns of a read: what requests name, what is given on, and what only a filter needs.
 
 Must not know: splits.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from odps_nb.client.read_plan import ReadPlan
+from odps_nb.client.read.plan import ReadPlan
 from odps_nb.errors import FramingError, InvalidRequestError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import Column, TableSchema

@@ -1,4 +1,4 @@
-"""Keeping a read session alive while somebody reads of it (floor 3; ``protocol.md`` 3.2).
+"""Keeping a read session alive while somebody reads of it (``protocol.md`` section 3.2).
 
 A write session has no such thing: the protocol names neither its end nor a way to put it off.
 Must not know: how rows arrive.
@@ -10,10 +10,10 @@ import logging
 import threading
 from contextlib import suppress
 
-from odps_nb.client.cancel import SHORT_WAIT, CancelToken
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.client.read_session import ReadSession, require_ready
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.session import ReadSession, require_ready
 from odps_nb.errors import CancelledError, FramingError, OdpsNbError, StateError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.lifetime import start_thread

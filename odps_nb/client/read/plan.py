@@ -1,4 +1,4 @@
-"""What to read of a table, and the session that does, as values (floor 3).
+"""What to read of a table, and the session that does, as values.
 
 Must not know: requests, how a session is opened.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odps_nb.client.increments import Increment
+from odps_nb.client.read.increments import Increment
 from odps_nb.errors import InvalidRequestError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import Column, TableSchema

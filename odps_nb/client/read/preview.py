@@ -1,4 +1,4 @@
-"""The first rows of a table, without a session (floor 3; ``protocol.md`` section 3.4).
+"""The first rows of a table, without a session (``protocol.md`` section 3.4).
 
 Must not know: sessions, splits.
 """
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.client.rows import RowStream
-from odps_nb.client.storage import StorageClient
-from odps_nb.client.stream_schema import find_columns
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.arrow_body import RowStream
+from odps_nb.client.read.stream_schema import find_columns
 from odps_nb.errors import FramingError, InvalidRequestError, OdpsNbError
 from odps_nb.schema import Column
 from odps_nb.wire.calls import Preview

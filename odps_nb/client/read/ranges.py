@@ -1,4 +1,4 @@
-"""Row ranges cut smaller than splits, so that an ordered read keeps its lanes busy (floor 3).
+"""Row ranges cut smaller than splits, so that an ordered read keeps its lanes busy.
 
 Eight splits of 64 MiB don't fit into what may wait for the consumer: the lanes behind the first
 would fill it and rest, and one connection would bring the rows. Pure: knows no requests.

@@ -1,4 +1,4 @@
-"""Rows of one stream, read on from the exact row whatever breaks (floor 3).
+"""Rows of one stream, read on from the exact row whatever breaks.
 
 Knows how a stream is opened at a row only by a function that makes the request.
 """
@@ -10,12 +10,12 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.pace import Pace
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.client.rows import RowStream
-from odps_nb.client.storage import StorageClient
-from odps_nb.client.stream_schema import find_columns
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.client.read.arrow_body import RowStream
+from odps_nb.client.read.stream_schema import find_columns
 from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
 from odps_nb.schema import Column
 from odps_nb.terms import RowRangeSplit, Split

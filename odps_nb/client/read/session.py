@@ -1,4 +1,4 @@
-"""Read sessions: a snapshot of a table, cut into splits (floor 3; ``protocol.md`` 3.1, 3.2, 4).
+"""Read sessions: a snapshot of a table, cut into splits (``protocol.md`` sections 3.1, 3.2, 4).
 
 Must not know: how rows arrive.
 """
@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.cursor import rows_of
-from odps_nb.client.progress import Phase, ProgressTracker
-from odps_nb.client.read_columns import (
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.columns import (
     Columns,
     choose_columns,
     hidden_columns,
@@ -23,8 +23,8 @@ from odps_nb.client.read_columns import (
     selected,
     unit_of,
 )
-from odps_nb.client.read_plan import ReadPlan, ReadSession
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.read.plan import ReadPlan, ReadSession
+from odps_nb.client.read.resume import rows_of
 from odps_nb.errors import (
     InvalidRequestError,
     RequestTimeoutError,

@@ -1,4 +1,4 @@
-"""Rows of a read session: one split, or all of them side by side (floor 3).
+"""Rows of a read session: one split, or all of them side by side.
 
 A split that breaks goes on at the exact row; a session that is over is an error, since another
 one would be another snapshot. See ``protocol.md`` sections 3.3 and 4.
@@ -14,23 +14,23 @@ from itertools import islice, starmap
 
 import pyarrow as pa
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.cursor import RowCursor, rows_of
-from odps_nb.client.delivery import Batches, Wanted, counted, limited, whole, within
-from odps_nb.client.increments import in_words, names_on_the_wire, on_the_wire
-from odps_nb.client.pace import Pace
-from odps_nb.client.parallel import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
-from odps_nb.client.pieces import Pieces
-from odps_nb.client.progress import Phase, ProgressTracker
-from odps_nb.client.read_session import (
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
+from odps_nb.client.read.checks import Batches, Wanted, counted, limited, whole, within
+from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
+from odps_nb.client.read.keepalive import SessionKeeper
+from odps_nb.client.read.ranges import Pieces
+from odps_nb.client.read.resume import RowCursor, rows_of
+from odps_nb.client.read.session import (
     ReadPlan,
     ReadSession,
     open_read_session,
     plan_ranges,
     reopen_read_session,
 )
-from odps_nb.client.session_keeper import SessionKeeper
-from odps_nb.client.storage import StorageClient
 from odps_nb.schema import Column
 from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES, ReadRows

@@ -1,4 +1,4 @@
-"""Whether the columns of an Arrow stream are those that its session promised (floor 3, pure).
+"""Whether the columns of an Arrow stream are those that its session promised.
 
 A session says names and MaxCompute types; the stream has a schema of its own, and what it has
 decides what a value becomes. Forms that services are known to send for a type are taken

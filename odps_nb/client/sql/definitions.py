@@ -1,4 +1,4 @@
-"""What a new table is besides its columns, and its ``CREATE TABLE`` text (floor 3, pure).
+"""What a new table is besides its columns, and its ``CREATE TABLE`` text.
 
 Nothing typed by a person reaches SQL unchecked: names are validated and back-quoted, texts are
 escaped, types are written from the type tree. Knows no requests.

@@ -1,7 +1,7 @@
-"""SQL instances: submit, wait, cancel (floor 3).
+"""SQL instances: submit, wait, cancel.
 
 ``protocol.md`` section 9.3. The text of a query is the user's own and goes out as it is. Rows of
-a result are the business of ``odps_nb.client.query_result``.
+a result are the business of ``odps_nb.client.sql.result``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from odps_nb.client.cancel import CancelToken
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.catalog import control_call, schema_settings
-from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.errors import (
     ConflictError,
     NotFoundError,
@@ -37,7 +37,7 @@ from odps_nb.wire.control import (
 )
 
 if TYPE_CHECKING:
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = [
     "SQL_ZONE",

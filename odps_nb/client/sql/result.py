@@ -1,4 +1,4 @@
-"""Rows of a finished SQL instance over the Storage API (floor 3; ``protocol.md`` section 3.14).
+"""Rows of a finished SQL instance over the Storage API (``protocol.md`` section 3.14).
 
 A result is a snapshot with a known number of rows: a large one is read in pages side by side, and
 a broken stream goes on at the row where it broke. Knows no pandas.
@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.cursor import RowCursor
-from odps_nb.client.delivery import Batches, counted
-from odps_nb.client.pace import Pace
-from odps_nb.client.parallel import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
-from odps_nb.client.progress import ProgressTracker
-from odps_nb.client.query import FIRST_POLL, LAST_POLL, SqlInstance
-from odps_nb.client.read_session import plan_ranges
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
+from odps_nb.client.read.checks import Batches, counted
+from odps_nb.client.read.resume import RowCursor
+from odps_nb.client.read.session import plan_ranges
+from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
 from odps_nb.errors import InvalidRequestError, QueryError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import Compression, RowRangeSplit, SessionStatus
@@ -33,7 +33,7 @@ from odps_nb.wire.control import SQL_TASK
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["ResultSession", "iter_accelerated", "iter_result", "open_result"]
 

@@ -1,4 +1,4 @@
-"""Write sessions: all rows at once, or none (floor 3; ``protocol.md`` sections 3.5 to 3.10, 7).
+"""Write sessions: all rows at once, or none (``protocol.md`` sections 3.5 to 3.10, 7).
 
 A session that is left without a commit is aborted; a commit whose answer was lost is looked up.
 Must not know: pandas, how rows are divided among streams.
@@ -11,13 +11,13 @@ import threading
 from collections.abc import Iterable
 from types import TracebackType
 
-from odps_nb.client.blob_upload import BlobContent, BlobItem
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import Phase, ProgressTracker
-from odps_nb.client.storage import StorageClient
-from odps_nb.client.write_parts import DEFAULT_PART_BYTES
-from odps_nb.client.write_stream import WriteStream, open_write_stream
-from odps_nb.client.write_values import StreamReceipt, WriteSessionRef
+from odps_nb.client.blob.upload import BlobContent, BlobItem
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.write.parts import DEFAULT_PART_BYTES
+from odps_nb.client.write.stream import WriteStream, open_write_stream
+from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
 from odps_nb.errors import (
     ConflictError,
     NotFoundError,

@@ -1,4 +1,4 @@
-"""One upload lane of a write session (floor 3; ``protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
+"""One upload lane of a write session (``protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
 
 Rows carry their offset, so that the server knows what it has: an upload whose answer was lost
 is looked up, never sent again blindly. Must not know: commits, other streams.
@@ -12,13 +12,13 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from odps_nb.client.attempts import Attempts
-from odps_nb.client.blob_upload import BlobItem, upload_blobs
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import Phase, ProgressTracker
-from odps_nb.client.storage import StorageClient
-from odps_nb.client.write_parts import DEFAULT_PART_BYTES, RowPart, iter_parts, write_ipc
-from odps_nb.client.write_values import StreamReceipt, WriteSessionRef
+from odps_nb.client.blob.upload import BlobItem, upload_blobs
+from odps_nb.client.calls.attempts import Attempts
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.write.parts import DEFAULT_PART_BYTES, RowPart, iter_parts, write_ipc
+from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
 from odps_nb.errors import (
     ConflictError,
     OdpsNbError,

@@ -1,4 +1,4 @@
-"""What names a write in another process (floor 3): plain values, made to be pickled."""
+"""What names a write in another process: plain values, made to be pickled."""
 
 from __future__ import annotations
 

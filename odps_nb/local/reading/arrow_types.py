@@ -1,4 +1,4 @@
-"""MaxCompute types as Arrow types, as rows are stored and as they travel (world local).
+"""MaxCompute types as Arrow types, as rows are stored and as they travel.
 
 Stored: DATETIME in ms, TIMESTAMP(_NTZ) in ns, or in us in a file whose years nanoseconds do not
 reach, intervals as ``duration[ns]`` and ``int64`` months,

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_schema
-from odps_nb.local.changes import DELETE, OPERATION_TYPE, UPDATE_AFTER, ChangeLog, Record
-from odps_nb.local.folder import Folder
-from odps_nb.local.row_files import RowFile, RowFileWriter, read_rows, unit_of
-from odps_nb.local.snapshots import Segment
-from odps_nb.local.tables import Table
+from odps_nb.local.reading.arrow_types import arrow_schema
+from odps_nb.local.store.changes import DELETE, OPERATION_TYPE, UPDATE_AFTER, ChangeLog, Record
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_rows, unit_of
+from odps_nb.local.store.snapshots import Segment
+from odps_nb.local.store.tables import Table
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TimeUnit
 

@@ -1,4 +1,4 @@
-"""Read sessions as values: what a request asks of a table, planned (world local).
+"""Read sessions as values: what a request asks of a table, planned.
 
 Pure but for evaluating predicates on partition values. ``protocol.md`` sections 3.1, 4, 5.6.
 """
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.duck import Duck
-from odps_nb.local.predicates import Predicate
-from odps_nb.local.scans import ScanFile, ScanPlan
-from odps_nb.local.snapshots import Segment
-from odps_nb.local.splits import by_count, by_size
-from odps_nb.local.tables import Table
+from odps_nb.local.reading.predicates import Predicate
+from odps_nb.local.reading.scans import ScanFile, ScanPlan
+from odps_nb.local.reading.splits import by_count, by_size
+from odps_nb.local.sql.duck import Duck
+from odps_nb.local.store.snapshots import Segment
+from odps_nb.local.store.tables import Table
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls.read import NOT_INCREMENTAL, CreateReadSession

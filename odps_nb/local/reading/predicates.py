@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_type
-from odps_nb.local.constants import constant
-from odps_nb.local.duck import Duck
-from odps_nb.local.sql_calls import called, looks_outside
+from odps_nb.local.reading.arrow_types import arrow_type
+from odps_nb.local.sql.calls import called, looks_outside
+from odps_nb.local.sql.duck import Duck
+from odps_nb.local.store.partition_values import constant
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
 

@@ -1,4 +1,4 @@
-"""Batches to the bytes of a response: one Arrow IPC stream in large chunks (world local).
+"""Batches to the bytes of a response: one Arrow IPC stream in large chunks.
 
 ::
 

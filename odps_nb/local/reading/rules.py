@@ -1,4 +1,4 @@
-"""What the real service takes of a read and how coarsely it filters (world local).
+"""What the real service takes of a read and how coarsely it filters.
 
 Its bounds are known from live tests of its own clients: aliyun-odps-sdk-cpp
 (``test/max_storage_api/table_read_test.cpp``) and, of the older protocol, aliyun-odps-python-sdk
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import has_blob
-from odps_nb.local.tables import Table
+from odps_nb.local.reading.arrow_types import has_blob
+from odps_nb.local.store.tables import Table
 from odps_nb.terms import SplitMode
 from odps_nb.wire.calls import (
     MAX_BATCH_BYTES,

@@ -1,4 +1,4 @@
-"""Read sessions: a snapshot, its columns, its splits, and how long they live (world local).
+"""Read sessions: a snapshot, its columns, its splits, and how long they live.
 
 A session is a row in the catalogue with a plan that needs nothing else but the files it pins:
 the table may change or go away. ``protocol.md`` sections 3.1 to 3.4 and 4.
@@ -15,13 +15,8 @@ from threading import Lock
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import has_timestamp
-from odps_nb.local.catalog import Catalog
-from odps_nb.local.changes import ChangeLog
-from odps_nb.local.database import Database
-from odps_nb.local.duck import Duck
-from odps_nb.local.folder import Folder, new_id
-from odps_nb.local.increments import (
+from odps_nb.local.reading.arrow_types import has_timestamp
+from odps_nb.local.reading.increments import (
     MODES,
     Changed,
     Interval,
@@ -30,7 +25,7 @@ from odps_nb.local.increments import (
     changes_table,
     with_system_columns,
 )
-from odps_nb.local.read_plan import (
+from odps_nb.local.reading.plan import (
     ReadSession,
     cut_ranges,
     echoed,
@@ -43,11 +38,16 @@ from odps_nb.local.read_plan import (
     session_of_text,
     session_text,
 )
-from odps_nb.local.read_rules import ReadRules
-from odps_nb.local.row_files import FAR, FINE
-from odps_nb.local.scans import ScanFile, ScanPlan, batches_of, scan
-from odps_nb.local.snapshots import Segment, Snapshots
-from odps_nb.local.tables import Table
+from odps_nb.local.reading.rules import ReadRules
+from odps_nb.local.reading.scans import ScanFile, ScanPlan, batches_of, scan
+from odps_nb.local.sql.duck import Duck
+from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.changes import ChangeLog
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import Folder, new_id
+from odps_nb.local.store.row_files import FAR, FINE
+from odps_nb.local.store.snapshots import Segment, Snapshots
+from odps_nb.local.store.tables import Table
 from odps_nb.schema import TableSchema
 from odps_nb.terms import IndexSplit, PartitionSpec, Split, SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls.preview import Preview

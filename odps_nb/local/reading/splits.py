@@ -1,4 +1,4 @@
-"""Cutting a snapshot into row ranges (world local; ``protocol.md`` section 4).
+"""Cutting a snapshot into row ranges (``protocol.md`` section 4).
 
 Every split mode ends as ranges of row numbers over the snapshot. Pure.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from odps_nb.local.snapshots import Segment
+from odps_nb.local.store.snapshots import Segment
 
 __all__ = ["MAX_SPLITS", "by_count", "by_size"]
 

@@ -1,4 +1,4 @@
-"""Rows as the service's CSV: results of SQL and ``table.head`` (world local; section 9.3)."""
+"""Rows as the service's CSV: results of SQL and ``table.head`` (section 9.3)."""
 
 from __future__ import annotations
 

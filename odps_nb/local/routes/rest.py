@@ -1,4 +1,4 @@
-"""The control plane over HTTP: projects, tables, partitions, SQL instances (world local).
+"""The control plane over HTTP: projects, tables, partitions, SQL instances.
 
 ``protocol.md`` section 9. Requests are read by ``odps_nb.wire.control``; what only the stock
 client asks for is answered here by path.
@@ -14,15 +14,16 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from odps_nb.local import edge, faults
-from odps_nb.local.instances import FAILED, Instance
-from odps_nb.local.result_text import csv_text
-from odps_nb.local.rights import Right
+from odps_nb.local import faults
+from odps_nb.local.routes.csv_text import csv_text
+from odps_nb.local.server import asgi_io as edge
+from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
-from odps_nb.local.sql_ddl import Place
-from odps_nb.local.sql_text import script_settings
-from odps_nb.local.sql_times import ZONE
-from odps_nb.local.tables import Table
+from odps_nb.local.sql.ddl import Place
+from odps_nb.local.sql.instances import FAILED, Instance
+from odps_nb.local.sql.text import script_settings
+from odps_nb.local.sql.times import ZONE
+from odps_nb.local.store.tables import Table
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import WireRequest

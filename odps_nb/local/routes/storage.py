@@ -1,4 +1,4 @@
-"""Storage API requests over HTTP: body in, action, answer out (world local)."""
+"""Storage API requests over HTTP: body in, action, answer out."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from odps_nb.local import edge, faults
-from odps_nb.local.clients import identify
+from odps_nb.local import faults
+from odps_nb.local.routes.storage_actions import StorageActions, StreamAnswer
+from odps_nb.local.server import asgi_io as edge
+from odps_nb.local.server.clients import identify
 from odps_nb.local.service import Service
-from odps_nb.local.storage_actions import StorageActions, StreamAnswer
 from odps_nb.wire.calls import ReadBlobs, WireRequest, decode_request
 
 __all__ = ["StorageRoutes"]

@@ -1,4 +1,4 @@
-"""What each Storage API action does, from request value to answer value (world local).
+"""What each Storage API action does, from request value to answer value.
 
 Blocking code, run in worker threads; no HTTP framework here. An upload gets the path of its
 body, a read gives a `RowsAnswer` or `BlobsAnswer` whose chunks are made while they are sent.
@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from odps_nb.local import faults
-from odps_nb.local.clients import Client, blob_coding, row_codings
-from odps_nb.local.ingest import read_body
-from odps_nb.local.read_plan import ReadSession
-from odps_nb.local.read_rules import check_batch
-from odps_nb.local.row_stream import coded, encode_stream, rebatch
+from odps_nb.local.reading.plan import ReadSession
+from odps_nb.local.reading.row_stream import coded, encode_stream, rebatch
+from odps_nb.local.reading.rules import check_batch
+from odps_nb.local.server.clients import Client, blob_coding, row_codings
 from odps_nb.local.service import Service
-from odps_nb.local.tables import OPERATION
-from odps_nb.local.write_sessions import OPEN
-from odps_nb.local.write_streams import Stream, WriteSession, staging_text
+from odps_nb.local.store.tables import OPERATION
+from odps_nb.local.writing.ingest import read_body
+from odps_nb.local.writing.sessions import OPEN
+from odps_nb.local.writing.streams import Stream, WriteSession, staging_text
 from odps_nb.schema import TableSchema
 from odps_nb.terms import BlobReference, Compression, SessionStatus, WriteMode
 from odps_nb.wire import calls

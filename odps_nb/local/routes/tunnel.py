@@ -1,4 +1,4 @@
-"""The tunnel over HTTP: table downloads and uploads, results of SQL (world local).
+"""The tunnel over HTTP: table downloads and uploads, results of SQL.
 
 A download is a read session, an upload a write session whose blocks are streams: what is said
 about snapshots and commits there holds here. ``protocol.md`` section 9.4.
@@ -20,16 +20,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from odps_nb.errors import ProtocolError
-from odps_nb.local import edge, faults
-from odps_nb.local.arrow_types import arrow_schema
-from odps_nb.local.row_stream import encode_stream, rebatch
+from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import arrow_schema
+from odps_nb.local.reading.row_stream import encode_stream, rebatch
+from odps_nb.local.routes.storage_actions import StreamAnswer
+from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
+from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
+from odps_nb.local.server import asgi_io as edge
 from odps_nb.local.service import Service
-from odps_nb.local.storage_actions import StreamAnswer
-from odps_nb.local.tables import Table
-from odps_nb.local.tunnel_arrow import decode_arrow, encode_arrow
-from odps_nb.local.tunnel_rows import decode_rows, encode_rows
-from odps_nb.local.write_sessions import COMMITTED
-from odps_nb.local.write_streams import WriteSession
+from odps_nb.local.store.tables import Table
+from odps_nb.local.writing.sessions import COMMITTED
+from odps_nb.local.writing.streams import WriteSession
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
 from odps_nb.wire.calls import (

@@ -1,4 +1,4 @@
-"""The Arrow stream of the tunnel, both ways (world local; ``protocol.md`` section 9.4).
+"""The Arrow stream of the tunnel, both ways (``protocol.md`` section 9.4).
 
 ::
 
@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.ingest import checked_batches
+from odps_nb.local.writing.ingest import checked_batches
 from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.crc32c import crc32c
 

@@ -1,4 +1,4 @@
-"""The row stream of the tunnel, both ways (world local; ``protocol.md`` section 9.4).
+"""The row stream of the tunnel, both ways (``protocol.md`` section 9.4).
 
 ::
 
@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_schema
-from odps_nb.local.tunnel_values import from_plain, to_plain
+from odps_nb.local.reading.arrow_types import arrow_schema
+from odps_nb.local.routes.tunnel_values import from_plain, to_plain
 from odps_nb.schema import ArrayType, Column, DecimalType, MapType, OdpsType, StructType, TypeCode
 from odps_nb.wire.crc32c import crc32c
 

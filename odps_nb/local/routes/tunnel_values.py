@@ -1,4 +1,4 @@
-"""Arrow columns as the plain Python values of the tunnel's row stream, and back (world local).
+"""Arrow columns as the plain Python values of the tunnel's row stream, and back.
 
 Times are integers here (DATETIME milliseconds, TIMESTAMP and INTERVAL_DAY_TIME nanoseconds, DATE
 days), decimals are text: what the wire carries, without a library's idea of time between.
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_type
+from odps_nb.local.reading.arrow_types import arrow_type
 from odps_nb.schema import (
     ArrayType,
     Column,

@@ -1,4 +1,4 @@
-"""The sample tables in a new folder: built once per user, then linked (world local).
+"""The sample tables in a new folder: built once per user, then linked.
 
 Building takes seconds, so a finished folder with nothing but the samples is kept in the user's
 cache under the fingerprint of what made it. A new service folder gets hard links to its files
@@ -22,14 +22,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from odps_nb.local.arrow_types import has_blob
-from odps_nb.local.database import SCHEMA_VERSION
-from odps_nb.local.folder import Folder
-from odps_nb.local.ingest import Ingest
+from odps_nb.local.reading.arrow_types import has_blob
 from odps_nb.local.samples.catalog import SAMPLES, Sample, SampleBatch, SampleBlob
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
-from odps_nb.local.snapshots import Addition
-from odps_nb.local.tables import Table
+from odps_nb.local.store.database import SCHEMA_VERSION
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.snapshots import Addition
+from odps_nb.local.store.tables import Table
+from odps_nb.local.writing.ingest import Ingest
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES
 
@@ -170,15 +170,9 @@ def _fingerprint() -> str:
     """Name what the samples depend on: their code, the catalogue's layout, the file writer."""
     digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__}".encode())
     here = Path(__file__).parent
-    for path in sorted(
-        [
-            *here.glob("samples/*.py"),
-            here / "row_files.py",
-            here / "arrow_types.py",
-            here / "hot_files.py",
-            here / "sample_tables.py",
-        ]
-    ):
+    store, reading = here.with_name("store"), here.with_name("reading")
+    written_by = (store / "row_files.py", store / "arrow_cache.py", reading / "arrow_types.py")
+    for path in sorted([*here.glob("*.py"), *written_by]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""The HTTP face of the embedded service: routes, signatures, error documents (world local).
+"""The HTTP face of the embedded service: routes, signatures, error documents.
 
 ::
 
@@ -26,14 +26,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from odps_nb.errors import OdpsNbError, ServiceError
-from odps_nb.local import edge, faults
-from odps_nb.local.full_disk import is_full
-from odps_nb.local.misbehaviour import MisbehavingApp, Misbehaviour
-from odps_nb.local.rest_routes import RestRoutes
+from odps_nb.local import faults
+from odps_nb.local.routes.rest import RestRoutes
+from odps_nb.local.routes.storage import StorageRoutes
+from odps_nb.local.routes.tunnel import TunnelRoutes, is_tunnel
+from odps_nb.local.server import asgi_io as edge
+from odps_nb.local.server.full_disk import is_full
+from odps_nb.local.server.misbehaviour import MisbehavingApp, Misbehaviour
+from odps_nb.local.server.status_page import status_page
 from odps_nb.local.service import Service
-from odps_nb.local.status_page import status_page
-from odps_nb.local.storage_routes import StorageRoutes
-from odps_nb.local.tunnel_routes import TunnelRoutes, is_tunnel
 from odps_nb.wire.calls import (
     REQUEST_ID,
     STATUS_OF_CODE,

@@ -1,4 +1,4 @@
-"""Between Starlette and the service: bodies in, streams out, errors as documents (world local).
+"""Between Starlette and the service: bodies in, streams out, errors as documents.
 
 A request body is read to its end whatever happens, so that a client sees our answer and not a
 broken pipe. A response is pulled chunk by chunk from a generator in a worker thread, one chunk
@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from odps_nb.local import faults
-from odps_nb.local.folder import Folder
+from odps_nb.local.store.folder import Folder
 
 __all__ = ["Bytes", "StreamedResponse", "body_bytes", "body_file", "drain", "run"]
 

@@ -1,4 +1,4 @@
-"""Which client asks, and what it can read (world local; ``protocol.md`` section 11).
+"""Which client asks, and what it can read (``protocol.md`` section 11).
 
 The stock clients disagree about compression; a request alone tells them apart.
 """

@@ -1,4 +1,4 @@
-"""Connections of the embedded service: few enough, and none that only begins (world local).
+"""Connections of the embedded service: few enough, and none that only begins.
 
 A request head has to be there in time, counted from its first byte (the first one: from the
 connection). When there are too many connections, the one that waited longest without a request

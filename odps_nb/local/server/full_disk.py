@@ -1,4 +1,4 @@
-"""Tells a full disk from other failures, whoever met it: Python, Arrow or SQLite (world local)."""
+"""Tells a full disk from other failures, whoever met it: Python, Arrow or SQLite."""
 
 from __future__ import annotations
 

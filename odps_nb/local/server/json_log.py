@@ -1,4 +1,4 @@
-"""The log as JSON, one object a line: what was asked, how it ended, how long (world local).
+"""The log as JSON, one object a line: what was asked, how it ended, how long.
 
 What a query string, a header or a body holds is never written: keys, tokens and signatures
 travel there. Only the name of the action is taken out of it.

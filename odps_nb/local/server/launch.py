@@ -1,4 +1,4 @@
-"""Starts the embedded service as a child process and stops it (world local).
+"""Starts the embedded service as a child process and stops it.
 
 The child ends by itself when this process does, however that happens: it holds the other end of
 a pipe. Importing this module loads nothing of the service.
@@ -105,7 +105,14 @@ def start(
         The extra ``local`` is not installed.
     """
     _require_extra()
-    command = [sys.executable, "-m", "odps_nb.local.serve", "--json", "--with-parent", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "odps_nb.local.server.serve",
+        "--json",
+        "--with-parent",
+        *options,
+    ]
     if root is not None:
         command += ["--root", str(root)]
     if not samples:

@@ -1,4 +1,4 @@
-"""Faults on request: cut, stall, corrupt, refuse, expire, close (world local).
+"""Faults on request: cut, stall, corrupt, refuse, expire, close.
 
 Off unless the service was started with ``--misbehave``. Then ``PUT /api/misbehaviour`` takes the
 rules as JSON, ``GET`` shows them with how often each struck, ``DELETE`` ends them::

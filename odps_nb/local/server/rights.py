@@ -1,4 +1,4 @@
-"""Which key may read and write which projects (world local).
+"""Which key may read and write which projects.
 
 A key without rights of its own may do everything; a service without rights asks nobody. What is
 asked here is the request as it came: which project it names, and whether it changes something.

@@ -1,4 +1,4 @@
-"""``odps-nb serve``: the embedded service as a process (world local).
+"""``odps-nb serve``: the embedded service as a process.
 
 The first line on stdout (with ``--json``) says where it listens and with which key; everything
 else goes to stderr. Ends on SIGTERM or SIGINT, and with its parent when asked to.
@@ -23,15 +23,15 @@ from typing import Any
 import uvicorn
 
 from odps_nb.errors import ConfigError, OdpsNbError, explain
-from odps_nb.local.app import build_app
-from odps_nb.local.connections import KEEP_ALIVE, Connection
-from odps_nb.local.folder import Folder
-from odps_nb.local.json_log import JsonFormatter, LoggedApp, requests_log
-from odps_nb.local.misbehaviour import Misbehaviour
-from odps_nb.local.queries import QueryLimits
-from odps_nb.local.read_rules import ReadRules
-from odps_nb.local.sample_tables import adopt, install_samples
+from odps_nb.local.reading.rules import ReadRules
+from odps_nb.local.samples.tables import adopt, install_samples
+from odps_nb.local.server.app import build_app
+from odps_nb.local.server.connections import KEEP_ALIVE, Connection
+from odps_nb.local.server.json_log import JsonFormatter, LoggedApp, requests_log
+from odps_nb.local.server.misbehaviour import Misbehaviour
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
+from odps_nb.local.sql.queries import QueryLimits
+from odps_nb.local.store.folder import Folder
 
 __all__ = ["main"]
 

@@ -1,4 +1,4 @@
-"""The page at ``/``: what the service holds, as plain HTML without script (world local).
+"""The page at ``/``: what the service holds, as plain HTML without script.
 
 Who may see it, ``app`` decides.
 """

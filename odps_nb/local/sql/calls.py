@@ -1,4 +1,4 @@
-"""Which functions a text for DuckDB calls, and which of them look beyond its rows (world local).
+"""Which functions a text for DuckDB calls, and which of them look beyond its rows.
 
 DuckDB's fence keeps files and network away; its settings, its catalogue of itself and the
 environment can still be asked, and show paths of this machine. MaxCompute has no such functions.

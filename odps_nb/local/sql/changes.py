@@ -6,9 +6,9 @@ World local. Only primary-key tables take them here: their rows are upserted or 
 from __future__ import annotations
 
 from odps_nb.local import faults
-from odps_nb.local.sql_scan import Cursor
-from odps_nb.local.sql_statements import Change, Insert
-from odps_nb.local.tables import Table
+from odps_nb.local.sql.statements import Change, Insert
+from odps_nb.local.sql.tokenizer import Cursor
+from odps_nb.local.store.tables import Table
 
 __all__ = ["read_delete", "read_update", "rows_of"]
 

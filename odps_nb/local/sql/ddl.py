@@ -1,4 +1,4 @@
-"""Statements that change or show what exists (world local); each is one step or nothing."""
+"""Statements that change or show what exists; each is one step or nothing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from odps_nb.local import faults, sql_statements
-from odps_nb.local.catalog import Catalog
-from odps_nb.local.rights import Right, Rights
-from odps_nb.local.snapshots import Snapshots
-from odps_nb.local.sql_results import Rows, text_rows
-from odps_nb.local.tables import Table
+from odps_nb.local import faults
+from odps_nb.local.server.rights import Right, Rights
+from odps_nb.local.sql import statements as sql_statements
+from odps_nb.local.sql.results import Rows, text_rows
+from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.snapshots import Snapshots
+from odps_nb.local.store.tables import Table
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import format_type

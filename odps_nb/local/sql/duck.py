@@ -1,4 +1,4 @@
-"""DuckDB behind a fence: no files, no network, no Python objects by name (world local).
+"""DuckDB behind a fence: no files, no network, no Python objects by name.
 
 One database in memory per service; each query has a connection of its own, which sees only what
 is registered with it. What was taken away cannot be given back (``lock_configuration``). Used for

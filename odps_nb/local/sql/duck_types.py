@@ -1,11 +1,11 @@
-"""MaxCompute types as DuckDB spells them, and types of results back (world local)."""
+"""MaxCompute types as DuckDB spells them, and types of results back."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_type, has_timestamp
+from odps_nb.local.reading.arrow_types import arrow_type, has_timestamp
 from odps_nb.schema import (
     ArrayType,
     DecimalType,

@@ -1,4 +1,4 @@
-"""MaxCompute functions that DuckDB lacks or reads differently, as DuckDB macros (world local).
+"""MaxCompute functions that DuckDB lacks or reads differently, as DuckDB macros.
 
 sqlglot knows Hive's functions; where MaxCompute has its own (units of dates, ``wm_concat``,
 ``to_char`` …) the parser leaves the call alone and it becomes a call of a macro ``mc_…`` from here.

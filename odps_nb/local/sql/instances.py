@@ -1,4 +1,4 @@
-"""SQL instances: submitted, run in a thread, asked about, cancelled, read (world local).
+"""SQL instances: submitted, run in a thread, asked about, cancelled, read.
 
 The result of an instance is a row file like any other. An instance that was running when the
 service ended has failed; nothing of it is visible. ``protocol.md`` sections 3.14 and 9.3.
@@ -21,19 +21,20 @@ from threading import Lock
 import pyarrow as pa
 
 from odps_nb.errors import CancelledError, OdpsNbError
-from odps_nb.local import faults, full_disk
-from odps_nb.local.arrow_types import arrow_schema
-from odps_nb.local.database import Database
-from odps_nb.local.folder import ROWS, Folder, new_id
-from odps_nb.local.full_disk import is_full
-from odps_nb.local.ledger import Ledger
-from odps_nb.local.row_files import FAR, RowFileWriter
-from odps_nb.local.scans import ScanFile, ScanPlan, scan
-from odps_nb.local.sql_ddl import Place
-from odps_nb.local.sql_results import Rows
-from odps_nb.local.sql_run import SqlRunner, Stopper
-from odps_nb.local.sql_statements import Query, Statement
-from odps_nb.local.sql_text import parse_script
+from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import arrow_schema
+from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
+from odps_nb.local.server import full_disk
+from odps_nb.local.server.full_disk import is_full
+from odps_nb.local.sql.ddl import Place
+from odps_nb.local.sql.results import Rows
+from odps_nb.local.sql.run import SqlRunner, Stopper
+from odps_nb.local.sql.statements import Query, Statement
+from odps_nb.local.sql.text import parse_script
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import ROWS, Folder, new_id
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.local.store.row_files import FAR, RowFileWriter
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TimeUnit
 from odps_nb.wire.schema_json import decode_flat, encode_flat

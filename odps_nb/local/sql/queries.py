@@ -1,4 +1,4 @@
-"""Queries in processes of their own, which are bounded and can always be ended (world local).
+"""Queries in processes of their own, which are bounded and can always be ended.
 
 A process is started for the first query, kept for the next one, and ended when a query is
 cancelled, takes too long or too much memory, or is left before its end.
@@ -23,8 +23,7 @@ import pyarrow as pa
 
 from odps_nb.errors import CancelledError
 from odps_nb.local import faults
-from odps_nb.local.folder import new_id
-from odps_nb.local.query_process import (
+from odps_nb.local.sql.worker import (
     BATCH_BYTES,
     BATCHES,
     HEAD,
@@ -32,6 +31,7 @@ from odps_nb.local.query_process import (
     OUT_OF_MEMORY,
     REQUEST_HEAD,
 )
+from odps_nb.local.store.folder import new_id
 
 __all__ = ["Described", "Queries", "QueryLimits", "QueryRun"]
 
@@ -226,11 +226,11 @@ def _failed(first: str) -> Exception:
 
 
 class _Process:
-    """A process of `query_process`, and the pipes to it."""
+    """A process of `worker`, and the pipes to it."""
 
     def __init__(self, memory: int, work: Path) -> None:
         self._spill = work / f"spill-{new_id()}"
-        command = [sys.executable, "-m", "odps_nb.local.query_process", str(memory)]
+        command = [sys.executable, "-m", "odps_nb.local.sql.worker", str(memory)]
         self._process = subprocess.Popen(
             [*command, str(self._spill)],
             stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""A MaxCompute query as a DuckDB query over named tables (world local).
+"""A MaxCompute query as a DuckDB query over named tables.
 
 sqlglot reads the Hive dialect, which is the nearest that it knows, and writes DuckDB's. Tables
 are replaced by names of our own, so that nothing but what we register can be meant.
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from odps_nb.local import faults
-from odps_nb.local.sql_calls import called, looks_outside
-from odps_nb.local.sql_functions import maxcompute_dialect, translate_functions
-from odps_nb.local.sql_times import constants_in_utc
+from odps_nb.local.sql.calls import called, looks_outside
+from odps_nb.local.sql.functions import maxcompute_dialect, translate_functions
+from odps_nb.local.sql.times import constants_in_utc
 
 __all__ = ["TranslatedQuery", "translate"]
 

@@ -1,4 +1,4 @@
-"""Queries in DuckDB: tables in as Arrow datasets, rows out in MaxCompute types (world local)."""
+"""Queries in DuckDB: tables in as Arrow datasets, rows out in MaxCompute types."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import fs
 
-from odps_nb.local.arrow_types import arrow_schema, arrow_type
-from odps_nb.local.constants import constant
-from odps_nb.local.duck_types import duck_type, result_array, result_type
-from odps_nb.local.folder import Folder
-from odps_nb.local.queries import QueryRun
-from odps_nb.local.row_files import FAR
-from odps_nb.local.snapshots import Segment
-from odps_nb.local.sql_query import TranslatedQuery
-from odps_nb.local.tables import Table
+from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type
+from odps_nb.local.sql.duck_types import duck_type, result_array, result_type
+from odps_nb.local.sql.queries import QueryRun
+from odps_nb.local.sql.query import TranslatedQuery
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.partition_values import constant
+from odps_nb.local.store.row_files import FAR
+from odps_nb.local.store.snapshots import Segment
+from odps_nb.local.store.tables import Table
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
 

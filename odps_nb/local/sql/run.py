@@ -1,4 +1,4 @@
-"""Runs SQL statements on the catalogue: DDL here, queries in `queries` (world local).
+"""Runs SQL statements on the catalogue: DDL here, queries in `queries`.
 
 A query sees the tables as they are when it starts and nothing else of this machine. What it
 writes becomes visible at once, or not at all.
@@ -12,21 +12,22 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from odps_nb.errors import CancelledError
-from odps_nb.local import faults, sql_statements
-from odps_nb.local.blobs import BlobStore
-from odps_nb.local.catalog import Catalog
-from odps_nb.local.duck_types import duck_type, result_array
-from odps_nb.local.folder import Folder, new_id
-from odps_nb.local.ingest import Ingest
-from odps_nb.local.merges import DELETE, UPSERT, Publisher
-from odps_nb.local.queries import Queries, QueryRun
-from odps_nb.local.rights import Right
-from odps_nb.local.snapshots import Snapshots
-from odps_nb.local.sql_changes import rows_of
-from odps_nb.local.sql_ddl import Definitions, Place
-from odps_nb.local.sql_query import TranslatedQuery, translate
-from odps_nb.local.sql_results import Rows, dataset, typed_rows
-from odps_nb.local.tables import OPERATION, Table, check_blob_table
+from odps_nb.local import faults
+from odps_nb.local.server.rights import Right
+from odps_nb.local.sql import statements as sql_statements
+from odps_nb.local.sql.changes import rows_of
+from odps_nb.local.sql.ddl import Definitions, Place
+from odps_nb.local.sql.duck_types import duck_type, result_array
+from odps_nb.local.sql.queries import Queries, QueryRun
+from odps_nb.local.sql.query import TranslatedQuery, translate
+from odps_nb.local.sql.results import Rows, dataset, typed_rows
+from odps_nb.local.store.blobs import BlobStore
+from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.folder import Folder, new_id
+from odps_nb.local.store.snapshots import Snapshots
+from odps_nb.local.store.tables import OPERATION, Table, check_blob_table
+from odps_nb.local.writing.ingest import Ingest
+from odps_nb.local.writing.upserts import DELETE, UPSERT, Publisher
 from odps_nb.schema import Column, OdpsType, TypeCode
 from odps_nb.terms import PartitionSpec
 

@@ -1,4 +1,4 @@
-"""SQL statements as values; names stay as written (world local)."""
+"""SQL statements as values; names stay as written."""
 
 from __future__ import annotations
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.sql_changes import read_delete, read_update
-from odps_nb.local.sql_scan import Cursor, split_statements
-from odps_nb.local.sql_statements import (
+from odps_nb.local.sql.changes import read_delete, read_update
+from odps_nb.local.sql.statements import (
     AddColumns,
     AddPartitions,
     AlterTable,
@@ -31,7 +30,8 @@ from odps_nb.local.sql_statements import (
     Statement,
     Truncate,
 )
-from odps_nb.local.tables import CLUSTERED_BY, PRIMARY_KEY
+from odps_nb.local.sql.tokenizer import Cursor, split_statements
+from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns

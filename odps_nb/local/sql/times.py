@@ -1,4 +1,4 @@
-"""Times in SQL text as instants: constants are read in the zone of the statement (world local).
+"""Times in SQL text as instants: constants are read in the zone of the statement.
 
 Stored instants are wall clocks of UTC to DuckDB. What a query does with their hours, and what it
 makes text of, is UTC as well, whatever zone it names.

@@ -1,4 +1,4 @@
-"""Tokens of a SQL text, with their places, and a cursor over them (world local).
+"""Tokens of a SQL text, with their places, and a cursor over them.
 
 Enough for the statements that the service reads itself (DDL, and the head of an INSERT); queries
 go to sqlglot as text. Pure.

@@ -1,4 +1,4 @@
-"""A process that runs queries for the service, and may be ended at any moment (world local).
+"""A process that runs queries for the service, and may be ended at any moment.
 
 A function of DuckDB that makes a long text can neither be interrupted nor is its memory counted.
 So queries run in here: what takes too much memory or time ends this process, and nothing else.
@@ -30,9 +30,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.dataset
 
-from odps_nb.local.duck import Duck
-from odps_nb.local.row_stream import rebatch
-from odps_nb.local.sql_functions import MACROS
+from odps_nb.local.reading.row_stream import rebatch
+from odps_nb.local.sql.duck import Duck
+from odps_nb.local.sql.functions import MACROS
 
 __all__ = ["BATCHES", "HEAD", "JSON", "MAX_ROW", "OUT_OF_MEMORY", "REQUEST_HEAD", "main"]
 

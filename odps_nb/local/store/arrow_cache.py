@@ -1,4 +1,4 @@
-"""Row files a second time, as plain Arrow: memory-mapped, they need no decoding (world local).
+"""Row files a second time, as plain Arrow: memory-mapped, they need no decoding.
 
 Parquet is the truth; these files are a cache beside it with a limit in bytes, and any of them may
 be missing. They are not forced to disk: after an end that was not clean they are all dropped.

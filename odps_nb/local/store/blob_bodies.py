@@ -1,4 +1,4 @@
-"""Bodies of blob uploads and downloads: codings, frames, CRC blocks (world local).
+"""Bodies of blob uploads and downloads: codings, frames, CRC blocks.
 
 Knows files and bytes; which blob is whose, ``blobs`` knows. ``protocol.md`` sections 6.1 to 6.4.
 """

@@ -1,4 +1,4 @@
-"""Blobs: packs on disk, references in rows, bodies for downloads (world local).
+"""Blobs: packs on disk, references in rows, bodies for downloads.
 
 An upload becomes one pack file; each blob is a stretch of it. A reference names a row of the
 catalogue and proves that it was given out: ``ff · id (8 bytes) · secret (8 bytes)``. It begins
@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.blob_bodies import (
+from odps_nb.local.store.blob_bodies import (
     Piece,
     Stretch,
     download_body,
@@ -27,9 +27,9 @@ from odps_nb.local.blob_bodies import (
     pack_bytes,
     pack_single,
 )
-from odps_nb.local.database import Database
-from odps_nb.local.folder import PACK, ROWS, Folder
-from odps_nb.local.ledger import Ledger
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import PACK, ROWS, Folder
+from odps_nb.local.store.ledger import Ledger
 from odps_nb.terms import BlobReference, Compression
 
 __all__ = ["BlobStore", "BlobUse", "StoredBlob"]

@@ -1,4 +1,4 @@
-"""What exists: projects, schemas, tables and partitions (world local).
+"""What exists: projects, schemas, tables and partitions.
 
 Names are compared without regard to case and kept as they were given. Each change is one
 transaction of the `Database`. Knows no row files: those are in ``snapshots``.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from odps_nb.local import faults
-from odps_nb.local.database import Database
-from odps_nb.local.tables import (
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.tables import (
     PRIMARY_KEY,
     Partition,
     Table,
@@ -23,7 +23,7 @@ from odps_nb.local.tables import (
     spec_text,
     table_of_row,
 )
-from odps_nb.local.version_marks import RECORDED, VersionMarks
+from odps_nb.local.store.version_marks import RECORDED, VersionMarks
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 

@@ -1,4 +1,4 @@
-"""What each version of a primary-key table changed, row by row (world local).
+"""What each version of a primary-key table changed, row by row.
 
 Beside the rows that are visible, a commit keeps one row file for each partition that it touched:
 columns of the table, and in `OPERATION_TYPE` what became of the row. These files are named in the
@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.local import faults
-from odps_nb.local.database import Database
-from odps_nb.local.folder import Folder
-from odps_nb.local.ledger import Ledger
-from odps_nb.local.snapshots import Addition
-from odps_nb.local.tables import Table, spec_of_text, spec_text
-from odps_nb.local.version_marks import RECORDED, REPLACED, VersionMarks
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.local.store.snapshots import Addition
+from odps_nb.local.store.tables import Table, spec_of_text, spec_text
+from odps_nb.local.store.version_marks import RECORDED, REPLACED, VersionMarks
 from odps_nb.schema import Column, PrimitiveType, TypeCode
 from odps_nb.terms import PartitionSpec
 

@@ -1,4 +1,4 @@
-"""SQLite: the tables of the catalogue and transactions over them (world local).
+"""SQLite: the tables of the catalogue and transactions over them.
 
 One connection, one lock: every statement of the service is a few index look-ups, so that order
 is worth more than parallelism. A transaction either happens as a whole or not at all; whoever

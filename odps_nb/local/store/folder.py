@@ -1,4 +1,4 @@
-"""The folder that one service owns: layout, lock, access key, safe file writing (world local).
+"""The folder that one service owns: layout, lock, access key, safe file writing.
 
 ::
 
@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from odps_nb.errors import ConfigError
-from odps_nb.local.hot_files import HotFiles
+from odps_nb.local.store.arrow_cache import HotFiles
 
 __all__ = ["PACK", "ROWS", "Folder", "new_id"]
 

@@ -1,4 +1,4 @@
-"""Which data files the catalogue answers for: kept, deleted, or strangers (world local).
+"""Which data files the catalogue answers for: kept, deleted, or strangers.
 
 A file is deleted when the catalogue of this service has forgotten it, or has never come to know
 one that was being made when the service was killed (it is marked, see `Folder`). A file that
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from odps_nb.errors import ConfigError
-from odps_nb.local.database import Database
-from odps_nb.local.folder import PACK, ROWS, Folder
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import PACK, ROWS, Folder
 
 __all__ = ["Ledger", "check_without_catalogue"]
 

@@ -1,4 +1,4 @@
-"""Partition values: text in the catalogue, typed constants in Arrow (world local)."""
+"""Partition values: text in the catalogue, typed constants in Arrow."""
 
 from __future__ import annotations
 

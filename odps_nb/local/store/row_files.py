@@ -1,4 +1,4 @@
-"""Row files: Parquet written once, read by row range (world local).
+"""Row files: Parquet written once, read by row range.
 
 A row file holds the data columns of one partition (partition values live in the catalogue).
 Files are written under ``work/`` and renamed when whole. Reading is lazy and bounded: one row
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odps_nb.local import faults
-from odps_nb.local.folder import ROWS, Folder
+from odps_nb.local.store.folder import ROWS, Folder
 from odps_nb.terms import TimeUnit
 
 __all__ = ["FAR", "FINE", "RowFile", "RowFileWriter", "read_rows", "unit_of"]

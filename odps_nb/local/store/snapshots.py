@@ -1,4 +1,4 @@
-"""Which rows a table shows: versions of sets of row files (world local).
+"""Which rows a table shows: versions of sets of row files.
 
 A file is visible from the version that added it until the version that removed it. A commit adds
 one version in one transaction, so a reader sees all of it or nothing. A read session pins the
@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from odps_nb.local import faults
-from odps_nb.local.catalog import Catalog
-from odps_nb.local.database import Database
-from odps_nb.local.folder import ROWS, Folder
-from odps_nb.local.ledger import Ledger
-from odps_nb.local.row_files import RowFile
-from odps_nb.local.tables import Partition, Table, spec_of_text
-from odps_nb.local.version_marks import GONE, REPLACED, VersionMarks
+from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import ROWS, Folder
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.local.store.row_files import RowFile
+from odps_nb.local.store.tables import Partition, Table, spec_of_text
+from odps_nb.local.store.version_marks import GONE, REPLACED, VersionMarks
 from odps_nb.terms import PartitionSpec
 
 __all__ = ["Addition", "Segment", "Snapshots"]

@@ -1,4 +1,4 @@
-"""Tables and partitions as values, and as rows of the catalogue (world local).
+"""Tables and partitions as values, and as rows of the catalogue.
 
 Pure but for reading ``sqlite3.Row``; nothing here asks the database.
 """
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_type, has_blob
-from odps_nb.local.constants import check_listable, constant
+from odps_nb.local.reading.arrow_types import arrow_type, has_blob
+from odps_nb.local.store.partition_values import check_listable, constant
 from odps_nb.schema import (
     ArrayType,
     Column,

@@ -1,4 +1,4 @@
-"""What is known of versions beyond the files they added (world local).
+"""What is known of versions beyond the files they added.
 
 An incremental read gives the rows that a range of versions added. That is only the truth while
 none of them took rows away and all of their files are still there; both are marked here.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
-from odps_nb.local.database import Database
+from odps_nb.local.store.database import Database
 
 __all__ = ["GONE", "RECORDED", "REPLACED", "VersionMarks"]
 

@@ -1,4 +1,4 @@
-"""Incoming Arrow batches to the exact stored types: by name, else by position (world local).
+"""Incoming Arrow batches to the exact stored types: by name, else by position.
 
 Safe widening and respelling only (``protocol.md`` section 5.7): anything that would change a
 value is refused with the column's name. Pure: batches in, batches out.
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_type, has_blob, has_timestamp
+from odps_nb.local.reading.arrow_types import arrow_type, has_blob, has_timestamp
 from odps_nb.schema import (
     ArrayType,
     Column,

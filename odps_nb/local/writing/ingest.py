@@ -1,4 +1,4 @@
-"""Rows on their way in: conformed, split by partition, written to row files (world local).
+"""Rows on their way in: conformed, split by partition, written to row files.
 
 One `Ingest` takes the batches of one request; its files are finished but belong to nobody until
 a commit names them. ``protocol.md`` sections 5.7 and 7.2.
@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 from odps_nb.arrow.validation import validate
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_schema, arrow_type, has_timestamp
-from odps_nb.local.blobs import BlobStore, BlobUse
-from odps_nb.local.conform import conform, match_columns
-from odps_nb.local.constants import spelled
-from odps_nb.local.folder import Folder
-from odps_nb.local.row_files import FAR, FINE, RowFileWriter
-from odps_nb.local.snapshots import Addition
-from odps_nb.local.tables import OPERATION, Table
+from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type, has_timestamp
+from odps_nb.local.store.blobs import BlobStore, BlobUse
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.partition_values import spelled
+from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter
+from odps_nb.local.store.snapshots import Addition
+from odps_nb.local.store.tables import OPERATION, Table
+from odps_nb.local.writing.coerce import conform, match_columns
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec, TimeUnit
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck

@@ -1,4 +1,4 @@
-"""Write sessions: streams, parts, commit and abort (world local; ``protocol.md`` section 7).
+"""Write sessions: streams, parts, commit and abort (``protocol.md`` section 7).
 
 A part is one uploaded body: files on disk, named in the catalogue, seen by nobody. A commit turns
 parts into visible files in one transaction. What a lost answer leaves open can always be asked.
@@ -14,16 +14,15 @@ from collections.abc import Callable, Iterable, Sequence
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.blobs import BlobStore
-from odps_nb.local.catalog import Catalog
-from odps_nb.local.database import Database
-from odps_nb.local.folder import Folder, new_id
-from odps_nb.local.ingest import Ingest
-from odps_nb.local.ledger import Ledger
-from odps_nb.local.merges import Publisher
-from odps_nb.local.snapshots import Addition
-from odps_nb.local.tables import Table
-from odps_nb.local.write_streams import (
+from odps_nb.local.store.blobs import BlobStore
+from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import Folder, new_id
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.local.store.snapshots import Addition
+from odps_nb.local.store.tables import Table
+from odps_nb.local.writing.ingest import Ingest
+from odps_nb.local.writing.streams import (
     Landed,
     Stream,
     Streams,
@@ -31,6 +30,7 @@ from odps_nb.local.write_streams import (
     natural_order,
     staging_text,
 )
+from odps_nb.local.writing.upserts import Publisher
 from odps_nb.terms import PartitionSpec, TableName, WriteMode
 
 __all__ = ["ABORTED", "COMMITTED", "OPEN", "WriteSessions"]

@@ -1,6 +1,6 @@
-"""Write sessions, streams and parts as rows of the catalogue (world local).
+"""Write sessions, streams and parts as rows of the catalogue.
 
-What is stored and how it is found; what may happen when, ``write_sessions`` knows.
+What is stored and how it is found; what may happen when, `sessions` knows.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from odps_nb.local import faults
-from odps_nb.local.database import Database
-from odps_nb.local.folder import ROWS
-from odps_nb.local.ledger import Ledger
-from odps_nb.local.row_files import RowFile
-from odps_nb.local.snapshots import Addition
-from odps_nb.local.tables import Table
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import ROWS
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.local.store.row_files import RowFile
+from odps_nb.local.store.snapshots import Addition
+from odps_nb.local.store.tables import Table
 from odps_nb.terms import PartitionSpec, WriteMode
 
 __all__ = ["Landed", "Stream", "Streams", "WriteSession", "natural_order", "staging_text"]

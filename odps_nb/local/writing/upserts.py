@@ -1,4 +1,4 @@
-"""Primary-key tables: upserts and deletes merged into the rows there are (world local).
+"""Primary-key tables: upserts and deletes merged into the rows there are.
 
 A part of such a table carries ``__operation`` per row: 85 (``U``) puts a row in place of the one
 with its key, 68 (``D``) removes it; null is an upsert. A commit rewrites each partition that it
@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.local.arrow_types import arrow_schema
-from odps_nb.local.changes import OPERATION_TYPE, ChangeLog, merge
-from odps_nb.local.database import Database
-from odps_nb.local.folder import Folder
-from odps_nb.local.ledger import Ledger
-from odps_nb.local.row_files import RowFile, RowFileWriter, read_rows, unit_of
-from odps_nb.local.snapshots import Addition, Snapshots
-from odps_nb.local.tables import OPERATION, Table
+from odps_nb.local.reading.arrow_types import arrow_schema
+from odps_nb.local.store.changes import OPERATION_TYPE, ChangeLog, merge
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_rows, unit_of
+from odps_nb.local.store.snapshots import Addition, Snapshots
+from odps_nb.local.store.tables import OPERATION, Table
 from odps_nb.terms import PartitionSpec, TimeUnit
 
 __all__ = ["DELETE", "UPSERT", "Publisher"]

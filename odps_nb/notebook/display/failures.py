@@ -1,4 +1,4 @@
-"""Our errors in a cell: three lines instead of a page (floor 5).
+"""Our errors in a cell: three lines instead of a page.
 
 IPython's custom exception hook gives the lines an ordinary ``error`` output: the cell counts as
 failed for every tool, "run all" stops, and each front end escapes the text as it does for any

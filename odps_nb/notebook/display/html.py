@@ -1,4 +1,4 @@
-"""HTML by construction (floor 5): the one escaping function, and elements built on it.
+"""HTML by construction: the one escaping function, and elements built on it.
 
 Everything that came from a service, a file or a person reaches a page through `escape`, either
 directly or because `element` calls it for each child that is not `Html` already. Knows nothing of

@@ -1,4 +1,4 @@
-"""Small tables to look at: names, columns, operations (floor 5).
+"""Small tables to look at: names, columns, operations.
 
 A `Listing` is a sequence of row tuples in code and an escaped table in a notebook.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from odps_nb.notebook.html import bundle, escape
+from odps_nb.notebook.display.html import bundle, escape
 
 __all__ = ["MAX_ROWS", "Listing"]
 

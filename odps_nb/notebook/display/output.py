@@ -1,4 +1,4 @@
-"""The one place that displays: a bundle into the current cell, or over an earlier one (floor 5)."""
+"""The one place that displays: a bundle into the current cell, or over an earlier one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One page of a gallery: tiles within a budget, a heading, a last line (floor 5).
+"""One page of a gallery: tiles within a budget, a heading, a last line.
 
 Static HTML and a few lines of text; knows nothing of widgets.
 """
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from odps_nb.errors import ServiceError, TransportError
-from odps_nb.notebook.html import MUTED, SMALL, Html, bundle, element
-from odps_nb.notebook.kinds.drawing import GRID, LIST, Size, clip
-from odps_nb.notebook.peek import BlobLike
-from odps_nb.notebook.tile import TILE_BUDGET, Tile, null_tile, tile, unread_tile
+from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element
+from odps_nb.notebook.preview.kinds.drawing import GRID, LIST, Size, clip
+from odps_nb.notebook.preview.peek import BlobLike
+from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, null_tile, tile, unread_tile
 
 __all__ = ["MAX_TILES", "OUTPUT_BUDGET", "BlobColumnLike", "Page", "View", "draw_page"]
 

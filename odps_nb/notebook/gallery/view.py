@@ -1,4 +1,4 @@
-"""A column of blobs as a gallery: static HTML first, widgets only to turn its pages (floor 5).
+"""A column of blobs as a gallery: static HTML first, widgets only to turn its pages.
 
 `mimebundle` is the whole gallery as ``text/html`` without scripts and a short ``text/plain``; it
 looks the same live, reopened, untrusted and exported.
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from odps_nb.errors import ConfigError, MissingDependencyError, OdpsNbError
-from odps_nb.notebook.gallery_page import (
+from odps_nb.notebook.gallery.page import (
     MAX_TILES,
     OUTPUT_BUDGET,
     BlobColumnLike,
@@ -28,9 +28,9 @@ from odps_nb.notebook.gallery_page import (
     View,
     draw_page,
 )
-from odps_nb.notebook.kinds.drawing import count_of
-from odps_nb.notebook.media_types import Family
-from odps_nb.notebook.peek import sniff_blob
+from odps_nb.notebook.preview.kinds.drawing import count_of
+from odps_nb.notebook.preview.media_types import Family
+from odps_nb.notebook.preview.peek import sniff_blob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

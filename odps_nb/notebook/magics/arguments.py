@@ -1,4 +1,4 @@
-"""Reading a magic's line: words, options, sizes, and errors of one line (floor 5).
+"""Reading a magic's line: words, options, sizes, and errors of one line.
 
 Parsers are those of ``IPython.core.magic_arguments``; this adds quotes that shells would take
 off, nearest names for typing slips, and the refusal of keys as arguments.
@@ -15,7 +15,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from odps_nb.notebook.command import parser_of
+from odps_nb.notebook.magics.command import parser_of
 from odps_nb.terms import PartitionSpec
 
 __all__ = [

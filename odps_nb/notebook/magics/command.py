@@ -1,4 +1,4 @@
-"""What a subcommand is: a function with a parser, and whether it takes a cell (floor 5)."""
+"""What a subcommand is: a function with a parser, and whether it takes a cell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from IPython.core import magic_arguments
 
 if TYPE_CHECKING:
-    from odps_nb.notebook.context import Context
+    from odps_nb.notebook.magics.context import Context
 
 __all__ = ["Command", "argument", "parsed_as", "parser_of"]
 

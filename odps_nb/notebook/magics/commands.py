@@ -1,4 +1,4 @@
-"""The subcommands of ``%odps``: each a thin wrapper over public functions (floor 5).
+"""The subcommands of ``%odps``: each a thin wrapper over public functions.
 
 `reading` has those that read rows. A function takes the context, its parsed arguments and the
 cell's text; what it returns is displayed by IPython.
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from odps_nb.notebook import output, reading, spark_sql
-from odps_nb.notebook.arguments import check_names, parse_partitions, positive
-from odps_nb.notebook.command import Command, argument, parsed_as
-from odps_nb.notebook.context import Context
-from odps_nb.notebook.listing import Listing
+from odps_nb.notebook.display import output
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.magics import reading, spark_sql
+from odps_nb.notebook.magics.arguments import check_names, parse_partitions, positive
+from odps_nb.notebook.magics.command import Command, argument, parsed_as
+from odps_nb.notebook.magics.context import Context
 
 if TYPE_CHECKING:
     from odps_nb.access.blob import BlobColumn
@@ -139,7 +140,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @argument("--save", metavar="DIR", help="Save the files into this folder; overwrites nothing.")
 def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Look at the blobs of a column, verified and drawn safely."""
-    from odps_nb.notebook import gallery
+    from odps_nb.notebook.gallery import view as gallery
 
     table = context.table(args.table)
     check_names([args.column], table.schema.names, what="column", where=args.table)
@@ -211,7 +212,7 @@ def traceback(context: Context, args: argparse.Namespace, cell: str | None) -> N
 @parsed_as("odps doctor")
 def doctor(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
     """Check what odps_nb needs here, and say what to mend."""
-    from odps_nb.notebook.doctor import examine
+    from odps_nb.notebook.magics.doctor import examine
 
     return examine(lambda: context.connection)
 

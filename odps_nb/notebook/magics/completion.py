@@ -1,4 +1,4 @@
-"""What Tab offers inside ``%odps``: `complete` is pure, `matcher` plugs it in (floor 5).
+"""What Tab offers inside ``%odps``: `complete` is pure, `matcher` plugs it in.
 
 Subcommands, options, tables, columns and partitions. Names come from a `NameCache`, which
 answers at once.

@@ -1,4 +1,4 @@
-"""What every subcommand works with: the connection, the variables, the output (floor 5).
+"""What every subcommand works with: the connection, the variables, the output.
 
 One per loaded extension. Owns the connection that ``%odps connect`` opened and the names that
 completion offers; both end with `close`.
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from odps_nb.client.progress import ProgressListener
+from odps_nb.client.calls.progress import ProgressListener
 from odps_nb.errors import NotFoundError, OdpsNbError, StateError, visible
-from odps_nb.notebook import output
-from odps_nb.notebook.arguments import suggest
-from odps_nb.notebook.completion import Names
-from odps_nb.notebook.html import bundle, escape
-from odps_nb.notebook.names import NameCache
-from odps_nb.notebook.options import Options
-from odps_nb.notebook.status import Operations
+from odps_nb.notebook.display import output
+from odps_nb.notebook.display.html import bundle, escape
+from odps_nb.notebook.magics.arguments import suggest
+from odps_nb.notebook.magics.completion import Names
+from odps_nb.notebook.magics.names import NameCache
+from odps_nb.notebook.magics.options import Options
+from odps_nb.notebook.magics.status import Operations
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -164,8 +164,8 @@ class Context:
         """Return what shows progress here: a card, a line, or nothing."""
         from dataclasses import replace
 
-        from odps_nb.notebook.cards import CardListener
-        from odps_nb.notebook.line import LineListener
+        from odps_nb.notebook.progress.cards import CardListener
+        from odps_nb.notebook.progress.line import LineListener
 
         options = self.options()
         if quiet:
@@ -182,7 +182,7 @@ class Context:
 
         A terminal shows nothing then: the line would run over the next prompt.
         """
-        from odps_nb.notebook.cards import CardListener
+        from odps_nb.notebook.progress.cards import CardListener
 
         in_kernel = getattr(self.shell, "kernel", None) is not None
         listener = self.listener(quiet=quiet or not in_kernel, on_cancel=on_cancel)

@@ -1,4 +1,4 @@
-"""``%odps doctor``: what this notebook has, what it lacks, and what to do about it (floor 5).
+"""``%odps doctor``: what this notebook has, what it lacks, and what to do about it.
 
 Every check gives a line and none of them raises; the one that talks to the service is the last.
 """
@@ -15,9 +15,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import OdpsNbError, StateError
-from odps_nb.notebook.failures import error_lines
-from odps_nb.notebook.listing import Listing
-from odps_nb.notebook.words import format_seconds
+from odps_nb.notebook.display.failures import error_lines
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.progress.words import format_seconds
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection

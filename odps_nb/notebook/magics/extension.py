@@ -1,4 +1,4 @@
-"""``%load_ext odps_nb`` and ``%unload_ext odps_nb`` (floor 5).
+"""``%load_ext odps_nb`` and ``%unload_ext odps_nb``.
 
 Loading is silent, idempotent and puts nothing into the user's namespace. Unloading takes out
 the magics, the completion, the help transformer and the error hook, and stops our threads.
@@ -15,7 +15,7 @@ def load(ipython: Any) -> None:
     """Install the magics, completion and three-line errors into this IPython."""
     if "OdpsMagics" in ipython.magics_manager.registry:
         return
-    from odps_nb.notebook.magics import OdpsMagics
+    from odps_nb.notebook.magics.magics import OdpsMagics
 
     magics = OdpsMagics(ipython)
     magics.install()

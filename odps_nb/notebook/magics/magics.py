@@ -1,4 +1,4 @@
-"""``%odps`` and ``%%odps``: one magic that hands each subcommand to its function (floor 5).
+"""``%odps`` and ``%%odps``: one magic that hands each subcommand to its function.
 
 The subcommands live in `commands` and `reading`; here are the settings, the dispatch and what
 `%load_ext` installs. Nothing is put into the user's namespace unless ``-o`` asks for it.
@@ -22,14 +22,14 @@ from IPython.core.magic import (
 from traitlets import Bool, Enum, Float, Integer
 
 from odps_nb.errors import NotFoundError, OdpsNbError
-from odps_nb.notebook import completion
-from odps_nb.notebook.arguments import parse, refuse_keys, split_line, suggest
-from odps_nb.notebook.commands import COMMANDS
-from odps_nb.notebook.context import Context
-from odps_nb.notebook.failures import FailureHook
-from odps_nb.notebook.flusher import MAX_HZ
-from odps_nb.notebook.options import PROGRESS_MODES, RESULT_TYPES, Options
-from odps_nb.notebook.status import Operations
+from odps_nb.notebook.display.failures import FailureHook
+from odps_nb.notebook.magics import completion
+from odps_nb.notebook.magics.arguments import parse, refuse_keys, split_line, suggest
+from odps_nb.notebook.magics.commands import COMMANDS
+from odps_nb.notebook.magics.context import Context
+from odps_nb.notebook.magics.options import PROGRESS_MODES, RESULT_TYPES, Options
+from odps_nb.notebook.magics.status import Operations
+from odps_nb.notebook.progress.flusher import MAX_HZ
 
 __all__ = ["OdpsMagics"]
 
@@ -169,7 +169,7 @@ class OdpsMagics(Magics):
 
 
 def _profiles() -> tuple[str, ...]:
-    from odps_nb.client.profile_sources import profile_names
+    from odps_nb.client.auth.sources import profile_names
 
     try:
         return profile_names(os.environ)

@@ -1,4 +1,4 @@
-"""Names for completion: a cache that answers at once and refreshes itself behind (floor 5).
+"""Names for completion: a cache that answers at once and refreshes itself behind.
 
 Tab never waits for the network. A lookup returns what is known (stale or nothing) and asks one
 background thread for news; the next Tab has them.

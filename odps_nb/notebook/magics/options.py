@@ -1,4 +1,4 @@
-"""What ``%config OdpsMagics`` sets, as a value (floor 5).
+"""What ``%config OdpsMagics`` sets, as a value.
 
 Cards and lines are also made for plain Python calls, outside any magic; `current_options` finds
 the loaded magics through IPython and so needs no state of its own.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from odps_nb.notebook.magics import OdpsMagics
+    from odps_nb.notebook.magics.magics import OdpsMagics
 
 __all__ = ["PROGRESS_MODES", "RESULT_TYPES", "Options", "current_options", "loaded_magics"]
 

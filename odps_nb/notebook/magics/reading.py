@@ -1,4 +1,4 @@
-"""``%odps head``, ``%odps read``, ``%%odps read`` and ``%%odps sql`` (floor 5).
+"""``%odps head``, ``%odps read``, ``%%odps read`` and ``%%odps sql``.
 
 Rows come from `access.Scan` and `access.Result`; here are the options, the binding of values,
 the choice of result type, and the way into the background.
@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from IPython.core.error import UsageError
 
 from odps_nb.access.binding import bind
-from odps_nb.client.progress import ProgressListener, silent
+from odps_nb.client.calls.progress import ProgressListener, silent
 from odps_nb.errors import CancelledError, ConfigError, OdpsNbError
-from odps_nb.notebook.arguments import (
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.magics.arguments import (
     check_names,
     parse_columns,
     parse_partitions,
     parse_size,
     positive,
 )
-from odps_nb.notebook.background import BackgroundResult
-from odps_nb.notebook.command import argument, parsed_as
-from odps_nb.notebook.context import Context
-from odps_nb.notebook.listing import Listing
-from odps_nb.notebook.options import RESULT_TYPES
-from odps_nb.notebook.words import counted
+from odps_nb.notebook.magics.command import argument, parsed_as
+from odps_nb.notebook.magics.context import Context
+from odps_nb.notebook.magics.options import RESULT_TYPES
+from odps_nb.notebook.progress.background import BackgroundResult
+from odps_nb.notebook.progress.words import counted
 from odps_nb.terms import format_bytes
 
 if TYPE_CHECKING:

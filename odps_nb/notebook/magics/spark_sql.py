@@ -1,4 +1,4 @@
-"""``%%odps spark``: a Spark query over ODPS tables (floor 5).
+"""``%%odps spark``: a Spark query over ODPS tables.
 
 The query is planned and run by what the connection was lent (`access.faces.Faces.spark_sql`);
 here are the options, the binding of values, and what is shown.
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from odps_nb.client.progress import silent
-from odps_nb.notebook.arguments import positive
-from odps_nb.notebook.command import argument, parsed_as
-from odps_nb.notebook.context import Context
-from odps_nb.notebook.listing import Listing
-from odps_nb.notebook.reading import bound, spark_session, stoppable
-from odps_nb.notebook.words import counted
+from odps_nb.client.calls.progress import silent
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.magics.arguments import positive
+from odps_nb.notebook.magics.command import argument, parsed_as
+from odps_nb.notebook.magics.context import Context
+from odps_nb.notebook.magics.reading import bound, spark_session, stoppable
+from odps_nb.notebook.progress.words import counted
 
 if TYPE_CHECKING:
     from odps_nb.access.faces import SparkRows

@@ -1,4 +1,4 @@
-"""What runs and what ran: the list behind ``%odps status`` and ``%odps cancel`` (floor 5).
+"""What runs and what ran: the list behind ``%odps status`` and ``%odps cancel``.
 
 The list belongs to the loaded magics, so that it lives and ends with them.
 """
@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from odps_nb.client.progress import ProgressTracker
+from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.lifetime import renew_after_fork
-from odps_nb.notebook import words
-from odps_nb.notebook.listing import Listing
-from odps_nb.notebook.options import loaded_magics
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.magics.options import loaded_magics
+from odps_nb.notebook.progress import words
 
 __all__ = ["MAX_OPERATIONS", "Operation", "Operations", "record"]
 

@@ -1,11 +1,11 @@
-"""A single blob in a notebook: a large tile, and a line where there is no HTML (floor 5)."""
+"""A single blob in a notebook: a large tile, and a line where there is no HTML."""
 
 from __future__ import annotations
 
-from odps_nb.notebook.html import bundle
-from odps_nb.notebook.kinds.drawing import SINGLE
-from odps_nb.notebook.peek import BlobLike
-from odps_nb.notebook.tile import TILE_BUDGET, Tile, tile
+from odps_nb.notebook.display.html import bundle
+from odps_nb.notebook.preview.kinds.drawing import SINGLE
+from odps_nb.notebook.preview.peek import BlobLike
+from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, tile
 
 __all__ = ["TILE_BUDGET", "BlobLike", "Tile", "mimebundle", "tile"]
 

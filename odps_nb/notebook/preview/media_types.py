@@ -1,4 +1,4 @@
-"""The kinds of blobs that we know, as values (floor 5). Pure: no bytes, no drawing."""
+"""The kinds of blobs that we know, as values. Pure: no bytes, no drawing."""
 
 from __future__ import annotations
 

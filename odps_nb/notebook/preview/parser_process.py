@@ -1,4 +1,4 @@
-"""The process that parses strangers' bytes, so that the kernel does not (floor 5).
+"""The process that parses strangers' bytes, so that the kernel does not.
 
 Parsers in native code (pyarrow, Pillow, numpy, zlib, expat, …) crash or run away on bytes that
 somebody made for that. What happens in here ends this process and nothing else.
@@ -30,7 +30,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.kinds.drawing import UnshowableError
+from odps_nb.notebook.preview.kinds.drawing import UnshowableError
 
 __all__ = ["LENGTHS", "MAX_ANSWER", "MEMORY", "main"]
 
@@ -121,7 +121,7 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
 def _parser(name: str) -> ModuleType:
     if name not in _PARSERS:
         raise ValueError(f"there is no parser {name!r}")
-    return importlib.import_module(f"odps_nb.notebook.parsers.{name}")
+    return importlib.import_module(f"odps_nb.notebook.preview.parsers.{name}")
 
 
 def _pack(found: dict[str, Any], data: bytes = b"") -> bytes:

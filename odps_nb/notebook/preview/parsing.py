@@ -1,4 +1,4 @@
-"""Asks a process aside to parse strangers' bytes; the kernel sees plain texts alone (floor 5).
+"""Asks a process aside to parse strangers' bytes; the kernel sees plain texts alone.
 
 What comes back is foreign, too: it is checked for its shape here, and escaped where it is drawn.
 See ``docs/decisions/2026-11-22-previews-run-in-a-child.md``.
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.kinds.drawing import Size, UnshowableError
-from odps_nb.notebook.parser_process import LENGTHS, MAX_ANSWER
+from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
+from odps_nb.notebook.preview.parser_process import LENGTHS, MAX_ANSWER
 
 __all__ = ["Parsed", "Parser", "ParserStoppedError", "parse"]
 
@@ -31,7 +31,7 @@ _PATIENCE: Final = 3
 _START: Final = 30
 _BOOT: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; "
-    "from odps_nb.notebook.parser_process import main; main()"
+    "from odps_nb.notebook.preview.parser_process import main; main()"
 )
 # what programs need to find their libraries; the rest of the environment may hold keys
 _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP")
@@ -108,7 +108,7 @@ class Parser:
         return f"<Parser {'running' if self._process else 'not started'}>"
 
     def parse(self, parser: str, data: bytes, options: dict[str, Any]) -> Parsed:
-        """Return what ``odps_nb.notebook.parsers.<parser>`` finds in ``data``.
+        """Return what ``odps_nb.notebook.preview.parsers.<parser>`` finds in ``data``.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Parser:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-            package = str(Path(__file__).resolve().parents[2])
+            package = str(Path(__file__).resolve().parents[3])
             path = [package, *(entry for entry in sys.path if entry and entry != package)]
             try:
                 self._process = subprocess.Popen(

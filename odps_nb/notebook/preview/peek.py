@@ -1,4 +1,4 @@
-"""Read as much of a blob as its preview needs, and no more (floor 5).
+"""Read as much of a blob as its preview needs, and no more.
 
 A blob is anything with the few members of `BlobLike`, so values do in tests and `access.Blob`
 does in a notebook.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, Protocol
 
-from odps_nb.notebook.kinds.drawing import Excerpt
-from odps_nb.notebook.media_types import Family, Kind
-from odps_nb.notebook.sniff import HEAD, sniff
+from odps_nb.notebook.preview.kinds.drawing import Excerpt
+from odps_nb.notebook.preview.media_types import Family, Kind
+from odps_nb.notebook.preview.sniff import HEAD, sniff
 
 __all__ = ["READ_LIMITS", "BlobFileLike", "BlobLike", "peek", "sniff_blob"]
 

@@ -1,4 +1,4 @@
-"""What a blob is, told from its bytes by our own table of signatures (floor 5).
+"""What a blob is, told from its bytes by our own table of signatures.
 
 What the server declares is only a label: nothing here looks at it. Only kinds of this table are
 ever shown as more than text or hex, so a new kind of preview starts with a line here. Pure: takes
@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from odps_nb.notebook.media_types import BINARY, EMPTY, Family, Kind
-from odps_nb.notebook.sniff_text import sniff_text
+from odps_nb.notebook.preview.media_types import BINARY, EMPTY, Family, Kind
+from odps_nb.notebook.preview.sniff_text import sniff_text
 
 __all__ = ["HEAD", "Family", "Kind", "sniff"]
 

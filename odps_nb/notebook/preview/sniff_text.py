@@ -1,4 +1,4 @@
-"""Which text the bytes are: encoding, then SVG, HTML, XML, JSON, CSV, TSV or plain (floor 5).
+"""Which text the bytes are: encoding, then SVG, HTML, XML, JSON, CSV, TSV or plain.
 
 Pure and bounded: looks at the head only, decodes nothing but text.
 """
@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from odps_nb.notebook.media_types import TEXT, Family, Kind
+from odps_nb.notebook.preview.media_types import TEXT, Family, Kind
 
 __all__ = ["decode", "sniff_text"]
 

@@ -1,4 +1,4 @@
-"""One blob as a tile: read what is needed, sniff, draw, caption (floor 5).
+"""One blob as a tile: read what is needed, sniff, draw, caption.
 
 Trouble inside a blob (corrupt, cut, gone) becomes a line on its tile; trouble
 on the way to the service (`TransportError`, `CancelledError`) travels on.
@@ -17,7 +17,7 @@ from odps_nb.errors import (
     NotFoundError,
     ProtocolError,
 )
-from odps_nb.notebook.html import (
+from odps_nb.notebook.display.html import (
     MUTED,
     SMALL,
     Html,
@@ -26,7 +26,7 @@ from odps_nb.notebook.html import (
     join,
     visible,
 )
-from odps_nb.notebook.kinds import (
+from odps_nb.notebook.preview.kinds import (
     archive,
     array,
     columns,
@@ -38,7 +38,7 @@ from odps_nb.notebook.kinds import (
     table,
     text,
 )
-from odps_nb.notebook.kinds.drawing import (
+from odps_nb.notebook.preview.kinds.drawing import (
     GRID,
     Drawing,
     Excerpt,
@@ -46,9 +46,9 @@ from odps_nb.notebook.kinds.drawing import (
     UnshowableError,
     clip,
 )
-from odps_nb.notebook.media_types import NULL, UNREAD, Family, Kind, differs
-from odps_nb.notebook.parsing import ParserStoppedError
-from odps_nb.notebook.peek import BlobLike, peek
+from odps_nb.notebook.preview.media_types import NULL, UNREAD, Family, Kind, differs
+from odps_nb.notebook.preview.parsing import ParserStoppedError
+from odps_nb.notebook.preview.peek import BlobLike, peek
 from odps_nb.terms import format_bytes
 
 __all__ = ["TILE_BUDGET", "BlobLike", "Tile", "null_tile", "tile", "unread_tile"]

@@ -1,4 +1,4 @@
-"""An operation that goes on after its cell: ``--bg`` (floor 5).
+"""An operation that goes on after its cell: ``--bg``.
 
 The handle is what a person keeps: `result`, `done`, `cancel`, or ``await`` it. Its card was put
 into the cell that started it and goes on there.

@@ -1,4 +1,4 @@
-"""The progress card: script-free HTML that lives in one output through one display id (floor 5).
+"""The progress card: script-free HTML that lives in one output through one display id.
 
 `card_html` and `card_text` are pure functions of a snapshot; `CardListener` publishes them. The
 last update is the permanent record in the saved notebook, so it is small and says how it ended.
@@ -11,12 +11,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker, SplitProgress
-from odps_nb.notebook import output, words
-from odps_nb.notebook.flusher import SHOW_AFTER, Flusher
-from odps_nb.notebook.html import bundle, escape
-from odps_nb.notebook.options import Options, current_options
-from odps_nb.notebook.status import record
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker, SplitProgress
+from odps_nb.notebook.display import output
+from odps_nb.notebook.display.html import bundle, escape
+from odps_nb.notebook.magics.options import Options, current_options
+from odps_nb.notebook.magics.status import record
+from odps_nb.notebook.progress import words
+from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
 
 __all__ = ["MAX_BARS", "CardListener", "card_html", "card_text"]
 

@@ -1,4 +1,4 @@
-"""The ends of a notebook's cells, for what goes on beside them (floor 5)."""
+"""The ends of a notebook's cells, for what goes on beside them."""
 
 from __future__ import annotations
 

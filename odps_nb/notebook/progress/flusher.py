@@ -1,4 +1,4 @@
-"""One thread that redraws at a steady pace, however fast the counters move (floor 5).
+"""One thread that redraws at a steady pace, however fast the counters move.
 
 Knows neither cards nor lines. Workers never wait for it and it never waits for them.
 """

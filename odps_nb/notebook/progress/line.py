@@ -1,4 +1,4 @@
-"""Progress in a terminal: one line on stderr, drawn by tqdm where it is installed (floor 5).
+"""Progress in a terminal: one line on stderr, drawn by tqdm where it is installed.
 
 tqdm is optional (extra ``notebook``); without it, and where stderr is no terminal, nothing is
 shown: a log file wants no carriage returns.
@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from odps_nb.client.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.errors import visible
-from odps_nb.notebook import words
-from odps_nb.notebook.flusher import SHOW_AFTER, Flusher
-from odps_nb.notebook.options import Options, current_options
-from odps_nb.notebook.status import record
+from odps_nb.notebook.magics.options import Options, current_options
+from odps_nb.notebook.magics.status import record
+from odps_nb.notebook.progress import words
+from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
 
 __all__ = ["LineListener"]
 

@@ -1,11 +1,11 @@
-"""Progress in words: one wording for card, line, status list and text/plain (floor 5).
+"""Progress in words: one wording for card, line, status list and text/plain.
 
 Pure functions of a `ProgressSnapshot`. Escapes nothing and draws nothing.
 """
 
 from __future__ import annotations
 
-from odps_nb.client.progress import Phase, ProgressSnapshot
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot
 from odps_nb.terms import format_bytes
 
 __all__ = [

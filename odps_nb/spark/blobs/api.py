@@ -1,4 +1,4 @@
-"""`blob_map` and `with_blobs`: blobs of a column, worked on in tasks (floor 5).
+"""`blob_map` and `with_blobs`: blobs of a column, worked on in tasks.
 
 Bytes that cross into the JVM as a column and back out to a function cost six times the work. So
 `blob_map` fetches and computes in one place: a task takes references, fetches many blobs with one
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from odps_nb.client.progress import Phase, ProgressListener
+from odps_nb.client.calls.progress import Phase, ProgressListener
 from odps_nb.errors import ConfigError, ConversionError
-from odps_nb.spark._quiet import without_pandas_notice
-from odps_nb.spark.blob_tasks import LARGEST_VALUE, BlobTask, Row, map_batches
-from odps_nb.spark.credentials import TaskProfile, profile_of
-from odps_nb.spark.runs import Source
-from odps_nb.spark.shipping import shipped
-from odps_nb.spark.watching import announce, faces_of
+from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
+from odps_nb.spark.launch._quiet import without_pandas_notice
+from odps_nb.spark.progress.attach import announce, faces_of
+from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
+from odps_nb.spark.tasks.shipping import shipped
 from odps_nb.terms import Compression, format_bytes
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.blob import BlobRecord
-    from odps_nb.client.profile import Profile
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.blob.many import BlobRecord
 
 __all__ = ["NEW_BLOB", "blob_map", "with_blobs"]
 
@@ -191,8 +191,8 @@ def _mapped(
     """Check names, and add the columns that tasks fill."""
     from pyspark.sql.types import StructField, StructType
 
-    from odps_nb.client.storage import StorageClient
-    from odps_nb.spark.types import arrow_schema
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.spark.tasks.types import arrow_schema
 
     # A null reference makes nulls, whatever the schema promises.
     added = StructType([StructField(f.name, f.dataType, metadata=f.metadata) for f in asked.fields])

@@ -1,4 +1,4 @@
-"""`map_batches`: what a task of `blob_map` and `with_blobs` does (floor 5).
+"""`map_batches`: what a task of `blob_map` and `with_blobs` does.
 
 References in, rows out: blobs are fetched many at a time, handed to a function one by one as they
 arrive, and what it returns is sent on before it fills the memory. Runs on executors: sees no
@@ -19,16 +19,16 @@ import pyarrow.types as pt
 
 from odps_nb.access.blob import NewBlob
 from odps_nb.errors import ConversionError, LimitExceededError
-from odps_nb.spark.casting import select
-from odps_nb.spark.credentials import TaskProfile
-from odps_nb.spark.faults import task_errors
-from odps_nb.spark.report_lines import ReportTo
-from odps_nb.spark.reporter import Watch, reported
+from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.progress.task_client import Watch, reported
+from odps_nb.spark.reading.casting import select
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.tasks.errors import task_errors
 from odps_nb.terms import BlobReference, Compression, format_bytes
 
 if TYPE_CHECKING:
-    from odps_nb.client.blob import BlobRecord
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.blob.many import BlobRecord
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["LARGEST_VALUE", "BlobTask", "Row", "map_batches"]
 
@@ -153,7 +153,7 @@ def _records(place: _Place, tokens: list[str]) -> Generator[BlobRecord, None, No
 
 
 def _fetch(place: _Place, tokens: list[str]) -> Generator[BlobRecord, None, None]:
-    from odps_nb.client.blob import MAX_BLOB, iter_blobs
+    from odps_nb.client.blob.many import MAX_BLOB, iter_blobs
 
     task, watch = place.task, place.watch
     largest = MAX_BLOB if task.largest is None else task.largest

@@ -1,4 +1,4 @@
-"""What pyspark says that is no news: a warning, and errors that are raised as well (floor 5)."""
+"""What pyspark says that is no news: a warning, and errors that are raised as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the JVM says without need, kept out of the notebook (floor 5).
+"""What the JVM says without need, kept out of the notebook.
 
 Two things that are no trouble look like it, since a notebook shows what arrives at file
 descriptor 2 as a red box: Java's notice at its start, before any logging of Spark's is up, and

@@ -1,4 +1,4 @@
-"""Spark Connect: where a session's server is, and how one on this machine starts (floor 5).
+"""Spark Connect: where a session's server is, and how one on this machine starts.
 
 A remote session is a client over gRPC: it has no JVM, no ``sparkContext`` and no settings but
 those of SQL. What `odps_nb.spark.session` does for it is here.

@@ -1,4 +1,4 @@
-"""Where a Java that Spark can use is (floor 5). Starts nothing but ``java -version``.
+"""Where a Java that Spark can use is. Starts nothing but ``java -version``.
 
 Knows nothing of pyspark.
 """

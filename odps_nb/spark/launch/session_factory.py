@@ -1,4 +1,4 @@
-"""`session`: a Spark session that is set up right for notebooks (floor 5).
+"""`session`: a Spark session that is set up right for notebooks.
 
 Every setting here is one whose absence costs an evening: workers that run another Python, a
 driver that binds to a VPN address, secrets that show in the event log. Knows nothing of tables.
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.errors import ConfigError, MissingDependencyError
-from odps_nb.spark._quiet import without_pandas_notice
-from odps_nb.spark._stderr import without_noise
-from odps_nb.spark.connect import (
+from odps_nb.spark.launch._quiet import without_pandas_notice
+from odps_nb.spark.launch._stderr import without_noise
+from odps_nb.spark.launch.connect import (
     SERVER,
     check_connect,
     check_free,
@@ -26,7 +26,7 @@ from odps_nb.spark.connect import (
     is_connect,
     remote_settings,
 )
-from odps_nb.spark.java import find_java
+from odps_nb.spark.launch.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

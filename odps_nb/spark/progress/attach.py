@@ -1,4 +1,4 @@
-"""`watched`, and who is told of the progress of a DataFrame's tasks (floor 5).
+"""`watched`, and who is told of the progress of a DataFrame's tasks.
 
 The way from a DataFrame that is made to the hub of its SparkContext. A listening port is opened
 on loopback, and only where driver and executors share this machine; for any other master a person
@@ -18,23 +18,23 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odps_nb.access.faces import Faces
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker, silent
 from odps_nb.errors import CancelledError
-from odps_nb.spark.connect import is_connect
-from odps_nb.spark.hub import Hub
-from odps_nb.spark.jobs import Jobs
-from odps_nb.spark.remote_jobs import RemoteJobs
-from odps_nb.spark.report_lines import ReportTo
-from odps_nb.spark.runs import Source
-from odps_nb.spark.start import is_local
+from odps_nb.spark.launch.connect import is_connect
+from odps_nb.spark.launch.session_factory import is_local
+from odps_nb.spark.progress.coordinator import Hub
+from odps_nb.spark.progress.jobs import Jobs
+from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.progress.remote_jobs import RemoteJobs
+from odps_nb.spark.progress.totals import Source
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.profile import Profile
+    from odps_nb.client.auth.profile import Profile
 
 __all__ = ["announce", "announced_session", "faces_of", "host_of", "hub_of", "token_of", "watched"]
 

@@ -1,6 +1,6 @@
-"""From reports to cards: which run a report belongs to, when a run is over, an end to it (floor 5).
+"""From reports to cards: which run a report belongs to, when a run is over, an end to it.
 
-One hub for each SparkContext, with one listening port; `odps_nb.spark.watching` makes it. A run
+One hub for each SparkContext, with one listening port; `attach` makes it. A run
 begins with the first report of an action and is over when none of its stages is active and none
 of its tasks is connected. Spark says that late by moments, and a query may rest between two of
 its jobs: so a run that nobody waits for ends after a short quiet, at the end of a notebook's cell
@@ -17,15 +17,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from odps_nb.access.faces import AfterCell
-from odps_nb.client.progress import Phase, ProgressTracker
+from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import Home
-from odps_nb.spark.jobs import Jobs, Outcome
-from odps_nb.spark.operations import Operation, OperationKey
-from odps_nb.spark.planner_lines import Plan, State
-from odps_nb.spark.report_lines import Report, ReportTo
-from odps_nb.spark.reports import Channel, ReportServer
-from odps_nb.spark.runs import Run, Source
+from odps_nb.spark.progress.jobs import Jobs, Outcome
+from odps_nb.spark.progress.messages import Report, ReportTo
+from odps_nb.spark.progress.operations import Operation, OperationKey
+from odps_nb.spark.progress.planner_messages import Plan, State
+from odps_nb.spark.progress.server import Channel, ReportServer
+from odps_nb.spark.progress.totals import Run, Source
 
 __all__ = ["Hub"]
 

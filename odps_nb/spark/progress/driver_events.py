@@ -1,4 +1,4 @@
-"""What plans and commits a data source tells the driver what it does (floor 5).
+"""What plans and commits a data source tells the driver what it does.
 
 Runs in the Python processes that Spark starts beside the driver. A driver that cannot be reached,
 or does not want to know, costs a moment and changes nothing: the read or write goes on unseen.
@@ -13,15 +13,15 @@ import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from odps_nb.client.progress import Phase
+from odps_nb.client.calls.progress import Phase
 from odps_nb.errors import ProtocolError, TruncatedError
-from odps_nb.spark.planner_lines import Plan, State, decode_answer, encode_said
-from odps_nb.spark.report_lines import LineBuffer, ReportTo
-from odps_nb.spark.split_list import SplitList
+from odps_nb.spark.progress.messages import LineBuffer, ReportTo
+from odps_nb.spark.progress.planner_messages import Plan, State, decode_answer, encode_said
+from odps_nb.spark.reading.split_list import SplitList
 
 if TYPE_CHECKING:
-    from odps_nb.client.read import ReadSession
-    from odps_nb.client.write import WriteSessionRef
+    from odps_nb.client.read.splits import ReadSession
+    from odps_nb.client.write.session import WriteSessionRef
 
 __all__ = ["ended", "planned_read", "planned_write", "rows_of", "told_commit"]
 

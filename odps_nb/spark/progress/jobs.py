@@ -1,6 +1,6 @@
 """What Spark knows of the jobs behind a run: whether they go on, how they ended, an end to them.
 
-Asked through `statusTracker`, which lags by moments (floor 5). Every question has an answer after
+Asked through `statusTracker`, which lags by moments. Every question has an answer after
 Spark was stopped, too: nothing goes on then.
 """
 

@@ -1,4 +1,4 @@
-"""What a task tells the driver while it runs, as lines of JSON (floor 5, pure).
+"""What a task tells the driver while it runs, as lines of JSON.
 
 A task opens one connection for each part (a split that it reads, a stream that it writes), says
 hello once and then how far it is. All figures are totals of this attempt at this part, so that a
@@ -155,7 +155,7 @@ def decode_hello(line: bytes, token: str) -> Hello:
 
 
 def is_hello(line: bytes, token: str) -> bool:
-    """Whether a first line is that of a task; else a planner speaks (`planner_lines`).
+    """Whether a first line is that of a task; else a planner speaks (`planner_messages`).
 
     Raises
     ------

@@ -1,13 +1,13 @@
-"""`Operation`: what the hub knows of one run that goes on (floor 5)."""
+"""`Operation`: what the hub knows of one run that goes on."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
 
-from odps_nb.spark.planner_lines import State
-from odps_nb.spark.reports import Channel
-from odps_nb.spark.runs import Run
+from odps_nb.spark.progress.planner_messages import State
+from odps_nb.spark.progress.server import Channel
+from odps_nb.spark.progress.totals import Run
 
 __all__ = ["Operation", "OperationKey"]
 

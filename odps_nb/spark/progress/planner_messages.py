@@ -1,4 +1,4 @@
-"""What the planner of ``format("odps")`` tells the driver, as lines of JSON (floor 5, pure).
+"""What the planner of ``format("odps")`` tells the driver, as lines of JSON.
 
 Spark opens and commits a read or write of a data source in Python processes of its own beside
 the driver. They know what the tasks will do, and how a commit went; the driver knows whom to
@@ -19,9 +19,9 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from odps_nb.client.progress import Phase
+from odps_nb.client.calls.progress import Phase
 from odps_nb.errors import FramingError
-from odps_nb.spark.report_lines import (
+from odps_nb.spark.progress.messages import (
     ReportTo,
     count_of,
     encode_line,

@@ -1,4 +1,4 @@
-"""`RemoteJobs`: what a thread runs through Spark Connect, its progress and an end to it (floor 5).
+"""`RemoteJobs`: what a thread runs through Spark Connect, its progress and an end to it.
 
 A client of Connect sees operations, no jobs: each has the tags of the thread that started it, and
 while it runs the server tells how many of its tasks are done. An operation that is interrupted
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.client.progress import ProgressTracker
+from odps_nb.client.calls.progress import ProgressTracker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

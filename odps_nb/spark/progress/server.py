@@ -1,4 +1,4 @@
-"""Where tasks report: a small listener in the driver's process (floor 5).
+"""Where tasks report: a small listener in the driver's process.
 
 One thread serves all connections and calls a `Receiver` from there. Whoever connects must show
 the token in the first line, soon; what breaks a rule (another token, no JSON, a line too long)
@@ -17,8 +17,7 @@ import time
 from typing import Protocol
 
 from odps_nb.errors import ProtocolError
-from odps_nb.spark.planner_lines import Plan, State, decode_said, encode_answer
-from odps_nb.spark.report_lines import (
+from odps_nb.spark.progress.messages import (
     MAX_LINE,
     STOP,
     Hello,
@@ -28,6 +27,7 @@ from odps_nb.spark.report_lines import (
     decode_report,
     is_hello,
 )
+from odps_nb.spark.progress.planner_messages import Plan, State, decode_said, encode_answer
 
 __all__ = ["MAX_CONNECTIONS", "Channel", "Receiver", "ReportServer"]
 

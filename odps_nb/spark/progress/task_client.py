@@ -1,4 +1,4 @@
-"""The figures of a task on their way to the driver, while the task works (floor 5).
+"""The figures of a task on their way to the driver, while the task works.
 
 `reported` gives a task a tracker whose listener is a thread of its own: it looks at the counters
 four times a second, sends what has changed, and hears when the driver says stop. So the work
@@ -15,9 +15,9 @@ import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import ProgressSnapshot, ProgressTracker
-from odps_nb.spark.report_lines import (
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.spark.progress.messages import (
     STOP,
     Figures,
     Hello,

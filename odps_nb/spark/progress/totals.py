@@ -1,4 +1,4 @@
-"""What the reports of one action add up to (floor 5).
+"""What the reports of one action add up to.
 
 A *source* is what can be read or written again and again: a DataFrame of a table, a `blob_map`,
 a write. A *run* is one action over it, with one tracker. What counts for a part (a split, a
@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from odps_nb.access.faces import MakesListener
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
-from odps_nb.spark.planner_lines import Plan
-from odps_nb.spark.report_lines import Figures, Hello, Report
-from odps_nb.spark.split_list import SplitList
+from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.spark.progress.messages import Figures, Hello, Report
+from odps_nb.spark.progress.planner_messages import Plan
+from odps_nb.spark.reading.split_list import SplitList
 from odps_nb.terms import RowRangeSplit, Split
 
 __all__ = ["MAX_LABELS", "Run", "Source"]

@@ -1,4 +1,4 @@
-"""Which columns of a table a query can see (floor 5, pure).
+"""Which columns of a table a query can see.
 
 A column whose name is no word of the query is used only through something that means all
 columns: a star, a natural join, a pivot, or columns taken by their place. Everything that is not
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.spark.sql_text import WORD, ParsedQuery, Reference, fold, source_of, tables_of
+from odps_nb.spark.pushdown.parse import WORD, ParsedQuery, Reference, fold, source_of, tables_of
 
 __all__ = ["used_columns"]
 

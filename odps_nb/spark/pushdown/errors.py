@@ -1,4 +1,4 @@
-"""What Spark says of a query it does not take, or could not finish, as our errors (floor 5)."""
+"""What Spark says of a query it does not take, or could not finish, as our errors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import did_you_mean
 from odps_nb.errors import NotFoundError, OdpsNbError, QueryError, StateError
-from odps_nb.spark.faults import from_spark
+from odps_nb.spark.tasks.errors import from_spark
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
 
-    from odps_nb.spark.sql_plan import TableRead
+    from odps_nb.spark.pushdown.plan import TableRead
 
 __all__ = ["query_errors"]
 

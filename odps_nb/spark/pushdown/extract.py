@@ -4,7 +4,7 @@ Spark always runs the whole query over what was read, so a condition may be sent
 when every row that it drops is dropped by the query anyway. Such are conjuncts of WHERE, and of
 ON where the join lets them; on the nullable side of an outer join only those that no null
 satisfies. Conditions on a subquery or ``with`` entry concern the tables inside where these let
-them through (`sql_outside`). Floor 5, pure.
+them through (`outer_predicates`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.spark.sql_literals import value_of
-from odps_nb.spark.sql_outside import uses_of
-from odps_nb.spark.sql_predicates import (
+from odps_nb.spark.pushdown.conditions import (
     AllOf,
     AnyOf,
     Compare,
@@ -30,8 +28,10 @@ from odps_nb.spark.sql_predicates import (
     takes_pattern,
     takes_value,
 )
-from odps_nb.spark.sql_sources import Sources, kind_of, sources_of
-from odps_nb.spark.sql_text import ParsedQuery, Reference, fold
+from odps_nb.spark.pushdown.literals import value_of
+from odps_nb.spark.pushdown.outer_predicates import uses_of
+from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fold
+from odps_nb.spark.pushdown.scopes import Sources, kind_of, sources_of
 
 __all__ = ["conditions_of", "where_is_covered"]
 

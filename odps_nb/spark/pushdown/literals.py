@@ -1,4 +1,4 @@
-"""Literals of a query as values, where it is sure what they say (floor 5, pure)."""
+"""Literals of a query as values, where it is sure what they say."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from odps_nb.spark.sql_predicates import Value
+from odps_nb.spark.pushdown.conditions import Value
 
 __all__ = ["value_of"]
 

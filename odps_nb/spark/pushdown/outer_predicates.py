@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from odps_nb.schema import Column, TableSchema
-from odps_nb.spark.sql_sources import Sources, kind_of
-from odps_nb.spark.sql_text import fold, source_of, tables_of
+from odps_nb.spark.pushdown.parse import fold, source_of, tables_of
+from odps_nb.spark.pushdown.scopes import Sources, kind_of
 
 __all__ = ["Use", "uses_of"]
 

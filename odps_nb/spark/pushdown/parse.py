@@ -1,4 +1,4 @@
-"""The text of a Spark query: what kind it is, which tables it names and where (floor 5, pure).
+"""The text of a Spark query: what kind it is, which tables it names and where.
 
 sqlglot reads the text; nothing is written by it. Spark gets the text as it was typed, with the
 names of tables replaced at their places.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from odps_nb.errors import InvalidRequestError, MissingDependencyError
-from odps_nb.spark.sql_known import is_regular, is_repeatable
+from odps_nb.spark.pushdown.understood import is_regular, is_repeatable
 
 __all__ = [
     "WORD",

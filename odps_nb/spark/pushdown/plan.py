@@ -1,4 +1,4 @@
-"""What a query reads of each table: columns, partitions, filter, limit (floor 5, pure)."""
+"""What a query reads of each table: columns, partitions, filter, limit."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from odps_nb.schema import TableSchema
-from odps_nb.spark.sql_columns import used_columns
-from odps_nb.spark.sql_conditions import conditions_of, where_is_covered
-from odps_nb.spark.sql_predicates import Condition, Row, may_be_sent, partition_value
-from odps_nb.spark.sql_text import ParsedQuery, Reference
+from odps_nb.spark.pushdown.columns import used_columns
+from odps_nb.spark.pushdown.conditions import Condition, Row, may_be_sent, partition_value
+from odps_nb.spark.pushdown.extract import conditions_of, where_is_covered
+from odps_nb.spark.pushdown.parse import ParsedQuery, Reference
 from odps_nb.terms import PartitionSpec, TableName
 
 __all__ = ["MAX_PARTITIONS", "TableRead", "plan_reads", "with_partitions"]

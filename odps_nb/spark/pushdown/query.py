@@ -1,7 +1,7 @@
-"""`sql` and `explain_sql`: a Spark query over ODPS tables (floor 5).
+"""`sql` and `explain_sql`: a Spark query over ODPS tables.
 
 The names of tables become views for the time of one call. What the query can use of each (its
-columns, the rows that a simple condition leaves, its partitions) is worked out in `sql_plan` and
+columns, the rows that a simple condition leaves, its partitions) is worked out in `plan` and
 asked of the service by a read session of its own: Spark itself pushes nothing into Python
 sources that could be trusted. Spark then runs the whole query over these views.
 The module is not called ``sql``, since the function of that name must win in the package.
@@ -19,16 +19,16 @@ from weakref import WeakSet
 
 from odps_nb.access.binding import bind
 from odps_nb.access.faces import Faces
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.profile import Profile
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
-from odps_nb.spark._quiet import without_pandas_notice, without_query_log
-from odps_nb.spark.casting import in_zone
-from odps_nb.spark.credentials import profile_of
-from odps_nb.spark.sql_faults import query_errors
-from odps_nb.spark.sql_plan import TableRead, plan_reads, with_partitions
-from odps_nb.spark.sql_text import ParsedQuery, Reference, fill, parse_query
-from odps_nb.spark.watching import faces_of, token_of, watched
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker, silent
+from odps_nb.spark.launch._quiet import without_pandas_notice, without_query_log
+from odps_nb.spark.progress.attach import faces_of, token_of, watched
+from odps_nb.spark.pushdown.errors import query_errors
+from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fill, parse_query
+from odps_nb.spark.pushdown.plan import TableRead, plan_reads, with_partitions
+from odps_nb.spark.reading.casting import in_zone
+from odps_nb.spark.tasks.credentials import profile_of
 from odps_nb.terms import TableName, TimeUnit
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["SparkQuery", "explain_sql", "sql"]
 
@@ -132,7 +132,7 @@ def explain_sql(
     <SparkQuery>
     orders: 3 of 22 columns, 2 of 8 partitions (ds < '2024-01-03'), quantity > 9
     """
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
 
     query = parse_query(text if params is None else bind(text, params))
     spark = spark or _active()
@@ -181,7 +181,7 @@ class SparkQuery:
 
         Its actions show the reads of each table as those of `read` do.
         """
-        from odps_nb.spark.start import session
+        from odps_nb.spark.launch.session_factory import session
 
         spark = self._spark if self._spark is not None else session()
         frames = self._frames(spark, progress)
@@ -243,7 +243,7 @@ class SparkQuery:
         self, spark: SparkSession, progress: ProgressListener | None
     ) -> dict[Reference, tuple[str, DataFrame]]:
         """Return name and DataFrame for each reference; equal reads share one."""
-        from odps_nb.client.storage import StorageClient
+        from odps_nb.client.calls.storage import StorageClient
 
         distinct = list(dict.fromkeys(map(_without_name, self.reads)))
         if not distinct:
@@ -261,7 +261,7 @@ class SparkQuery:
 
 
 def _active() -> SparkSession | None:
-    from odps_nb.spark.start import pyspark_version
+    from odps_nb.spark.launch.session_factory import pyspark_version
 
     pyspark_version()
     from pyspark.sql import SparkSession
@@ -329,9 +329,9 @@ def _open(
     progress: ProgressListener | None,
 ) -> list[DataFrame]:
     """Open the read sessions at about the same moment, then make the DataFrames."""
-    from odps_nb.client.read import ReadPlan, open_read_session
-    from odps_nb.spark.frames import announced, frame_of
-    from odps_nb.spark.types import spark_schema
+    from odps_nb.client.read.splits import ReadPlan, open_read_session
+    from odps_nb.spark.reading.dataframe import announced, frame_of
+    from odps_nb.spark.tasks.types import spark_schema
 
     plans = {
         read: ReadPlan(

@@ -1,4 +1,4 @@
-"""What stands in the FROM of a select beside one of its sources (floor 5, pure).
+"""What stands in the FROM of a select beside one of its sources.
 
 A *source* is a node of the tree that gives rows: a table, a name of a ``with`` entry, a subquery.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odps_nb.schema import TableSchema
-from odps_nb.spark.sql_text import ParsedQuery, fold
+from odps_nb.spark.pushdown.parse import ParsedQuery, fold
 
 __all__ = ["Source", "Sources", "kind_of", "sources_of"]
 

@@ -1,4 +1,4 @@
-"""Which queries are understood well enough to read less than whole tables (floor 5, pure).
+"""Which queries are understood well enough to read less than whole tables.
 
 Both answers come from lists of what is known. What is on none (a new clause of Spark, a function
 of the user) makes a query read more, and never less.

@@ -1,4 +1,4 @@
-"""Arrow batches from the wire -> Arrow batches as Spark wants them (floor 5).
+"""Arrow batches from the wire -> Arrow batches as Spark wants them.
 
 Spark takes a worker's batches by position and believes their types: two columns in another order
 come back silently swapped. So everything is selected by name here and cast to the exact type.

@@ -1,4 +1,4 @@
-"""`read` and `read_scan`: a table as a Spark DataFrame, every task on its own split (floor 5).
+"""`read` and `read_scan`: a table as a Spark DataFrame, every task on its own split.
 
 The session is opened here, in the driver: its rows and splits are known at once, and all tasks
 read one snapshot. The rows go from the service to the tasks and never through the driver.
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike
 from odps_nb.access.faces import Faces
-from odps_nb.client.progress import Phase, ProgressListener
-from odps_nb.spark._quiet import without_pandas_notice
-from odps_nb.spark.credentials import TaskProfile, profile_of
-from odps_nb.spark.known import keep_facts, numbered, planned_size
-from odps_nb.spark.planner import rows_of
-from odps_nb.spark.read_plan import plan_of
-from odps_nb.spark.reader import ReadTask, read_split
-from odps_nb.spark.report_lines import ReportTo
-from odps_nb.spark.runs import Source
-from odps_nb.spark.shipping import shipped
-from odps_nb.spark.split_list import SplitList
-from odps_nb.spark.watching import announce, faces_of
+from odps_nb.client.calls.progress import Phase, ProgressListener
+from odps_nb.spark.launch._quiet import without_pandas_notice
+from odps_nb.spark.progress.attach import announce, faces_of
+from odps_nb.spark.progress.driver_events import rows_of
+from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.reading.plan import plan_of
+from odps_nb.spark.reading.split_list import SplitList
+from odps_nb.spark.reading.statistics import keep_facts, numbered, planned_size
+from odps_nb.spark.reading.task import ReadTask, read_split
+from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
+from odps_nb.spark.tasks.shipping import shipped
 from odps_nb.terms import Compression, TableName
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.access.scan import Scan
-    from odps_nb.client.profile import Profile
-    from odps_nb.client.read import ReadSession
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.splits import ReadSession
     from odps_nb.schema import TableSchema
 
 __all__ = ["announced", "frame_of", "of_rows", "read", "read_scan"]
@@ -79,7 +79,8 @@ def read(
         About how many tasks, or how much each reads.
     progress
         Told of every action while it reads: by default a card in a notebook, in the cell of the
-        action, a line in a terminal, else nothing. `odps_nb.client.progress.silent` shows nothing.
+        action, a line in a terminal, else nothing.
+        `odps_nb.client.calls.progress.silent` shows nothing.
 
     Raises
     ------
@@ -99,8 +100,8 @@ def read(
     >>> day.filter("id <= 1000010").count()
     10
     """
-    from odps_nb.client.read import open_read_session
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.splits import open_read_session
 
     profile = profile_of(odps)
     with StorageClient(profile) as storage:
@@ -125,7 +126,7 @@ def read_scan(
     spark: SparkSession, scan: Scan, *, progress: ProgressListener | None = None
 ) -> DataFrame:
     """Return the DataFrame of a `Scan` (``scan.to_spark(spark)``): of the same snapshot."""
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
 
     report_to = announced(spark, scan.session, faces_of(None), progress)
     with StorageClient(scan.profile) as storage:
@@ -139,7 +140,7 @@ def of_rows(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFra
 
     Left to itself Spark takes what has no zone for times of its session's zone, wall clocks too.
     """
-    from odps_nb.spark.types import spark_schema
+    from odps_nb.spark.tasks.types import spark_schema
 
     found = spark_schema(schema)
     with without_pandas_notice():
@@ -175,7 +176,7 @@ def frame_of(
 
     The tasks report their progress to `report_to`, if anybody wants to know.
     """
-    from odps_nb.spark.types import arrow_schema, spark_schema
+    from odps_nb.spark.tasks.types import arrow_schema, spark_schema
 
     task = ReadTask.of(TaskProfile.of(storage), session, report_to=report_to)
     found = (session.schema.find(name) for name in columns or session.schema.names)

@@ -1,4 +1,4 @@
-"""What a DataFrame will read, checked against the table before anything is opened (floor 5)."""
+"""What a DataFrame will read, checked against the table before anything is opened."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.terms import TableName, TimeUnit
 
 if TYPE_CHECKING:
-    from odps_nb.client.read import ReadPlan
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.splits import ReadPlan
 
 __all__ = ["plan_of"]
 

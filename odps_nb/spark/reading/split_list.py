@@ -1,4 +1,4 @@
-"""`SplitList`: all splits of a session as a small value (floor 5, pure)."""
+"""`SplitList`: all splits of a session as a small value."""
 
 from __future__ import annotations
 

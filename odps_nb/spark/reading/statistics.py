@@ -1,4 +1,4 @@
-"""What is known of a DataFrame before any row is read, and what Spark's planner is told (floor 5).
+"""What is known of a DataFrame before any row is read, and what Spark's planner is told.
 
 The service counts rows and estimates bytes when a read session is opened. Spark has no road for
 such numbers from Python: it takes what a Python function gives for as large as what the function
@@ -17,7 +17,7 @@ from odps_nb.terms import TableName
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from odps_nb.client.read import ReadSession
+    from odps_nb.client.read.splits import ReadSession
 
 __all__ = ["ReadFacts", "facts", "keep_facts", "numbered", "planned_size"]
 

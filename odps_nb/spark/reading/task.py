@@ -1,4 +1,4 @@
-"""`read_split`: one split as batches that Spark takes (floor 5).
+"""`read_split`: one split as batches that Spark takes.
 
 The one function behind both front ends, `odps_nb.spark.read` and ``format("odps")``. What a task
 needs is a `ReadTask`: frozen, picklable, of constant size however many splits there are. Runs on
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import ConversionError
-from odps_nb.spark.casting import select
-from odps_nb.spark.credentials import TaskProfile
-from odps_nb.spark.faults import task_errors
-from odps_nb.spark.report_lines import ReportTo
-from odps_nb.spark.reporter import reported
-from odps_nb.spark.split_list import SplitList
+from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.progress.task_client import reported
+from odps_nb.spark.reading.casting import select
+from odps_nb.spark.reading.split_list import SplitList
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.tasks.errors import task_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from odps_nb.client.read import ReadSession
+    from odps_nb.client.read.splits import ReadSession
 
 __all__ = ["ReadTask", "read_split", "require_types"]
 
@@ -71,7 +71,7 @@ def read_split(
     ConversionError
         A value does not fit Spark's type.
     """
-    from odps_nb.client.read import iter_split
+    from odps_nb.client.read.splits import iter_split
     from odps_nb.convert.references import present_batch
 
     split, table = task.splits[number], str(task.session.table)

@@ -1,4 +1,4 @@
-"""`CommitLog`: which write session a micro-batch is committed by (floor 5).
+"""`CommitLog`: which write session a micro-batch is committed by.
 
 A file per micro-batch in the query's checkpoint, written before the service is asked to commit:
 

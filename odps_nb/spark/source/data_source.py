@@ -1,4 +1,4 @@
-"""``format("odps")``: the road for SQL, views and ``df.write`` (floor 5).
+"""``format("odps")``: the road for SQL, views and ``df.write``.
 
 Slower than `odps_nb.spark.read`, since Spark copies every row twice more. It has no filter
 pushdown on purpose: with it, pyspark 4.1 and 4.3 answer later queries of the same DataFrame with
@@ -27,31 +27,31 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from odps_nb.spark.connect import hide_keys
-from odps_nb.spark.credentials import TaskProfile, profile_of
-from odps_nb.spark.faults import task_errors
-from odps_nb.spark.planner import ended, planned_read, planned_write, told_commit
-from odps_nb.spark.reader import ReadTask, read_split, require_types
-from odps_nb.spark.report_lines import ReportTo
-from odps_nb.spark.settings import (
+from odps_nb.spark.launch.connect import hide_keys
+from odps_nb.spark.progress.attach import announced_session, faces_of
+from odps_nb.spark.progress.driver_events import ended, planned_read, planned_write, told_commit
+from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.reading.task import ReadTask, read_split, require_types
+from odps_nb.spark.source.options import (
     ReadSettings,
     StreamReadSettings,
     StreamWriteSettings,
     WriteSettings,
 )
-from odps_nb.spark.uploading import WriteTask, Written, check_or_abort, write_partition
-from odps_nb.spark.watching import announced_session, faces_of
-from odps_nb.spark.write_plan import check_frame
-from odps_nb.spark.writer import write_target
+from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
+from odps_nb.spark.tasks.errors import task_errors
+from odps_nb.spark.writing.checks import check_frame
+from odps_nb.spark.writing.dataframe import write_target
+from odps_nb.spark.writing.task import WriteTask, Written, check_or_abort, write_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.profile import Profile
-    from odps_nb.client.progress import ProgressListener
-    from odps_nb.client.write import WriteSessionRef
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.calls.progress import ProgressListener
+    from odps_nb.client.write.session import WriteSessionRef
 
 __all__ = ["OdpsDataSource", "OdpsReader", "OdpsWriter", "Options", "options", "register"]
 
@@ -156,9 +156,9 @@ class OdpsDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the table, or those of the option ``columns``."""
+        from odps_nb.client.calls.storage import StorageClient
         from odps_nb.client.catalog import fetch_table
-        from odps_nb.client.storage import StorageClient
-        from odps_nb.spark.types import spark_schema
+        from odps_nb.spark.tasks.types import spark_schema
 
         with task_errors('format("odps")'):
             settings = ReadSettings.of_any(self._given())
@@ -182,7 +182,7 @@ class OdpsDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Follow the columns of `schema`; nothing is asked yet."""
-        from odps_nb.spark.stream_reader import OdpsStreamReader
+        from odps_nb.spark.source.stream_reader import OdpsStreamReader
 
         with task_errors('readStream.format("odps")'):
             return OdpsStreamReader(StreamReadSettings.of(self._given()), schema)
@@ -193,7 +193,7 @@ class OdpsDataSource(DataSource):
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
         """Write micro-batches of `schema`; nothing is asked yet."""
-        from odps_nb.spark.stream_writer import OdpsStreamWriter
+        from odps_nb.spark.source.stream_writer import OdpsStreamWriter
 
         with task_errors('writeStream.format("odps")'):
             settings = StreamWriteSettings.of(self._given())
@@ -213,9 +213,9 @@ class OdpsReader(DataSourceReader):
     def __init__(
         self, settings: ReadSettings, schema: StructType, report_to: ReportTo | None = None
     ) -> None:
-        from odps_nb.client.read import open_read_session
-        from odps_nb.client.storage import StorageClient
-        from odps_nb.spark.types import arrow_schema, spark_schema
+        from odps_nb.client.calls.storage import StorageClient
+        from odps_nb.client.read.splits import open_read_session
+        from odps_nb.spark.tasks.types import arrow_schema, spark_schema
 
         with StorageClient(settings.profile) as storage:
             session = open_read_session(storage, settings.plan(storage, schema.names))
@@ -252,8 +252,8 @@ class OdpsWriter(DataSourceArrowWriter):
         mode: str,
         report_to: ReportTo | None = None,
     ) -> None:
-        from odps_nb.client.storage import StorageClient
-        from odps_nb.client.write import open_write_session
+        from odps_nb.client.calls.storage import StorageClient
+        from odps_nb.client.write.session import open_write_session
 
         with StorageClient(settings.profile) as storage:
             target, overwrite = write_target(
@@ -283,7 +283,7 @@ class OdpsWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit exactly the streams of the attempts that Spark counts."""
-        from odps_nb.client.write import commit_write, open_write_stream
+        from odps_nb.client.write.session import commit_write, open_write_stream
 
         session = self._task.session
         done = [m.written for m in messages if isinstance(m, _Message) and m.written]
@@ -304,7 +304,7 @@ class OdpsWriter(DataSourceArrowWriter):
         Spark comes here after a commit that raised, too, and then with a message for every
         partition; such a session is left to the service, which knows what became of it.
         """
-        from odps_nb.client.write import abort_write
+        from odps_nb.client.write.session import abort_write
 
         if all(message is not None for message in messages):
             return

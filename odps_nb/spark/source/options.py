@@ -1,4 +1,4 @@
-"""Options of ``format("odps")`` as values (floor 5, pure).
+"""Options of ``format("odps")`` as values.
 
 Spark hands options over as text, with keys in lower case. A name that is not known is refused:
 a typing error in ``partition`` would otherwise read, or replace, a whole table.
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import check_columns
-from odps_nb.client.profile import Profile
+from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema
-from odps_nb.spark.credentials import profile_of
-from odps_nb.spark.read_plan import plan_of
-from odps_nb.spark.uploading import MAX_PARTITIONS
+from odps_nb.spark.reading.plan import plan_of
+from odps_nb.spark.tasks.credentials import profile_of
+from odps_nb.spark.writing.task import MAX_PARTITIONS
 from odps_nb.terms import Compression, PartitionSpec, TableName
 
 if TYPE_CHECKING:
-    from odps_nb.client.read import ReadPlan
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.splits import ReadPlan
 
 __all__ = ["ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSettings"]
 

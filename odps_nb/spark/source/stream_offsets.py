@@ -1,4 +1,4 @@
-"""Offsets of a stream: how far a query has come, as its checkpoint keeps it (floor 5, pure).
+"""Offsets of a stream: how far a query has come, as its checkpoint keeps it.
 
 ::
 

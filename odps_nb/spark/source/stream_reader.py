@@ -1,4 +1,4 @@
-"""``spark.readStream.format("odps")``: rows as versions of a table add them (floor 5).
+"""``spark.readStream.format("odps")``: rows as versions of a table add them.
 
 Who calls what: one Python process beside the driver makes an `OdpsStreamReader` and keeps it for
 the life of a query; it is asked for offsets and partitions. For every micro-batch another process
@@ -16,19 +16,19 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from odps_nb.errors import ConfigError
-from odps_nb.spark.credentials import TaskProfile
-from odps_nb.spark.faults import task_errors
-from odps_nb.spark.reader import ReadTask, read_split, require_types
-from odps_nb.spark.settings import StreamReadSettings
-from odps_nb.spark.stream_offsets import Offset
-from odps_nb.spark.types import arrow_schema, spark_schema
-from odps_nb.spark.versions import TableVersions, went_back
+from odps_nb.spark.reading.task import ReadTask, read_split, require_types
+from odps_nb.spark.source.options import StreamReadSettings
+from odps_nb.spark.source.stream_offsets import Offset
+from odps_nb.spark.source.versions import TableVersions, went_back
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.tasks.errors import task_errors
+from odps_nb.spark.tasks.types import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-    from odps_nb.client.read import ReadSession
+    from odps_nb.client.read.splits import ReadSession
 else:
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow

@@ -1,4 +1,4 @@
-"""``df.writeStream.format("odps")``: each micro-batch into a table, exactly once (floor 5).
+"""``df.writeStream.format("odps")``: each micro-batch into a table, exactly once.
 
 One write session per micro-batch, so that it is visible as a whole or not at all. Spark tells a
 sink the number of a batch only when it asks for the commit; so the rows are written first, and
@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from odps_nb.client.write import (
+from odps_nb.client.write.session import (
     WriteSessionRef,
     abort_write,
     commit_write,
@@ -43,18 +43,18 @@ from odps_nb.errors import (
     SessionExpiredError,
     StateError,
 )
-from odps_nb.spark.commit_log import CommitLog, Intent
-from odps_nb.spark.credentials import TaskProfile
-from odps_nb.spark.faults import task_errors
-from odps_nb.spark.settings import StreamWriteSettings
-from odps_nb.spark.uploading import WriteTask, Written, check_or_abort, write_partition
-from odps_nb.spark.write_plan import check_frame
-from odps_nb.spark.writer import write_target
+from odps_nb.spark.source.commit_log import CommitLog, Intent
+from odps_nb.spark.source.options import StreamWriteSettings
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.tasks.errors import task_errors
+from odps_nb.spark.writing.checks import check_frame
+from odps_nb.spark.writing.dataframe import write_target
+from odps_nb.spark.writing.task import WriteTask, Written, check_or_abort, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
 
     TAKES_ARROW = True
 else:
@@ -98,7 +98,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
         return {"_task": self._task, "_schema": self._schema}
 
     def _opened(self) -> WriteTask:
-        from odps_nb.client.storage import StorageClient
+        from odps_nb.client.calls.storage import StorageClient
 
         settings = self._settings.write
         with StorageClient(settings.profile) as storage:
@@ -127,7 +127,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Make the rows of a micro-batch visible, unless those of an earlier try are."""
-        from odps_nb.client.storage import StorageClient
+        from odps_nb.client.calls.storage import StorageClient
 
         with task_errors(f"{self._what}, micro-batch {batchId}"):
             told = [message for message in messages if isinstance(message, _Message)]
@@ -143,7 +143,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Drop the session, unless it may be committed: Spark comes here after that, too."""
-        from odps_nb.client.storage import StorageClient
+        from odps_nb.client.calls.storage import StorageClient
 
         told = [message for message in messages if isinstance(message, _Message)]
         if not told or len(told) == len(messages):

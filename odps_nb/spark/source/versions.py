@@ -1,4 +1,4 @@
-"""`TableVersions`: which version a table has now, and sessions of what versions added (floor 5).
+"""`TableVersions`: which version a table has now, and sessions of what versions added.
 
 The service tells a version in the answer to a new read session and nowhere else. Spark asks for
 the newest offset many times a second; so the service is asked once in `poll_seconds`, and for a
@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import fetch_table
-from odps_nb.client.read import ReadSession, open_read_session, reopen_read_session
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.read.splits import ReadSession, open_read_session, reopen_read_session
 from odps_nb.errors import (
     ConfigError,
     ConflictError,
@@ -24,7 +24,7 @@ from odps_nb.errors import (
     ProtocolError,
     SessionExpiredError,
 )
-from odps_nb.spark.settings import StreamReadSettings
+from odps_nb.spark.source.options import StreamReadSettings
 from odps_nb.terms import TableName
 
 __all__ = ["Seen", "TableVersions", "went_back"]

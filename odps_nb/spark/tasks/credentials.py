@@ -1,4 +1,4 @@
-"""Who a task is: a profile on its way to the executors (floor 5).
+"""Who a task is: a profile on its way to the executors.
 
 A `Profile` refuses to be pickled. A `TaskProfile` is the one value that carries keys to tasks; it
 travels inside the pickled function of a task or the pickled options of a data source, which are
@@ -13,12 +13,12 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.client.profile import Profile
+from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["KEYS", "TaskProfile", "profile_of"]
 
@@ -80,7 +80,7 @@ class TaskProfile:
 
     def open(self) -> StorageClient:
         """Return a client; whoever opened it closes it."""
-        from odps_nb.client.storage import StorageClient
+        from odps_nb.client.calls.storage import StorageClient
 
         return StorageClient(self.profile)
 

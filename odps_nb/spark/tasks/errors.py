@@ -1,4 +1,4 @@
-"""Our errors on their way through Spark (floor 5).
+"""Our errors on their way through Spark.
 
 Spark hands an exception of a task to the driver as the text of a Python traceback. So an error
 is given its whole story as text before it leaves a task (`for_spark`), and becomes a typed error

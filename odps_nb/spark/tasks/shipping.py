@@ -1,4 +1,4 @@
-"""Functions on their way to the executors, where odps_nb may not be installed (floor 5).
+"""Functions on their way to the executors, where odps_nb may not be installed.
 
 Spark unpickles a task's function before anything of ours runs, so a missing package ends in a
 long Java story around ``No module named 'odps_nb'``. What is shipped is therefore a function that

@@ -1,4 +1,4 @@
-"""What a DataFrame's columns become in a table, decided before any task runs (floor 5, pure).
+"""What a DataFrame's columns become in a table, decided before any task runs.
 
 A job that fails in its last task because of a type is an hour lost; so names, types and what may
 be replaced are settled here, on the driver, and everything wrong is said at once.
@@ -16,8 +16,8 @@ from odps_nb.convert.arrow_schema import match_columns
 from odps_nb.convert.arrow_types import has_blob
 from odps_nb.errors import ConfigError, ConversionError, InvalidRequestError
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
-from odps_nb.spark.blobs import NEW_BLOB
-from odps_nb.spark.types import arrow_schema, table_type
+from odps_nb.spark.blobs.api import NEW_BLOB
+from odps_nb.spark.tasks.types import arrow_schema, table_type
 from odps_nb.terms import PartitionSpec, TableName
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""`write`: a DataFrame into a table, one commit or nothing (floor 5).
+"""`write`: a DataFrame into a table, one commit or nothing.
 
 A sink over ``mapInArrow``, as fast as a data source's Arrow writer, with the commit here in the
 notebook's process: it can be asked about when its answer was lost, its receipt comes back, and
 what fails is one of our errors. Spark hands each partition's result over once, whichever of its
-attempts made it; exactly those streams are committed (`odps_nb.spark.uploading`).
+attempts made it; exactly those streams are committed (`odps_nb.spark.writing.task`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.checks import PartitionLike, check_partition
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.sources import Target
-from odps_nb.client.operations import Stamp
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
+from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker, silent
+from odps_nb.client.write.operations import Stamp
 from odps_nb.errors import OdpsNbError
-from odps_nb.spark._quiet import without_pandas_notice
-from odps_nb.spark.credentials import TaskProfile, profile_of
-from odps_nb.spark.faults import job_errors
-from odps_nb.spark.runs import Source
-from odps_nb.spark.shipping import shipped
-from odps_nb.spark.uploading import (
+from odps_nb.spark.launch._quiet import without_pandas_notice
+from odps_nb.spark.progress.attach import faces_of, token_of, watched
+from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
+from odps_nb.spark.tasks.errors import job_errors
+from odps_nb.spark.tasks.shipping import shipped
+from odps_nb.spark.writing.checks import check_frame, check_scope, months_as_numbers
+from odps_nb.spark.writing.task import (
     MAX_PARTITIONS,
     MAX_STREAMS,
     WriteTask,
@@ -33,8 +35,6 @@ from odps_nb.spark.uploading import (
     check_written,
     write_partition,
 )
-from odps_nb.spark.watching import faces_of, token_of, watched
-from odps_nb.spark.write_plan import check_frame, check_scope, months_as_numbers
 from odps_nb.terms import Compression, PartitionSpec, TableName
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.access.upserting import Change
-    from odps_nb.client.cancel import CancelToken
-    from odps_nb.client.profile import Profile
-    from odps_nb.client.storage import StorageClient
-    from odps_nb.client.write import WriteSession
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.calls.cancel import CancelToken
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.write.session import WriteSession
 
 __all__ = ["write", "write_change", "write_target"]
 
@@ -166,8 +166,8 @@ def _write(
     max_partitions: int = MAX_PARTITIONS,
     change: Change | None = None,
 ) -> Receipt:
-    from odps_nb.client.storage import StorageClient
-    from odps_nb.client.write import open_write_session
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.write.session import open_write_session
 
     began, token = time.monotonic(), token_of(odps)
     profile = profile_of(odps)
@@ -308,7 +308,7 @@ def _as_batch(written: Written) -> pa.RecordBatch:
 
 
 def _of_row(row: dict[str, Any]) -> Written:
-    from odps_nb.client.write import StreamReceipt
+    from odps_nb.client.write.session import StreamReceipt
 
     rest = {name: row.pop(name) for name in ("blobs", "blob_size")}
     partitions = tuple(row.pop("partitions"))

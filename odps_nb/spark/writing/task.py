@@ -1,4 +1,4 @@
-"""`write_partition`: the rows of one task into one stream of a write session (floor 5).
+"""`write_partition`: the rows of one task into one stream of a write session.
 
 The one function behind both front ends, `odps_nb.spark.write` and ``df.write.format("odps")``.
 Every attempt of a task has a stream of its own, named by Spark's task attempt id, which is never
@@ -19,8 +19,8 @@ from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blob_paths import map_blobs
 from odps_nb.access.sources import Chunk, Target, check_named_partitions
 from odps_nb.access.uploading import BlobUploader
-from odps_nb.client.operations import Stamp
-from odps_nb.client.write import (
+from odps_nb.client.write.operations import Stamp
+from odps_nb.client.write.session import (
     StreamReceipt,
     WriteSessionRef,
     abort_write,
@@ -29,14 +29,14 @@ from odps_nb.client.write import (
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
 from odps_nb.errors import ConversionError, InvalidRequestError
 from odps_nb.schema import Column
-from odps_nb.spark.credentials import TaskProfile
-from odps_nb.spark.faults import task_errors
-from odps_nb.spark.report_lines import ReportTo
-from odps_nb.spark.reporter import reported
+from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.progress.task_client import reported
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.tasks.errors import task_errors
 from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 
 if TYPE_CHECKING:
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = [
     "MAX_PARTITIONS",

@@ -1,13 +1,20 @@
-"""Archives: a list of the names inside (floor 5)."""
+"""Archives: a list of the names inside."""
 
 from __future__ import annotations
 
-from odps_nb.notebook.html import SMALL, Html, element, scroller
-from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size, UnshowableError, clip, count_of
-from odps_nb.notebook.kinds.text import source_box, text_of
-from odps_nb.notebook.media_types import Kind
-from odps_nb.notebook.parsing import Parsed, parse
-from odps_nb.notebook.sniff import sniff
+from odps_nb.notebook.display.html import SMALL, Html, element, scroller
+from odps_nb.notebook.preview.kinds.drawing import (
+    Drawing,
+    Excerpt,
+    Size,
+    UnshowableError,
+    clip,
+    count_of,
+)
+from odps_nb.notebook.preview.kinds.text import source_box, text_of
+from odps_nb.notebook.preview.media_types import Kind
+from odps_nb.notebook.preview.parsing import Parsed, parse
+from odps_nb.notebook.preview.sniff import sniff
 from odps_nb.terms import format_bytes
 
 __all__ = ["draw"]

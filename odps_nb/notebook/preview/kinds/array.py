@@ -1,11 +1,11 @@
-"""NumPy arrays: shape, type and first values (floor 5)."""
+"""NumPy arrays: shape, type and first values."""
 
 from __future__ import annotations
 
-from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size
-from odps_nb.notebook.kinds.table import grid_of
-from odps_nb.notebook.media_types import Kind
-from odps_nb.notebook.parsing import parse
+from odps_nb.notebook.preview.kinds.drawing import Drawing, Excerpt, Size
+from odps_nb.notebook.preview.kinds.table import grid_of
+from odps_nb.notebook.preview.media_types import Kind
+from odps_nb.notebook.preview.parsing import parse
 
 __all__ = ["draw"]
 

@@ -1,11 +1,11 @@
-"""Parquet and Arrow: the first rows as a table (floor 5)."""
+"""Parquet and Arrow: the first rows as a table."""
 
 from __future__ import annotations
 
-from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size, UnshowableError
-from odps_nb.notebook.kinds.table import grid_of
-from odps_nb.notebook.media_types import Kind
-from odps_nb.notebook.parsing import parse
+from odps_nb.notebook.preview.kinds.drawing import Drawing, Excerpt, Size, UnshowableError
+from odps_nb.notebook.preview.kinds.table import grid_of
+from odps_nb.notebook.preview.media_types import Kind
+from odps_nb.notebook.preview.parsing import parse
 
 __all__ = ["draw"]
 

@@ -1,11 +1,11 @@
-"""What each kind of preview takes and gives, as values (floor 5). Knows no kind and no blob."""
+"""What each kind of preview takes and gives, as values. Knows no kind and no blob."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from odps_nb.notebook.html import Html
+from odps_nb.notebook.display.html import Html
 
 __all__ = [
     "GRID",

@@ -1,11 +1,11 @@
-"""The first bytes as hex and letters: what every blob can be shown as (floor 5)."""
+"""The first bytes as hex and letters: what every blob can be shown as."""
 
 from __future__ import annotations
 
-from odps_nb.notebook.html import MONO, MUTED, element, scroller
-from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size
-from odps_nb.notebook.kinds.image import framed
-from odps_nb.notebook.media_types import Kind
+from odps_nb.notebook.display.html import MONO, MUTED, element, scroller
+from odps_nb.notebook.preview.kinds.drawing import Drawing, Excerpt, Size
+from odps_nb.notebook.preview.kinds.image import framed
+from odps_nb.notebook.preview.media_types import Kind
 
 __all__ = ["draw", "draw_empty"]
 

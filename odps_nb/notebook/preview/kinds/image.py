@@ -1,15 +1,15 @@
-"""Raster images become small pictures that we encoded ourselves (floor 5).
+"""Raster images become small pictures that we encoded ourselves.
 
-No byte of the original reaches the page: see `odps_nb.notebook.parsers.picture`.
+No byte of the original reaches the page: see `odps_nb.notebook.preview.parsers.picture`.
 """
 
 from __future__ import annotations
 
-from odps_nb.notebook.html import BACKDROP, TINT, Html, data_url, element
-from odps_nb.notebook.kinds.drawing import GRID, Drawing, Excerpt, Size, UnshowableError
-from odps_nb.notebook.media_types import Kind
-from odps_nb.notebook.parsing import parse
-from odps_nb.notebook.sniff import sniff
+from odps_nb.notebook.display.html import BACKDROP, TINT, Html, data_url, element
+from odps_nb.notebook.preview.kinds.drawing import GRID, Drawing, Excerpt, Size, UnshowableError
+from odps_nb.notebook.preview.media_types import Kind
+from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.sniff import sniff
 
 __all__ = ["draw", "framed"]
 

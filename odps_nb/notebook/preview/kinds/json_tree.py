@@ -1,15 +1,22 @@
-"""JSON as a tree that folds without a script (floor 5). Bounded in nodes, depth and text."""
+"""JSON as a tree that folds without a script. Bounded in nodes, depth and text."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, Final
 
-from odps_nb.notebook.html import MONO, Html, element, escape, join, scroller
-from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size, UnshowableError, clip, count_of
-from odps_nb.notebook.kinds.text import draw as draw_text
-from odps_nb.notebook.kinds.text import text_of
-from odps_nb.notebook.media_types import Kind
+from odps_nb.notebook.display.html import MONO, Html, element, escape, join, scroller
+from odps_nb.notebook.preview.kinds.drawing import (
+    Drawing,
+    Excerpt,
+    Size,
+    UnshowableError,
+    clip,
+    count_of,
+)
+from odps_nb.notebook.preview.kinds.text import draw as draw_text
+from odps_nb.notebook.preview.kinds.text import text_of
+from odps_nb.notebook.preview.media_types import Kind
 
 __all__ = ["draw"]
 

@@ -1,20 +1,20 @@
-"""SVG, sound and film: bytes that only the browser's own decoders see (floor 5).
+"""SVG, sound and film: bytes that only the browser's own decoders see.
 
 An SVG is shown by ``<img>`` alone: there it runs no script, follows no link and loads nothing
 (the mode is the browser's "secure static mode"). As a document or inline it would do all three.
-One that would keep the browser busy is shown as source: see `odps_nb.notebook.parsers.svg`.
+One that would keep the browser busy is shown as source: see `odps_nb.notebook.preview.parsers.svg`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from odps_nb.notebook.html import BACKDROP, TINT, data_url, element
-from odps_nb.notebook.kinds import text
-from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size, UnshowableError
-from odps_nb.notebook.kinds.image import framed
-from odps_nb.notebook.media_types import Family, Kind
-from odps_nb.notebook.parsing import parse
+from odps_nb.notebook.display.html import BACKDROP, TINT, data_url, element
+from odps_nb.notebook.preview.kinds import text
+from odps_nb.notebook.preview.kinds.drawing import Drawing, Excerpt, Size, UnshowableError
+from odps_nb.notebook.preview.kinds.image import framed
+from odps_nb.notebook.preview.media_types import Family, Kind
+from odps_nb.notebook.preview.parsing import parse
 
 __all__ = ["draw"]
 

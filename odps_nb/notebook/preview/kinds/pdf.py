@@ -1,4 +1,4 @@
-"""PDF: a card with what its plain text tells (floor 5).
+"""PDF: a card with what its plain text tells.
 
 The document is never embedded: a sandboxed frame shows no PDF, and a frame without a sandbox is
 what the safety rules forbid. It is saved and opened by the person who wants to read it.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from odps_nb.notebook.html import LINE, element
-from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size, clip, count_of
-from odps_nb.notebook.kinds.image import framed
-from odps_nb.notebook.media_types import Kind
+from odps_nb.notebook.display.html import LINE, element
+from odps_nb.notebook.preview.kinds.drawing import Drawing, Excerpt, Size, clip, count_of
+from odps_nb.notebook.preview.kinds.image import framed
+from odps_nb.notebook.preview.media_types import Kind
 
 __all__ = ["draw"]
 

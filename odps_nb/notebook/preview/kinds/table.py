@@ -1,4 +1,4 @@
-"""Tables: the first rows of CSV and TSV, and the markup that all tabular kinds share (floor 5)."""
+"""Tables: the first rows of CSV and TSV, and the markup that all tabular kinds share."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import itertools
 from collections.abc import Sequence
 from typing import Final
 
-from odps_nb.notebook.html import LINE, SMALL, Html, element, scroller
-from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size, UnshowableError, clip
-from odps_nb.notebook.kinds.text import text_of
-from odps_nb.notebook.media_types import Kind
+from odps_nb.notebook.display.html import LINE, SMALL, Html, element, scroller
+from odps_nb.notebook.preview.kinds.drawing import Drawing, Excerpt, Size, UnshowableError, clip
+from odps_nb.notebook.preview.kinds.text import text_of
+from odps_nb.notebook.preview.media_types import Kind
 
 __all__ = ["draw", "grid_of"]
 

@@ -1,6 +1,6 @@
-"""Text, HTML and XML as escaped source; HTML drawn in a sandbox on request (floor 5).
+"""Text, HTML and XML as escaped source; HTML drawn in a sandbox on request.
 
-A drawn page is rebuilt without links, forms and scripts (`odps_nb.notebook.parsers.page`), and gets
+A drawn page is rebuilt without links, forms and scripts (`parsers.page`), and gets
 ``<iframe sandbox="">`` and a content security policy of its own: no script, no form, no navigation,
 no request, another origin, nothing to click. The source stays beside it, folded, since a notebook
 that is reopened untrusted loses the frame.
@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.html import MONO, Html, element, escape, join, scroller
-from odps_nb.notebook.kinds.drawing import Drawing, Excerpt, Size, UnshowableError, count_of
-from odps_nb.notebook.media_types import Kind
-from odps_nb.notebook.parsing import parse
-from odps_nb.notebook.sniff_text import decode
+from odps_nb.notebook.display.html import MONO, Html, element, escape, join, scroller
+from odps_nb.notebook.preview.kinds.drawing import Drawing, Excerpt, Size, UnshowableError, count_of
+from odps_nb.notebook.preview.media_types import Kind
+from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.sniff_text import decode
 
 __all__ = ["POLICY", "draw", "draw_rendered", "source_box"]
 

@@ -1,6 +1,6 @@
-"""Archives: the names inside, and the head of what is packed alone (floor 5).
+"""Archives: the names inside, and the head of what is packed alone.
 
-Runs in `odps_nb.notebook.parser_process`. Nothing is extracted. Packed streams are unpacked into
+Runs in `parser_process`. Nothing is extracted. Packed streams are unpacked into
 memory up to 1 MiB, enough for the first names of a tar or the first lines of a text.
 """
 
@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import zstandard
 
-from odps_nb.notebook.kinds.drawing import UnshowableError
-from odps_nb.notebook.sniff import HEAD, sniff
+from odps_nb.notebook.preview.kinds.drawing import UnshowableError
+from odps_nb.notebook.preview.sniff import HEAD, sniff
 
 __all__ = ["MAX_UNPACKED", "parse"]
 

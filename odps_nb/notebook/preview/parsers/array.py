@@ -1,6 +1,6 @@
-"""NumPy arrays: shape, type and first values, read from the header by hand (floor 5).
+"""NumPy arrays: shape, type and first values, read from the header by hand.
 
-Runs in `odps_nb.notebook.parser_process`. ``numpy.load`` is not used: nothing is unpickled, and
+Runs in `parser_process`. ``numpy.load`` is not used: nothing is unpickled, and
 only the first values are touched.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from odps_nb.notebook.kinds.drawing import Size, UnshowableError
+from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
 
 __all__ = ["parse"]
 

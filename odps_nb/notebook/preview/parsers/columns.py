@@ -1,6 +1,6 @@
-"""Parquet and Arrow: the first rows as texts (floor 5).
+"""Parquet and Arrow: the first rows as texts.
 
-Runs in `odps_nb.notebook.parser_process`. Files say themselves how large their compressed parts
+Runs in `parser_process`. Files say themselves how large their compressed parts
 become, so that is asked first: nothing is unpacked that promises more than 64 MiB. Offsets are
 checked before a value is looked at. Extension types stay what they are stored as.
 """
@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odps_nb.notebook.kinds.drawing import Size, UnshowableError
+from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
 from odps_nb.terms import format_bytes
 
 __all__ = ["MAX_UNPACKED", "parse"]

@@ -1,6 +1,6 @@
-"""An HTML page rebuilt from what may be drawn: no links, forms, frames, loads or scripts (floor 5).
+"""An HTML page rebuilt from what may be drawn: no links, forms, frames, loads or scripts.
 
-Runs in `odps_nb.notebook.parser_process`. The sandbox and the policy of the frame stop scripts and
+Runs in `parser_process`. The sandbox and the policy of the frame stop scripts and
 requests; they do not stop hints (``<link rel=preconnect>``), nor a click on a link, which loads a
 page that has no policy. So nothing is left to click or to hint. The tree is built and written by
 nh3 (html5ever, the parser of a browser), which keeps only what is listed here.
@@ -14,10 +14,10 @@ import re
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.kinds.drawing import UnshowableError, words
-from odps_nb.notebook.media_types import Family
-from odps_nb.notebook.parsers.picture import MAX_PIXELS, pixels
-from odps_nb.notebook.sniff import sniff
+from odps_nb.notebook.preview.kinds.drawing import UnshowableError, words
+from odps_nb.notebook.preview.media_types import Family
+from odps_nb.notebook.preview.parsers.picture import MAX_PIXELS, pixels
+from odps_nb.notebook.preview.sniff import sniff
 
 try:
     import nh3

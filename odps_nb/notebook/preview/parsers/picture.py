@@ -1,6 +1,6 @@
-"""Raster images become small pictures that we encoded ourselves (floor 5).
+"""Raster images become small pictures that we encoded ourselves.
 
-Runs in `odps_nb.notebook.parser_process`. Pillow is told the one format that the signature
+Runs in `parser_process`. Pillow is told the one format that the signature
 proved, and the pixel size is checked from the header before anything is decoded: a PNG of 17 KB
 can hold 144 million pixels.
 """
@@ -12,7 +12,7 @@ import warnings
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.kinds.drawing import Size, UnshowableError
+from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
 
 __all__ = ["MAX_PIXELS", "parse", "pixels"]
 

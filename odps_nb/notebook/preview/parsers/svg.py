@@ -1,6 +1,6 @@
-"""How much a browser would draw for an SVG, as an upper bound (floor 5).
+"""How much a browser would draw for an SVG, as an upper bound.
 
-Runs in `odps_nb.notebook.parser_process`. ``<use>``, patterns, markers, masks and clip paths draw
+Runs in `parser_process`. ``<use>``, patterns, markers, masks and clip paths draw
 what they refer to once more, and may be nested: 2 kB become 10^8 shapes, and a notebook that holds
 them can never be opened again. So each reference is counted by what it draws, over the whole
 graph. What is not understood, or not needed for pictures, is refused: then the source is shown.
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from xml.parsers import expat
 
-from odps_nb.notebook.kinds.drawing import UnshowableError, words
-from odps_nb.notebook.parsers.svg_style import (
+from odps_nb.notebook.preview.kinds.drawing import UnshowableError, words
+from odps_nb.notebook.preview.parsers.svg_style import (
     GEOMETRY,
     NUMBER,
     Links,
