@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-sys.path.append(str(Path(__file__).parents[1] / "tools"))  # `older_pyodps`
-
 if TYPE_CHECKING:
     import trustme
 
@@ -128,8 +126,8 @@ def repo() -> Path:
 
 
 @pytest.fixture(scope="session")
-def run_older() -> Callable[[Path, LocalService], list[dict[str, Any]]]:
-    """Run a script like ``compat/older_jobs.py`` with pyodps 0.13.1; return its lines of JSON.
+def run_older(repo: Path) -> Callable[[str, LocalService], list[dict[str, Any]]]:
+    """Run a module like ``compat/older_jobs.py`` with pyodps 0.13.1; return its lines of JSON.
 
     A failure, not a skip, where that pyodps cannot be had.
     """
@@ -142,10 +140,10 @@ def run_older() -> Callable[[Path, LocalService], list[dict[str, Any]]]:
     if trouble:
         pytest.fail(trouble, pytrace=False)
 
-    def run(script: Path, local: LocalService) -> list[dict[str, Any]]:
+    def run(script: str, local: LocalService) -> list[dict[str, Any]]:
         where = [local.endpoint, local.project, local.access_id, local.access_key]
-        command = [sys.executable, str(script), str(folder), *where]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+        command = [sys.executable, "-m", script, str(folder), *where]
+        done = subprocess.run(command, cwd=repo, capture_output=True, text=True, timeout=110)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
-from peers import Line, Peer
 
 import odps_nb
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
@@ -21,6 +20,7 @@ from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.cards import card_html, card_text
 from odps_nb.spark.progress.task_client import _report_of
 from odps_nb.spark.progress.totals import Figures
+from tests.support.sockets.peers import Line, Peer
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection

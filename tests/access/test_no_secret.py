@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 import odps as stock_client  # registers how every exception is pickled: with all that led to it
 import pyarrow as pa
 import pytest
-from peers import Line, Peer, refused
-from relays import Proxy, TlsFront, server_context
 
 import odps_nb
 from odps_nb.access.doctor import examine
@@ -30,6 +28,8 @@ from odps_nb.errors import OdpsNbError, StateError, explain
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import WriteRows
+from tests.support.sockets.peers import Line, Peer, refused
+from tests.support.sockets.relays import Proxy, TlsFront, server_context
 
 SECRETS = {
     "access_key": "SeCrEt-of-the-access-key",

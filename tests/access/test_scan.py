@@ -15,22 +15,9 @@ from odps_nb.errors import (
     OdpsNbError,
 )
 from odps_nb.terms import RowRangeSplit
+from tests.support.watcher import Watcher
 
 DAY = "ds=2024-01-01"
-
-
-class Watcher:
-    """A listener that keeps what it is told."""
-
-    def __init__(self):
-        self.last = None
-        self.tracker = None
-
-    def start(self, tracker):
-        self.tracker = tracker
-
-    def stop(self, snapshot):
-        self.last = snapshot
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from odps_nb.local.server.launch import LocalService, start
-
-from ..local.conftest import Peer
-from .raw import Raw
+from tests.support.service.peer import Peer
+from tests.support.service.raw import Raw
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.local.server.launch import start
-
-from .raw import Raw, good, refused
+from tests.support.service.raw import Raw, good, refused
 
 SIZE = {"SplitMode": "Size", "SplitNumber": 10 * 2**20}
 ROW_OFFSET = {"SplitMode": "RowOffset"}

@@ -17,8 +17,7 @@ import pytest
 from odps_nb.errors import ConflictError
 from odps_nb.terms import IndexSplit, PartitionSpec, SplitMode
 from odps_nb.wire import calls
-
-from ..local.conftest import Peer
+from tests.support.service.peer import Peer
 
 PROPERTIES = (
     'TBLPROPERTIES ("transactional"="true", "acid.cdc.mode.enable"="true",'

@@ -24,8 +24,7 @@ from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError, ServiceError
 from odps_nb.terms import PartitionSpec, TableName, WriteMode
 from odps_nb.wire import calls
-
-from .raw_writes import Raw, Writer
+from tests.support.service.raw_writes import Raw, Writer
 
 Make = Callable[..., Writer]
 

@@ -18,8 +18,7 @@ import pyspark
 import pytest
 
 from odps_nb.spark.launch.java import find_java
-
-from .conftest import misbehaving
+from tests.support.spark.services import misbehaving
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
