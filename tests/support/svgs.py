@@ -1,5 +1,7 @@
 """SVG texts: those that would draw without end, and those that people make."""
 
+import re
+
 from odps_nb.local.samples import papers
 
 HEAD = (
