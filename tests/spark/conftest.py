@@ -65,32 +65,6 @@ def explained(frame: DataFrame, mode: str = "extended") -> str:
     return text.getvalue()
 
 
-@pytest.fixture(scope="session")
-def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the session of this run writes its event log."""
-    return tmp_path_factory.mktemp("event-log")
-
-
-@pytest.fixture(scope="session")
-def spark_session(event_log: Path, _private_home: None) -> Iterator[SparkSession]:
-    """The session; ``local[2, 2]`` tries a failed task a second time."""
-    started = odps_nb.spark.session(
-        "local[2, 2]",
-        **{
-            "spark.driver.memory": "1g",
-            "spark.eventLog.enabled": True,
-            "spark.eventLog.compress": False,  # it is read as text
-            "spark.eventLog.dir": event_log.as_uri(),
-            "spark.sql.shuffle.partitions": 3,
-            "spark.ui.enabled": True,  # it is searched for keys
-            "spark.ui.port": 0,
-            "spark.sql.warehouse.dir": str(event_log.parent / "warehouse"),
-        },
-    )
-    yield started
-    started.stop()
-
-
 @pytest.fixture
 def spark(spark_session: SparkSession) -> Iterator[SparkSession]:
     """The session in UTC; a test may change its zone."""
