@@ -5,7 +5,7 @@ SECONDS ?= 60
 RUNS ?= 10000
 QUERIES ?= 3000
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check lint types coverage bench explore fuzz chaos versions package docs clean
+.PHONY: help setup demo lab test check nightly lint types coverage bench explore fuzz chaos versions package docs clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -18,13 +18,17 @@ lab: ## JupyterLab in notebooks/ with the embedded service up
 	@$(PYTHON) tools/setup.py lab --java
 	@$(PY) tools/lab.py
 
-test: setup ## everything CI runs: format, lint, types, all tests (Spark and a browser included)
+test: setup ## what CI runs: format, lint, types, all tests but the nightly ones (Spark and a browser included)
 	@$(MAKE) --no-print-directory lint types
-	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
+	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10 -m "not nightly"
 
 check: setup ## under a minute: format, lint, types, floors and the fast tests
 	@$(MAKE) --no-print-directory lint types
-	$(PY) -m pytest -m "not spark and not browser and not kernel and not compat" --durations=5
+	$(PY) -m pytest -m "not spark and not browser and not kernel and not compat and not nightly" --durations=5
+
+nightly: setup ## before a release: all tests, chaos and versions; writes docs/nightly.md (STEPS="tests": only those)
+	@$(MAKE) --no-print-directory lint types
+	$(PY) tools/nightly.py $(STEPS)
 
 setup: ## .venv with everything development needs, Java, Chromium
 	@$(PYTHON) tools/setup.py dev --java --chromium
@@ -55,8 +59,9 @@ chaos: setup ## RUNS=10000 reads, writes and blobs through a network that breaks
 versions: ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2": only those)
 	@$(PYTHON) tools/versions.py $(NAMES)
 
-package: setup ## sdist and wheel in dist/, the same bytes for each build of a commit
+package: setup ## sdist and wheel in dist/, the same bytes for each build of a commit; both are installed and tried
 	$(PY) tools/package.py
+	$(PY) tools/check_package.py dist
 
 docs: setup ## regenerate the pictures and tables in docs/ from real runs
 	$(PY) tools/pictures.py

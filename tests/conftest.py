@@ -15,8 +15,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.gate import (  # noqa: F401  # hooks
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_xdist_make_scheduler,
+)
+
 if TYPE_CHECKING:
     import trustme
+    from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
@@ -91,6 +100,38 @@ def odps(service: LocalService) -> Iterator[Connection]:
         access_key=service.access_key,
     ) as connection:
         yield connection
+
+
+@pytest.fixture(scope="session")
+def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the session of this run writes its event log."""
+    return tmp_path_factory.mktemp("event-log")
+
+
+@pytest.fixture(scope="session")
+def spark_session(event_log: Path, _private_home: None) -> Iterator[SparkSession]:
+    """The one Spark of the run; ``local[2, 2]`` tries a failed task a second time."""
+    import odps_nb.spark
+
+    started = odps_nb.spark.session(
+        "local[2, 2]",
+        **{
+            "spark.driver.memory": "1g",
+            "spark.eventLog.enabled": True,
+            "spark.eventLog.compress": False,  # it is read as text
+            "spark.eventLog.dir": event_log.as_uri(),
+            "spark.sql.shuffle.partitions": 3,
+            "spark.ui.enabled": True,  # it is searched for keys
+            "spark.ui.port": 0,
+            "spark.sql.warehouse.dir": str(event_log.parent / "warehouse"),
+        },
+    )
+    gateway = started.sparkContext._gateway
+    yield started
+    started.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # its Java would end with this process only
+    gateway.proc.wait()
 
 
 _numbers = itertools.count()

@@ -46,16 +46,8 @@ def test_examples_show_what_happens(name, odps):
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 @pytest.mark.parametrize("name", ON_SPARK)
-def test_examples_of_spark_show_what_happens(name, odps):
-    from pyspark.sql import SparkSession
-
-    running = SparkSession.getActiveSession()
-    spark = odps_nb.spark.session("local[2]", spark_driver_memory="1g")
-    try:
-        run(name, odps=odps, spark=spark)
-    finally:
-        if running is None:
-            spark.stop()
+def test_examples_of_spark_show_what_happens(name, odps, spark_session):
+    run(name, odps=odps, spark=spark_session)
 
 
 def test_no_example_is_skipped():

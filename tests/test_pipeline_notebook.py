@@ -49,6 +49,7 @@ def _shown(cell: nbformat.NotebookNode) -> str:
 
 @pytest.mark.kernel
 @pytest.mark.spark
+@pytest.mark.nightly  # a kernel with a Spark of its own; the gate has the quickstart
 def test_every_cell_runs_and_the_gallery_shows_the_thumbnails(
     notebook: nbformat.NotebookNode, service: LocalService, odps: Connection
 ):

@@ -383,32 +383,26 @@ def test_the_embedded_service_keeps_its_folder(tmp_path: Path):
 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_spark_reads_writes_and_works_on_blobs(odps, made):
-    from pyspark.sql import SparkSession
-
+def test_spark_reads_writes_and_works_on_blobs(odps, made, spark_session):
     table, name = made
-    before = SparkSession.getActiveSession()
     spark = odps_nb.spark.session(
         master="local[1]", **{"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 2}
     )
-    try:
-        orders = odps.table("orders").read(["id"], partitions="ds=2024-01-01", limit=10)
-        frame = orders.to_spark(spark)
-        assert frame.count() == 10
-        assert odps_nb.spark.write(frame, odps, name, partition="ds=1", mode="append").rows == 10
-        read = odps_nb.spark.read(
-            spark, odps, name, columns=["id"], partitions=["ds=1"], where="id > 0", limit=3
-        )
-        assert read.count() == 3
-        assert table.write(read, partition="ds=2").rows == 3
-        media = odps_nb.spark.read(spark, odps, "media", columns=["id", "content"], limit=4)
-        sizes = odps_nb.spark.blob_map(
-            media, "content", lambda blob: {"n": len(blob.data)}, "n long", odps=odps
-        )
-        assert sizes.count() == 4
-        odps_nb.spark.register(spark)
-        given = spark.read.format("odps").options(**odps_nb.spark.options(odps))
-        assert given.option("table", name).load().count() == 13
-    finally:
-        if before is None:
-            spark.stop()
+    assert spark is spark_session
+    orders = odps.table("orders").read(["id"], partitions="ds=2024-01-01", limit=10)
+    frame = orders.to_spark(spark)
+    assert frame.count() == 10
+    assert odps_nb.spark.write(frame, odps, name, partition="ds=1", mode="append").rows == 10
+    read = odps_nb.spark.read(
+        spark, odps, name, columns=["id"], partitions=["ds=1"], where="id > 0", limit=3
+    )
+    assert read.count() == 3
+    assert table.write(read, partition="ds=2").rows == 3
+    media = odps_nb.spark.read(spark, odps, "media", columns=["id", "content"], limit=4)
+    sizes = odps_nb.spark.blob_map(
+        media, "content", lambda blob: {"n": len(blob.data)}, "n long", odps=odps
+    )
+    assert sizes.count() == 4
+    odps_nb.spark.register(spark)
+    given = spark.read.format("odps").options(**odps_nb.spark.options(odps))
+    assert given.option("table", name).load().count() == 13

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import odps_nb
-
 SETTINGS = ("endpoint", "tunnel_endpoint", "project", "access_id", "access_key")
 
 
@@ -40,16 +38,12 @@ def test_reading_and_writing_work_as_shown(blocks, environment):
 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch):
-    from pyspark.sql import SparkSession
-
+def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch, spark_session):
     monkeypatch.chdir(tmp_path)
 
-    running = SparkSession.getActiveSession()
     names: dict[str, object] = {}
     exec(blocks[0], names)
     try:
-        odps_nb.spark.session("local[2]", spark_driver_memory="1g")
         exec(blocks[3], names)
         assert names["sizes"].count() > 30
         assert names["odps"].table("status_counts").read().to_arrow().num_rows > 1
@@ -59,8 +53,6 @@ def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch):
         paid = names["odps"].table("orders").read(where="status = 'paid'").to_arrow()
         assert names["odps"].table("done").read().row_count == paid.num_rows > 0
     finally:
-        if running is None:
-            SparkSession.getActiveSession().stop()
         names["odps"].close()
 
 

@@ -1,4 +1,4 @@
-"""One Spark session for the whole run, made by our own helper."""
+"""The Spark session of the run as a test gets it, and a service that stalls for its tasks."""
 
 from __future__ import annotations
 
@@ -34,32 +34,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in item.path.parents:
             for warning in said:
                 item.add_marker(pytest.mark.filterwarnings(warning))
-
-
-@pytest.fixture(scope="session")
-def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the session of this run writes its event log."""
-    return tmp_path_factory.mktemp("event-log")
-
-
-@pytest.fixture(scope="session")
-def spark_session(event_log: Path, _private_home: None) -> Iterator[SparkSession]:
-    """The session; ``local[2, 2]`` tries a failed task a second time."""
-    started = odps_nb.spark.session(
-        "local[2, 2]",
-        **{
-            "spark.driver.memory": "1g",
-            "spark.eventLog.enabled": True,
-            "spark.eventLog.compress": False,  # it is read as text
-            "spark.eventLog.dir": event_log.as_uri(),
-            "spark.sql.shuffle.partitions": 3,
-            "spark.ui.enabled": True,  # it is searched for keys
-            "spark.ui.port": 0,
-            "spark.sql.warehouse.dir": str(event_log.parent / "warehouse"),
-        },
-    )
-    yield started
-    started.stop()
 
 
 @pytest.fixture

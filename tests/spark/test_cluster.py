@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +114,8 @@ def _act(
     """Do the acts in a process of their own; give what each told."""
     given = odps.profile.as_options()
     given.pop("name", None)
+    # Java knows no TMPDIR
+    conf["spark.executor.extraJavaOptions"] = f"-Djava.io.tmpdir={tempfile.gettempdir()}"
     document = {
         "acts": acts,
         "master": master,
@@ -137,6 +140,7 @@ def _ids(odps: Connection, name: str) -> list[int]:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly  # two minutes
 def test_on_a_standalone_cluster_rows_stay_exact_when_attempts_die_or_run_twice(
     master: str, broken: Connection, tmp_path: Path
 ) -> None:
@@ -154,6 +158,7 @@ def test_on_a_standalone_cluster_rows_stay_exact_when_attempts_die_or_run_twice(
 
 
 @pytest.mark.spark
+@pytest.mark.nightly  # two minutes
 def test_on_a_local_cluster_rows_stay_exact_when_executors_die_tasks_fail_and_commits_raise(
     broken: Connection, tmp_path: Path
 ) -> None:

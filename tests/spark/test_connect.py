@@ -46,6 +46,7 @@ def told(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 @pytest.mark.parametrize("who", ["own", "client"])
 def test_every_road_goes_through_a_server(told: dict[str, Any], odps: Connection, who: str) -> None:
     """The client has no Java, and its address comes from SPARK_REMOTE."""
@@ -62,11 +63,13 @@ def test_every_road_goes_through_a_server(told: dict[str, Any], odps: Connection
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_server_on_this_machine_listens_on_loopback_only(told: dict[str, Any]) -> None:
     assert told["listening"][PORT] is True
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_settings_reach_the_session_and_an_active_one_is_reused(told: dict[str, Any]) -> None:
     assert told["zone"]
     assert told["client"]["shuffles"] == "3"
@@ -74,6 +77,7 @@ def test_settings_reach_the_session_and_an_active_one_is_reused(told: dict[str, 
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_errors_come_back_as_what_they_were(told: dict[str, Any]) -> None:
     kinds = {what: kind for what, (kind, _, _) in told["failures"].items()}
     assert kinds == {
@@ -88,6 +92,7 @@ def test_errors_come_back_as_what_they_were(told: dict[str, Any]) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_no_key_is_in_the_log_of_the_server(told: dict[str, Any], odps: Connection) -> None:
     # Plans are in it, those with options among them, or this test would be blind.
     assert "SparkListenerConnectOperationStarted" in told["log"]
@@ -97,6 +102,7 @@ def test_no_key_is_in_the_log_of_the_server(told: dict[str, Any], odps: Connecti
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_an_interrupt_or_a_cancel_ends_the_reads_of_the_tasks(told: dict[str, Any]) -> None:
     errors = {what: seen["error"] for what, seen in told["stopped"].items() if "error" in seen}
     assert errors == {
@@ -110,12 +116,14 @@ def test_an_interrupt_or_a_cancel_ends_the_reads_of_the_tasks(told: dict[str, An
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_an_interrupted_write_is_aborted(told: dict[str, Any]) -> None:
     seen = told["stopped"]["write"]
     assert (seen["phase"], seen["status"]) == ("cancelled", "ABORTED")
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_write_tells_how_many_of_its_tasks_are_done(told: dict[str, Any]) -> None:
     seen = told["stopped"]["tasks"]
     done, total = seen["seen"]

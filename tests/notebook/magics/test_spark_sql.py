@@ -91,43 +91,37 @@ def test_a_dry_run_tells_what_would_be_read(ip):
 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_a_query_is_shown_kept_and_converted(ip):
-    from pyspark.sql import DataFrame, SparkSession
+def test_a_query_is_shown_kept_and_converted(ip, spark_session):
+    from pyspark.sql import DataFrame
 
-    import odps_nb.spark
-
-    running = SparkSession.getActiveSession()
-    ip.user_ns["spark"] = spark = odps_nb.spark.session("local[2]", spark_driver_memory="1g")
+    ip.user_ns["spark"] = spark_session
+    views = spark_session.catalog.listTables()
     ip.user_ns["state"] = "paid"
     query = "select id, status from orders where ds = '2024-01-02' and status = :state"
-    try:
-        first = run(ip, f"%%odps spark\n{query}")
-        assert isinstance(first, pd.DataFrame)
-        assert first.shape == (10, 2)
-        assert set(first["status"]) == {"paid"}
-        reads, more = ip.user_ns["shown"][:2]
-        assert reads == (
-            "orders: 3 of 22 columns · 1 of 8 partitions (ds = '2024-01-02') · status = 'paid'"
-        )
-        assert more == "the first 10 rows; -n N shows more, -o VAR keeps all"
+    first = run(ip, f"%%odps spark\n{query}")
+    assert isinstance(first, pd.DataFrame)
+    assert first.shape == (10, 2)
+    assert set(first["status"]) == {"paid"}
+    reads, more = ip.user_ns["shown"][:2]
+    assert reads == (
+        "orders: 3 of 22 columns · 1 of 8 partitions (ds = '2024-01-02') · status = 'paid'"
+    )
+    assert more == "the first 10 rows; -n N shows more, -o VAR keeps all"
 
-        assert run(ip, f"%%odps spark -o paid\n{query}") is None
-        assert isinstance(ip.user_ns["paid"], DataFrame)
-        assert ip.user_ns["shown"][1] == "paid ← spark query · 2 columns, read when used"
-        assert ip.user_ns["paid"].count() > 10
+    assert run(ip, f"%%odps spark -o paid\n{query}") is None
+    assert isinstance(ip.user_ns["paid"], DataFrame)
+    assert ip.user_ns["shown"][1] == "paid ← spark query · 2 columns, read when used"
+    assert ip.user_ns["paid"].count() > 10
 
-        assert run(ip, f"%%odps spark -o few -n 3 -t pandas -q\n{query}") is None
-        assert ip.user_ns["shown"] == []
-        assert ip.user_ns["few"].shape == (3, 2)
-        table = run(ip, f"%%odps spark -t arrow -n 4\n{query}")
-        assert isinstance(table, pa.Table)
-        assert table.num_rows == 4
-        with pytest.raises(NotFoundError, match="'statos'"):
-            run(ip, "%%odps spark\nselect statos from orders")
-        assert spark.catalog.listTables() == []
-    finally:
-        if running is None:
-            spark.stop()
+    assert run(ip, f"%%odps spark -o few -n 3 -t pandas -q\n{query}") is None
+    assert ip.user_ns["shown"] == []
+    assert ip.user_ns["few"].shape == (3, 2)
+    table = run(ip, f"%%odps spark -t arrow -n 4\n{query}")
+    assert isinstance(table, pa.Table)
+    assert table.num_rows == 4
+    with pytest.raises(NotFoundError, match="'statos'"):
+        run(ip, "%%odps spark\nselect statos from orders")
+    assert spark_session.catalog.listTables() == views
 
 
 def test_a_connection_without_spark_says_what_to_install(ip, odps):

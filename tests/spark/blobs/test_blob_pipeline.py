@@ -167,6 +167,7 @@ LARGE = 100 * MIB
 
 
 @pytest.mark.spark
+@pytest.mark.nightly  # large
 def test_a_blob_of_100_mb_goes_through_a_pipeline(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
@@ -205,6 +206,7 @@ def _needed(odps: Connection, job: dict[str, Any]) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
+@pytest.mark.nightly  # large
 def test_what_a_task_holds_of_large_blobs_is_bounded(odps: Connection, new_name: Names) -> None:
     name = new_name("held")
     table = odps.create_table(name, "id bigint, content blob")

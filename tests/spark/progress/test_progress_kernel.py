@@ -66,6 +66,7 @@ def cards(book: nbformat.NotebookNode, name: str) -> list[str]:
     return [page for page in pages if 'role="status"' in page]
 
 
+@pytest.mark.nightly  # a kernel with a Spark of its own
 def test_the_card_of_an_action_is_in_its_own_cell_with_its_last_figures(
     book: nbformat.NotebookNode,
 ) -> None:
@@ -80,6 +81,7 @@ def test_the_card_of_an_action_is_in_its_own_cell_with_its_last_figures(
     assert [name for name in CELLS if cards(book, name)] == ["action", "loaded"]
 
 
+@pytest.mark.nightly  # a kernel with a Spark of its own
 def test_a_table_loaded_by_format_has_the_same_card(book: nbformat.NotebookNode) -> None:
     (card,) = cards(book, "loaded")
     assert "read local.orders" in card
@@ -89,6 +91,7 @@ def test_a_table_loaded_by_format_has_the_same_card(book: nbformat.NotebookNode)
     assert "verified" not in card
 
 
+@pytest.mark.nightly  # a kernel with a Spark of its own
 def test_the_action_is_on_the_list_of_what_ran(book: nbformat.NotebookNode) -> None:
     (cell,) = [cell for cell in book.cells if cell.id == "status"]
     listed = cell.outputs[0].data["text/plain"]
@@ -96,6 +99,7 @@ def test_the_action_is_on_the_list_of_what_ran(book: nbformat.NotebookNode) -> N
     assert listed.count("done in") == 2
 
 
+@pytest.mark.nightly  # a kernel with a Spark of its own
 def test_no_secret_is_saved(book: nbformat.NotebookNode, service: LocalService) -> None:
     assert service.access_key not in json.dumps(book)
 

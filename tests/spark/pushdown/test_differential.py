@@ -156,7 +156,9 @@ def search(local: Local, seeds: range) -> Counter[str]:
     return ends
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(10, 40, 10))]
+)
 def test_random_queries_give_the_rows_of_plain_spark(local: Local, first: int) -> None:
     ends = search(local, range(first, first + 10))
     assert ends["reads all"] < 7  # else little was tried

@@ -1,0 +1,138 @@
+"""Hooks of the whole run: who runs what, seconds by folder, and that nothing is left behind.
+
+`tests/conftest.py` takes them in.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+#: A Java that lives for minutes compiles longer than it runs: with these it needs half the time.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: For a Java that ends beside the process that started it.
+PATIENCE = 20.0
+
+
+# -- which worker runs what ---------------------------------------------------------------------
+
+#: Names the tests that share the Spark session; written by a worker, read by the scheduler.
+SHARED = "pytest-of-spark"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with what shares the Spark session, which one worker is to run."""
+
+    def shares(item: pytest.Item) -> bool:
+        return "spark_session" in getattr(item, "fixturenames", ())
+
+    items.sort(key=lambda item: not shares(item))
+    if getattr(config, "workerinput", {}).get("workerid") == "gw0":
+        names = [item.nodeid for item in items if shares(item)]
+        Path(os.environ["TMPDIR"], SHARED).write_text("\n".join(names), "utf-8")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let ``--dist loadfile`` give one worker all that shares the Spark session.
+
+    What ``--dist loadgroup`` adds to the ids of tests for this, pytest 9.2 does not keep.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduler(LoadFileScheduling):
+        @cached_property
+        def _shared(self) -> set[str]:
+            return set((config.stash[FOLDER] / SHARED).read_text("utf-8").split("\n"))
+
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid in self._shared else super()._split_scope(nodeid)
+
+    return Scheduler(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+# -- how long each folder takes -----------------------------------------------------------------
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print tests and seconds by folder; fixtures count where they are set up first."""
+    seconds: Counter[str] = Counter()
+    tests: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                folder = report.nodeid.partition("::")[0].rpartition("/")[0]
+                folder = "/".join(folder.split("/")[:2])
+                seconds[folder] += report.duration
+                tests[folder] += report.when == "call"
+    if len(seconds) > 1:
+        terminalreporter.section("seconds and tests by folder")
+        for folder, spent in seconds.most_common():
+            terminalreporter.write_line(f"{spent:8.1f} {tests[folder]:6d}  {folder}")
+        terminalreporter.write_line(f"{seconds.total():8.1f} {tests.total():6d}  in all")
+
+
+# -- nothing is left behind ---------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the run a temporary folder of its own, which all of its processes inherit."""
+    if hasattr(config, "workerinput"):
+        tempfile.tempdir = None
+        return
+    folder = tempfile.mkdtemp(prefix="odps-nb-tests-")
+    config.stash[FOLDER] = Path(folder)
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    # Java knows no TMPDIR; what Spark takes from these it says to nobody, unlike JAVA_TOOL_OPTIONS.
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+        os.environ[name] = f"-Djava.io.tmpdir={folder} {QUICK}"
+    os.environ["SPARK_LOCAL_DIRS"] = folder
+
+
+FOLDER = pytest.StashKey[Path]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Fail a run that leaves files in its temporary folder, or a process."""
+    yield
+    folder = session.config.stash.get(FOLDER, None)
+    if folder is None:
+        return
+    deadline = time.monotonic() + PATIENCE
+    while (left := left_behind(folder)) and time.monotonic() < deadline:
+        time.sleep(0.1)  # nothing tells when a process has ended that is not our child
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    for name in left:
+        reporter.write_line(f"left behind: {name}", red=True)
+    if left and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if session.exitstatus == pytest.ExitCode.OK:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        reporter.write_line(f"kept for a look: {folder}")
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Name what is in the folder, but pytest's own, and processes that work with the folder."""
+    kept = ("pytest-of-", "hsperfdata_")
+    left = [str(path) for path in folder.iterdir() if not path.name.startswith(kept)]
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get("TMPDIR") == str(folder):
+                left.append(f"process {process.pid}: {' '.join(process.cmdline())[:200]}")
+        except psutil.Error:  # it has ended, or is another user's
+            continue
+    return left

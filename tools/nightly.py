@@ -1,0 +1,128 @@
+"""`make nightly`: what must pass before a release and takes too long for every change.
+
+Each step runs to its end whatever the others did; `docs/nightly.md` keeps how the last run ended.
+
+    python tools/nightly.py [STEP …]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "nightly.md"
+CHAOS_RUNS = 10_000
+PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "-rN", "--tb=short")
+
+#: A command, and what is set for it in the environment.
+STEPS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    # the gate and everything marked `nightly`
+    "tests": ((*PYTEST, "--dist", "loadfile", "--no-loadscope-reorder", "--timeout", "1200"), {}),
+    "chaos": (
+        (*PYTEST, "--dist", "load", "--timeout", "7200", "tests/client/test_chaos.py"),
+        {"ODPS_NB_CHAOS": str(CHAOS_RUNS // 4)},
+    ),
+    "versions": ((sys.executable, "tools/versions.py"), {}),
+}
+
+
+@dataclass
+class Folder:
+    """What the tests of one folder came to."""
+
+    tests: int = 0
+    seconds: float = 0.0
+    outcomes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+
+@dataclass
+class Step:
+    """How a step ended; ``folders`` where it was pytest that ran here."""
+
+    name: str
+    passed: bool
+    seconds: float
+    folders: dict[str, Folder] = field(default_factory=dict)
+
+
+def run(name: str, place: Path) -> Step:
+    command, variables = STEPS[name]
+    report = place / f"{name}.xml"
+    if "pytest" in command:
+        command = (*command, f"--junitxml={report}")
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables})
+    seconds = time.monotonic() - began
+    folders = counted(report) if report.exists() else {}
+    return Step(name, passed=done.returncode == 0, seconds=seconds, folders=folders)
+
+
+def counted(report: Path) -> dict[str, Folder]:
+    """Sum a report of pytest by folder of `tests`."""
+    folders: dict[str, Folder] = defaultdict(Folder)
+    for case in ET.parse(report).iter("testcase"):  # our own pytest wrote it
+        parts = (case.get("classname") or "tests").split(".")
+        inside = len(parts) > 1 and not parts[1].startswith("test_")
+        folder = folders["/".join(parts[:2]) if inside else parts[0]]
+        folder.tests += 1
+        folder.seconds += float(case.get("time") or 0)
+        ends = {child.tag for child in case} & {"failure", "error", "skipped"}
+        folder.outcomes[min(ends, default="passed")] += 1
+    return dict(sorted(folders.items()))
+
+
+def git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def page(steps: list[Step], commit: str) -> str:
+    """Return the page about these steps."""
+    today = dt.datetime.now(tz=dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    where = f"Python {platform.python_version()}, {os.cpu_count()} cores"
+    lines = ["# The last nightly run", "", "Written by `make nightly`; see CONTRIBUTING.md.", ""]
+    lines += [f"{today}, commit {commit}, {where}.", ""]
+    lines += ["| step | outcome | seconds |", "|---|---|---|"]
+    ends = {True: "passed", False: "**failed**"}
+    lines += [f"| {one.name} | {ends[one.passed]} | {one.seconds:.0f} |" for one in steps]
+    lines += [f"| {name} | not run | |" for name in STEPS if name not in {s.name for s in steps}]
+    for one in steps:
+        if one.folders:
+            lines += ["", f"## {one.name}", "", "| folder | tests | seconds | outcome |"]
+            lines += ["|---|---|---|---|"]
+            lines += [row(name, folder) for name, folder in one.folders.items()]
+    return "\n".join(lines) + "\n"
+
+
+def row(name: str, folder: Folder) -> str:
+    told = ", ".join(f"{count} {end}" for end, count in sorted(folder.outcomes.items()))
+    return f"| {name} | {folder.tests} | {folder.seconds:.0f} | {told} |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of {', '.join(STEPS)}; all")
+    wanted = parser.parse_args().steps or list(STEPS)
+    if unknown := set(wanted) - set(STEPS):
+        parser.error(f"no step is called {' or '.join(sorted(unknown))}; there are: {[*STEPS]}")
+    commit = git("rev-parse", "--short", "HEAD") + (" and changes" if git("status", "-s") else "")
+    with tempfile.TemporaryDirectory() as place:
+        steps = [run(name, Path(place)) for name in STEPS if name in wanted]
+    PAGE.write_text(page(steps, commit), "utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+    return 0 if all(one.passed for one in steps) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
