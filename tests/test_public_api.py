@@ -24,7 +24,7 @@ from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
 from odps_nb.access.table import Table
 from odps_nb.client.profile import Profile
-from odps_nb.errors import InvalidRequestError, NotFoundError
+from odps_nb.errors import ArgumentError, NotFoundError
 
 NEEDED = object()
 NONE_OF = dict.fromkeys
@@ -360,11 +360,11 @@ def test_a_blob_column_takes_bytes_paths_files_and_new_blobs(odps, new_name, tmp
 
 @pytest.mark.parametrize("value", [None, float("nan"), pd.NA, 5])
 def test_what_is_no_name_and_no_reference_is_one_typed_error(odps, value):
-    with pytest.raises(InvalidRequestError, match="named by text"):
+    with pytest.raises(ArgumentError, match="named by text"):
         odps.table(value)
-    with pytest.raises(InvalidRequestError, match="no blob reference"):
+    with pytest.raises(ArgumentError, match="no blob reference"):
         odps.blob(value)
-    with pytest.raises(InvalidRequestError, match="no blob reference"):
+    with pytest.raises(ArgumentError, match="no blob reference"):
         odps.blobs([value])
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import SupportsIndex
 
-from odps_nb.errors import InvalidRequestError, NotFoundError
+from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 
@@ -48,11 +48,11 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
     ------
     NotFoundError
         The table has no such column; close names are in the hint.
-    InvalidRequestError
+    ArgumentError
         A column is asked for twice, or ``columns`` is one text.
     """
     if isinstance(columns, str):
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"columns is the text {columns!r}", hint=f"pass a list: columns=[{columns!r}]"
         )
     spelled = []
@@ -68,7 +68,7 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
         spelled.append(column.name)
     for name in spelled:
         if spelled.count(name) > 1:
-            raise InvalidRequestError(f"the column {name!r} is asked for twice")
+            raise ArgumentError(f"the column {name!r} is asked for twice")
     return tuple(spelled)
 
 
@@ -77,18 +77,18 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         No whole number, or too small a one.
     """
     if value is None:
         return None
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"{name} is {value!r}; it must be a whole number", hint=f"for example {name}=5"
         )
     count = operator.index(value)
     if count < at_least:
-        raise InvalidRequestError(f"{name} is {count}; it must be at least {at_least}")
+        raise ArgumentError(f"{name} is {count}; it must be at least {at_least}")
     return count
 
 
@@ -108,13 +108,13 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         The table has no such partition column, a level is named twice, or a value of a typed
         level is spelled otherwise than the service does.
     """
     keys = [column.name for column in schema.partition_columns]
     if spec.items and not keys:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"{table} has no partitions, but {str(spec)!r} was given", hint="leave it out"
         )
     found: dict[str, str] = {}
@@ -122,7 +122,7 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
         spelled = next((one for one in keys if one.casefold() == key.casefold()), None)
         if spelled is None or spelled in found:
             problem = "twice" if spelled else "but it is no partition column"
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"{str(spec)!r} names {key!r} {problem} of {table}",
                 code="InvalidPartitionSpec",
                 hint=f"{did_you_mean(key, keys)}partition columns are: {', '.join(keys)}",
@@ -147,7 +147,7 @@ def _check_spelling(value: str | None, column: Column) -> None:
         except ValueError:
             good = False
     if not good:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"{value!r} is no {code.name} as the partition column {column.name!r} spells it",
             code="InvalidPartitionSpec",
             hint="write 2024-01-31"

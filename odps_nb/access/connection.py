@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from odps_nb.access.faces import PLAIN, Faces
 from odps_nb.client.profile import Profile
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
-from odps_nb.errors import InvalidRequestError, StateError
+from odps_nb.errors import ArgumentError, StateError
 from odps_nb.terms import BlobReference, Compression, TableName
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Connection:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             This cannot be the name of a table.
         """
         from odps_nb.access.table import Table
@@ -155,7 +155,7 @@ class Connection:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             A name, type or key that no table can have; nothing was sent.
         ConflictError
             A table of that name exists.
@@ -230,7 +230,7 @@ class Connection:
         ------
         QueryError
             It failed; the message is the service's own.
-        ConfigError
+        ArgumentError
             A ``:name`` without a value in ``params``, or a value that SQL cannot write.
 
         Examples
@@ -246,7 +246,7 @@ class Connection:
         from odps_nb.client.query import SQL_ZONE, run_sql, submit_sql
 
         if not query.strip():
-            raise InvalidRequestError("the query is empty")
+            raise ArgumentError("the query is empty")
         if params is not None:
             zone = (settings or {}).get(SQL_ZONE) or self._profile.timezone
             query = bind(query, params, source="params has no", timezone=zone)
@@ -323,7 +323,7 @@ class Connection:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             A value is no reference; nothing was sent.
         ChecksumError, TruncatedError
             Bytes were damaged or are missing.
@@ -367,7 +367,7 @@ class Connection:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             A value is no reference; nothing was sent.
         ConfigError
             The folder does not exist, or no file can be made there.
@@ -414,7 +414,7 @@ class Connection:
 
         Raises
         ------
-        InvalidRequestError, NotFoundError, ChecksumError, TruncatedError
+        ArgumentError, NotFoundError, ChecksumError, TruncatedError
             As for `save_blobs`, also if the function has kept the error to itself.
 
         Examples

@@ -16,7 +16,7 @@ from odps_nb.access.blob import Blob, reference_of
 from odps_nb.access.checks import is_missing
 from odps_nb.access.saving import Folder, file_name_for, safe_name
 from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
-from odps_nb.errors import ConfigError
+from odps_nb.errors import ArgumentError
 from odps_nb.terms import BlobReference, Compression
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class References:
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         A value is no reference, and no null.
 
     Examples
@@ -122,9 +122,9 @@ def save_blobs(
 def _name_of(blob: PassingBlob, name: Callable[[int, BlobHead], str | None] | None) -> str:
     wanted = None if name is None else name(blob.positions[0], blob.head)
     if wanted is not None and not isinstance(wanted, str):
-        raise ConfigError(
+        raise ArgumentError(
             f"name= returned a {type(wanted).__name__} for a file name",
-            option="name",
+            argument="name",
             hint="return text, or None for the name that the blob states",
         )
     given = safe_name(wanted or "")

@@ -20,7 +20,7 @@ from odps_nb.client.progress import ProgressListener, ProgressTracker
 from odps_nb.client.read import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import InvalidRequestError, NotFoundError
+from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Split, TimeUnit
@@ -203,11 +203,11 @@ class Scan:
         ------
         MissingDependencyError
             Spark is not installed.
-        InvalidRequestError
+        ArgumentError
             The read has ``max_bytes``: they bound what comes here, and nothing would.
         """
         if self._max_bytes is not None:
-            raise InvalidRequestError(
+            raise ArgumentError(
                 "max_bytes makes no sense with Spark, whose tasks read the rows themselves",
                 hint="leave max_bytes out, or give the read a limit of rows",
             )

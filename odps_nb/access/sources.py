@@ -26,7 +26,7 @@ from odps_nb.convert.arrow_schema import (
     match_columns,
 )
 from odps_nb.convert.arrow_types import has_blob
-from odps_nb.errors import ConversionError, InvalidRequestError
+from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName, check_partition_value
 
@@ -139,7 +139,7 @@ def open_source(data: Any, target: Target, *, streams: int | None = None) -> Sou
     ------
     ConversionError
         Columns, types or values that do not fit, or data of a kind that has no rows.
-    InvalidRequestError
+    ArgumentError
         A partition column is neither fixed nor in the data.
     """
     if is_pandas(data):
@@ -181,7 +181,7 @@ def _require_columns(names: Iterable[Any], target: Target) -> None:
         )
     for column in target.columns.partition_columns:
         if column.name.casefold() not in present:
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"{target.table} is partitioned by {column.name!r}, which is not in the data",
                 code="InvalidPartitionSpec",
                 hint=f"pass partition='{column.name}=…', or add the column to the data",
@@ -193,7 +193,7 @@ def check_named_partitions(rows: pa.Table | pa.RecordBatch, target: Target) -> N
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         See `odps_nb.terms.check_partition_value`; the column is named.
     """
     for column in target.columns.partition_columns:

@@ -20,7 +20,7 @@ from odps_nb.access.upserting import ByKey
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions
 from odps_nb.client.increments import Bound, Increment, plan_increment
 from odps_nb.client.progress import ProgressListener, ProgressTracker, silent
-from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
+from odps_nb.errors import ArgumentError, OdpsNbError, StateError, explain, visible
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
 from odps_nb.terms import Compression, PartitionSpec, TableName, TimeUnit, format_bytes
@@ -115,11 +115,11 @@ class Table(ByKey):
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             The table has no partitions.
         """
         if not self.schema.partition_columns:
-            raise InvalidRequestError(f"{self._name} has no partitions")
+            raise ArgumentError(f"{self._name} has no partitions")
         spec = check_partition(PartitionSpec.of(under), self.schema, self._name)
         found = [
             one.spec for one in iter_partitions(self._connection.storage, self._name, under=spec)
@@ -204,7 +204,7 @@ class Table(ByKey):
         ------
         NotFoundError
             No such table or column; close names are in the hint.
-        InvalidRequestError
+        ArgumentError
             An argument that makes no sense; nothing was read.
         ConflictError
             A version in between replaced rows in a way that nobody keeps row by row.
@@ -502,5 +502,5 @@ class Table(ByKey):
 def _time_unit(text: str | None) -> TimeUnit | None:
     units = {None: None, "us": TimeUnit.MICRO, "ns": TimeUnit.NANO}
     if text not in units:
-        raise InvalidRequestError(f"timestamp_unit is {text!r}", hint="it is 'us' or 'ns'")
+        raise ArgumentError(f"timestamp_unit is {text!r}", hint="it is 'us' or 'ns'")
     return units[text]

@@ -17,7 +17,7 @@ from odps_nb.client.cancel import CancelToken
 from odps_nb.client.operations import Stamp
 from odps_nb.client.parallel import fan_out
 from odps_nb.client.progress import ProgressListener, ProgressTracker
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, PartitionSpec
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         if self.streams is not None and self.streams < 1:
-            raise InvalidRequestError(f"streams is {self.streams}; it must be at least 1")
+            raise ArgumentError(f"streams is {self.streams}; it must be at least 1")
 
 
 def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
@@ -77,7 +77,7 @@ def _spark_options(options: WriteOptions) -> dict[str, Any]:
             "progress": options.progress,
         }
     if options.streams is not None:
-        raise InvalidRequestError(
+        raise ArgumentError(
             "streams does not go with a Spark DataFrame",
             hint="each of its partitions is one stream: use df.repartition(n)",
         )

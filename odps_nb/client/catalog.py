@@ -183,7 +183,7 @@ def create_table(
     ------
     ConflictError
         A table of that name exists.
-    InvalidRequestError
+    ArgumentError
         Something that a table cannot have; nothing is sent then.
     """
     from odps_nb.client.query import run_sql

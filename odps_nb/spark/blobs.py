@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from odps_nb.client.progress import Phase, ProgressListener
-from odps_nb.errors import ConfigError, ConversionError
+from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.blob_tasks import LARGEST_VALUE, BlobTask, Row, map_batches
 from odps_nb.spark.credentials import TaskProfile, profile_of
@@ -76,7 +76,7 @@ def blob_map(
 
     Raises
     ------
-    ConfigError
+    ArgumentError
         No such column, or a new column has the name of an old one.
     ConversionError
         The reference column is neither text nor bytes; in a task, what `fn` returned does not fit.
@@ -126,7 +126,7 @@ def with_blobs(
 
     Raises
     ------
-    ConfigError
+    ArgumentError
         No such column, the new one is there already, or `max_blob_bytes` is out of bounds.
     ConversionError
         The reference column is neither text nor bytes.
@@ -145,9 +145,9 @@ def with_blobs(
     from pyspark.sql.types import StructType
 
     if not 0 < max_blob_bytes <= LARGEST_VALUE:
-        raise ConfigError(
+        raise ArgumentError(
             f"max_blob_bytes is {max_blob_bytes}; it must be between 1 and {LARGEST_VALUE}",
-            option="max_blob_bytes",
+            argument="max_blob_bytes",
             hint=f"rows of Spark hold {format_bytes(LARGEST_VALUE)} in a value at most here; "
             "odps_nb.spark.blob_map takes larger blobs",
         )
@@ -223,15 +223,15 @@ def _mapped(
 def _checked_column(schema: StructType, name: str, added: StructType, option: str) -> int:
     names = [field.name.casefold() for field in schema.fields]
     if name.casefold() not in names:
-        raise ConfigError(
+        raise ArgumentError(
             f"the DataFrame has no column {name!r}",
-            option="ref_column",
+            argument="ref_column",
             hint=f"its columns are: {', '.join(schema.names)}",
         )
     if twins := [one for one in added.names if one.casefold() in names]:
-        raise ConfigError(
+        raise ArgumentError(
             f"the DataFrame has a column {twins[0]!r} already",
-            option=option,
+            argument=option,
             hint="give the new column another name, or drop the old one first",
         )
     index = names.index(name.casefold())

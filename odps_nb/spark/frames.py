@@ -85,7 +85,7 @@ def read(
     ------
     NotFoundError
         No such table or column; close names are in the hint.
-    InvalidRequestError
+    ArgumentError
         An argument that makes no sense.
     ConversionError
         Spark has no type for a column.

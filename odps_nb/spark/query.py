@@ -87,7 +87,7 @@ def sql(
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         The text cannot be read, or is no query.
     NotFoundError
         No such table or column; close names are in the hint.

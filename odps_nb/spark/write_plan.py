@@ -14,7 +14,7 @@ from pyspark.sql import types as spark
 from odps_nb.access.sources import Target
 from odps_nb.convert.arrow_schema import match_columns
 from odps_nb.convert.arrow_types import has_blob
-from odps_nb.errors import ConfigError, ConversionError, InvalidRequestError
+from odps_nb.errors import ArgumentError, ConfigError, ConversionError
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
 from odps_nb.spark.blobs import NEW_BLOB
 from odps_nb.spark.types import arrow_schema, table_type
@@ -81,7 +81,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
     ------
     ConversionError
         Lists every column that does not fit, is unknown, or is missing though required.
-    InvalidRequestError
+    ArgumentError
         A partition column is neither fixed nor in the frame.
     """
     fixed = {key.casefold() for key, _ in target.fixed}
@@ -89,7 +89,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
     kinds = {field.name.casefold(): field.dataType for field in offered.fields}
     for column in target.columns.partition_columns:
         if column.name.casefold() not in kinds:
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"{target.table} is partitioned by {column.name!r}, which is no column of the "
                 "DataFrame",
                 code="InvalidPartitionSpec",

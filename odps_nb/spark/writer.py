@@ -104,7 +104,7 @@ def write(
         Columns, types or values do not fit: nothing was written.
     ConfigError
         The extent of an overwrite was not said.
-    InvalidRequestError
+    ArgumentError
         The rows name more than `max_partitions` partitions: nothing was written.
     NotFoundError
         No such table.

@@ -17,10 +17,10 @@ import odps_nb
 from odps_nb.access.many_blobs import Fetch, References, each_blob, save_blobs
 from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker, silent
 from odps_nb.errors import (
+    ArgumentError,
     CancelledError,
     ChecksumError,
     ConfigError,
-    InvalidRequestError,
     NotFoundError,
 )
 from odps_nb.http.retry import RetryPolicy
@@ -152,7 +152,7 @@ def test_names_of_a_function_are_made_as_safe(odps, hostile, tmp_path):
     assert names[:3] == ["outside.txt", "passwd", "_"]
     assert names[3].startswith("CON") or names[3].startswith("_CON")
     assert names[4:] == ["a", "A-2"]
-    with pytest.raises(ConfigError, match="returned a int") as caught:
+    with pytest.raises(ArgumentError, match="returned a int") as caught:
         odps.save_blobs(hostile, tmp_path, name=lambda index, head: index)
     assert caught.value.notes[-1] == "blob 0 of the references"
 
@@ -210,9 +210,9 @@ def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
 def test_what_is_no_reference_is_refused_before_anything_is_asked(tmp_path):
     with scripted() as (_, service), odps_nb.connect(**keywords(service)) as odps:
         for wrong in (5, "no reference!"):
-            with pytest.raises(InvalidRequestError):
+            with pytest.raises(ArgumentError):
                 odps.save_blobs([reference(1).token, wrong], tmp_path)
-            with pytest.raises(InvalidRequestError):
+            with pytest.raises(ArgumentError):
                 odps.each_blob([reference(1).token, wrong], print)
         assert odps.save_blobs([], tmp_path) == []
         assert odps.save_blobs([None, float("nan")], tmp_path) == [None, None]

@@ -8,8 +8,8 @@ import pytest
 
 from odps_nb.client.progress import Phase
 from odps_nb.errors import (
+    ArgumentError,
     CancelledError,
-    InvalidRequestError,
     LimitExceededError,
     MissingDependencyError,
     OdpsNbError,
@@ -52,7 +52,7 @@ def test_making_a_scan_costs_no_request(odps):
 
 
 def test_a_condition_is_held_against_the_table_before_anything_is_read(odps, small):
-    with pytest.raises(InvalidRequestError, match="'nope', which is no column") as caught:
+    with pytest.raises(ArgumentError, match="'nope', which is no column") as caught:
         small.read(where="nope > 1")
     assert caught.value.hint == "did you mean note? its columns are: id, note"
     assert "where='id > 1'" in repr(small.read(where="id > 1"))
@@ -97,9 +97,9 @@ def test_a_read_beyond_its_bytes_fails_and_hardly_more_arrives(orders):
 
 
 def test_max_bytes_that_bound_nothing_are_refused(orders):
-    with pytest.raises(InvalidRequestError, match="at least 1"):
+    with pytest.raises(ArgumentError, match="at least 1"):
         orders.read(max_bytes=0)
-    with pytest.raises(InvalidRequestError, match="Spark"):
+    with pytest.raises(ArgumentError, match="Spark"):
         orders.read(max_bytes=1).to_spark(None)
 
 

@@ -18,7 +18,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 import odps_nb.spark
-from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError
+from odps_nb.errors import ArgumentError, NotFoundError, QueryError
 from odps_nb.spark.sql_plan import TableRead
 from odps_nb.spark.sql_text import fill
 
@@ -143,7 +143,7 @@ def compared(local: Local, seed: int) -> str:
             return "reads all"  # the very same query
         expected = outcome(lambda: local.whole(made.text))
         found = outcome(lambda: local.pushed(made.text))
-    except InvalidRequestError:
+    except ArgumentError:
         return "not read"
     said = difference(found, expected, ordered=made.total)
     if said:

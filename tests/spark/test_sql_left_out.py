@@ -17,7 +17,7 @@ import duckdb
 import pytest
 from sqlglot import ErrorLevel, exp
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.spark.sql_plan import TableRead
 
 from .sql_grammar import Grammar
@@ -117,7 +117,7 @@ def search(tables: Tables, seeds: range) -> Counter[str]:
             continue
         try:
             end = tables.compare(made.text, ordered=made.total)
-        except InvalidRequestError:
+        except ArgumentError:
             end = "not read"
         assert not end.startswith("DIFFERENCE"), f"Grammar({seed}): {end}"
         ends[end] += 1

@@ -11,7 +11,7 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.client.write import commit_write, open_write_session
-from odps_nb.errors import ConfigError, ConversionError, InvalidRequestError, NotFoundError
+from odps_nb.errors import ArgumentError, ConfigError, ConversionError, NotFoundError
 from odps_nb.spark.credentials import TaskProfile
 from odps_nb.spark.uploading import WriteTask, write_partition
 from odps_nb.spark.writer import write_target
@@ -242,9 +242,9 @@ def test_a_column_may_repeat_the_partition_but_not_contradict_it(
     assert _counts(odps, by_day)["9", 1] == 2
     with pytest.raises(ConversionError, match="other values than the partition"):
         odps_nb.spark.write(frame, odps, by_day, partition="ds=8,hour=1")
-    with pytest.raises(InvalidRequestError, match="partitioned by 'hour'"):
+    with pytest.raises(ArgumentError, match="partitioned by 'hour'"):
         odps_nb.spark.write(spark.range(2), odps, by_day, partition="ds=8")
-    with pytest.raises(InvalidRequestError, match="day"):
+    with pytest.raises(ArgumentError, match="day"):
         odps_nb.spark.write(spark.range(2), odps, by_day, partition="day=8")
 
 
