@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from odps_nb.access.faces import PLAIN, Faces
 from odps_nb.client.profile import Profile
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.client.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.errors import ArgumentError, StateError
 from odps_nb.terms import BlobReference, Compression, TableName
 
@@ -206,7 +206,7 @@ class Connection:
         settings: Mapping[str, str] | None = None,
         wait: bool = True,
         timeout: float | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> Result:
         """Run a query on the service.
 
@@ -252,7 +252,7 @@ class Connection:
             query = bind(query, params, source="params has no", timezone=zone)
         if not wait:
             return Result(self, submit_sql(self.storage, query, settings=settings))
-        listener = progress or self._faces.listener()
+        listener = listener_of(progress, default=self._faces.listener)
         with ProgressTracker("sql", _title(query), listener=listener) as tracker:
             tracker.phase(Phase.RUNNING)
             instance = run_sql(
@@ -314,7 +314,7 @@ class Connection:
         references: Iterable[Reference],
         *,
         compression: str | Compression | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> Iterator[BlobRecord]:
         """Fetch many blobs in few requests: one record per reference, in order, verified.
 
@@ -340,7 +340,7 @@ class Connection:
         name: Callable[[int, BlobHead], str | None] | None = None,
         overwrite: bool = False,
         compression: str | Compression | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> list[Path | None]:
         """Save many blobs as files of a folder: one path per reference, in order.
 
@@ -394,7 +394,7 @@ class Connection:
         fn: Callable[[PassingBlob], object],
         *,
         compression: str | Compression | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> int:
         r"""Call a function with each blob in turn, as a file that is read; return how many.
 
@@ -431,15 +431,13 @@ class Connection:
 
         return each_blob(self._fetch(compression, progress), References(references), fn)
 
-    def _fetch(
-        self, compression: str | Compression | None, progress: ProgressListener | None
-    ) -> Fetch:
+    def _fetch(self, compression: str | Compression | None, progress: Progress) -> Fetch:
         from odps_nb.access.many_blobs import Fetch
 
         return Fetch(
             storage=self.storage,
             compression=Compression.of(compression),
-            listener=lambda: progress or self._faces.listener(),
+            listener=lambda: listener_of(progress, default=self._faces.listener),
         )
 
     # -- life ---------------------------------------------------------------------------------

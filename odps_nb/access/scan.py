@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.arriving import frame_of
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.catalog import suggest_tables
-from odps_nb.client.progress import ProgressListener, ProgressTracker
+from odps_nb.client.progress import Progress, ProgressTracker, listener_of
 
 # not where it is used: who forks while another thread imports has a child that waits for ever
 from odps_nb.client.read import iter_batches, open_read_session, reopen_read_session
@@ -58,7 +58,7 @@ class Scan:
         plan: ReadPlan,
         *,
         max_bytes: int | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
         session_id: str | None = None,
     ) -> None:
         self._connection, self._plan, self._progress = connection, plan, progress
@@ -137,7 +137,7 @@ class Scan:
         *,
         side_by_side: int | None = None,
         read_ahead: int | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the rows in batches, in order, in bounded memory.
 
@@ -158,7 +158,7 @@ class Scan:
         with self._tracker(progress) as tracker, self._cancellable() as token:
             yield from self._batches(tracker, token, workers=side_by_side, read_ahead=read_ahead)
 
-    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table.
 
         Types are those of ``protocol.md`` section 5.1; a BLOB is the text of its reference.
@@ -181,7 +181,7 @@ class Scan:
             schema = batches[0].schema if batches else self.arrow_schema
             return pa.Table.from_batches(batches, schema=schema)
 
-    def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
+    def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
         """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
         with self._tracker(progress) as tracker, self._cancellable() as token:
             return frame_of(
@@ -191,7 +191,7 @@ class Scan:
                 row_count=lambda: self.row_count,
             )
 
-    def to_spark(self, spark: Any, *, progress: ProgressListener | None = None) -> Any:
+    def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return a Spark DataFrame whose tasks read the splits themselves.
 
         Parameters
@@ -211,9 +211,11 @@ class Scan:
                 "max_bytes makes no sense with Spark, whose tasks read the rows themselves",
                 hint="leave max_bytes out, or give the read a limit of rows",
             )
-        return self._connection.faces.to_spark(self, spark, progress or self._progress)
+        return self._connection.faces.to_spark(
+            self, spark, self._progress if progress is None else progress
+        )
 
-    def reader(self, *, progress: ProgressListener | None = None) -> pa.RecordBatchReader:
+    def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
         """Return the rows as an Arrow reader, which reads while it is read; close it."""
         import pyarrow as pa
 
@@ -296,8 +298,8 @@ class Scan:
                     tracker.plan_split(str(split), rows=getattr(split, "count", None))
             return self._session
 
-    def _tracker(self, progress: ProgressListener | None) -> ProgressTracker:
-        listener = progress or self._progress or self._connection.faces.listener()
+    def _tracker(self, progress: Progress) -> ProgressTracker:
+        listener = listener_of(progress, self._progress, default=self._connection.faces.listener)
         return ProgressTracker("read", str(self._plan.table), listener=listener)
 
     def _cancellable(self) -> _Registered:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.arriving import frame_of
 from odps_nb.access.checks import check_count
 from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.client.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.client.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
 from odps_nb.client.query_result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
@@ -110,24 +110,24 @@ class Result:
         self._await(storage.operation(self._token), timeout=timeout)
         return self
 
-    def batches(self, *, progress: ProgressListener | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, *, progress: Progress = None) -> Iterator[pa.RecordBatch]:
         """Iterate over the rows in batches; leaving early closes the connection."""
         with self._tracker(progress) as tracker:
             yield from self._batches(tracker, self._zone)
 
-    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table."""
         with self._tracker(progress) as tracker:
             return self._table(tracker, self._zone)
 
-    def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
+    def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
         """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
         with self._tracker(progress) as tracker:
             return frame_of(
                 self._batches(tracker, self._zone), lambda: self._columns(self._zone), tracker
             )
 
-    def to_spark(self, spark: Any, *, progress: ProgressListener | None = None) -> Any:
+    def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return the rows as a Spark DataFrame; they pass through this process."""
         with self._tracker(progress) as tracker:
             # Instants need a zone here, or Spark would take them for times of its session's.
@@ -199,8 +199,8 @@ class Result:
             stop_quietly(storage, instance)
             raise
 
-    def _tracker(self, progress: ProgressListener | None) -> ProgressTracker:
-        listener = progress or self._connection.faces.listener()
+    def _tracker(self, progress: Progress) -> ProgressTracker:
+        listener = listener_of(progress, default=self._connection.faces.listener)
         return ProgressTracker("sql", self._instance.title, listener=listener)
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ from odps_nb.access.faces import Listing
 from odps_nb.access.upserting import ByKey
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions
 from odps_nb.client.increments import Bound, Increment, plan_increment
-from odps_nb.client.progress import ProgressListener, ProgressTracker, silent
+from odps_nb.client.progress import Progress, ProgressTracker, listener_of
 from odps_nb.errors import ArgumentError, OdpsNbError, StateError, explain, visible
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
@@ -149,7 +149,7 @@ class Table(ByKey):
         compression: str | Compression | None = None,
         timestamp_unit: str | None = None,
         max_bytes: int | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
         since: Bound | None = None,
         until: Bound | None = None,
         changes: bool = False,
@@ -250,7 +250,7 @@ class Table(ByKey):
         *,
         partition: PartitionLike | None = None,
         columns: Sequence[str] | None = None,
-        progress: ProgressListener = silent,
+        progress: Progress = False,
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame; little moves, whatever the table's size.
 
@@ -259,12 +259,13 @@ class Table(ByKey):
         from odps_nb.access.first_rows import preview_rows
         from odps_nb.convert.pandas_frame import to_pandas
 
-        with ProgressTracker("read", str(self._name), listener=progress) as tracker:
+        listener = listener_of(progress, default=self._connection.faces.listener)
+        with ProgressTracker("read", str(self._name), listener=listener) as tracker:
             found = preview_rows(self, rows, partition=partition, columns=columns, tracker=tracker)
             if found is not None:
                 return to_pandas(found)
         scan = self.read(columns, partitions=partition, limit=rows, splits=1)
-        return scan.to_pandas(progress=progress)
+        return scan.to_pandas(progress=listener)
 
     def blobs(
         self,
@@ -274,7 +275,7 @@ class Table(ByKey):
         where: str | None = None,
         params: Mapping[str, object] | None = None,
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> BlobColumn:
         """Return handles of the blobs of a column; their bytes move when they are looked at.
 
@@ -320,7 +321,7 @@ class Table(ByKey):
         overwrite: bool = False,
         streams: int | None = None,
         compression: str | Compression | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> Receipt:
         """Write rows and commit them once; or raise, and nothing was written.
 

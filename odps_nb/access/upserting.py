@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odps_nb.access.checks import PartitionLike
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.table import Table
-    from odps_nb.client.progress import ProgressListener
+    from odps_nb.client.progress import Progress
 
 __all__ = ["ByKey", "Change"]
 
@@ -164,7 +164,7 @@ class ByKey:
         partition: PartitionLike | None = None,
         deleted: str | None = None,
         compression: str | Compression | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> Receipt:
         """Put rows in place of those with their key, or add them; all in one commit, or none.
 
@@ -216,7 +216,7 @@ class ByKey:
         *,
         partition: PartitionLike | None = None,
         compression: str | Compression | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> Receipt:
         """Delete the rows with these keys, all in one commit, or none; unknown keys are no error.
 
@@ -252,7 +252,7 @@ def _change(
     data: Any,
     partition: PartitionLike | None,
     compression: str | Compression | None,
-    progress: ProgressListener | None,
+    progress: Progress,
     *,
     delete: bool,
     deleted: str | None = None,

@@ -16,7 +16,7 @@ from odps_nb.access.upserting import Change
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.operations import Stamp
 from odps_nb.client.parallel import fan_out
-from odps_nb.client.progress import ProgressListener, ProgressTracker
+from odps_nb.client.progress import Progress, ProgressTracker, listener_of
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, PartitionSpec
 
@@ -37,7 +37,7 @@ class WriteOptions:
     overwrite: bool = False
     streams: int | None = None
     compression: Compression = Compression.NONE
-    progress: ProgressListener | None = None
+    progress: Progress = None
     change: Change | None = None
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
         )
         data = options.change.narrowed(data, target)
     source = open_source(data, target, streams=options.streams)
-    listener = options.progress or faces.listener()
+    listener = listener_of(options.progress, default=faces.listener)
     with ProgressTracker("write", str(table.name), listener=listener) as tracker:
         return _Write(table=table, target=target, options=options, tracker=tracker).run(source)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from IPython.core.error import UsageError
 
 from odps_nb.access.binding import bind
-from odps_nb.client.progress import ProgressListener, silent
+from odps_nb.client.progress import Progress
 from odps_nb.errors import CancelledError, ConfigError, OdpsNbError
 from odps_nb.notebook.arguments import (
     check_names,
@@ -45,16 +45,16 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class Rows(Protocol):
     """What a scan of a table and the result of a query have in common."""
 
-    def batches(self, *, progress: ProgressListener | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, *, progress: Progress = None) -> Iterator[pa.RecordBatch]:
         """Iterate over the rows; leaving early stops the read."""
 
-    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows."""
 
-    def to_pandas(self, *, progress: ProgressListener | None = None) -> Any:
+    def to_pandas(self, *, progress: Progress = None) -> Any:
         """Read all rows."""
 
-    def to_spark(self, spark: Any, *, progress: ProgressListener | None = None) -> Any:
+    def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return a DataFrame of Spark."""
 
     def cancel(self) -> None:
@@ -224,7 +224,7 @@ def _finish(
     if kind == "spark":
         _refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
         # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
-        frame = source.to_spark(spark_session(context), progress=silent if args.quiet else None)
+        frame = source.to_spark(spark_session(context), progress=False if args.quiet else None)
         return context.deliver(frame, into=args.output, note=title)
     if kind == "batches":
         _refuse(args, "bg", why="batches are read when they are iterated over")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from odps_nb.client.progress import Phase, ProgressListener
+from odps_nb.client.progress import Phase, Progress
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.blob_tasks import LARGEST_VALUE, BlobTask, Row, map_batches
@@ -49,7 +49,7 @@ def blob_map(
     *,
     odps: Connection | Profile | str | None = None,
     compression: str | Compression | None = None,
-    progress: ProgressListener | None = None,
+    progress: Progress = None,
 ) -> DataFrame:
     """Return the DataFrame with new columns computed from the blobs that a column refers to.
 
@@ -107,7 +107,7 @@ def with_blobs(
     max_blob_bytes: int = 16_000_000,
     odps: Connection | Profile | str | None = None,
     compression: str | Compression | None = None,
-    progress: ProgressListener | None = None,
+    progress: Progress = None,
 ) -> DataFrame:
     """Return the DataFrame with the blobs themselves as a new column, for small ones.
 
@@ -183,7 +183,7 @@ def _mapped(
     asked: StructType,
     odps: Connection | Profile | str | None,
     compression: str | Compression | None,
-    progress: ProgressListener | None,
+    progress: Progress,
     *,
     option: str,
     largest: int | None = None,

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.profile import Profile
-    from odps_nb.client.progress import ProgressListener
+    from odps_nb.client.progress import Progress
     from odps_nb.client.write import WriteSessionRef
 
 __all__ = ["OdpsDataSource", "OdpsReader", "OdpsWriter", "Options", "options", "register"]
@@ -77,7 +77,7 @@ def register(
     spark: SparkSession,
     odps: Connection | Profile | str | None = None,
     *,
-    progress: ProgressListener | None = None,
+    progress: Progress = None,
 ) -> None:
     """Make ``format("odps")`` known to a session.
 

@@ -21,7 +21,7 @@ from odps_nb.access.binding import bind
 from odps_nb.access.faces import Faces
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.profile import Profile
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
+from odps_nb.client.progress import Phase, Progress, ProgressTracker, listener_of, silent
 from odps_nb.spark._quiet import without_pandas_notice, without_query_log
 from odps_nb.spark.casting import in_zone
 from odps_nb.spark.credentials import profile_of
@@ -176,7 +176,7 @@ class SparkQuery:
     _token: Callable[[], CancelToken] = field(compare=False)
     _running: WeakSet[CancelToken] = field(default_factory=WeakSet, compare=False)
 
-    def to_spark(self, *, progress: ProgressListener | None = None) -> DataFrame:
+    def to_spark(self, *, progress: Progress = None) -> DataFrame:
         """Open a read session for each table, side by side, and return the DataFrame.
 
         Its actions show the reads of each table as those of `read` do.
@@ -193,7 +193,7 @@ class SparkQuery:
             result = spark.sql(text, **given)
         return result if self.limit is None else result.limit(self.limit)
 
-    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Run the query and return its rows; they have to fit into this process.
 
         Raises
@@ -203,7 +203,9 @@ class SparkQuery:
         """
         token = self._token()
         self._running.add(token)
-        listener = progress or self._faces.listener(on_cancel=self.cancel)
+        listener = listener_of(
+            progress, default=partial(self._faces.listener, on_cancel=self.cancel)
+        )
         with ProgressTracker("spark", self._title, listener=listener) as tracker:
             frame = self.to_spark(progress=listener)
             tracker.phase(Phase.READING)
@@ -215,7 +217,7 @@ class SparkQuery:
             ):
                 return frame.toArrow()
 
-    def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
+    def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
         """Run the query and return its rows, with dtypes as a read of a table has them.
 
         Instants are in the zone of the connection (without one: UTC, and no zone is named), as
@@ -240,7 +242,7 @@ class SparkQuery:
         return tuple((read.name, " · ".join(read.facts())) for read in self.reads)
 
     def _frames(
-        self, spark: SparkSession, progress: ProgressListener | None
+        self, spark: SparkSession, progress: Progress
     ) -> dict[Reference, tuple[str, DataFrame]]:
         """Return name and DataFrame for each reference; equal reads share one."""
         from odps_nb.client.storage import StorageClient
@@ -326,7 +328,7 @@ def _open(
     storage: StorageClient,
     reads: Sequence[TableRead],
     faces: Faces,
-    progress: ProgressListener | None,
+    progress: Progress,
 ) -> list[DataFrame]:
     """Open the read sessions at about the same moment, then make the DataFrames."""
     from odps_nb.client.read import ReadPlan, open_read_session

@@ -12,13 +12,14 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import PartitionLike, check_partition
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.sources import Target
 from odps_nb.client.operations import Stamp
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker, silent
+from odps_nb.client.progress import Phase, Progress, ProgressTracker, listener_of, silent
 from odps_nb.errors import OdpsNbError
 from odps_nb.spark._quiet import without_pandas_notice
 from odps_nb.spark.credentials import TaskProfile, profile_of
@@ -66,7 +67,7 @@ def write(
     overwrite_scope: str | None = None,
     max_partitions: int = MAX_PARTITIONS,
     compression: str | Compression | None = None,
-    progress: ProgressListener | None = None,
+    progress: Progress = None,
 ) -> Receipt:
     """Write a DataFrame and commit it once; or raise, and nothing was written.
 
@@ -137,7 +138,7 @@ def write_change(
     partition: PartitionSpec,
     change: Change,
     compression: Compression,
-    progress: ProgressListener | None,
+    progress: Progress,
 ) -> Receipt:
     """Upsert or delete the rows of a DataFrame by their key, as ``table.upsert(df)`` says.
 
@@ -161,7 +162,7 @@ def _write(
     *,
     partition: PartitionLike | None,
     compression: Compression,
-    progress: ProgressListener | None,
+    progress: Progress,
     extent: tuple[str, str | None] = ("append", None),
     max_partitions: int = MAX_PARTITIONS,
     change: Change | None = None,
@@ -172,7 +173,9 @@ def _write(
     began, token = time.monotonic(), token_of(odps)
     profile = profile_of(odps)
     name, df = profile.table(table), months_as_numbers(df)
-    listener = progress or faces_of(odps).listener(on_cancel=token.cancel)
+    listener = listener_of(
+        progress, default=partial(faces_of(odps).listener, on_cancel=token.cancel)
+    )
     with (
         StorageClient(profile) as storage,
         ProgressTracker("write", str(name), listener=listener) as tracker,
