@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from odps_nb.errors import ArgumentError, ConfigError
+from odps_nb.errors import ArgumentError
 
 __all__ = [
     "BlobReference",
@@ -49,7 +49,7 @@ class Compression(str, Enum):
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
-        """Accept ``None``, a name in any case, or a member; anything else is a `ConfigError`.
+        """Accept ``None``, a name in any case, or a member; anything else is an `ArgumentError`.
 
         Members of the enumerations of pyodps, and their names, are taken too.
         """
@@ -58,9 +58,9 @@ class Compression(str, Enum):
         name = value.name if isinstance(value, Enum) else value
         known = _COMPRESSIONS.get(name.lower()) if isinstance(name, str) else None
         if known is None:
-            raise ConfigError(
+            raise ArgumentError(
                 f"unknown compression {value!r}",
-                option="compression",
+                argument="compression",
                 hint="use 'none', 'zstd' or 'lz4'",
             )
         return cls(known)

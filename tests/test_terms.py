@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.errors import ArgumentError, ConfigError
+from odps_nb.errors import ArgumentError
 from odps_nb.terms import (
     BlobReference,
     Compression,
@@ -297,10 +297,10 @@ def test_compression_is_read_from(value: str | None, expected: Compression) -> N
 @pytest.mark.parametrize("value", ["gzip", "", 1, b"zstd", TimeUnit.NANO])
 def test_unknown_compression_names_the_known_ones(value: Any) -> None:
     with pytest.raises(
-        ConfigError, match=f"unknown compression {re.escape(repr(value))}"
+        ArgumentError, match=f"unknown compression {re.escape(repr(value))}"
     ) as caught:
         Compression.of(value)
-    assert (caught.value.option, caught.value.hint) == (
+    assert (caught.value.argument, caught.value.hint) == (
         "compression",
         "use 'none', 'zstd' or 'lz4'",
     )

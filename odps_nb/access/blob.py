@@ -150,7 +150,7 @@ class Blob:
         cancel = self._storage.operation()
         head = fetch_blob_head(self._storage, self._reference, cancel=cancel)
         self._size, self._mime_type = head.size, head.mime_type
-        self._file_name, self._has_head = head.custom_file_name, True
+        self._file_name, self._has_head = head.file_name, True
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Blob) and other._reference == self._reference

@@ -7,7 +7,7 @@ import difflib
 import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import SupportsIndex
+from typing import Literal, SupportsIndex
 
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
@@ -16,14 +16,18 @@ from odps_nb.terms import PartitionSpec, TableName
 __all__ = [
     "check_columns",
     "check_count",
+    "check_overwrite",
     "check_partition",
     "check_partitions",
+    "check_whole_partition",
     "did_you_mean",
     "is_missing",
     "partition_list",
 ]
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
+Overwrite = bool | Literal["partitions"]
+"""``True``: the table, or the one partition named; ``"partitions"``: those that get rows."""
 
 
 def is_missing(value: object) -> bool:
@@ -131,6 +135,62 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
     for column in schema.partition_columns:
         _check_spelling(found.get(column.name), column)
     return PartitionSpec(tuple((key, found[key]) for key in keys if key in found))
+
+
+def check_whole_partition(
+    spec: PartitionSpec, schema: TableSchema, table: TableName
+) -> PartitionSpec:
+    """Check one partition as `check_partition` does, and that every level has a value.
+
+    Raises
+    ------
+    ArgumentError
+        The table has no partitions, or the spec could mean several.
+    """
+    found, keys = check_partition(spec, schema, table), schema.partition_columns
+    if not keys:
+        raise ArgumentError(f"{table} has no partitions")
+    if len(found) < len(keys):
+        raise ArgumentError(
+            f"{str(spec)!r} is no whole partition of {table}",
+            code="InvalidPartitionSpec",
+            hint=f"give a value for each of: {', '.join(column.name for column in keys)}",
+        )
+    return found
+
+
+def check_overwrite(
+    overwrite: Overwrite, partition: PartitionSpec, schema: TableSchema, table: TableName
+) -> bool:
+    """Return whether a write replaces rows; refuse what could replace more than was meant.
+
+    Raises
+    ------
+    ArgumentError
+        Neither a bool nor ``"partitions"``; or of a partitioned table it was not said which
+        partitions may be replaced.
+    """
+    keys = [column.name for column in schema.partition_columns]
+    if overwrite == "partitions":
+        if not keys:
+            raise ArgumentError(
+                f"{table} has no partitions", argument="overwrite", hint="pass overwrite=True"
+            )
+        return True
+    if not isinstance(overwrite, bool):
+        raise ArgumentError(
+            f"overwrite is {overwrite!r}",
+            argument="overwrite",
+            hint="it is False, True or 'partitions'",
+        )
+    if overwrite and len(partition) < len(keys):
+        raise ArgumentError(
+            f"{table} is partitioned by {', '.join(keys)}: say what the overwrite may replace",
+            argument="overwrite",
+            hint="name one whole partition, or pass overwrite='partitions' to replace the "
+            "partitions that get rows",
+        )
+    return overwrite
 
 
 def _check_spelling(value: str | None, column: Column) -> None:

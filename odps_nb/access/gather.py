@@ -37,7 +37,7 @@ def gather_blobs(
 
 def _references(scan: Scan, path: BlobPath) -> Generator[str, None, None]:
     # One split at a time: the first few rows are usually enough.
-    with closing(scan.batches(side_by_side=1)) as batches:
+    with closing(scan.batches(workers=1)) as batches:
         for batch in batches:
             for cell in batch.column(0).to_pylist():
                 yield from walk_blobs(cell, path[1:])

@@ -102,7 +102,7 @@ def save_blobs(
     references: References,
     folder: str | os.PathLike[str],
     *,
-    name: Callable[[int, BlobHead], str | None] | None,
+    file_name: Callable[[int, BlobHead], str | None] | None,
     overwrite: bool,
 ) -> list[Path | None]:
     """Write each distinct blob to a file of its own; see `Connection.save_blobs`."""
@@ -111,7 +111,7 @@ def save_blobs(
     paths: list[Path | None] = [None] * references.total
 
     def save(blob: PassingBlob) -> None:
-        saved = target.save(blob.pieces(), _name_of(blob, name))
+        saved = target.save(blob.pieces(), _name_of(blob, file_name))
         for position in blob.positions:
             paths[position] = saved
 
@@ -123,12 +123,12 @@ def _name_of(blob: PassingBlob, name: Callable[[int, BlobHead], str | None] | No
     wanted = None if name is None else name(blob.positions[0], blob.head)
     if wanted is not None and not isinstance(wanted, str):
         raise ArgumentError(
-            f"name= returned a {type(wanted).__name__} for a file name",
-            argument="name",
+            f"file_name= returned a {type(wanted).__name__} for a file name",
+            argument="file_name",
             hint="return text, or None for the name that the blob states",
         )
     given = safe_name(wanted or "")
-    return given or file_name_for(blob.custom_file_name, blob.mime_type, blob.reference.token)
+    return given or file_name_for(blob.file_name, blob.mime_type, blob.reference.token)
 
 
 def each_blob(fetch: Fetch, references: References, fn: Callable[[PassingBlob], object]) -> int:

@@ -351,7 +351,7 @@ class OpenStream:
             )
         self._lane.require_open()
         before = self._lane.rows + self._rows
-        source = open_source(data, self._owner._target, streams=1)
+        source = open_source(data, self._owner._target, workers=1)
         token = self._owner._session.cancel
         for lane in source.lanes:
             for batch in fitted_batches(lane, self._uploader, token):

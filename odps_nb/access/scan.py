@@ -7,11 +7,12 @@ batches into what people hold; knows neither the wire nor how anything looks.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.arriving import frame_of
+from odps_nb.access.arriving import frame_of, reader_of
+from odps_nb.access.checks import check_count
 from odps_nb.client.cancel import CancelToken
 from odps_nb.client.catalog import suggest_tables
 from odps_nb.client.progress import Progress, ProgressTracker, listener_of
@@ -135,7 +136,7 @@ class Scan:
     def batches(
         self,
         *,
-        side_by_side: int | None = None,
+        workers: int | None = None,
         read_ahead: int | None = None,
         progress: Progress = None,
     ) -> Generator[pa.RecordBatch, None, None]:
@@ -145,7 +146,7 @@ class Scan:
 
         Parameters
         ----------
-        side_by_side
+        workers
             Splits read at a time; by default as many as pays.
         read_ahead
             Bytes that may be here before they are asked for; by default 256 MiB.
@@ -156,7 +157,9 @@ class Scan:
             The next batch would make it more than the ``max_bytes`` of the read.
         """
         with self._tracker(progress) as tracker, self._cancellable() as token:
-            yield from self._batches(tracker, token, workers=side_by_side, read_ahead=read_ahead)
+            yield from self._batches(
+                tracker, token, workers=check_count("workers", workers), read_ahead=read_ahead
+            )
 
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table.
@@ -217,19 +220,7 @@ class Scan:
 
     def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
         """Return the rows as an Arrow reader, which reads while it is read; close it."""
-        import pyarrow as pa
-
-        batches = self.batches(progress=progress)
-        first = next(batches, None)
-        if first is None:
-            return pa.RecordBatchReader.from_batches(self.arrow_schema, [])
-
-        def rest() -> Iterator[pa.RecordBatch]:
-            with closing(batches):
-                yield first
-                yield from batches
-
-        return pa.RecordBatchReader.from_batches(first.schema, rest())
+        return reader_of(self.batches(progress=progress), lambda: self.arrow_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Offer the rows to any library that speaks the Arrow C stream interface."""

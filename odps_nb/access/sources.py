@@ -132,7 +132,7 @@ def _is_from(data: Any, package: str) -> bool:
     return any(one.__module__.split(".")[0] == package for one in type(data).__mro__)
 
 
-def open_source(data: Any, target: Target, *, streams: int | None = None) -> Source:
+def open_source(data: Any, target: Target, *, workers: int | None = None) -> Source:
     """Return the rows of ``data``, fitted to the target.
 
     Raises
@@ -144,12 +144,12 @@ def open_source(data: Any, target: Target, *, streams: int | None = None) -> Sou
     """
     if is_pandas(data):
         _require_columns(data.columns, target)
-        return _of_frame(data, target, streams)
+        return _of_frame(data, target, workers)
     arrow = as_arrow(data)
     _require_columns(arrow.schema.names, target)
     if isinstance(arrow, pa.RecordBatchReader):
         return Source(lanes=(_stream_chunks(arrow, target),))
-    return _of_table(_without_fixed(arrow, target), target, streams)
+    return _of_table(_without_fixed(arrow, target), target, workers)
 
 
 def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
@@ -240,7 +240,7 @@ def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
 # -- in memory ----------------------------------------------------------------------------------
 
 
-def _of_frame(frame: pd.DataFrame, target: Target, streams: int | None) -> Source:
+def _of_frame(frame: pd.DataFrame, target: Target, workers: int | None) -> Source:
     from odps_nb.convert.pandas_frame import from_pandas
 
     frame = _frame_without_fixed(frame, target)
@@ -256,10 +256,10 @@ def _of_frame(frame: pd.DataFrame, target: Target, streams: int | None) -> Sourc
         plain = from_pandas(frame, target.plain, timezone=target.timezone)
     else:
         plain = _absent(rows, target)
-    return _in_memory(plain, rows, cells, target, streams)
+    return _in_memory(plain, rows, cells, target, workers)
 
 
-def _of_table(table: pa.Table, target: Target, streams: int | None) -> Source:
+def _of_table(table: pa.Table, target: Target, workers: int | None) -> Source:
     named = {name.casefold(): name for name in table.schema.names}
     cells: dict[str, list[Any]] = {}
     rows = table.num_rows
@@ -274,7 +274,7 @@ def _of_table(table: pa.Table, target: Target, streams: int | None) -> Source:
         plain = fit_table(table, target.plain, timezone=target.timezone)
     else:
         plain = _absent(rows, target)
-    return _in_memory(plain, rows, cells, target, streams)
+    return _in_memory(plain, rows, cells, target, workers)
 
 
 def _absent(rows: int, target: Target) -> pa.Table:
@@ -297,14 +297,14 @@ def _in_memory(
     rows: int,
     cells: Mapping[str, list[Any]],
     target: Target,
-    streams: int | None,
+    workers: int | None,
 ) -> Source:
     check_named_partitions(plain, target)
-    if streams is None:
-        streams = 1 if target.blobs else min(MAX_LANES, 1 + plain.nbytes // LANE_BYTES)
-    streams = max(1, min(streams, rows))
+    if workers is None:
+        workers = 1 if target.blobs else min(MAX_LANES, 1 + plain.nbytes // LANE_BYTES)
+    workers = max(1, min(workers, rows))
     step = BLOB_ROWS if target.blobs else FIT_ROWS
-    bounds = [rows * n // streams for n in range(streams + 1)]
+    bounds = [rows * n // workers for n in range(workers + 1)]
     lanes = tuple(
         _slices(plain, cells, low, high, step) for low, high in itertools.pairwise(bounds)
     )

@@ -140,13 +140,11 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     context.check_output(args.output)
     table = context.table(args.table)
     columns = _columns(args, table)
-    partitions = parse_partitions(args.partition) or []
-    if len(partitions) > 1:
-        raise UsageError("%odps head looks into one partition; %odps read takes several")
+    partitions = parse_partitions(args.partition)
     rows = args.limit or context.options().preview_rows
     frame = stoppable(
         f"head {args.table}",
-        lambda: table.head(rows, partition=partitions[0] if partitions else None, columns=columns),
+        lambda: table.head(rows, partitions=partitions, columns=columns),
     )
     return context.deliver(frame, into=args.output, note=_shape(frame, args.table))
 

@@ -62,7 +62,7 @@ def blob_map(
         and the new columns are null.
     fn
         Called once per row, on an executor, with ``data``, ``mime_type`` and
-        ``custom_file_name`` of one verified blob. Returns a dict (a key that is absent is null),
+        ``file_name`` of one verified blob. Returns a dict (a key that is absent is null),
         a tuple in the order of `schema`, or ``None`` for nulls. For a column of type `NEW_BLOB`
         it may return an `odps_nb.NewBlob` or bytes, which `odps_nb.spark.write` then uploads.
     schema
@@ -171,7 +171,7 @@ def _whole(record: BlobRecord) -> Row:
         {
             "data": record.data,
             "mime_type": record.mime_type,
-            "file_name": record.custom_file_name,
+            "file_name": record.file_name,
         },
     )
 

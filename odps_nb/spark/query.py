@@ -56,7 +56,7 @@ _B = TypeVar("_B")
 def sql(
     spark: SparkSession,
     odps: Connection | Profile | str | None,
-    text: str,
+    query: str,
     *,
     params: Mapping[str, object] | None = None,
     limit: int | None = None,
@@ -72,7 +72,7 @@ def sql(
     ----------
     odps
         A connection, a `Profile`, a profile's name, or ``None`` for the environment's.
-    text
+    query
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
         Values for ``:name`` in the text, quoted safely. Without them the text is left as it is.
@@ -106,13 +106,13 @@ def sql(
     >>> paid.collect()
     [Row(n=39229)]
     """
-    return explain_sql(spark, odps, text, params=params, limit=limit).to_spark()
+    return explain_sql(spark, odps, query, params=params, limit=limit).to_spark()
 
 
 def explain_sql(
     spark: SparkSession | None,
     odps: Connection | Profile | str | None,
-    text: str,
+    query: str,
     *,
     params: Mapping[str, object] | None = None,
     limit: int | None = None,
@@ -134,22 +134,22 @@ def explain_sql(
     """
     from odps_nb.client.storage import StorageClient
 
-    query = parse_query(text if params is None else bind(text, params))
+    parsed = parse_query(query if params is None else bind(query, params))
     spark = spark or _active()
     if spark is not None:
-        query = dataclasses.replace(query, is_regular=query.is_regular and _is_usual(spark))
+        parsed = dataclasses.replace(parsed, is_regular=parsed.is_regular and _is_usual(spark))
     profile = profile_of(odps)
-    wanted = [ref for ref in query.references if not _is_known(spark, ref)]
+    wanted = [ref for ref in parsed.references if not _is_known(spark, ref)]
     names = {ref: profile.table(".".join(ref.parts)) for ref in wanted}
     reads: dict[Reference, TableRead] = {}
     if names:
         with StorageClient(profile) as storage:
-            reads = _plan(storage, query, names, limit)
+            reads = _plan(storage, parsed, names, limit)
     return SparkQuery(
-        text=query.text,
+        text=parsed.text,
         reads=tuple(reads.values()),
         limit=limit,
-        _query=query,
+        _query=parsed,
         _references=tuple(reads),
         _profile=profile,
         _faces=faces_of(odps),

@@ -75,7 +75,9 @@ def scripted(*steps, attempts=3, **facts):
 
 def save(fetch, numbers, folder, **options):
     references = References([None if n is None else reference(n).token for n in numbers])
-    return save_blobs(fetch, references, folder, **{"name": None, "overwrite": False, **options})
+    return save_blobs(
+        fetch, references, folder, **{"file_name": None, "overwrite": False, **options}
+    )
 
 
 class Told:
@@ -141,19 +143,17 @@ def test_names_of_a_function_are_made_as_safe(odps, hostile, tmp_path):
     seen = []
 
     def name(index, head):
-        seen.append((index, head.size, head.mime_type, head.custom_file_name))
-        return {0: f"{index}/{head.custom_file_name}", 1: None, 2: "\x00", 3: "..", 4: "a"}.get(
-            index, "A"
-        )
+        seen.append((index, head.size, head.mime_type, head.file_name))
+        return {0: f"{index}/{head.file_name}", 1: None, 2: "\x00", 3: "..", 4: "a"}.get(index, "A")
 
-    paths = odps.save_blobs(hostile[:6], tmp_path, name=name)
+    paths = odps.save_blobs(hostile[:6], tmp_path, file_name=name)
     assert seen == [(n, 1, "text/plain", HOSTILE[n]) for n in range(6)]
     names = [path.name for path in paths]
     assert names[:3] == ["outside.txt", "passwd", "_"]
     assert names[3].startswith("CON") or names[3].startswith("_CON")
     assert names[4:] == ["a", "A-2"]
     with pytest.raises(ArgumentError, match="returned a int") as caught:
-        odps.save_blobs(hostile, tmp_path, name=lambda index, head: index)
+        odps.save_blobs(hostile, tmp_path, file_name=lambda index, head: index)
     assert caught.value.notes[-1] == "blob 0 of the references"
 
 
@@ -340,7 +340,7 @@ def test_a_function_gets_the_bytes_that_the_service_holds(odps, media):
     told = Told()
 
     def take(blob) -> None:
-        found[blob.reference.token] = (blob.read(), blob.mime_type, blob.custom_file_name)
+        found[blob.reference.token] = (blob.read(), blob.mime_type, blob.file_name)
         assert blob.verified
 
     assert odps.each_blob(media, take, progress=told) == len(set(whole.to_pylist()))

@@ -94,17 +94,17 @@ def repeated(table: Table, value: str, number: int) -> None:
 
 
 def pandas_rows(table: Table, value: str, number: int) -> None:
-    table.write(pd.DataFrame({"id": [number], "ds": [value]}), overwrite=True)
+    table.write(pd.DataFrame({"id": [number], "ds": [value]}), overwrite="partitions")
 
 
 def categories(table: Table, value: str, number: int) -> None:
     column = pa.array([value]).dictionary_encode()
-    table.write(pa.table({"id": [number], "ds": column}), overwrite=True)
+    table.write(pa.table({"id": [number], "ds": column}), overwrite="partitions")
 
 
 def stream(table: Table, value: str, number: int) -> None:
     rows = pa.table({"id": [number], "ds": [value]})
-    table.write(rows.to_reader(), overwrite=True)
+    table.write(rows.to_reader(), overwrite="partitions")
 
 
 ROADS = (static, from_a_list, repeated, pandas_rows, categories, stream)
@@ -122,7 +122,7 @@ def test_a_write_replaces_the_partition_that_it_names_and_no_other(table: Table)
         read = table.read(partitions={"ds": value}).to_arrow().to_pylist()
         assert read == [{"id": number, "ds": value}]
         assert table.partitions({"ds": value}) == [PartitionSpec((("ds", value),))]
-        assert table.head(partition=PartitionSpec.of(f"ds='{value}'"))["id"].tolist() == [number]
+        assert table.head(partitions=PartitionSpec.of(f"ds='{value}'"))["id"].tolist() == [number]
 
 
 @pytest.mark.parametrize("road", ROADS, ids=lambda road: road.__name__)
@@ -156,7 +156,7 @@ def test_what_no_request_can_name_is_refused_before_anything_is_sent(
         for look in (
             lambda spec=spec: table.read(partitions=spec),
             lambda spec=spec: table.read(partitions=["ds=b", spec]),
-            lambda spec=spec: table.head(partition=spec),
+            lambda spec=spec: table.head(partitions=spec),
             lambda spec=spec: table.partitions(spec),
             lambda spec=spec: table.write(pa.table({"id": [1]}), partition=spec),
         ):
@@ -182,7 +182,7 @@ def test_a_value_late_in_a_stream_of_rows_commits_nothing(odps: Connection, tabl
     batches = (pa.record_batch([[7], [value]], schema=schema) for value in values)
     reader = pa.RecordBatchReader.from_batches(schema, batches)
     with pytest.raises(ArgumentError, match="' b'"):
-        table.write(reader, overwrite=True)
+        table.write(reader, overwrite="partitions")
     assert state(table) == before
 
 
@@ -215,7 +215,7 @@ def test_a_typed_value_has_one_spelling(
     assert caught.value.hint
     good = datetime.date(2024, 1, 1) if key == "date" else np.int64(3)
     table.write(pa.table({"id": [1]}), partition={"k": good})
-    table.write(pa.table({"id": [2], "k": [good]}), overwrite=True)
+    table.write(pa.table({"id": [2], "k": [good]}), overwrite="partitions")
     assert state(table) == {good: [2]}
     odps.drop_table(table.name)
 

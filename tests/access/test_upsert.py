@@ -178,7 +178,7 @@ def test_rows_of_one_key_stay_in_order_in_one_stream(make: Make) -> None:
     table = make()
     numbers = np.arange(40_000)
     data = pa.table({"id": numbers % 7, "v": [str(n) for n in numbers]})
-    receipt = table.write(data, streams=4)  # of a table without a key: four lanes
+    receipt = table.write(data, workers=4)  # of a table without a key: four lanes
     assert rows(table) == sorted((n % 7, str(n)) for n in range(40_000 - 7, 40_000))
     assert receipt.streams == 1
     assert table.upsert(data).streams == 1

@@ -56,7 +56,7 @@ def _rows(odps: Connection, name: str) -> int:
 def test_each_task_gets_whole_partitions_in_order(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
-    target, _ = write_target(odps.storage, odps.profile.table(by_day), None, "append", None)
+    target, _ = write_target(odps.storage, odps.profile.table(by_day), None, overwrite=False)
     arranged = writer._arranged(_days(spark, 1000, 20), target)
     seen = arranged.selectExpr("spark_partition_id() task", "ds", "hour").collect()
     tasks: dict[tuple[str, int], set[int]] = {}
@@ -110,7 +110,7 @@ def test_partitions_of_all_tasks_count_together(
 
 
 def test_a_task_stops_at_the_first_partition_too_many(odps: Connection, by_day: str) -> None:
-    target, _ = write_target(odps.storage, odps.profile.table(by_day), "ds=x", "append", None)
+    target, _ = write_target(odps.storage, odps.profile.table(by_day), "ds=x", overwrite=False)
     session = open_write_session(odps.storage, target.table, partition=target.fixed)
     task = WriteTask(
         profile=TaskProfile.of(odps.storage),

@@ -51,7 +51,7 @@ def test_a_write_is_refused_when_it_is_planned(odps: Connection, table: Table, v
     before = state(table)
     for partition in ({"ds": value}, PartitionSpec((("ds", value),))):
         with pytest.raises(ArgumentError, match="no request can name it"):
-            write_target(odps.storage, table.name, partition, "overwrite", None)
+            write_target(odps.storage, table.name, partition, overwrite=True)
     quoted = f'ds="{value}"'
     options = {"endpoint": "http://127.0.0.1:1", "project": "p", "table": "t"}
     options |= {"access_id": "a", "access_key": "k", "checkpointLocation": "/nowhere"}
@@ -96,13 +96,11 @@ def test_a_job_with_such_a_value_replaces_nothing(
             [(100 + n, v) for n, v in enumerate(values)], "id long, ds string"
         )
         if road == "write":
-            odps_nb.spark.write(
-                frame, odps, table.name, mode="overwrite", overwrite_scope="partitions"
-            )
+            odps_nb.spark.write(frame, odps, table.name, overwrite="partitions")
             return
         odps_nb.spark.register(spark)
         made = frame.write.format("odps").options(**odps_nb.spark.options(odps))
-        made.option("overwrite_scope", "partitions").mode("overwrite").save(str(table.name))
+        made.option("overwrite", "partitions").mode("overwrite").save(str(table.name))
 
     with pytest.raises(Exception) as caught:  # noqa: PT011  Spark's own around ours
         save(["b", "c", " b"])

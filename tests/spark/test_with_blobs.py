@@ -47,7 +47,7 @@ def test_blobs_come_whole_with_type_and_name_and_nulls_stay(
         record = next(records)
         assert bytes(row.file.data) == record.data
         assert row.file.mime_type == record.mime_type
-        assert row.file.file_name == record.custom_file_name == row.name
+        assert row.file.file_name == record.file_name == row.name
     assert {len(row.file.data) for row in rows if row.name == "empty.dat"} == {0}
 
 
