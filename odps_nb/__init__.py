@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
-    from odps_nb.client.profile import Profile
-    from odps_nb.client.progress import ProgressListener
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.calls.progress import ProgressListener
     from odps_nb.terms import Compression
 
 __all__ = [
@@ -56,8 +56,8 @@ _LAZY = {
     "Compression": "odps_nb.terms",
     "Connection": "odps_nb.access.connection",
     "NewBlob": "odps_nb.access.blob",
-    "Profile": "odps_nb.client.profile",
-    "ProgressListener": "odps_nb.client.progress",
+    "Profile": "odps_nb.client.auth.profile",
+    "ProgressListener": "odps_nb.client.calls.progress",
     "Receipt": "odps_nb.access.receipt",
     "Result": "odps_nb.access.sql",
     "Scan": "odps_nb.access.scan",
@@ -88,13 +88,13 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(ipython: Any) -> None:
     """Add the ``%odps`` magics to a notebook (``%load_ext odps_nb``); silent and repeatable."""
-    from odps_nb.notebook import extension
+    from odps_nb.notebook.magics import extension
 
     extension.load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
     """Remove the magics and everything that was started for them (``%unload_ext odps_nb``)."""
-    from odps_nb.notebook import extension
+    from odps_nb.notebook.magics import extension
 
     extension.unload(ipython)

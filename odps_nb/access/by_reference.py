@@ -1,4 +1,4 @@
-"""What a `Connection` does with blobs by their references: one, many, as files (floor 4).
+"""What a `Connection` does with blobs by their references: one, many, as files.
 
 How blobs travel is the business of ``odps_nb.client``, where they go that of
 ``odps_nb.access.many_blobs``.
@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odps_nb.client.progress import Progress, listener_of
+from odps_nb.client.calls.progress import Progress, listener_of
 from odps_nb.terms import BlobReference, Compression
 
 if TYPE_CHECKING:
     from odps_nb.access.blob import Blob
     from odps_nb.access.faces import Faces
     from odps_nb.access.many_blobs import Fetch, Reference
-    from odps_nb.client.blob import BlobRecord
-    from odps_nb.client.blob_head import BlobHead
-    from odps_nb.client.passing_blob import PassingBlob
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.many import BlobRecord
+    from odps_nb.client.blob.streamed import PassingBlob
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["ByReference"]
 

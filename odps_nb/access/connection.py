@@ -1,4 +1,4 @@
-"""`Connection`: a project to work with (floor 4).
+"""`Connection`: a project to work with.
 
 Holds one `StorageClient` and hands out tables, blobs and query results. Making one costs no
 request. Knows how nothing looks: that is lent to it as `Faces`.
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from odps_nb.access.by_reference import ByReference
 from odps_nb.access.faces import PLAIN, Faces
-from odps_nb.client.profile import Profile
-from odps_nb.client.progress import Phase, Progress, ProgressTracker, listener_of
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.errors import ArgumentError, StateError
 from odps_nb.terms import TableName
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
     from odps_nb.schema import TableSchema
 
 __all__ = ["Connection", "Service"]
@@ -73,7 +73,7 @@ class Connection(ByReference):
         if self._closed:
             raise StateError("the connection is closed", hint="connect again")
         if self._storage is None:
-            from odps_nb.client.storage import StorageClient
+            from odps_nb.client.calls.storage import StorageClient
 
             self._storage = StorageClient(self._profile)
         return self._storage
@@ -202,7 +202,7 @@ class Connection(ByReference):
         """
         from odps_nb.access.columns import names_of, properties_of, schema_of
         from odps_nb.client.catalog import create_table
-        from odps_nb.client.definitions import TableOptions
+        from odps_nb.client.sql.definitions import TableOptions
 
         table = self.table(name)
         options = TableOptions(
@@ -276,7 +276,7 @@ class Connection(ByReference):
         """
         from odps_nb.access.binding import bind
         from odps_nb.access.sql import Result
-        from odps_nb.client.query import SQL_ZONE, run_sql, submit_sql
+        from odps_nb.client.sql.query import SQL_ZONE, run_sql, submit_sql
 
         if not query.strip():
             raise ArgumentError("the query is empty")

@@ -1,4 +1,4 @@
-"""`Table`: the handle of a table (floor 4).
+"""`Table`: the handle of a table.
 
 Making one costs nothing. Knows neither the wire nor how a table looks in a notebook.
 """
@@ -18,8 +18,8 @@ from odps_nb.access.checks import (
 )
 from odps_nb.access.table_metadata import TableMetadata
 from odps_nb.access.upserting import ByKey
-from odps_nb.client.increments import Bound, Increment, plan_increment
-from odps_nb.client.progress import Progress, ProgressTracker, listener_of
+from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
+from odps_nb.client.read.increments import Bound, Increment, plan_increment
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, PartitionSpec, TimeUnit
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from odps_nb.access.open_write import OpenWrite
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
-    from odps_nb.client.write_values import WriteSessionRef
+    from odps_nb.client.write.values import WriteSessionRef
 
 __all__ = ["Table"]
 

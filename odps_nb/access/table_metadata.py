@@ -1,4 +1,4 @@
-"""What a `Table` tells of itself and what of it can be changed without rows (floor 4).
+"""What a `Table` tells of itself and what of it can be changed without rows.
 
 Metadata is asked for once, when first needed. Knows neither the wire nor how a table looks in a
 notebook.

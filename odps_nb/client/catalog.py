@@ -1,4 +1,4 @@
-"""Tables and partitions: lists, metadata, and DDL through SQL instances (floor 3).
+"""Tables and partitions: lists, metadata, and DDL through SQL instances.
 
 ``protocol.md`` sections 9.1 to 9.3. Knows no rows and no pandas.
 """
@@ -12,7 +12,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from odps_nb.client.definitions import TableOptions, create_table_sql, quoted, settings_of
+from odps_nb.client.sql.definitions import TableOptions, create_table_sql, quoted, settings_of
 from odps_nb.errors import NotFoundError, OdpsNbError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
@@ -29,9 +29,9 @@ from odps_nb.wire.control import (
 )
 
 if TYPE_CHECKING:
-    from odps_nb.client.cancel import CancelToken
-    from odps_nb.client.progress import ProgressTracker
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.cancel import CancelToken
+    from odps_nb.client.calls.progress import ProgressTracker
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = [
     "control_call",
@@ -254,7 +254,7 @@ def create_table(
     ArgumentError
         Something that a table cannot have; nothing is sent then.
     """
-    from odps_nb.client.query import run_sql
+    from odps_nb.client.sql.query import run_sql
 
     sql = create_table_sql(table, schema, options)
     settings = table_settings(table) | settings_of(schema)
@@ -269,7 +269,7 @@ def drop_table(storage: StorageClient, table: TableName, *, if_exists: bool = Fa
     NotFoundError
         There is none, and ``if_exists`` is not set.
     """
-    from odps_nb.client.query import run_sql
+    from odps_nb.client.sql.query import run_sql
 
     sql = drop_table_sql(table, if_exists=if_exists)
     run_sql(storage, sql, name="SQLDropTableTask", settings=table_settings(table))

@@ -1,4 +1,4 @@
-"""Emptying tables, and adding and dropping partitions, through SQL instances (floor 3).
+"""Emptying tables, and adding and dropping partitions, through SQL instances.
 
 The statements and task names are those of the stock pyodps (``odps/models/table.py`` and
 ``partitions.py``: ``truncate``, ``Partitions.create``, ``Partitions.delete``). Knows no rows.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odps_nb.client.catalog import table_settings
-from odps_nb.client.definitions import quoted
-from odps_nb.client.query import run_sql
+from odps_nb.client.sql.definitions import quoted
+from odps_nb.client.sql.query import run_sql
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import format_text
 
 if TYPE_CHECKING:
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["add_partition", "drop_partition", "truncate_table"]
 

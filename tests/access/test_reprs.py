@@ -10,8 +10,7 @@ import pytest
 
 import odps_nb
 from odps_nb import Connection
-
-from ..compat.recorder import Recorder, recording
+from tests.support.compat.recorder import Recorder, recording
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from odps_nb import Connection, ProgressListener
 from odps_nb.access.faces import Faces
-from odps_nb.client.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.errors import ArgumentError
 
 Names = Callable[[str], str]

@@ -10,7 +10,7 @@ import pytest
 import odps_nb
 from odps_nb import Connection, Table
 from odps_nb.errors import ArgumentError, ConflictError, NotFoundError
-from odps_nb.local.launch import start
+from odps_nb.local.server.launch import start
 
 Names = Callable[[str], str]
 

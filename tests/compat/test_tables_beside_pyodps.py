@@ -11,7 +11,7 @@ from odps import ODPS, errors
 import odps_nb
 from odps_nb import Connection, Table
 from odps_nb.errors import ConflictError, NotFoundError
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 
 pytestmark = [
     pytest.mark.compat,

@@ -1,0 +1,94 @@
+"""Where a Java that Spark can use is. Starts nothing but ``java -version``.
+
+Knows nothing of pyspark.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from odps_nb.errors import MissingDependencyError
+
+__all__ = ["MINIMUM_JAVA", "Java", "find_java"]
+
+MINIMUM_JAVA = 17
+JVM_FOLDER = Path("/usr/lib/jvm")
+
+_VERSION = re.compile(r'version\s+"?(?:1\.)?(\d+)')
+_RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """One Java installation; ``source`` says how it was found."""
+
+    home: Path
+    version: int
+    source: str
+
+
+def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path = JVM_FOLDER) -> Java:
+    """Return the first Java of version 17 or newer.
+
+    ``JAVA_HOME`` is asked first, then ``java`` on ``PATH``, then `jvm_folder` (the lowest version
+    that is new enough, since Spark knows it longest).
+
+    Raises
+    ------
+    MissingDependencyError
+        There is none; the message names the older ones that were seen.
+    """
+    env = os.environ if environ is None else environ
+    seen: list[Java] = []
+    for java in _candidates(env, jvm_folder):
+        if java.version >= MINIMUM_JAVA:
+            return java
+        seen.append(java)
+    old = "; ".join(f"Java {java.version} in {java.home} ({java.source})" for java in seen)
+    raise MissingDependencyError(
+        f"Spark needs Java {MINIMUM_JAVA} or newer, and "
+        + (f"only {old} was found" if seen else "no Java was found"),
+        extra="spark",
+        hint="install one (Debian, Ubuntu: apt install openjdk-17-jre-headless; conda: "
+        "conda install openjdk=17) or point JAVA_HOME at it, then try again",
+    )
+
+
+def _candidates(env: Mapping[str, str], folder: Path) -> Iterator[Java]:
+    if home := env.get("JAVA_HOME"):
+        yield from _at(Path(home), "JAVA_HOME")
+    if found := shutil.which("java", path=env.get("PATH")):
+        # /usr/bin/java is a chain of links; the home is where the chain ends.
+        yield from _at(Path(found).resolve().parent.parent, "PATH")
+    homes = {home.resolve() for home in folder.glob("*")} if folder.is_dir() else set()
+    rest = [java for home in sorted(homes) for java in _at(home, str(folder))]
+    yield from sorted(rest, key=lambda java: java.version)
+
+
+def _at(home: Path, source: str) -> Iterator[Java]:
+    program = home / "bin" / "java"
+    if program.is_file() and (version := _version(home, program)) is not None:
+        yield Java(home=home, version=version, source=source)
+
+
+def _version(home: Path, program: Path) -> int | None:
+    try:
+        # The release file saves starting a JVM; some builds have none.
+        found = _RELEASE.search((home / "release").read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        found = None
+    if found is None:
+        try:
+            told = subprocess.run(
+                [str(program), "-version"], capture_output=True, text=True, timeout=30, check=False
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        found = _VERSION.search(told.stderr + told.stdout)
+    return int(found.group(1)) if found else None
