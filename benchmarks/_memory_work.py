@@ -203,7 +203,7 @@ def stream(job: dict[str, Any], memory: Memory) -> str:
     """Read all rows in batches."""
     table = ours(job).table(job["table"])
     RowDigest().feed(table.read(limit=FEW).batches(progress=silent))
-    how = {name: job[name] for name in ("side_by_side", "read_ahead") if name in job}
+    how = {name: job[name] for name in ("workers", "read_ahead") if name in job}
     memory.start()
     digest, idle, most = RowDigest(), pa.total_allocated_bytes(), 0
     for batch in table.read().batches(progress=silent, **how):

@@ -202,7 +202,7 @@ def bench_rows(sizes: Sizes) -> None:
         for title, how, ahead in (
             ("odps_nb: 8 splits side by side", {}, 256 * MIB),
             ("odps_nb: read_ahead of 32 MiB", {"read_ahead": 32 * MIB}, 32 * MIB),
-            ("odps_nb: one split after another", {"side_by_side": 1}, 16 * MIB),
+            ("odps_nb: one split after another", {"workers": 1}, 16 * MIB),
         ):
             found = run("stream", profile, **job, **how)
             require_same("rows", found["digest"], theirs["digest"])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
-from odps_nb.errors import InvalidRequestError, ProtocolError
+from odps_nb.errors import ArgumentError, ProtocolError
 from odps_nb.terms import Compression
 from odps_nb.wire.arrow_stream import END_MARKER, EndMarkerCheck
 from odps_nb.wire.blocks import BlockDecoder, encode_blocks
@@ -176,13 +176,13 @@ def type_text(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     try:
         found = parse_type(text)
-    except InvalidRequestError:
+    except ArgumentError:
         pass
     else:
         assert parse_type(format_type(found)) == found
     try:
         columns = parse_columns(text)
-    except InvalidRequestError:
+    except ArgumentError:
         return
     assert parse_columns(format_columns(columns)) == columns
 

@@ -19,10 +19,28 @@ from odps_nb import errors
 
 if TYPE_CHECKING:
     from odps_nb._faces import connect
-    from odps_nb.access.blob import NewBlob
+    from odps_nb.access.blob import Blob, BlobColumn, NewBlob
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.receipt import Receipt
+    from odps_nb.access.scan import Scan
+    from odps_nb.access.sql import Result
+    from odps_nb.access.table import Table
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.calls.progress import ProgressListener
+    from odps_nb.terms import Compression
 
 __all__ = [
+    "Blob",
+    "BlobColumn",
+    "Compression",
+    "Connection",
     "NewBlob",
+    "Profile",
+    "ProgressListener",
+    "Receipt",
+    "Result",
+    "Scan",
+    "Table",
     "__version__",
     "connect",
     "errors",
@@ -33,8 +51,18 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LAZY = {
-    "NewBlob": ("odps_nb.access.blob", "NewBlob"),
-    "connect": ("odps_nb._faces", "connect"),
+    "Blob": "odps_nb.access.blob",
+    "BlobColumn": "odps_nb.access.blob",
+    "Compression": "odps_nb.terms",
+    "Connection": "odps_nb.access.connection",
+    "NewBlob": "odps_nb.access.blob",
+    "Profile": "odps_nb.client.auth.profile",
+    "ProgressListener": "odps_nb.client.calls.progress",
+    "Receipt": "odps_nb.access.receipt",
+    "Result": "odps_nb.access.sql",
+    "Scan": "odps_nb.access.scan",
+    "Table": "odps_nb.access.table",
+    "connect": "odps_nb._faces",
 }
 
 
@@ -46,10 +74,10 @@ def __getattr__(name: str) -> Any:
     if name in _PARTS:
         return importlib.import_module(f"odps_nb.{name}")
     try:
-        module, attribute = _LAZY[name]
+        module = _LAZY[name]
     except KeyError:
         raise AttributeError(f"module 'odps_nb' has no attribute {name!r}") from None
-    value = getattr(importlib.import_module(module), attribute)
+    value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
 

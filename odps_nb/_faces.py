@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
     from odps_nb.access.table import Table
-    from odps_nb.client.calls.progress import ProgressListener
+    from odps_nb.client.calls.progress import Progress, ProgressListener
     from odps_nb.schema import TableSchema
 
 __all__ = ["FACES", "connect"]
@@ -192,7 +192,7 @@ def _in_kernel() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def _to_spark(scan: Scan, spark: Any, progress: ProgressListener | None) -> Any:
+def _to_spark(scan: Scan, spark: Any, progress: Progress) -> Any:
     from odps_nb.spark import read_scan
 
     return read_scan(spark, scan, progress=progress)

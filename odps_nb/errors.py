@@ -22,6 +22,7 @@
     │   ├── ThrottledError       429
     │   ├── ServerFaultError     5xx
     │   └── QueryError           a SQL instance failed
+    ├── ArgumentError            an argument that makes no sense; also a ValueError
     ├── ConversionError          column, source_type, target_type, row
     ├── ConfigError              profile, credentials, options
     │   └── MissingDependencyError   an optional library or program is not installed
@@ -41,6 +42,7 @@ from typing import Any, ClassVar
 
 __all__ = [
     "AccessDeniedError",
+    "ArgumentError",
     "BrokenStreamError",
     "CancelledError",
     "CertificateError",
@@ -275,6 +277,17 @@ class QueryError(ServiceError):
 
 
 # -- values and settings ----------------------------------------------------------------------
+
+
+class ArgumentError(OdpsNbError, ValueError):
+    """An argument makes no sense; found before the service was asked to act on it.
+
+    What the service itself refused is an `InvalidRequestError`.
+    """
+
+    fact_names: ClassVar[tuple[str, ...]] = ("hint", "code", "argument")
+    code: str | None
+    argument: str | None
 
 
 class ConversionError(OdpsNbError):

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from odps_nb.errors import ConfigError, InvalidRequestError
+from odps_nb.errors import ArgumentError
 
 __all__ = [
     "BlobReference",
@@ -49,7 +49,7 @@ class Compression(str, Enum):
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
-        """Accept ``None``, a name in any case, or a member; anything else is a `ConfigError`.
+        """Accept ``None``, a name in any case, or a member; anything else is an `ArgumentError`.
 
         Members of the enumerations of pyodps, and their names, are taken too.
         """
@@ -58,9 +58,9 @@ class Compression(str, Enum):
         name = value.name if isinstance(value, Enum) else value
         known = _COMPRESSIONS.get(name.lower()) if isinstance(name, str) else None
         if known is None:
-            raise ConfigError(
+            raise ArgumentError(
                 f"unknown compression {value!r}",
-                option="compression",
+                argument="compression",
                 hint="use 'none', 'zstd' or 'lz4'",
             )
         return cls(known)
@@ -126,7 +126,7 @@ class TableName:
             ("table", self.table),
         ):
             if value is not None and not _NAME.fullmatch(value):
-                raise InvalidRequestError(
+                raise ArgumentError(
                     f"{value!r} is not a valid {part} name",
                     hint="names have letters, digits and underscores, start with a letter or "
                     "underscore, and are at most 128 characters long",
@@ -139,7 +139,7 @@ class TableName:
         ``project`` and ``schema`` are the defaults of the connection.
         """
         if not isinstance(text, str):  # people pass what a DataFrame held
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"a table is named by text, not by a {type(text).__name__}",
                 hint="write table, project.table or project.schema.table",
             )
@@ -150,7 +150,7 @@ class TableName:
             return cls(project=parts[0], table=parts[1])
         if len(parts) == 3:
             return cls(project=parts[0], schema=parts[1], table=parts[2])
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"{text!r} is not a table name",
             hint="write table, project.table or project.schema.table",
         )
@@ -179,7 +179,7 @@ class PartitionSpec:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             No partition, or a value that no request can name without doubt.
         """
         if value is None or isinstance(value, PartitionSpec):
@@ -188,7 +188,7 @@ class PartitionSpec:
             pairs = ((str(key), _value_text(str(key), one)) for key, one in value.items())
             return cls(tuple(_checked(key, text, f"{key}={text}") for key, text in pairs))
         if not isinstance(value, str):
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"a {type(value).__name__} names no partition",
                 code=_INVALID,
                 hint="write text such as ds=2024-01-01, or a dict of keys and values",
@@ -200,7 +200,7 @@ class PartitionSpec:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             See `check_partition_value`.
         """
         for key, value in self.items:
@@ -244,14 +244,14 @@ def check_partition_value(key: str, value: str) -> None:
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         The value is empty, has a blank or an invisible character at an edge, or holds a comma,
         slash, equals sign, quote, backslash, or a character that no document can hold.
     """
     problem = _doubt(value)
     if problem:
         shown = value if len(value) <= 80 else value[:80] + "…"
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"the value {shown!r} of the partition key {key!r} {problem}: "
             "no request can name it without doubt",
             code=_INVALID,
@@ -282,7 +282,7 @@ def _value_text(key: str, value: object) -> str:
             return str(operator.index(value))
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.isoformat()
-    raise InvalidRequestError(
+    raise ArgumentError(
         f"the partition key {key!r} has a value of type {type(value).__name__}: {value!r:.80}",
         code=_INVALID,
         hint="give text, a whole number or a date, e.g. {'ds': '2024-01-01', 'hour': 3}",
@@ -302,7 +302,7 @@ _FORMATTING = " \t\r\n"
 
 def _checked(key: str, value: str, text: str) -> tuple[str, str]:
     if not _NAME.fullmatch(key) or not value:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"{text!r} is not a partition level",
             code=_INVALID,
             hint="write key=value, e.g. ds=2024-01-01",
@@ -353,7 +353,7 @@ class BlobReference:
             base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
             shown = text if len(text) <= 40 else text[:40] + "…"
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"{shown!r} is not a blob reference",
                 hint="pass a value of a BLOB column as it was read; it is padded base64 text",
             ) from None

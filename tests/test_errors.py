@@ -53,6 +53,7 @@ TREE = {
     "ThrottledError": "ServiceError",
     "ServerFaultError": "ServiceError",
     "QueryError": "ServiceError",
+    "ArgumentError": "OdpsNbError",
     "ConversionError": "OdpsNbError",
     "ConfigError": "OdpsNbError",
     "MissingDependencyError": "ConfigError",

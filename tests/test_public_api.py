@@ -24,7 +24,7 @@ from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
 from odps_nb.access.table import Table
 from odps_nb.client.auth.profile import Profile
-from odps_nb.errors import InvalidRequestError, NotFoundError
+from odps_nb.errors import ArgumentError, NotFoundError
 
 NEEDED = object()
 NONE_OF = dict.fromkeys
@@ -72,7 +72,7 @@ CONTRACT = [
     (
         Connection.save_blobs,
         2,
-        {"references": NEEDED, "folder": NEEDED, "name": None, "overwrite": False}
+        {"references": NEEDED, "folder": NEEDED, "file_name": None, "overwrite": False}
         | NONE_OF(["compression", "progress"]),
     ),
     (
@@ -82,7 +82,7 @@ CONTRACT = [
     ),
     (Connection.close, 0, {}),
     (Table.partitions, 0, {}),
-    (Table.head, 1, {"rows": 5, "partition": None, "columns": None}),
+    (Table.head, 1, {"rows": 5, "partitions": None, "columns": None}),
     (
         Table.read,
         1,
@@ -103,9 +103,9 @@ CONTRACT = [
         Table.write,
         1,
         {"data": NEEDED, "partition": None, "overwrite": False}
-        | NONE_OF(["streams", "compression", "progress"]),
+        | NONE_OF(["workers", "compression", "progress"]),
     ),
-    (Table.blobs, 1, {"column": NEEDED, "limit": 24, "where": None, "partitions": None}),
+    (Table.blobs, 1, {"column": NEEDED, "limit": None, "where": None, "partitions": None}),
     (Scan.to_pandas, 0, {"progress": None}),
     (Scan.to_arrow, 0, {"progress": None}),
     (Scan.batches, 0, {"progress": None}),
@@ -125,7 +125,7 @@ CONTRACT = [
     (
         odps_nb.spark.write,
         3,
-        {"df": NEEDED, "odps": NEEDED, "table": NEEDED, "partition": None, "mode": "append"},
+        {"df": NEEDED, "odps": NEEDED, "table": NEEDED, "partition": None, "overwrite": False},
     ),
     (odps_nb.spark.blob_map, 4, NONE_OF(["df", "ref_column", "fn", "schema"], NEEDED)),
     (
@@ -136,12 +136,12 @@ CONTRACT = [
     (
         odps_nb.spark.sql,
         3,
-        {"spark": NEEDED, "odps": NEEDED, "text": NEEDED, "params": None, "limit": None},
+        {"spark": NEEDED, "odps": NEEDED, "query": NEEDED, "params": None, "limit": None},
     ),
     (
         odps_nb.spark.explain_sql,
         3,
-        {"spark": NEEDED, "odps": NEEDED, "text": NEEDED, "params": None, "limit": None},
+        {"spark": NEEDED, "odps": NEEDED, "query": NEEDED, "params": None, "limit": None},
     ),
     (odps_nb.spark.session, 1, {"master": None}),
     (odps_nb.spark.register, 1, {"spark": NEEDED}),
@@ -265,7 +265,7 @@ def test_tables_are_listed_made_and_dropped(odps, made, new_name):
 
 def test_a_table_shows_its_schema_partitions_and_size(odps):
     orders = odps.table("orders")
-    shown = repr(orders)
+    shown = orders._repr_mimebundle_()["text/plain"]
     assert "8 partitions" in shown
     assert "rows" in shown
     assert "B" in shown.splitlines()[1]
@@ -273,7 +273,7 @@ def test_a_table_shows_its_schema_partitions_and_size(odps):
     assert "decimal(18,2)" in shown
     assert orders.schema.names[0] == "id"
     assert str(orders.partitions()[0]) == "ds=2024-01-01"
-    assert orders.head(5, partition="ds=2024-01-01", columns=["id"]).shape == (5, 1)
+    assert orders.head(5, partitions="ds=2024-01-01", columns=["id"]).shape == (5, 1)
 
 
 def test_a_scan_gives_every_form_of_the_same_rows(odps):
@@ -310,7 +310,7 @@ WRITTEN = {"id": [1, 2], "note": ["a", None]}
 )
 def test_what_is_written_is_read_and_the_receipt_says_so(made, data):
     table, _ = made
-    receipt = table.write(data, partition="ds=1", overwrite=True, streams=1, compression="lz4")
+    receipt = table.write(data, partition="ds=1", overwrite=True, workers=1, compression="lz4")
     assert isinstance(receipt, Receipt)
     assert receipt.rows == 2
     assert receipt.bytes > 0
@@ -350,8 +350,10 @@ def test_a_blob_column_takes_bytes_paths_files_and_new_blobs(odps, new_name, tmp
     assert blob.save(tmp_path / "saved.png").read_bytes() == b"\x89PNG"
     records = list(odps.blobs([reference, reference], compression="zstd"))
     assert [(one.data, one.mime_type) for one in records] == [(b"\x89PNG", "image/png")] * 2
-    assert hasattr(records[0], "custom_file_name")
-    paths = odps.save_blobs(table.read().to_pandas()["photo"], tmp_path, name=lambda n, head: "b")
+    assert hasattr(records[0], "file_name")
+    paths = odps.save_blobs(
+        table.read().to_pandas()["photo"], tmp_path, file_name=lambda n, head: "b"
+    )
     assert [path.name for path in paths[:4]] == ["b", "b-2", "b-3", "b-4"]
     assert paths[4] is None
     assert odps.each_blob([reference, None], lambda blob: blob.read(), compression="lz4") == 1
@@ -360,11 +362,11 @@ def test_a_blob_column_takes_bytes_paths_files_and_new_blobs(odps, new_name, tmp
 
 @pytest.mark.parametrize("value", [None, float("nan"), pd.NA, 5])
 def test_what_is_no_name_and_no_reference_is_one_typed_error(odps, value):
-    with pytest.raises(InvalidRequestError, match="named by text"):
+    with pytest.raises(ArgumentError, match="named by text"):
         odps.table(value)
-    with pytest.raises(InvalidRequestError, match="no blob reference"):
+    with pytest.raises(ArgumentError, match="no blob reference"):
         odps.blob(value)
-    with pytest.raises(InvalidRequestError, match="no blob reference"):
+    with pytest.raises(ArgumentError, match="no blob reference"):
         odps.blobs([value])
 
 
@@ -392,7 +394,7 @@ def test_spark_reads_writes_and_works_on_blobs(odps, made, spark_session):
     orders = odps.table("orders").read(["id"], partitions="ds=2024-01-01", limit=10)
     frame = orders.to_spark(spark)
     assert frame.count() == 10
-    assert odps_nb.spark.write(frame, odps, name, partition="ds=1", mode="append").rows == 10
+    assert odps_nb.spark.write(frame, odps, name, partition="ds=1", overwrite=False).rows == 10
     read = odps_nb.spark.read(
         spark, odps, name, columns=["id"], partitions=["ds=1"], where="id > 0", limit=3
     )

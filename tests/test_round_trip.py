@@ -148,7 +148,7 @@ def test_many_rows_in_many_streams_and_splits(odps, new_name):
     table = odps.create_table(new_name("many"), "id bigint, note string")
     count = 200_000
     rows = pa.table({"id": pa.array(range(count)), "note": pa.array(["x"] * count)})
-    receipt = table.write(rows, streams=3)
+    receipt = table.write(rows, workers=3)
     assert (receipt.rows, receipt.streams) == (count, 3)
     scan = table.read(splits=4)
     assert len(scan.splits) == 4

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from odps_nb.access.arriving import reader_of
 from odps_nb.client.sql.result import iter_accelerated
 
 if TYPE_CHECKING:
@@ -27,13 +26,4 @@ def accelerated_rows(
         query_id=query_id,
         columns=columns,
     )
-    first = next(batches, None)
-    if first is None:  # without a row nobody tells the columns
-        return pa.RecordBatchReader.from_batches(pa.schema([]), [])
-
-    def rest() -> Iterator[pa.RecordBatch]:
-        with closing(batches):
-            yield first
-            yield from batches
-
-    return pa.RecordBatchReader.from_batches(first.schema, rest())
+    return reader_of(batches, lambda: pa.schema([]))  # without a row nobody tells the columns

@@ -1,4 +1,4 @@
-"""Rows that are still arriving, as a DataFrame (requests nothing itself)."""
+"""Rows that are still arriving, as a DataFrame or a reader; requests nothing itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["frame_of"]
+__all__ = ["frame_of", "reader_of"]
 
 
 def frame_of(
@@ -47,3 +47,28 @@ def frame_of(
             tracker.phase(Phase.CONVERTING)
 
         return to_pandas(rows(), schema=schema, rows=count)
+
+
+def reader_of(
+    batches: Generator[pa.RecordBatch, None, None], columns: Callable[[], pa.Schema]
+) -> pa.RecordBatchReader:
+    """Return a reader that reads while it is read; the first batch is fetched now.
+
+    Parameters
+    ----------
+    columns
+        Asked for the columns if there is no batch.
+    """
+    import pyarrow as pa
+
+    first = deque(islice(batches, 1))
+    if not first:
+        return pa.RecordBatchReader.from_batches(columns(), [])
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        with closing(batches):
+            while first:
+                yield first.popleft()
+            yield from batches
+
+    return pa.RecordBatchReader.from_batches(first[0].schema, rows())

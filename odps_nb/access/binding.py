@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from odps_nb.errors import ConfigError
+from odps_nb.errors import ArgumentError
 
 __all__ = ["MAX_VALUES", "bind", "literal"]
 
@@ -63,7 +63,7 @@ def bind(
 
     Raises
     ------
-    ConfigError
+    ArgumentError
         No such name (with the nearest ones), a value that has no literal form, or a list where
         it has no meaning.
     """
@@ -76,9 +76,9 @@ def bind(
             place.move(match)
             return match[0]
         if name not in namespace:
-            raise ConfigError(
+            raise ArgumentError(
                 f":{name} has no value: {source} {name!r}",
-                option=name,
+                argument=name,
                 hint=_nearest(name, namespace, source),
             )
         try:
@@ -87,7 +87,7 @@ def bind(
                 written = place.write_list(list(value), text[match.end() :])
             else:
                 written = literal(value)
-        except ConfigError as error:
+        except ArgumentError as error:
             error.add_note(f":{name}")
             raise
         place.last = "value"
@@ -121,12 +121,12 @@ class _Place:
             inside = ""
         before = self.last if self.last in _IN else inside
         if before not in _IN:
-            raise ConfigError(
+            raise ArgumentError(
                 "a list is bound after in only",
                 hint="write: column in :name, or column in (:name)",
             )
         if before == "not in" and any(value is None for value in map(_plain, values)):
-            raise ConfigError(
+            raise ArgumentError(
                 "a list with None cannot be bound after not in: it would choose no row at all",
                 hint="take None out, and test with is not null",
             )
@@ -150,7 +150,7 @@ def literal(value: object) -> str:
     for kind, write in _WRITERS:
         if isinstance(value, kind):
             return write(value)
-    raise ConfigError(
+    raise ArgumentError(
         f"a {type(value).__name__} cannot be bound",
         hint="bind None, bool, int, float, Decimal, str, date, datetime, or a list of these",
     )
@@ -176,18 +176,18 @@ def _on_clock(value: object, zone: ZoneInfo | None) -> object:
 
 def _sequence(values: list[object]) -> str:
     if not values:
-        raise ConfigError(
+        raise ArgumentError(
             "an empty list cannot be bound",
             # No value can stand for it: "in (null)" chooses no row, but "not in (null)" neither.
             hint="test for it first: in () is no SQL",
         )
     if len(values) > MAX_VALUES:
-        raise ConfigError(
+        raise ArgumentError(
             f"{len(values):,} values are too many to bind (at most {MAX_VALUES:,})",
             hint="write them to a table and join",
         )
     if any(isinstance(_plain(value), _LISTS) for value in values):
-        raise ConfigError("a list in a list cannot be bound", hint="bind a flat list")
+        raise ArgumentError("a list in a list cannot be bound", hint="bind a flat list")
     return "(" + ", ".join(literal(value) for value in values) + ")"
 
 
@@ -212,7 +212,7 @@ _UNSAFE = re.compile(r"['\\\x00-\x1f\x7f\ufffe\uffff]")
 
 def _float(value: float) -> str:
     if not math.isfinite(value):
-        raise ConfigError(
+        raise ArgumentError(
             f"{value} has no SQL literal", hint="test with IS NULL, or bind a finite number"
         )
     return _signed(repr(value))
@@ -225,19 +225,19 @@ def _signed(digits: str) -> str:
 
 def _decimal(value: Decimal) -> str:
     if not value.is_finite():
-        raise ConfigError(f"{value} has no SQL literal", hint="bind a finite number")
+        raise ArgumentError(f"{value} has no SQL literal", hint="bind a finite number")
     digits = f"{value:f}"
     scale = max(0, -int(value.as_tuple().exponent))
     precision = max(len(value.as_tuple().digits), scale + 1)
     precision = max(precision, len(digits.lstrip("-").replace(".", "")))
     if precision > 38 or scale > 18:
-        raise ConfigError(f"{value} does not fit DECIMAL(38,18)", hint="round it first")
+        raise ArgumentError(f"{value} does not fit DECIMAL(38,18)", hint="round it first")
     return f"CAST('{digits}' AS DECIMAL({precision},{scale}))"
 
 
 def _datetime(value: datetime.datetime) -> str:
     if value.tzinfo is not None:
-        raise ConfigError(
+        raise ArgumentError(
             "a datetime with a time zone cannot be bound",
             hint="make it naive in the zone of the table: .astimezone(zone).replace(tzinfo=None)",
         )

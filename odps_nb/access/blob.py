@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
 from odps_nb.access.faces import PLAIN, Faces
 from odps_nb.access.saving import file_name_for, save_stream
-from odps_nb.errors import ConversionError, InvalidRequestError, OdpsNbError, explain
+from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
 from odps_nb.terms import BlobReference, format_bytes
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
     if isinstance(value, Blob):
         return value.reference
     if not isinstance(value, (str, bytes)):  # a null cell: None, NaN, pd.NA
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"a {type(value).__name__} is no blob reference",
             hint="leave out the rows without a blob, e.g. by column.dropna()",
         )
@@ -150,7 +150,7 @@ class Blob:
         cancel = self._storage.operation()
         head = fetch_blob_head(self._storage, self._reference, cancel=cancel)
         self._size, self._mime_type = head.size, head.mime_type
-        self._file_name, self._has_head = head.custom_file_name, True
+        self._file_name, self._has_head = head.file_name, True
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Blob) and other._reference == self._reference

@@ -7,23 +7,27 @@ import difflib
 import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import SupportsIndex
+from typing import Literal, SupportsIndex
 
-from odps_nb.errors import InvalidRequestError, NotFoundError
+from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 
 __all__ = [
     "check_columns",
     "check_count",
+    "check_overwrite",
     "check_partition",
     "check_partitions",
+    "check_whole_partition",
     "did_you_mean",
     "is_missing",
     "partition_list",
 ]
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
+Overwrite = bool | Literal["partitions"]
+"""``True``: the table, or the one partition named; ``"partitions"``: those that get rows."""
 
 
 def is_missing(value: object) -> bool:
@@ -48,11 +52,11 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
     ------
     NotFoundError
         The table has no such column; close names are in the hint.
-    InvalidRequestError
+    ArgumentError
         A column is asked for twice, or ``columns`` is one text.
     """
     if isinstance(columns, str):
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"columns is the text {columns!r}", hint=f"pass a list: columns=[{columns!r}]"
         )
     spelled = []
@@ -68,7 +72,7 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
         spelled.append(column.name)
     for name in spelled:
         if spelled.count(name) > 1:
-            raise InvalidRequestError(f"the column {name!r} is asked for twice")
+            raise ArgumentError(f"the column {name!r} is asked for twice")
     return tuple(spelled)
 
 
@@ -77,18 +81,18 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         No whole number, or too small a one.
     """
     if value is None:
         return None
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"{name} is {value!r}; it must be a whole number", hint=f"for example {name}=5"
         )
     count = operator.index(value)
     if count < at_least:
-        raise InvalidRequestError(f"{name} is {count}; it must be at least {at_least}")
+        raise ArgumentError(f"{name} is {count}; it must be at least {at_least}")
     return count
 
 
@@ -108,13 +112,13 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         The table has no such partition column, a level is named twice, or a value of a typed
         level is spelled otherwise than the service does.
     """
     keys = [column.name for column in schema.partition_columns]
     if spec.items and not keys:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"{table} has no partitions, but {str(spec)!r} was given", hint="leave it out"
         )
     found: dict[str, str] = {}
@@ -122,7 +126,7 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
         spelled = next((one for one in keys if one.casefold() == key.casefold()), None)
         if spelled is None or spelled in found:
             problem = "twice" if spelled else "but it is no partition column"
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"{str(spec)!r} names {key!r} {problem} of {table}",
                 code="InvalidPartitionSpec",
                 hint=f"{did_you_mean(key, keys)}partition columns are: {', '.join(keys)}",
@@ -131,6 +135,62 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
     for column in schema.partition_columns:
         _check_spelling(found.get(column.name), column)
     return PartitionSpec(tuple((key, found[key]) for key in keys if key in found))
+
+
+def check_whole_partition(
+    spec: PartitionSpec, schema: TableSchema, table: TableName
+) -> PartitionSpec:
+    """Check one partition as `check_partition` does, and that every level has a value.
+
+    Raises
+    ------
+    ArgumentError
+        The table has no partitions, or the spec could mean several.
+    """
+    found, keys = check_partition(spec, schema, table), schema.partition_columns
+    if not keys:
+        raise ArgumentError(f"{table} has no partitions")
+    if len(found) < len(keys):
+        raise ArgumentError(
+            f"{str(spec)!r} is no whole partition of {table}",
+            code="InvalidPartitionSpec",
+            hint=f"give a value for each of: {', '.join(column.name for column in keys)}",
+        )
+    return found
+
+
+def check_overwrite(
+    overwrite: Overwrite, partition: PartitionSpec, schema: TableSchema, table: TableName
+) -> bool:
+    """Return whether a write replaces rows; refuse what could replace more than was meant.
+
+    Raises
+    ------
+    ArgumentError
+        Neither a bool nor ``"partitions"``; or of a partitioned table it was not said which
+        partitions may be replaced.
+    """
+    keys = [column.name for column in schema.partition_columns]
+    if overwrite == "partitions":
+        if not keys:
+            raise ArgumentError(
+                f"{table} has no partitions", argument="overwrite", hint="pass overwrite=True"
+            )
+        return True
+    if not isinstance(overwrite, bool):
+        raise ArgumentError(
+            f"overwrite is {overwrite!r}",
+            argument="overwrite",
+            hint="it is False, True or 'partitions'",
+        )
+    if overwrite and len(partition) < len(keys):
+        raise ArgumentError(
+            f"{table} is partitioned by {', '.join(keys)}: say what the overwrite may replace",
+            argument="overwrite",
+            hint="name one whole partition, or pass overwrite='partitions' to replace the "
+            "partitions that get rows",
+        )
+    return overwrite
 
 
 def _check_spelling(value: str | None, column: Column) -> None:
@@ -147,7 +207,7 @@ def _check_spelling(value: str | None, column: Column) -> None:
         except ValueError:
             good = False
     if not good:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"{value!r} is no {code.name} as the partition column {column.name!r} spells it",
             code="InvalidPartitionSpec",
             hint="write 2024-01-31"

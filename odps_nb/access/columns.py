@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import did_you_mean
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, TableSchema
 from odps_nb.wire.type_text import parse_columns, parse_type
 
@@ -32,7 +32,7 @@ def schema_of(
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         Text that cannot be read, or a partition column that is not there.
     ConversionError
         An Arrow type without a MaxCompute type.
@@ -41,7 +41,7 @@ def schema_of(
     if partitioned_by is None or not len(partitioned_by):
         return schema
     if schema.partition_columns:
-        raise InvalidRequestError("the schema has partition columns already")
+        raise ArgumentError("the schema has partition columns already")
     if isinstance(partitioned_by, str) and _is_definition(partitioned_by):
         return TableSchema(columns=schema.columns, partition_columns=parse_columns(partitioned_by))
     names = partitioned_by.split(",") if isinstance(partitioned_by, str) else partitioned_by
@@ -59,13 +59,13 @@ def properties_of(properties: Mapping[str, object] | None) -> dict[str, str]:
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         A value of another kind.
     """
     found = {}
     for key, value in (properties or {}).items():
         if not isinstance(value, (str, bool, int, float)):
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"the property {key!r} is a {type(value).__name__}",
                 hint="values are text, numbers or true and false",
             )
@@ -87,7 +87,7 @@ def _data_columns(columns: str | Mapping[str, str] | pa.Schema | TableSchema) ->
         from odps_nb.convert.arrow_schema import table_schema
 
         return table_schema(columns)
-    raise InvalidRequestError(
+    raise ArgumentError(
         f"columns is a {type(columns).__name__}",
         hint="pass text such as 'id bigint, note string', an Arrow schema or a TableSchema",
     )
@@ -105,7 +105,7 @@ def _moved(schema: TableSchema, names: Sequence[str]) -> TableSchema:
         column = by_name.pop(name.casefold(), None)
         if column is None:
             known = [one.name for one in schema.columns]
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"there is no column {name!r} to partition by",
                 hint=f"{did_you_mean(name, known)}write its type as well: '{name} string'",
             )

@@ -6,28 +6,22 @@ request. Knows how nothing looks: that is lent to it as `Faces`.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from odps_nb.access.by_reference import ByReference
 from odps_nb.access.faces import PLAIN, Faces
 from odps_nb.client.auth.profile import Profile
-from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker
-from odps_nb.errors import InvalidRequestError, StateError
-from odps_nb.terms import BlobReference, Compression, TableName
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
+from odps_nb.errors import ArgumentError, StateError
+from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odps_nb.access.blob import Blob
-    from odps_nb.access.many_blobs import Fetch, Reference
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
-    from odps_nb.client.blob.head import BlobHead
-    from odps_nb.client.blob.many import BlobRecord
-    from odps_nb.client.blob.streamed import PassingBlob
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.schema import TableSchema
 
@@ -41,7 +35,7 @@ class Service(Protocol):
         """End the process. Idempotent."""
 
 
-class Connection:
+class Connection(ByReference):
     """Tables, blobs and SQL of one project; made by ``odps_nb.connect(…)``.
 
     A context manager; `close` frees the sockets and stops an embedded service. Thread-safe, and
@@ -96,7 +90,7 @@ class Connection:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             This cannot be the name of a table.
         """
         from odps_nb.access.table import Table
@@ -114,6 +108,45 @@ class Connection:
         from odps_nb.client.catalog import list_tables
 
         return list_tables(self.storage, pattern)
+
+    def schemas(self, pattern: str | None = None) -> list[str]:
+        """Return the names of the project's schemas, sorted.
+
+        Parameters
+        ----------
+        pattern
+            Only names like this, as for `tables`.
+
+        Raises
+        ------
+        ServiceError
+            The project has no schemas: the service says so in its own words.
+
+        Examples
+        --------
+        >>> odps.schemas()
+        ['default']
+        """
+        from odps_nb.client.catalog import list_schemas
+
+        return list_schemas(self.storage, pattern)
+
+    def projects(self, pattern: str | None = None) -> list[str]:
+        """Return the names of the projects that the key may list, sorted.
+
+        Parameters
+        ----------
+        pattern
+            Only names like this, as for `tables`.
+
+        Examples
+        --------
+        >>> odps.projects()
+        ['local']
+        """
+        from odps_nb.client.catalog import list_projects
+
+        return list_projects(self.storage, pattern)
 
     def create_table(
         self,
@@ -155,7 +188,7 @@ class Connection:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             A name, type or key that no table can have; nothing was sent.
         ConflictError
             A table of that name exists.
@@ -206,7 +239,7 @@ class Connection:
         settings: Mapping[str, str] | None = None,
         wait: bool = True,
         timeout: float | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> Result:
         """Run a query on the service.
 
@@ -230,7 +263,7 @@ class Connection:
         ------
         QueryError
             It failed; the message is the service's own.
-        ConfigError
+        ArgumentError
             A ``:name`` without a value in ``params``, or a value that SQL cannot write.
 
         Examples
@@ -246,13 +279,13 @@ class Connection:
         from odps_nb.client.sql.query import SQL_ZONE, run_sql, submit_sql
 
         if not query.strip():
-            raise InvalidRequestError("the query is empty")
+            raise ArgumentError("the query is empty")
         if params is not None:
             zone = (settings or {}).get(SQL_ZONE) or self._profile.timezone
             query = bind(query, params, source="params has no", timezone=zone)
         if not wait:
             return Result(self, submit_sql(self.storage, query, settings=settings))
-        listener = progress or self._faces.listener()
+        listener = listener_of(progress, default=self._faces.listener)
         with ProgressTracker("sql", _title(query), listener=listener) as tracker:
             tracker.phase(Phase.RUNNING)
             instance = run_sql(
@@ -294,153 +327,6 @@ class Connection:
         from odps_nb.access.accelerated import accelerated_rows
 
         return accelerated_rows(self, instance_id, query_id, tuple(columns or ()))
-
-    # -- blobs --------------------------------------------------------------------------------
-
-    def blob(self, reference: str | bytes | BlobReference) -> Blob:
-        """Return the handle of a blob; no request until its bytes are wanted.
-
-        Parameters
-        ----------
-        reference
-            A value of a BLOB column as it was read.
-        """
-        from odps_nb.access.blob import Blob, reference_of
-
-        return Blob(self.storage, reference_of(reference), faces=self._faces)
-
-    def blobs(
-        self,
-        references: Iterable[Reference],
-        *,
-        compression: str | Compression | None = None,
-        progress: ProgressListener | None = None,
-    ) -> Iterator[BlobRecord]:
-        """Fetch many blobs in few requests: one record per reference, in order, verified.
-
-        Leaving the iterator early closes its connection. For blobs that are too many or too large
-        for memory there are `save_blobs` and `each_blob`.
-
-        Raises
-        ------
-        InvalidRequestError
-            A value is no reference; nothing was sent.
-        ChecksumError, TruncatedError
-            Bytes were damaged or are missing.
-        """
-        from odps_nb.access.many_blobs import iter_records
-
-        return iter_records(self._fetch(compression, progress), references)
-
-    def save_blobs(
-        self,
-        references: Iterable[Reference | None],
-        folder: str | os.PathLike[str],
-        *,
-        name: Callable[[int, BlobHead], str | None] | None = None,
-        overwrite: bool = False,
-        compression: str | Compression | None = None,
-        progress: ProgressListener | None = None,
-    ) -> list[Path | None]:
-        """Save many blobs as files of a folder: one path per reference, in order.
-
-        Each distinct reference is fetched once and becomes one file, verified and whole, or none.
-        Memory holds a bounded part of it, however large the blobs are. After an error or an
-        interrupt the files that were whole stay.
-
-        Parameters
-        ----------
-        references
-            Values of a BLOB column (a list, a Series, an Arrow array) or a `BlobColumn`. A null
-            has no file: its path is ``None``, so that the result fits beside the column.
-        folder
-            An existing folder; no file is ever made outside of it.
-        name
-            Called with the position of the reference and what is known of the blob (``size``,
-            ``mime_type``, ``custom_file_name``); returns a file name, or ``None`` for the one
-            that the blob states. Both are made safe as `Blob.save` does, and numbered (``-2``)
-            when taken, also where they only differ in case.
-        overwrite
-            Replace files that were there before. Files of the same call never replace each other.
-        compression
-            ``"zstd"`` or ``"lz4"`` on the way.
-
-        Raises
-        ------
-        InvalidRequestError
-            A value is no reference; nothing was sent.
-        ConfigError
-            The folder does not exist, or no file can be made there.
-        NotFoundError, ChecksumError, TruncatedError
-            A blob is not there, or stayed damaged; a note says which one.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> media = odps.table("media").head(3)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     media["file"] = odps.save_blobs(media["content"], folder)
-        ...     [path.name for path in media["file"]]
-        ['mountains.jpg', 'mandelbrot.png', 'julia.webp']
-        """
-        from odps_nb.access.many_blobs import References, save_blobs
-
-        fetch = self._fetch(compression, progress)
-        return save_blobs(fetch, References(references), folder, name=name, overwrite=overwrite)
-
-    def each_blob(
-        self,
-        references: Iterable[Reference | None],
-        fn: Callable[[PassingBlob], object],
-        *,
-        compression: str | Compression | None = None,
-        progress: ProgressListener | None = None,
-    ) -> int:
-        r"""Call a function with each blob in turn, as a file that is read; return how many.
-
-        Blobs come in the order of their first place in ``references``, each distinct one once:
-        ``blob.positions`` says where it stands. Nulls are left out. Meanwhile the next ones
-        arrive, as much as a bounded part of memory takes, however large they are.
-
-        Parameters
-        ----------
-        references
-            As for `save_blobs`.
-        fn
-            Runs in this thread. The blob is a binary file (``read``, ``readinto``; no seeking)
-            with ``size``, ``mime_type``, ``custom_file_name`` and ``reference``, and is closed
-            when the function returns; what was not read is passed over. What the function
-            raises ends the call.
-
-        Raises
-        ------
-        InvalidRequestError, NotFoundError, ChecksumError, TruncatedError
-            As for `save_blobs`, also if the function has kept the error to itself.
-
-        Examples
-        --------
-        >>> def show(blob):
-        ...     print(blob.custom_file_name, blob.positions, blob.read(4))
-        >>> one, other = odps.table("media").blobs("content", limit=2)
-        >>> odps.each_blob([one, other, one], show)
-        mountains.jpg (0, 2) b'\xff\xd8\xff\xe0'
-        mandelbrot.png (1,) b'\x89PNG'
-        2
-        """
-        from odps_nb.access.many_blobs import References, each_blob
-
-        return each_blob(self._fetch(compression, progress), References(references), fn)
-
-    def _fetch(
-        self, compression: str | Compression | None, progress: ProgressListener | None
-    ) -> Fetch:
-        from odps_nb.access.many_blobs import Fetch
-
-        return Fetch(
-            storage=self.storage,
-            compression=Compression.of(compression),
-            listener=lambda: progress or self._faces.listener(),
-        )
 
     # -- life ---------------------------------------------------------------------------------
 

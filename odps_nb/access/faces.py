@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from odps_nb.client.calls.progress import ProgressListener, silent
+from odps_nb.client.calls.progress import Progress, ProgressListener, silent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,13 +53,13 @@ class SparkRows(Protocol):
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Return each table and what is read of it, in words."""
 
-    def to_spark(self, *, progress: ProgressListener | None = None) -> Any:
+    def to_spark(self, *, progress: Progress = None) -> Any:
         """Return a DataFrame of Spark."""
 
-    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Run it and return its rows."""
 
-    def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
+    def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
         """Run it and return its rows."""
 
     def cancel(self) -> None:
@@ -97,7 +97,7 @@ class Faces:
 
     listener: MakesListener = _silent
     after_cell: AfterCell = _no_cells
-    to_spark: Callable[[Scan, Any, ProgressListener | None], Any] = _no_spark
+    to_spark: Callable[[Scan, Any, Progress], Any] = _no_spark
     rows_to_spark: Callable[[Any, pa.Table, TableSchema], Any] = _no_spark
     spark_write: Callable[[Table, Any, Mapping[str, Any]], Receipt] = _no_spark
     spark_sql: Callable[[Connection, Any, str, int | None], SparkRows] = _no_spark

@@ -15,7 +15,6 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.calls import Preview
 
 if TYPE_CHECKING:
-    from odps_nb.access.checks import PartitionLike
     from odps_nb.access.table import Table
     from odps_nb.client.calls.progress import ProgressTracker
 
@@ -29,7 +28,7 @@ def preview_rows(
     table: Table,
     rows: int,
     *,
-    partition: PartitionLike | None,
+    partitions: Sequence[PartitionSpec],
     columns: Sequence[str] | None,
     tracker: ProgressTracker,
 ) -> pa.Table | None:
@@ -44,11 +43,13 @@ def preview_rows(
     keys = {column.name for column in schema.partition_columns}
     if not 0 < wanted <= MOST_ROWS or (columns is not None and keys & set(names)):
         return None  # columns that are named come without those of partitions
-    spec = check_partition(PartitionSpec.of(partition), schema, table.name)
+    specs = [check_partition(spec, schema, table.name) for spec in partitions]
+    if len(specs) > 1:
+        return None
     request = Preview(
         table=table.name,
         limit=wanted,
-        partition=spec if spec.items else None,
+        partition=specs[0] if specs and specs[0].items else None,
         columns=() if columns is None else names,
     )
     storage = table.connection.storage

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.blob import Blob, BlobColumn
 from odps_nb.access.blob_paths import BlobPath, find_blob_path, walk_blobs
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.terms import BlobReference
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def gather_blobs(
 ) -> BlobColumn:
     """Read references, split after split, until there are enough."""
     if limit is not None and limit < 0:
-        raise InvalidRequestError(f"limit is {limit}; it must not be negative")
+        raise ArgumentError(f"limit is {limit}; it must not be negative")
     path = find_blob_path(column, table.schema, table.name)
     storage, faces = table.connection.storage, table.connection.faces
     blobs: list[Blob] = []
@@ -37,7 +37,7 @@ def gather_blobs(
 
 def _references(scan: Scan, path: BlobPath) -> Generator[str, None, None]:
     # One split at a time: the first few rows are usually enough.
-    with closing(scan.batches(side_by_side=1)) as batches:
+    with closing(scan.batches(workers=1)) as batches:
         for batch in batches:
             for cell in batch.column(0).to_pylist():
                 yield from walk_blobs(cell, path[1:])

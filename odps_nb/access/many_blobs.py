@@ -16,7 +16,7 @@ from odps_nb.access.blob import Blob, reference_of
 from odps_nb.access.checks import is_missing
 from odps_nb.access.saving import Folder, file_name_for, safe_name
 from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker
-from odps_nb.errors import ConfigError
+from odps_nb.errors import ArgumentError
 from odps_nb.terms import BlobReference, Compression
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class References:
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         A value is no reference, and no null.
 
     Examples
@@ -102,7 +102,7 @@ def save_blobs(
     references: References,
     folder: str | os.PathLike[str],
     *,
-    name: Callable[[int, BlobHead], str | None] | None,
+    file_name: Callable[[int, BlobHead], str | None] | None,
     overwrite: bool,
 ) -> list[Path | None]:
     """Write each distinct blob to a file of its own; see `Connection.save_blobs`."""
@@ -111,7 +111,7 @@ def save_blobs(
     paths: list[Path | None] = [None] * references.total
 
     def save(blob: PassingBlob) -> None:
-        saved = target.save(blob.pieces(), _name_of(blob, name))
+        saved = target.save(blob.pieces(), _name_of(blob, file_name))
         for position in blob.positions:
             paths[position] = saved
 
@@ -122,13 +122,13 @@ def save_blobs(
 def _name_of(blob: PassingBlob, name: Callable[[int, BlobHead], str | None] | None) -> str:
     wanted = None if name is None else name(blob.positions[0], blob.head)
     if wanted is not None and not isinstance(wanted, str):
-        raise ConfigError(
-            f"name= returned a {type(wanted).__name__} for a file name",
-            option="name",
+        raise ArgumentError(
+            f"file_name= returned a {type(wanted).__name__} for a file name",
+            argument="file_name",
             hint="return text, or None for the name that the blob states",
         )
     given = safe_name(wanted or "")
-    return given or file_name_for(blob.custom_file_name, blob.mime_type, blob.reference.token)
+    return given or file_name_for(blob.file_name, blob.mime_type, blob.reference.token)
 
 
 def each_blob(fetch: Fetch, references: References, fn: Callable[[PassingBlob], object]) -> int:

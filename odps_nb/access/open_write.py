@@ -17,7 +17,7 @@ from odps_nb.access.uploading import BlobUploader
 from odps_nb.access.writing import fitted_batches
 from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
 from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
-from odps_nb.errors import ConflictError, InvalidRequestError, StateError
+from odps_nb.errors import ArgumentError, ConflictError, StateError
 from odps_nb.terms import Compression, PartitionSpec, SessionStatus, TableName
 
 if TYPE_CHECKING:
@@ -58,15 +58,15 @@ def open_write(
         )
         return OpenWrite(table, made, compression)
     if overwrite:
-        raise InvalidRequestError(
+        raise ArgumentError(
             "overwrite was decided where the session was opened", hint="leave it out here"
         )
     if isinstance(session, str):
         session = WriteSessionRef(table=table.name, session_id=session, partition=partition)
     elif session.table != table.name:
-        raise InvalidRequestError(f"the session is of {session.table}, not of {table.name}")
+        raise ArgumentError(f"the session is of {session.table}, not of {table.name}")
     elif partition.items and partition != session.partition:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"the session is of the partition {str(session.partition)!r}, not {str(partition)!r}"
         )
     resumed = OpenWrite(
@@ -115,7 +115,7 @@ class OpenWrite:
             The service knows no such session (any more).
         StateError
             It is committed or aborted.
-        InvalidRequestError
+        ArgumentError
             It is of other partitions.
         """
         storage = self._table.connection.storage
@@ -127,7 +127,7 @@ class OpenWrite:
         fixed = {key.casefold() for key, _ in self._session.ref.partition}
         if keys - open_keys != fixed:
             named = ", ".join(sorted(keys - open_keys)) or "none"
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"the session was opened with the partition levels {named}",
                 hint="pass the same partition= here, or its handle instead of its id",
             )
@@ -157,11 +157,11 @@ class OpenWrite:
             There is no such stream to resume.
         """
         if resume and stream_id is None:
-            raise InvalidRequestError("resume needs the id of the stream")
+            raise ArgumentError("resume needs the id of the stream")
         name = uuid.uuid4().hex if stream_id is None else stream_id
         here = self._streams.get(name)
         if here is not None and version <= here.version and not (resume and here.failed):
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"{here!r} was opened here already",
                 hint="write into that one, or replace it by a higher version",
             )
@@ -346,12 +346,12 @@ class OpenStream:
             The stream is closed or failed.
         """
         if is_spark(data):
-            raise InvalidRequestError(
+            raise ArgumentError(
                 "a Spark DataFrame has its own write session", hint="use Table.write"
             )
         self._lane.require_open()
         before = self._lane.rows + self._rows
-        source = open_source(data, self._owner._target, streams=1)
+        source = open_source(data, self._owner._target, workers=1)
         token = self._owner._session.cancel
         for lane in source.lanes:
             for batch in fitted_batches(lane, self._uploader, token):

@@ -11,7 +11,7 @@ from odps_nb.access.binding import bind
 from odps_nb.access.checks import PartitionLike, check_columns, check_count, check_partitions
 from odps_nb.client.read.increments import CHANGE, Increment
 from odps_nb.client.read.plan import ReadPlan
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import TableSchema
 from odps_nb.terms import Compression, TableName, TimeUnit
@@ -53,17 +53,14 @@ def plan_read(
     ------
     NotFoundError
         No such column; close names are in the hint.
-    ConfigError
-        A ``:name`` without a value, or a value that cannot be written in SQL.
-    InvalidRequestError
-        An argument that makes no sense, or a condition that cannot be applied exactly.
+    ArgumentError
+        An argument that makes no sense, a ``:name`` without a value, or a condition that cannot
+        be applied exactly.
     """
     if columns is not None and not len(columns):
-        raise InvalidRequestError(
-            "columns is empty", hint="name at least one, or leave it out for all"
-        )
+        raise ArgumentError("columns is empty", hint="name at least one, or leave it out for all")
     if splits is not None and split_bytes is not None:
-        raise InvalidRequestError(
+        raise ArgumentError(
             "splits and split_bytes are two answers to one question",
             hint="give how many parts, or how big each is",
         )

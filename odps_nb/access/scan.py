@@ -7,20 +7,21 @@ batches into what people hold; knows neither the wire nor how anything looks.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.arriving import frame_of
+from odps_nb.access.arriving import frame_of, reader_of
+from odps_nb.access.checks import check_count
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import ProgressListener, ProgressTracker
+from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.catalog import suggest_tables
 
 # not where it is used: who forks while another thread imports has a child that waits for ever
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import InvalidRequestError, NotFoundError
+from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Split, TimeUnit
@@ -58,7 +59,7 @@ class Scan:
         plan: ReadPlan,
         *,
         max_bytes: int | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
         session_id: str | None = None,
     ) -> None:
         self._connection, self._plan, self._progress = connection, plan, progress
@@ -135,9 +136,9 @@ class Scan:
     def batches(
         self,
         *,
-        side_by_side: int | None = None,
+        workers: int | None = None,
         read_ahead: int | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the rows in batches, in order, in bounded memory.
 
@@ -145,7 +146,7 @@ class Scan:
 
         Parameters
         ----------
-        side_by_side
+        workers
             Splits read at a time; by default as many as pays.
         read_ahead
             Bytes that may be here before they are asked for; by default 256 MiB.
@@ -156,9 +157,11 @@ class Scan:
             The next batch would make it more than the ``max_bytes`` of the read.
         """
         with self._tracker(progress) as tracker, self._cancellable() as token:
-            yield from self._batches(tracker, token, workers=side_by_side, read_ahead=read_ahead)
+            yield from self._batches(
+                tracker, token, workers=check_count("workers", workers), read_ahead=read_ahead
+            )
 
-    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table.
 
         Types are those of ``protocol.md`` section 5.1; a BLOB is the text of its reference.
@@ -181,7 +184,7 @@ class Scan:
             schema = batches[0].schema if batches else self.arrow_schema
             return pa.Table.from_batches(batches, schema=schema)
 
-    def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
+    def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
         """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
         with self._tracker(progress) as tracker, self._cancellable() as token:
             return frame_of(
@@ -191,7 +194,7 @@ class Scan:
                 row_count=lambda: self.row_count,
             )
 
-    def to_spark(self, spark: Any, *, progress: ProgressListener | None = None) -> Any:
+    def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return a Spark DataFrame whose tasks read the splits themselves.
 
         Parameters
@@ -203,31 +206,21 @@ class Scan:
         ------
         MissingDependencyError
             Spark is not installed.
-        InvalidRequestError
+        ArgumentError
             The read has ``max_bytes``: they bound what comes here, and nothing would.
         """
         if self._max_bytes is not None:
-            raise InvalidRequestError(
+            raise ArgumentError(
                 "max_bytes makes no sense with Spark, whose tasks read the rows themselves",
                 hint="leave max_bytes out, or give the read a limit of rows",
             )
-        return self._connection.faces.to_spark(self, spark, progress or self._progress)
+        return self._connection.faces.to_spark(
+            self, spark, self._progress if progress is None else progress
+        )
 
-    def reader(self, *, progress: ProgressListener | None = None) -> pa.RecordBatchReader:
+    def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
         """Return the rows as an Arrow reader, which reads while it is read; close it."""
-        import pyarrow as pa
-
-        batches = self.batches(progress=progress)
-        first = next(batches, None)
-        if first is None:
-            return pa.RecordBatchReader.from_batches(self.arrow_schema, [])
-
-        def rest() -> Iterator[pa.RecordBatch]:
-            with closing(batches):
-                yield first
-                yield from batches
-
-        return pa.RecordBatchReader.from_batches(first.schema, rest())
+        return reader_of(self.batches(progress=progress), lambda: self.arrow_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Offer the rows to any library that speaks the Arrow C stream interface."""
@@ -296,8 +289,8 @@ class Scan:
                     tracker.plan_split(str(split), rows=getattr(split, "count", None))
             return self._session
 
-    def _tracker(self, progress: ProgressListener | None) -> ProgressTracker:
-        listener = progress or self._progress or self._connection.faces.listener()
+    def _tracker(self, progress: Progress) -> ProgressTracker:
+        listener = listener_of(progress, self._progress, default=self._connection.faces.listener)
         return ProgressTracker("read", str(self._plan.table), listener=listener)
 
     def _cancellable(self) -> _Registered:

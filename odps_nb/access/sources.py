@@ -26,7 +26,7 @@ from odps_nb.convert.arrow_schema import (
     match_columns,
 )
 from odps_nb.convert.arrow_types import has_blob
-from odps_nb.errors import ConversionError, InvalidRequestError
+from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName, check_partition_value
 
@@ -132,24 +132,24 @@ def _is_from(data: Any, package: str) -> bool:
     return any(one.__module__.split(".")[0] == package for one in type(data).__mro__)
 
 
-def open_source(data: Any, target: Target, *, streams: int | None = None) -> Source:
+def open_source(data: Any, target: Target, *, workers: int | None = None) -> Source:
     """Return the rows of ``data``, fitted to the target.
 
     Raises
     ------
     ConversionError
         Columns, types or values that do not fit, or data of a kind that has no rows.
-    InvalidRequestError
+    ArgumentError
         A partition column is neither fixed nor in the data.
     """
     if is_pandas(data):
         _require_columns(data.columns, target)
-        return _of_frame(data, target, streams)
+        return _of_frame(data, target, workers)
     arrow = as_arrow(data)
     _require_columns(arrow.schema.names, target)
     if isinstance(arrow, pa.RecordBatchReader):
         return Source(lanes=(_stream_chunks(arrow, target),))
-    return _of_table(_without_fixed(arrow, target), target, streams)
+    return _of_table(_without_fixed(arrow, target), target, workers)
 
 
 def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
@@ -181,7 +181,7 @@ def _require_columns(names: Iterable[Any], target: Target) -> None:
         )
     for column in target.columns.partition_columns:
         if column.name.casefold() not in present:
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"{target.table} is partitioned by {column.name!r}, which is not in the data",
                 code="InvalidPartitionSpec",
                 hint=f"pass partition='{column.name}=…', or add the column to the data",
@@ -193,7 +193,7 @@ def check_named_partitions(rows: pa.Table | pa.RecordBatch, target: Target) -> N
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         See `odps_nb.terms.check_partition_value`; the column is named.
     """
     for column in target.columns.partition_columns:
@@ -240,7 +240,7 @@ def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
 # -- in memory ----------------------------------------------------------------------------------
 
 
-def _of_frame(frame: pd.DataFrame, target: Target, streams: int | None) -> Source:
+def _of_frame(frame: pd.DataFrame, target: Target, workers: int | None) -> Source:
     from odps_nb.convert.pandas_frame import from_pandas
 
     frame = _frame_without_fixed(frame, target)
@@ -256,10 +256,10 @@ def _of_frame(frame: pd.DataFrame, target: Target, streams: int | None) -> Sourc
         plain = from_pandas(frame, target.plain, timezone=target.timezone)
     else:
         plain = _absent(rows, target)
-    return _in_memory(plain, rows, cells, target, streams)
+    return _in_memory(plain, rows, cells, target, workers)
 
 
-def _of_table(table: pa.Table, target: Target, streams: int | None) -> Source:
+def _of_table(table: pa.Table, target: Target, workers: int | None) -> Source:
     named = {name.casefold(): name for name in table.schema.names}
     cells: dict[str, list[Any]] = {}
     rows = table.num_rows
@@ -274,7 +274,7 @@ def _of_table(table: pa.Table, target: Target, streams: int | None) -> Source:
         plain = fit_table(table, target.plain, timezone=target.timezone)
     else:
         plain = _absent(rows, target)
-    return _in_memory(plain, rows, cells, target, streams)
+    return _in_memory(plain, rows, cells, target, workers)
 
 
 def _absent(rows: int, target: Target) -> pa.Table:
@@ -297,14 +297,14 @@ def _in_memory(
     rows: int,
     cells: Mapping[str, list[Any]],
     target: Target,
-    streams: int | None,
+    workers: int | None,
 ) -> Source:
     check_named_partitions(plain, target)
-    if streams is None:
-        streams = 1 if target.blobs else min(MAX_LANES, 1 + plain.nbytes // LANE_BYTES)
-    streams = max(1, min(streams, rows))
+    if workers is None:
+        workers = 1 if target.blobs else min(MAX_LANES, 1 + plain.nbytes // LANE_BYTES)
+    workers = max(1, min(workers, rows))
     step = BLOB_ROWS if target.blobs else FIT_ROWS
-    bounds = [rows * n // streams for n in range(streams + 1)]
+    bounds = [rows * n // workers for n in range(workers + 1)]
     lanes = tuple(
         _slices(plain, cells, low, high, step) for low, high in itertools.pairwise(bounds)
     )

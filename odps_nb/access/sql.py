@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.arriving import frame_of
+from odps_nb.access.arriving import frame_of, reader_of
 from odps_nb.access.checks import check_count
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.client.sql.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
@@ -110,33 +110,64 @@ class Result:
         self._await(storage.operation(self._token), timeout=timeout)
         return self
 
-    def batches(self, *, progress: ProgressListener | None = None) -> Iterator[pa.RecordBatch]:
-        """Iterate over the rows in batches; leaving early closes the connection."""
-        with self._tracker(progress) as tracker:
-            yield from self._batches(tracker, self._zone)
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the result as Arrow types; waits for the query."""
+        return self._columns(self._zone)
 
-    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+    def batches(
+        self,
+        *,
+        workers: int | None = None,
+        read_ahead: int | None = None,
+        progress: Progress = None,
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Iterate over the rows in batches, in order, in bounded memory.
+
+        Leaving the iterator early stops the read and closes its connections.
+
+        Parameters
+        ----------
+        workers
+            Parts of a large result read at a time; by default as many as pays.
+        read_ahead
+            Bytes that may be here before they are asked for; by default 256 MiB.
+        """
+        workers = check_count("workers", workers)
+        with self._tracker(progress) as tracker:
+            yield from self._batches(tracker, self._zone, workers=workers, read_ahead=read_ahead)
+
+    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table."""
         with self._tracker(progress) as tracker:
             return self._table(tracker, self._zone)
 
-    def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
+    def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
         """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
         with self._tracker(progress) as tracker:
-            return frame_of(
-                self._batches(tracker, self._zone), lambda: self._columns(self._zone), tracker
-            )
+            return frame_of(self._batches(tracker, self._zone), lambda: self.arrow_schema, tracker)
 
-    def to_spark(self, spark: Any, *, progress: ProgressListener | None = None) -> Any:
+    def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return the rows as a Spark DataFrame; they pass through this process."""
         with self._tracker(progress) as tracker:
             # Instants need a zone here, or Spark would take them for times of its session's.
             rows = self._table(tracker, self._zone or "UTC")
         return self._connection.faces.rows_to_spark(spark, rows, self.schema)
 
+    def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
+        """Return the rows as an Arrow reader, which reads while it is read; close it.
+
+        Examples
+        --------
+        >>> with odps.sql("select id from orders where ds = '2024-01-02'").reader() as reader:
+        ...     sum(batch.num_rows for batch in reader) > 0
+        True
+        """
+        return reader_of(self.batches(progress=progress), lambda: self.arrow_schema)
+
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Offer the rows to any library that speaks the Arrow C stream interface."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
+        return self.reader().__arrow_c_stream__(requested_schema)
 
     def cancel(self) -> None:
         """Stop the query on the service and whoever waits for it here. Idempotent."""
@@ -151,14 +182,27 @@ class Result:
         return pa.Table.from_batches(batches, schema=schema)
 
     def _batches(
-        self, tracker: ProgressTracker, zone: str | None
+        self,
+        tracker: ProgressTracker,
+        zone: str | None,
+        *,
+        workers: int | None = None,
+        read_ahead: int | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
         session = self._open(tracker)
         tracker.plan(session_id=session.session_id, rows_total=self._cut(session.row_count))
         tracker.phase(Phase.READING)
         storage = self._connection.storage
         token = storage.operation(self._token)
-        batches = iter_result(storage, session, limit=self._limit, tracker=tracker, cancel=token)
+        batches = iter_result(
+            storage,
+            session,
+            limit=self._limit,
+            workers=workers,
+            read_ahead=read_ahead,
+            tracker=tracker,
+            cancel=token,
+        )
         with closing(batches):
             for batch in batches:
                 yield present_batch(batch, session.schema, timezone=zone)
@@ -199,8 +243,8 @@ class Result:
             stop_quietly(storage, instance)
             raise
 
-    def _tracker(self, progress: ProgressListener | None) -> ProgressTracker:
-        listener = progress or self._connection.faces.listener()
+    def _tracker(self, progress: Progress) -> ProgressTracker:
+        listener = listener_of(progress, default=self._connection.faces.listener)
         return ProgressTracker("sql", self._instance.title, listener=listener)
 
     def __repr__(self) -> str:

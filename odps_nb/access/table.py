@@ -1,138 +1,51 @@
 """`Table`: the handle of a table.
 
-Making one costs nothing; metadata is asked for once, when first needed. Knows neither the wire
-nor how a table looks in a notebook.
+Making one costs nothing. Knows neither the wire nor how a table looks in a notebook.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import (
+    Overwrite,
     PartitionLike,
     check_count,
+    check_overwrite,
     check_partition,
+    partition_list,
 )
-from odps_nb.access.faces import Listing
+from odps_nb.access.table_metadata import TableMetadata
 from odps_nb.access.upserting import ByKey
-from odps_nb.client.calls.progress import ProgressListener, ProgressTracker, silent
-from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions
+from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.read.increments import Bound, Increment, plan_increment
-from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
-from odps_nb.lifetime import renew_after_fork
-from odps_nb.schema import TableSchema
-from odps_nb.terms import Compression, PartitionSpec, TableName, TimeUnit, format_bytes
-from odps_nb.wire.type_text import format_type
+from odps_nb.errors import ArgumentError
+from odps_nb.terms import Compression, PartitionSpec, TimeUnit
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from odps_nb.access.blob import BlobColumn
-    from odps_nb.access.connection import Connection
     from odps_nb.access.open_write import OpenWrite
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
     from odps_nb.client.write.values import WriteSessionRef
-    from odps_nb.wire.control import TableInfo
 
 __all__ = ["Table"]
 
-_SHOWN_COLUMNS = 60
 
-
-class Table(ByKey):
+class Table(TableMetadata, ByKey):
     """A table of the service; made by ``odps.table(name)``.
 
     Examples
     --------
     >>> orders = odps.table("orders")
-    >>> orders.head(2, partition="ds=2024-01-01", columns=["id", "ds"])
+    >>> orders.head(2, partitions="ds=2024-01-01", columns=["id", "ds"])
             id          ds
     0  1000001  2024-01-01
     1  1000002  2024-01-01
     """
-
-    def __init__(self, connection: Connection, name: TableName) -> None:
-        self._connection, self._name = connection, name
-        self._lock = threading.Lock()
-        self._info: TableInfo | None = None
-        self._partition_count: int | None = None
-        self._primary_key: tuple[str, ...] | None = None
-        renew_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Ask on one's own here: a thread of the parent may be asking."""
-        self._lock = threading.Lock()
-
-    @property
-    def name(self) -> TableName:
-        """Project, schema and table."""
-        return self._name
-
-    @property
-    def connection(self) -> Connection:
-        """Where the table is reached."""
-        return self._connection
-
-    # -- metadata -----------------------------------------------------------------------------
-
-    @property
-    def info(self) -> TableInfo:
-        """All metadata: owner, comment, times, size; one request, then remembered."""
-        with self._lock:
-            if self._info is None:
-                self._info = fetch_table(self._connection.storage, self._name)
-            return self._info
-
-    @property
-    def schema(self) -> TableSchema:
-        """Columns and partition columns; one request, then remembered.
-
-        Raises
-        ------
-        NotFoundError
-            No such table; the hint names similar ones.
-        """
-        return self.info.schema
-
-    @property
-    def primary_key(self) -> tuple[str, ...]:
-        """Columns that rows are upserted and deleted by, if any; one request, then remembered."""
-        with self._lock:
-            if self._primary_key is None:
-                self._primary_key = fetch_primary_key(self._connection.storage, self._name)
-            return self._primary_key
-
-    def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
-        """Return the partitions as they are now, in the service's order.
-
-        Parameters
-        ----------
-        under
-            Only those inside this partial spec, e.g. ``ds=2024-01-01`` of ``ds, hour``.
-
-        Raises
-        ------
-        InvalidRequestError
-            The table has no partitions.
-        """
-        if not self.schema.partition_columns:
-            raise InvalidRequestError(f"{self._name} has no partitions")
-        spec = check_partition(PartitionSpec.of(under), self.schema, self._name)
-        found = [
-            one.spec for one in iter_partitions(self._connection.storage, self._name, under=spec)
-        ]
-        if not spec.items:
-            self._partition_count = len(found)
-        return found
-
-    def reload(self) -> Table:
-        """Forget what is remembered of the metadata; the next use asks again."""
-        with self._lock:
-            self._info = self._partition_count = self._primary_key = None
-        return self
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -149,7 +62,7 @@ class Table(ByKey):
         compression: str | Compression | None = None,
         timestamp_unit: str | None = None,
         max_bytes: int | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
         since: Bound | None = None,
         until: Bound | None = None,
         changes: bool = False,
@@ -185,7 +98,7 @@ class Table(ByKey):
             Bytes of Arrow data at most: a result that needs more is a `LimitExceededError`, and
             no more than that is fetched to find out.
         progress
-            Who is shown the progress; by default what suits the place.
+            Who is shown the progress; by default what suits the place, with ``False`` nobody.
         since, until
             Only what came after the one, up to the other: a version (``scan.session`` has the
             ``latest_version``, with which the next read goes on), or a moment in the project's
@@ -204,7 +117,7 @@ class Table(ByKey):
         ------
         NotFoundError
             No such table or column; close names are in the hint.
-        InvalidRequestError
+        ArgumentError
             An argument that makes no sense; nothing was read.
         ConflictError
             A version in between replaced rows in a way that nobody keeps row by row.
@@ -248,33 +161,42 @@ class Table(ByKey):
         self,
         rows: int = 5,
         *,
-        partition: PartitionLike | None = None,
+        partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         columns: Sequence[str] | None = None,
-        progress: ProgressListener = silent,
+        progress: Progress = False,
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame; little moves, whatever the table's size.
 
         One request where the service gives a preview of the table, otherwise a short read.
+
+        Parameters
+        ----------
+        partitions, columns
+            As for `read`.
+        progress
+            Who is shown the progress; by default nobody.
         """
         from odps_nb.access.first_rows import preview_rows
         from odps_nb.convert.pandas_frame import to_pandas
 
-        with ProgressTracker("read", str(self._name), listener=progress) as tracker:
-            found = preview_rows(self, rows, partition=partition, columns=columns, tracker=tracker)
+        specs = partition_list(partitions)
+        listener = listener_of(progress, default=self._connection.faces.listener)
+        with ProgressTracker("read", str(self._name), listener=listener) as tracker:
+            found = preview_rows(self, rows, partitions=specs, columns=columns, tracker=tracker)
             if found is not None:
                 return to_pandas(found)
-        scan = self.read(columns, partitions=partition, limit=rows, splits=1)
-        return scan.to_pandas(progress=progress)
+        scan = self.read(columns, partitions=specs, limit=rows, splits=1)
+        return scan.to_pandas(progress=listener)
 
     def blobs(
         self,
         column: str,
         *,
-        limit: int | None = 24,
+        limit: int | None = None,
         where: str | None = None,
         params: Mapping[str, object] | None = None,
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> BlobColumn:
         """Return handles of the blobs of a column; their bytes move when they are looked at.
 
@@ -283,7 +205,7 @@ class Table(ByKey):
         column
             The BLOB column, or a path such as ``pages.element.image`` to a nested one.
         limit
-            Blobs at most; ``None`` for all. Nulls do not count.
+            Blobs at most; by default all that there are. Nulls do not count.
         where, params, partitions
             As for `read`.
 
@@ -317,10 +239,10 @@ class Table(ByKey):
         data: Any,
         *,
         partition: PartitionLike | None = None,
-        overwrite: bool = False,
-        streams: int | None = None,
+        overwrite: Overwrite = False,
+        workers: int | None = None,
         compression: str | Compression | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> Receipt:
         """Write rows and commit them once; or raise, and nothing was written.
 
@@ -335,9 +257,10 @@ class Table(ByKey):
             The partition to write into, made if it is not there. Without it, or with a part of
             it, the other partition columns are taken from the data.
         overwrite
-            Replace what the table, or each partition written to, holds.
-        streams
-            Lanes written side by side; by default as many as the size suggests.
+            ``True``: replace what the table holds, or the one whole partition that is named.
+            ``"partitions"``: replace each partition that gets rows, and leave the others.
+        workers
+            Streams written side by side; by default as many as the size suggests.
         compression
             ``"zstd"`` or ``"lz4"`` inside the Arrow stream.
 
@@ -360,10 +283,12 @@ class Table(ByKey):
         """
         from odps_nb.access.writing import WriteOptions, write_data
 
+        spec = check_partition(PartitionSpec.of(partition), self.schema, self._name)
+        check_overwrite(overwrite, spec, self.schema, self._name)
         options = WriteOptions(
-            partition=check_partition(PartitionSpec.of(partition), self.schema, self._name),
+            partition=spec,
             overwrite=overwrite,
-            streams=streams,
+            workers=workers,
             compression=Compression.of(compression),
             progress=progress,
         )
@@ -375,7 +300,7 @@ class Table(ByKey):
         self,
         partition: PartitionLike | None = None,
         *,
-        overwrite: bool = False,
+        overwrite: Overwrite = False,
         session_id: str | WriteSessionRef | None = None,
         compression: str | Compression | None = None,
     ) -> OpenWrite:
@@ -419,88 +344,22 @@ class Table(ByKey):
         """
         from odps_nb.access.open_write import open_write
 
+        spec = check_partition(PartitionSpec.of(partition), self.schema, self._name)
         return open_write(
             self,
-            check_partition(PartitionSpec.of(partition), self.schema, self._name),
-            overwrite=overwrite,
+            spec,
+            overwrite=check_overwrite(overwrite, spec, self.schema, self._name),
             session=session_id,
             compression=Compression.of(compression),
         )
-
-    # -- looks --------------------------------------------------------------------------------
 
     def _increment(self, since: Bound | None, until: Bound | None, *, changes: bool) -> Increment:
         keyed, names = bool(self.primary_key), self.schema.names
         return plan_increment(since, until, changes=changes, keyed=keyed, names=names)
 
-    def _partition_names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.schema.partition_columns)
-
-    def _loaded(self) -> None:
-        info = self.info
-        if info.schema.partition_columns and self._partition_count is None:
-            self.partitions()
-
-    def _facts(self) -> str:
-        info = self.info
-        facts = []
-        if info.schema.partition_columns:
-            count = self._partition_count or 0
-            facts.append(f"{count:,} partition{'' if count == 1 else 's'}")
-        if info.record_count is not None:
-            facts.append(f"{info.record_count:,} rows")
-        if info.size is not None:
-            facts.append(format_bytes(info.size))
-        return " · ".join([*facts, *([info.comment] if info.comment else [])])
-
-    def _rows(self) -> list[tuple[object, ...]]:
-        rows: list[tuple[object, ...]] = []
-        for kind, columns in (
-            ("", self.schema.columns),
-            ("partition", self.schema.partition_columns),
-        ):
-            rows += [(c.name, format_type(c.type), kind, c.comment) for c in columns]
-        return rows
-
-    def __repr__(self) -> str:
-        try:
-            self._loaded()
-        except (OdpsNbError, StateError) as error:
-            return "\n".join([f"Table {self._name}", *explain(error)])
-        rows = self._rows()
-        width = max((len(str(row[0])) for row in rows), default=0)
-        lines = [f"Table {self._name}", *([self._facts()] if self._facts() else [])]
-        lines += [
-            f"  {row[0]!s:{width}}  {row[1]}{'  (partition)' if row[2] else ''}"
-            for row in rows[:_SHOWN_COLUMNS]
-        ]
-        if len(rows) > _SHOWN_COLUMNS:
-            lines.append(f"  … and {len(rows) - _SHOWN_COLUMNS} more columns")
-        return visible("\n".join(lines))
-
-    def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
-        text = repr(self)
-        if self._info is None:
-            return {"text/plain": text}
-        caption = " · ".join(part for part in (str(self._name), self._facts()) if part)
-        listing = Listing(
-            headers=("column", "type", "", "comment"), rows=self._rows(), caption=caption
-        )
-        return {**self._connection.faces.listing(listing), "text/plain": text}
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Table)
-            and other._name == self._name
-            and other._connection is self._connection
-        )
-
-    def __hash__(self) -> int:
-        return hash(self._name)
-
 
 def _time_unit(text: str | None) -> TimeUnit | None:
     units = {None: None, "us": TimeUnit.MICRO, "ns": TimeUnit.NANO}
     if text not in units:
-        raise InvalidRequestError(f"timestamp_unit is {text!r}", hint="it is 'us' or 'ns'")
+        raise ArgumentError(f"timestamp_unit is {text!r}", hint="it is 'us' or 'ns'")
     return units[text]

@@ -17,7 +17,7 @@ from odps_nb.access.blob_cells import cells_as_array, content_of
 from odps_nb.access.blob_paths import BlobPath, map_blobs
 from odps_nb.access.sources import Chunk, Target
 from odps_nb.convert.arrow_schema import arrow_schema
-from odps_nb.errors import InvalidRequestError, OdpsNbError, TruncatedError
+from odps_nb.errors import ArgumentError, OdpsNbError, TruncatedError
 from odps_nb.schema import Column
 from odps_nb.terms import BlobReference, PartitionSpec
 
@@ -98,7 +98,7 @@ class BlobUploader:
         for name, number in self.column_ids.items():
             if name.casefold() == path.casefold():
                 return number
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"the service names no BLOB {path!r} in its write schema", hint="reload the table"
         )
 

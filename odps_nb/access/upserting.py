@@ -16,7 +16,7 @@ import pyarrow as pa
 from odps_nb.access.checks import check_partition
 from odps_nb.access.sources import Target, as_arrow, is_pandas, is_spark
 from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operation
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import Compression, PartitionSpec, TableName
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odps_nb.access.checks import PartitionLike
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.table import Table
-    from odps_nb.client.calls.progress import ProgressListener
+    from odps_nb.client.calls.progress import Progress
 
 __all__ = ["ByKey", "Change"]
 
@@ -84,7 +84,7 @@ def _find_key(table: Table) -> tuple[str, ...]:
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         There is none; nothing was written.
     """
     from odps_nb.client.write.session import open_write_session
@@ -95,7 +95,7 @@ def _find_key(table: Table) -> tuple[str, ...]:
         schema = session.write_schema
         if takes_operation(schema) and schema.key_columns:
             return schema.key_columns
-    raise InvalidRequestError(
+    raise ArgumentError(
         f"{table.name} has no primary key, so there is nothing to find its rows by",
         code="NoPrimaryKey",
         hint="write() adds rows; a key is given when a table is made: "
@@ -108,12 +108,12 @@ def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Chang
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         The table has no primary key, or ``deleted`` names one of its columns.
     """
     keys = _find_key(table)
     if deleted is not None and table.schema.find(deleted) is not None:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"deleted={deleted!r} is a column of {table.name}",
             hint="name a boolean column of the data that the table does not have",
         )
@@ -128,7 +128,7 @@ def _only_keys(data: Any, names: list[str]) -> Any:
     """
     if isinstance(data, (list, tuple, set, frozenset, pa.Array, pa.ChunkedArray)):
         if len(names) != 1:
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"rows are found by {', '.join(names)}: plain values do not say which is which",
                 hint="pass a DataFrame or an Arrow table with these columns",
             )
@@ -164,7 +164,7 @@ class ByKey:
         partition: PartitionLike | None = None,
         deleted: str | None = None,
         compression: str | Compression | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> Receipt:
         """Put rows in place of those with their key, or add them; all in one commit, or none.
 
@@ -181,7 +181,7 @@ class ByKey:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             The table has no primary key.
         ConversionError
             Columns, types or values do not fit: all of them are listed, with rows.
@@ -216,7 +216,7 @@ class ByKey:
         *,
         partition: PartitionLike | None = None,
         compression: str | Compression | None = None,
-        progress: ProgressListener | None = None,
+        progress: Progress = None,
     ) -> Receipt:
         """Delete the rows with these keys, all in one commit, or none; unknown keys are no error.
 
@@ -229,7 +229,7 @@ class ByKey:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             The table has no primary key.
 
         Examples
@@ -252,7 +252,7 @@ def _change(
     data: Any,
     partition: PartitionLike | None,
     compression: str | Compression | None,
-    progress: ProgressListener | None,
+    progress: Progress,
     *,
     delete: bool,
     deleted: str | None = None,

@@ -9,15 +9,16 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from odps_nb.access.checks import Overwrite, check_count
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.sources import Chunk, Source, Target, is_spark, open_source
 from odps_nb.access.uploading import BlobUploader
 from odps_nb.access.upserting import Change
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import ProgressListener, ProgressTracker
+from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.client.write.operations import Stamp
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, PartitionSpec
 
 if TYPE_CHECKING:
@@ -34,15 +35,14 @@ class WriteOptions:
     """How to write; the arguments of ``Table.write``, checked."""
 
     partition: PartitionSpec = field(default_factory=PartitionSpec)
-    overwrite: bool = False
-    streams: int | None = None
+    overwrite: Overwrite = False
+    workers: int | None = None
     compression: Compression = Compression.NONE
-    progress: ProgressListener | None = None
+    progress: Progress = None
     change: Change | None = None
 
     def __post_init__(self) -> None:
-        if self.streams is not None and self.streams < 1:
-            raise InvalidRequestError(f"streams is {self.streams}; it must be at least 1")
+        check_count("workers", self.workers)
 
 
 def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
@@ -62,8 +62,8 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
             table.schema, table.name, options.partition, timezone=timezone
         )
         data = options.change.narrowed(data, target)
-    source = open_source(data, target, streams=options.streams)
-    listener = options.progress or faces.listener()
+    source = open_source(data, target, workers=options.workers)
+    listener = listener_of(options.progress, default=faces.listener)
     with ProgressTracker("write", str(table.name), listener=listener) as tracker:
         return _Write(table=table, target=target, options=options, tracker=tracker).run(source)
 
@@ -76,15 +76,14 @@ def _spark_options(options: WriteOptions) -> dict[str, Any]:
             "compression": options.compression,
             "progress": options.progress,
         }
-    if options.streams is not None:
-        raise InvalidRequestError(
-            "streams does not go with a Spark DataFrame",
+    if options.workers is not None:
+        raise ArgumentError(
+            "workers does not go with a Spark DataFrame",
             hint="each of its partitions is one stream: use df.repartition(n)",
         )
     return {
         "partition": options.partition,
-        "mode": "overwrite" if options.overwrite else "append",
-        "overwrite_scope": "partitions" if options.overwrite else None,
+        "overwrite": options.overwrite,
         "compression": options.compression,
         "progress": options.progress,
     }
@@ -118,7 +117,7 @@ class _Write:
             self.table.connection.storage,
             self.table.name,
             partition=self.options.partition,
-            overwrite=self.options.overwrite,
+            overwrite=bool(self.options.overwrite),
             tracker=self.tracker,
             cancel=token,
         ) as session:
@@ -127,7 +126,7 @@ class _Write:
         return Receipt(
             table=self.table.name,
             partition=self.options.partition,
-            overwrite=self.options.overwrite,
+            overwrite=bool(self.options.overwrite),
             rows=sum(one.stream.rows for one in done),
             bytes=sum(one.stream.size for one in done),
             blobs=sum(one.blobs for one in done),

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -16,7 +17,16 @@ from odps_nb.errors import NotFoundError, OdpsNbError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.calls import Scope, WireRequest
-from odps_nb.wire.control import GetTable, ListPartitions, ListTables, PartitionInfo, TableInfo
+from odps_nb.wire.control import (
+    GetPartition,
+    GetTable,
+    ListPartitions,
+    ListProjects,
+    ListSchemas,
+    ListTables,
+    PartitionInfo,
+    TableInfo,
+)
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.cancel import CancelToken
@@ -32,8 +42,12 @@ __all__ = [
     "fetch_table",
     "iter_partitions",
     "iter_table_names",
+    "list_projects",
+    "list_schemas",
     "list_tables",
     "suggest_tables",
+    "table_exists",
+    "table_settings",
 ]
 
 _WILD = re.compile(r"[*?\[]")
@@ -104,12 +118,66 @@ def list_tables(storage: StorageClient, pattern: str | None = None) -> list[str]
 
     Case does not matter, as it does not in table names. Costs a request for a thousand tables.
     """
+    return _matching(pattern, lambda prefix: iter_table_names(storage, prefix=prefix))
+
+
+def list_projects(storage: StorageClient, pattern: str | None = None) -> list[str]:
+    """Return the names of the projects that the key may see and that match, sorted.
+
+    Costs a request for each page of them (pyodps: ``Projects.iterate``).
+    """
+    return _matching(pattern, lambda prefix: _names(storage, ListProjects(prefix=prefix)))
+
+
+def list_schemas(
+    storage: StorageClient, pattern: str | None = None, *, project: str | None = None
+) -> list[str]:
+    """Return the names of a project's schemas that match, sorted (pyodps: ``Schemas.iterate``)."""
+    of = project or storage.profile.project
+    return _matching(
+        pattern, lambda prefix: _names(storage, ListSchemas(project=of, prefix=prefix))
+    )
+
+
+def _names(storage: StorageClient, request: ListProjects | ListSchemas) -> Iterator[str]:
+    seen = set()
+    while True:
+        page = control_call(storage, request)
+        yield from page.names
+        if not page.marker or page.marker in seen:  # a repeated marker would never end
+            return
+        seen.add(page.marker)
+        request = replace(request, marker=page.marker)
+
+
+def _matching(pattern: str | None, names: Callable[[str], Iterator[str]]) -> list[str]:
     if pattern is None:
-        return sorted(iter_table_names(storage))
+        return sorted(names(""))
     folded = pattern.casefold()
-    prefix = _WILD.split(folded, maxsplit=1)[0]
-    names = iter_table_names(storage, prefix=prefix)
-    return sorted(name for name in names if fnmatchcase(name.casefold(), folded))
+    found = names(_WILD.split(folded, maxsplit=1)[0])
+    return sorted(name for name in found if fnmatchcase(name.casefold(), folded))
+
+
+def table_exists(
+    storage: StorageClient, table: TableName, partition: PartitionSpec | None = None
+) -> bool:
+    """Whether a table is there, or a partition of it; one request, as the stock client asks.
+
+    Raises
+    ------
+    NotFoundError
+        The project does not exist.
+    """
+    try:
+        if partition is None:
+            control_call(storage, GetTable(table=table))
+        else:
+            control_call(storage, GetPartition(table=table, partition=partition))
+    except NotFoundError as error:
+        if error.code == "NoSuchProject":
+            raise
+        return False
+    return True
 
 
 def fetch_table(
@@ -183,13 +251,13 @@ def create_table(
     ------
     ConflictError
         A table of that name exists.
-    InvalidRequestError
+    ArgumentError
         Something that a table cannot have; nothing is sent then.
     """
     from odps_nb.client.sql.query import run_sql
 
     sql = create_table_sql(table, schema, options)
-    settings = _settings(table) | settings_of(schema)
+    settings = table_settings(table) | settings_of(schema)
     run_sql(storage, sql, name="SQLCreateTableTask", settings=settings)
 
 
@@ -204,7 +272,7 @@ def drop_table(storage: StorageClient, table: TableName, *, if_exists: bool = Fa
     from odps_nb.client.sql.query import run_sql
 
     sql = drop_table_sql(table, if_exists=if_exists)
-    run_sql(storage, sql, name="SQLDropTableTask", settings=_settings(table))
+    run_sql(storage, sql, name="SQLDropTableTask", settings=table_settings(table))
 
 
 def drop_table_sql(table: TableName, *, if_exists: bool = False) -> str:
@@ -212,7 +280,8 @@ def drop_table_sql(table: TableName, *, if_exists: bool = False) -> str:
     return f"drop table {'if exists ' if if_exists else ''}{quoted(table)};"
 
 
-def _settings(table: TableName) -> dict[str, str]:
+def table_settings(table: TableName) -> dict[str, str]:
+    """Return the settings of a SQL job that defines or changes a table."""
     if table.schema is None:
         return dict(_NEW_TYPES)
     return _NEW_TYPES | schema_settings(table.schema)

@@ -32,7 +32,7 @@ def cast(value: Node, to: Any) -> Node:
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         The result would be rounded, depend on a time zone, or is not documented.
     """
     name = to.this.name if hasattr(to.this, "name") else str(to.this)

@@ -31,7 +31,7 @@ def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         The kinds do not meet, or not in a way that is written down.
     """
     if Kind.NULL in (left.kind, right.kind):

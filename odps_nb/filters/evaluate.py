@@ -63,7 +63,7 @@ def mask_of(condition: Node, columns: Columns, rows: int) -> pa.BooleanArray:
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         A value for which the condition has no meaning.
     """
     try:

@@ -20,7 +20,7 @@ def call(tree: Any, read: Callable[[Any], Node]) -> Node | None:
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         Arguments of kinds, or in a number, that are not taken.
     """
     name = type(tree).__name__.casefold()

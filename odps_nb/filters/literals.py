@@ -11,7 +11,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from zoneinfo import ZoneInfo
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 
 __all__ = [
     "check_escapes",
@@ -31,9 +31,9 @@ _KNOWN_ESCAPES = frozenset("\\'\"nrt%_")
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
-def refuse(problem: str, hint: str = "") -> InvalidRequestError:
+def refuse(problem: str, hint: str = "") -> ArgumentError:
     """Make the error for a condition that cannot be evaluated exactly."""
-    return InvalidRequestError(
+    return ArgumentError(
         f"where= cannot be applied exactly: {problem}",
         code="InvalidFilter",
         hint=hint
@@ -97,7 +97,7 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"there is no time zone {name!r}", hint="write a name such as 'Asia/Shanghai' or 'UTC'"
         ) from None
 

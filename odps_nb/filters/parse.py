@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.filters.compare import as_double, compare, is_among
 from odps_nb.filters.functions import call
 from odps_nb.filters.literals import (
@@ -75,7 +75,7 @@ def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") ->
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         It cannot be read, names an unknown column, is no condition, or says something whose
         meaning here and in MaxCompute is not proved to be the same.
     """
@@ -188,7 +188,7 @@ class _Reader:
             near = difflib.get_close_matches(parts[0], self.schema.names, n=3)
             said = f"did you mean {' or '.join(near)}? " if near else ""
             shown = ", ".join(self.schema.names[:20]) + (", …" if len(self.schema) > 20 else "")
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"where= names {parts[0]!r}, which is no column of the table",
                 code="NoSuchColumn",
                 hint=f"{said}its columns are: {shown}",

@@ -18,7 +18,7 @@ def regex_of(pattern: str) -> str:
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         A backslash stands before what needs none, or at the end.
     """
     made, rest = [], iter(pattern)

@@ -53,7 +53,7 @@ class RowFilter:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             A value for which the condition has no meaning.
         """
         places = {name.casefold(): n for n, name in enumerate(batch.schema.names)}

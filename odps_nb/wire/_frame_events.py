@@ -49,6 +49,11 @@ class BlobRecord:
         self.mime_type = mime_type
         self.custom_file_name = custom_file_name
 
+    @property
+    def file_name(self) -> str | None:
+        """What ``custom_file_name`` says, by the name that it has everywhere but in the SDK."""
+        return self.custom_file_name
+
     def __iter__(self) -> Iterator[Any]:
         return iter((self.data, self.mime_type))
 

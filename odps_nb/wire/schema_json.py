@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -184,7 +184,7 @@ def _flat_columns(fields: Fields, key: str) -> tuple[Column, ...]:
         name = one.need_text("Name")
         try:
             type_ = parse_type(one.need_text("Type"))
-        except InvalidRequestError as error:
+        except ArgumentError as error:
             raise one.fail("Type", f"of column {name!r}: {error.message}") from None
         columns.append(
             Column(

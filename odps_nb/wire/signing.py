@@ -20,7 +20,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Literal, NamedTuple, NoReturn
 from urllib.parse import parse_qsl, unquote, urlparse
 
-from odps_nb.errors import AccessDeniedError, ConfigError, InvalidRequestError
+from odps_nb.errors import AccessDeniedError, ArgumentError, ConfigError
 from odps_nb.secret import hides_secrets
 from odps_nb.wire.http_date import format_date, parse_date
 
@@ -126,7 +126,7 @@ def canonical_string(method: str, url: str, headers: Mapping[str, str], endpoint
     try:
         resource = _resource_as_sent_by_clients(relative)
     except ValueError:
-        raise InvalidRequestError(f"the URL cannot be signed: {relative[:80]!r}") from None
+        raise ArgumentError(f"the URL cannot be signed: {relative[:80]!r}") from None
     return _canonical(method, resource, headers)
 
 

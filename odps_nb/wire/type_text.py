@@ -2,7 +2,7 @@
 
 Also the column lists of a ``CREATE TABLE``: ``id bigint not null comment 'the key'``. Pure
 text; source of the grammar is ``protocol.md`` section 3.11. What a person mistypes is an
-`InvalidRequestError` that shows the place.
+`ArgumentError` that shows the place.
 
 Must not know: JSON, Arrow, SQL beyond a column list.
 """
@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -73,7 +73,7 @@ def parse_type(text: str) -> OdpsType:
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         The text is not a type; the message shows where it stops making sense.
     """
     parser = _Parser(text)
@@ -166,11 +166,10 @@ class _Parser:
             raise self.error(f"it has more than {MAX_TEXT} characters")
         self._token = self._scan(0)
 
-    def error(self, problem: str, *, hint: str | None = None) -> InvalidRequestError:
+    def error(self, problem: str, *, hint: str | None = None) -> ArgumentError:
         shown = self._text if len(self._text) <= 80 else self._text[:79] + "…"
-        return InvalidRequestError(
+        return ArgumentError(
             f"cannot read type text {shown!r}: {problem}",
-            status=400,
             code="InvalidArgument",
             hint=hint or "write e.g. bigint, decimal(18,2), array<string>, struct<a:int,b:blob>",
         )
@@ -289,7 +288,7 @@ class _Parser:
     def _advance(self) -> None:
         self._token = self._scan(self._next)
 
-    def _unexpected(self, wanted: str) -> InvalidRequestError:
+    def _unexpected(self, wanted: str) -> ArgumentError:
         got = repr(self._token.text[:40]) if self._token.kind != "end" else "the end"
         return self.error(f"expected {wanted} at character {self._token.start}, found {got}")
 

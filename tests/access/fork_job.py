@@ -60,7 +60,7 @@ class Halves:
     """One of everything that can be half done."""
 
     def __init__(self, odps, table: str) -> None:
-        self.parallel = odps.table("orders").read(splits=4).batches(side_by_side=4)
+        self.parallel = odps.table("orders").read(splits=4).batches(workers=4)
         self.first = next(self.parallel)
         self.single = odps.table(table).read(splits=1).batches()
         next(self.single)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odps_nb.access.binding import MAX_VALUES, bind, literal
-from odps_nb.errors import ConfigError
+from odps_nb.errors import ArgumentError
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_value_becomes_a_literal(value, text):
     ids=lambda value: type(value).__name__,
 )
 def test_what_has_no_literal_is_refused_with_a_hint(value):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         literal(value)
     assert caught.value.hint
 
@@ -92,7 +92,7 @@ def test_only_free_names_are_bound(text, bound):
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one():
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         bind("a > :threshhold", {"threshold": 3})
     assert "threshhold" in str(caught.value)
     assert caught.value.hint == "did you mean :threshold?"
@@ -166,7 +166,7 @@ def test_a_list_is_the_values_of_an_in(text, bound):
     ],
 )
 def test_a_list_elsewhere_is_refused(text):
-    with pytest.raises(ConfigError, match="after in only") as caught:
+    with pytest.raises(ArgumentError, match="after in only") as caught:
         bind(text, LISTS)
     assert "in (:name)" in caught.value.hint
 
@@ -174,13 +174,13 @@ def test_a_list_elsewhere_is_refused(text):
 @pytest.mark.parametrize("text", ["s in :none", "s in (:none)", "s not in (:none)"])
 @pytest.mark.parametrize("none", [[], (), set(), np.array([]), pd.Series([], dtype=object)])
 def test_an_empty_list_is_refused_as_no_value_can_stand_for_it(text, none):
-    with pytest.raises(ConfigError, match="empty list"):
+    with pytest.raises(ArgumentError, match="empty list"):
         bind(text, {"none": none})
 
 
 @pytest.mark.parametrize("text", ["s not in :some", "s not in (:some)", "s not in ('x', :some)"])
 def test_a_null_in_a_list_would_empty_a_not_in(text):
-    with pytest.raises(ConfigError, match="no row at all"):
+    with pytest.raises(ArgumentError, match="no row at all"):
         bind(text, {"some": ["paid", None]})
     assert bind(text.replace("not ", ""), {"some": ["paid", None]}).endswith("NULL)")
 

@@ -7,7 +7,7 @@ import pytest
 
 import odps_nb
 from odps_nb.access.blob import Blob, BlobColumn
-from odps_nb.errors import InvalidRequestError, NotFoundError
+from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.terms import BlobReference
 
 
@@ -106,7 +106,7 @@ def test_many_blobs_come_as_records_in_order(odps, written):
 
 
 def test_a_wrong_reference_is_refused_before_anything_is_asked(odps):
-    with pytest.raises(InvalidRequestError, match="not a blob reference") as caught:
+    with pytest.raises(ArgumentError, match="not a blob reference") as caught:
         odps.blobs(["/wByZWYw", "no reference!"])
     assert "as it was read" in caught.value.hint
     with pytest.raises(NotFoundError):

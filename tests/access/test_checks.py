@@ -5,7 +5,7 @@ import pytest
 
 from odps_nb.access.checks import check_columns, check_partition, check_partitions, partition_list
 from odps_nb.access.columns import schema_of
-from odps_nb.errors import ConversionError, InvalidRequestError, NotFoundError
+from odps_nb.errors import ArgumentError, ConversionError, NotFoundError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import format_columns, parse_columns
@@ -29,9 +29,9 @@ def test_an_unknown_column_comes_with_the_one_that_was_meant():
 
 
 def test_a_column_is_asked_for_once_and_in_a_list():
-    with pytest.raises(InvalidRequestError, match="twice"):
+    with pytest.raises(ArgumentError, match="twice"):
         check_columns(["id", "ID"], SCHEMA, NAME)
-    with pytest.raises(InvalidRequestError, match="is the text 'id'") as caught:
+    with pytest.raises(ArgumentError, match="is the text 'id'") as caught:
         check_columns("id", SCHEMA, NAME)
     assert "columns=['id']" in caught.value.hint
 
@@ -51,12 +51,12 @@ def test_partitions_come_one_or_many_in_any_form():
     [("dt=x", "no partition column"), ("ds=x,ds=y", "twice"), ("ds", "not a partition level")],
 )
 def test_a_wrong_partition_is_refused(text, said):
-    with pytest.raises(InvalidRequestError, match=said):
+    with pytest.raises(ArgumentError, match=said):
         check_partitions(text, SCHEMA, NAME)
 
 
 def test_a_table_without_partitions_says_so():
-    with pytest.raises(InvalidRequestError, match="has no partitions"):
+    with pytest.raises(ArgumentError, match="has no partitions"):
         check_partition(PartitionSpec.of("ds=x"), TableSchema(columns=SCHEMA.columns), NAME)
     assert check_partition(PartitionSpec(), TableSchema(), NAME) == PartitionSpec()
 
@@ -87,21 +87,21 @@ def test_columns_come_in_many_forms(columns, partitioned_by):
 
 def test_a_ready_schema_is_taken_as_it_is():
     assert schema_of(SCHEMA) is SCHEMA
-    with pytest.raises(InvalidRequestError, match="already"):
+    with pytest.raises(ArgumentError, match="already"):
         schema_of(SCHEMA, "x string")
 
 
 def test_a_partition_column_that_is_not_there_is_named():
-    with pytest.raises(InvalidRequestError, match="no column 'dss'") as caught:
+    with pytest.raises(ArgumentError, match="no column 'dss'") as caught:
         schema_of("id bigint, ds string", "dss")
     assert "did you mean 'ds'?" in caught.value.hint
     assert "'dss string'" in caught.value.hint
 
 
 def test_what_is_no_list_of_columns_is_refused():
-    with pytest.raises(InvalidRequestError, match="columns is a int"):
+    with pytest.raises(ArgumentError, match="columns is a int"):
         schema_of(5)
-    with pytest.raises(InvalidRequestError, match="cannot read type text"):
+    with pytest.raises(ArgumentError, match="cannot read type text"):
         schema_of("id bigimt")
     with pytest.raises(ConversionError, match="no MaxCompute type"):
         schema_of(pa.schema([("t", pa.time64("ns"))]))

@@ -10,7 +10,7 @@ import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.client.catalog import control_call
-from odps_nb.errors import ConflictError, InvalidRequestError, OdpsNbError
+from odps_nb.errors import ArgumentError, ConflictError, OdpsNbError
 from odps_nb.wire.control import GetTable
 
 
@@ -92,7 +92,7 @@ def test_nothing_is_made_of_what_cannot_be(
     odps: Connection, new_name: Callable[[str], str], options: dict[str, object]
 ) -> None:
     name = new_name("never")
-    with pytest.raises(InvalidRequestError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         odps.create_table(name, "id bigint, photo blob", **options)  # type: ignore[arg-type]
     assert isinstance(caught.value, OdpsNbError)
     assert odps.tables(name) == []

@@ -14,7 +14,7 @@ import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.access.table import Table
-from odps_nb.errors import ConfigError, InvalidRequestError, LimitExceededError
+from odps_nb.errors import ArgumentError, LimitExceededError
 from odps_nb.terms import IndexSplit, RowRangeSplit
 from tests.support.conditions import SCHEMA, Conditions, table
 from tests.support.watcher import Watcher
@@ -103,10 +103,10 @@ def test_values_are_bound_never_pasted(loaded):
     assert loaded.read(["row"], where="s = :s", params={"s": nasty}).to_arrow().num_rows == 0
     found = loaded.read(["row"], where="row in (:rows)", params={"rows": [1, 2]}).to_arrow()
     assert found["row"].to_pylist() == [1, 2]
-    with pytest.raises(ConfigError, match="params has no 'row'") as caught:
+    with pytest.raises(ArgumentError, match="params has no 'row'") as caught:
         loaded.read(where="row = :row", params={"rows": 1})
     assert caught.value.hint == "did you mean :rows?"
-    with pytest.raises(InvalidRequestError, match=":row has no value"):
+    with pytest.raises(ArgumentError, match=":row has no value"):
         loaded.read(where="row = :row")
 
 
@@ -114,7 +114,7 @@ def test_values_are_bound_in_queries_too(odps, loaded):
     query = f"select row from {loaded.name.table} where row in (:rows) and s <> :s order by row"
     found = odps.sql(query, params={"rows": [3, 4, 5], "s": "it's"}).to_arrow()
     assert set(found["row"].to_pylist()) <= {3, 4, 5}
-    with pytest.raises(ConfigError, match="params has no 'rows'"):
+    with pytest.raises(ArgumentError, match="params has no 'rows'"):
         odps.sql(query, params={})
 
 

@@ -26,7 +26,7 @@ HALVES = {
     "batches that wait for nobody": (
         "it = odps.table(table).read(splits=4).batches(read_ahead=2**17); next(it)"
     ),
-    "one split": "it = odps.table(table).read(splits=1).batches(side_by_side=1); next(it)",
+    "one split": "it = odps.table(table).read(splits=1).batches(workers=1); next(it)",
     "storage level": (
         "from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session\n"
         "session = open_read_session(odps.storage, ReadPlan(table=odps.table(table).name))\n"

@@ -53,15 +53,15 @@ def actions(recorder: Recorder) -> list[str]:
     [
         {},
         {"columns": ["status", "id"]},
-        {"partition": DAY},
-        {"partition": DAY, "columns": ["id", "created"]},
-        {"partition": DAY, "columns": ["ds", "id"]},  # the preview has no partition columns
+        {"partitions": DAY},
+        {"partitions": DAY, "columns": ["id", "created"]},
+        {"partitions": DAY, "columns": ["ds", "id"]},  # the preview has no partition columns
     ],
 )
 def test_the_first_rows_are_those_of_a_read(odps, words):
     orders = odps.table("orders")
     found = orders.head(7, **words)
-    columns, partitions = words.get("columns"), words.get("partition")
+    columns, partitions = words.get("columns"), words.get("partitions")
     read = orders.read(columns, partitions=partitions, limit=7, splits=1).to_pandas()
     assert found.equals(read)
     assert list(found.dtypes) == list(read.dtypes)
@@ -88,7 +88,7 @@ def test_fewer_rows_than_wanted_are_read_to_be_sure(watched, recorder, new_name)
 
 def test_a_partition_that_is_not_there_is_an_error(odps):
     with pytest.raises(NotFoundError):
-        odps.table("orders").head(partition="ds=1999-01-01")
+        odps.table("orders").head(partitions="ds=1999-01-01")
 
 
 def test_pictures_are_among_the_first_rows(odps):

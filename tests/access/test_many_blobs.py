@@ -15,10 +15,10 @@ import odps_nb
 from odps_nb.access.many_blobs import Fetch, References, each_blob, save_blobs
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker, silent
 from odps_nb.errors import (
+    ArgumentError,
     CancelledError,
     ChecksumError,
     ConfigError,
-    InvalidRequestError,
     NotFoundError,
 )
 from odps_nb.http.retry import RetryPolicy
@@ -84,7 +84,9 @@ def scripted(*steps, attempts=3, **facts):
 
 def save(fetch, numbers, folder, **options):
     references = References([None if n is None else reference(n).token for n in numbers])
-    return save_blobs(fetch, references, folder, **{"name": None, "overwrite": False, **options})
+    return save_blobs(
+        fetch, references, folder, **{"file_name": None, "overwrite": False, **options}
+    )
 
 
 class Told:
@@ -150,19 +152,17 @@ def test_names_of_a_function_are_made_as_safe(odps, hostile, tmp_path):
     seen = []
 
     def name(index, head):
-        seen.append((index, head.size, head.mime_type, head.custom_file_name))
-        return {0: f"{index}/{head.custom_file_name}", 1: None, 2: "\x00", 3: "..", 4: "a"}.get(
-            index, "A"
-        )
+        seen.append((index, head.size, head.mime_type, head.file_name))
+        return {0: f"{index}/{head.file_name}", 1: None, 2: "\x00", 3: "..", 4: "a"}.get(index, "A")
 
-    paths = odps.save_blobs(hostile[:6], tmp_path, name=name)
+    paths = odps.save_blobs(hostile[:6], tmp_path, file_name=name)
     assert seen == [(n, 1, "text/plain", HOSTILE[n]) for n in range(6)]
     names = [path.name for path in paths]
     assert names[:3] == ["outside.txt", "passwd", "_"]
     assert names[3].startswith("CON") or names[3].startswith("_CON")
     assert names[4:] == ["a", "A-2"]
-    with pytest.raises(ConfigError, match="returned a int") as caught:
-        odps.save_blobs(hostile, tmp_path, name=lambda index, head: index)
+    with pytest.raises(ArgumentError, match="returned a int") as caught:
+        odps.save_blobs(hostile, tmp_path, file_name=lambda index, head: index)
     assert caught.value.notes[-1] == "blob 0 of the references"
 
 
@@ -219,9 +219,9 @@ def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
 def test_what_is_no_reference_is_refused_before_anything_is_asked(tmp_path):
     with scripted() as (_, service), odps_nb.connect(**keywords(service)) as odps:
         for wrong in (5, "no reference!"):
-            with pytest.raises(InvalidRequestError):
+            with pytest.raises(ArgumentError):
                 odps.save_blobs([reference(1).token, wrong], tmp_path)
-            with pytest.raises(InvalidRequestError):
+            with pytest.raises(ArgumentError):
                 odps.each_blob([reference(1).token, wrong], print)
         assert odps.save_blobs([], tmp_path) == []
         assert odps.save_blobs([None, float("nan")], tmp_path) == [None, None]
@@ -349,7 +349,7 @@ def test_a_function_gets_the_bytes_that_the_service_holds(odps, media):
     told = Told()
 
     def take(blob) -> None:
-        found[blob.reference.token] = (blob.read(), blob.mime_type, blob.custom_file_name)
+        found[blob.reference.token] = (blob.read(), blob.mime_type, blob.file_name)
         assert blob.verified
 
     assert odps.each_blob(media, take, progress=told) == len(set(whole.to_pylist()))

@@ -21,9 +21,9 @@ from odps_nb.access.table import Table
 from odps_nb.client.write.session import StreamReceipt, WriteSessionRef
 from odps_nb.errors import (
     AccessDeniedError,
+    ArgumentError,
     ConflictError,
     ConversionError,
-    InvalidRequestError,
     NotFoundError,
     SessionExpiredError,
     StateError,
@@ -237,7 +237,7 @@ def test_a_higher_version_replaces_what_a_failed_one_wrote(table: Table) -> None
     with table.open_write() as session:
         with pytest.raises(ZeroDivisionError):
             write_and_fail(session.open_stream("one"), 1)
-        with pytest.raises(InvalidRequestError, match="opened here already"):
+        with pytest.raises(ArgumentError, match="opened here already"):
             session.open_stream("one")
         with session.open_stream("one", version=2) as again:
             again.write(rows(2))
@@ -257,7 +257,7 @@ def test_partitions_overwriting_and_blobs_go_as_in_one_write(
         resumed = table.open_write(session_id=session.handle)
         with resumed.open_stream() as stream:
             stream.write(frame)
-        with pytest.raises(InvalidRequestError, match="partition levels ds"):
+        with pytest.raises(ArgumentError, match="partition levels ds"):
             table.open_write(session_id=session.session_id)
         assert table.open_write("ds=a", session_id=session.session_id).handle.partition.items
         session.commit()
@@ -270,11 +270,11 @@ def test_wrong_use_is_told(odps: Connection, table: Table) -> None:
     with pytest.raises((SessionExpiredError, NotFoundError)):
         table.open_write(session_id="0" * 32)
     with table.open_write() as session:
-        with pytest.raises(InvalidRequestError, match="overwrite"):
+        with pytest.raises(ArgumentError, match="overwrite"):
             table.open_write(session_id=session.handle, overwrite=True)
-        with pytest.raises(InvalidRequestError, match="the session is of"):
+        with pytest.raises(ArgumentError, match="the session is of"):
             odps.table("orders").open_write(session_id=session.handle)
-        with pytest.raises(InvalidRequestError, match="id of the stream"):
+        with pytest.raises(ArgumentError, match="id of the stream"):
             session.open_stream(resume=True)
         with pytest.raises(NotFoundError):
             session.open_stream("nobody's", resume=True)

@@ -18,7 +18,7 @@ import pytest
 
 from odps_nb.access.binding import literal
 from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
-from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError
+from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.notebook.magics.context import _Names
 from odps_nb.terms import PartitionSpec
 
@@ -94,17 +94,17 @@ def repeated(table: Table, value: str, number: int) -> None:
 
 
 def pandas_rows(table: Table, value: str, number: int) -> None:
-    table.write(pd.DataFrame({"id": [number], "ds": [value]}), overwrite=True)
+    table.write(pd.DataFrame({"id": [number], "ds": [value]}), overwrite="partitions")
 
 
 def categories(table: Table, value: str, number: int) -> None:
     column = pa.array([value]).dictionary_encode()
-    table.write(pa.table({"id": [number], "ds": column}), overwrite=True)
+    table.write(pa.table({"id": [number], "ds": column}), overwrite="partitions")
 
 
 def stream(table: Table, value: str, number: int) -> None:
     rows = pa.table({"id": [number], "ds": [value]})
-    table.write(rows.to_reader(), overwrite=True)
+    table.write(rows.to_reader(), overwrite="partitions")
 
 
 ROADS = (static, from_a_list, repeated, pandas_rows, categories, stream)
@@ -122,7 +122,7 @@ def test_a_write_replaces_the_partition_that_it_names_and_no_other(table: Table)
         read = table.read(partitions={"ds": value}).to_arrow().to_pylist()
         assert read == [{"id": number, "ds": value}]
         assert table.partitions({"ds": value}) == [PartitionSpec((("ds", value),))]
-        assert table.head(partition=PartitionSpec.of(f"ds='{value}'"))["id"].tolist() == [number]
+        assert table.head(partitions=PartitionSpec.of(f"ds='{value}'"))["id"].tolist() == [number]
 
 
 @pytest.mark.parametrize("road", ROADS, ids=lambda road: road.__name__)
@@ -149,18 +149,18 @@ def test_what_no_request_can_name_is_refused_before_anything_is_sent(
     table.schema  # noqa: B018  asked for once
     requests.clear()
     for road in (static, repeated, pandas_rows, categories):
-        with pytest.raises(InvalidRequestError, match="no request can name it") as caught:
+        with pytest.raises(ArgumentError, match="no request can name it") as caught:
             road(table, value, -1)
         assert (caught.value.code, bool(caught.value.hint)) == ("InvalidPartitionSpec", True)
     for spec in (hostile, {"ds": value}):
         for look in (
             lambda spec=spec: table.read(partitions=spec),
             lambda spec=spec: table.read(partitions=["ds=b", spec]),
-            lambda spec=spec: table.head(partition=spec),
+            lambda spec=spec: table.head(partitions=spec),
             lambda spec=spec: table.partitions(spec),
             lambda spec=spec: table.write(pa.table({"id": [1]}), partition=spec),
         ):
-            with pytest.raises(InvalidRequestError, match="no request can name it"):
+            with pytest.raises(ArgumentError, match="no request can name it"):
                 look()
     assert requests == []
 
@@ -169,7 +169,7 @@ def test_refused_writes_leave_everything_as_it_was(table: Table) -> None:
     before = state(table)
     for value in REFUSED:
         for road in ROADS:
-            with pytest.raises(InvalidRequestError):
+            with pytest.raises(ArgumentError):
                 road(table, value, -1)
     assert state(table) == before
     assert {value for value in REFUSED if value in before} == set(REFUSED)
@@ -181,8 +181,8 @@ def test_a_value_late_in_a_stream_of_rows_commits_nothing(odps: Connection, tabl
     values = ["b"] * 20 + [" b"]
     batches = (pa.record_batch([[7], [value]], schema=schema) for value in values)
     reader = pa.RecordBatchReader.from_batches(schema, batches)
-    with pytest.raises(InvalidRequestError, match="' b'"):
-        table.write(reader, overwrite=True)
+    with pytest.raises(ArgumentError, match="' b'"):
+        table.write(reader, overwrite="partitions")
     assert state(table) == before
 
 
@@ -210,12 +210,12 @@ def test_a_typed_value_has_one_spelling(
     odps: Connection, new_name: NewName, key: str, value: str
 ) -> None:
     table = odps.create_table(new_name("typed"), "id bigint", partitioned_by=f"k {key}")
-    with pytest.raises(InvalidRequestError, match="spells it") as caught:
+    with pytest.raises(ArgumentError, match="spells it") as caught:
         table.write(pa.table({"id": [1]}), partition={"k": value}, overwrite=True)
     assert caught.value.hint
     good = datetime.date(2024, 1, 1) if key == "date" else np.int64(3)
     table.write(pa.table({"id": [1]}), partition={"k": good})
-    table.write(pa.table({"id": [2], "k": [good]}), overwrite=True)
+    table.write(pa.table({"id": [2], "k": [good]}), overwrite="partitions")
     assert state(table) == {good: [2]}
     odps.drop_table(table.name)
 
@@ -262,7 +262,7 @@ def test_the_service_makes_no_partition_that_it_cannot_list(
         by_sql(odps, name, (value,))
     known = table.partitions()
     if value:  # it would arrive as U+FFFD
-        with pytest.raises(InvalidRequestError, match="control character"):
+        with pytest.raises(ArgumentError, match="control character"):
             odps.sql(f"alter table {name} add partition (ds='{value}')")
     else:
         with pytest.raises(OdpsNbError, match="partition key 'ds'"):

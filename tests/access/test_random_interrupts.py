@@ -83,7 +83,7 @@ def read(odps, name):
 
 
 def write(odps, name):
-    odps.table(name).write(DATA, streams=3, progress=silent)
+    odps.table(name).write(DATA, workers=3, progress=silent)
 
 
 def write_photos(odps, name):

@@ -8,8 +8,8 @@ import pytest
 
 from odps_nb.client.calls.progress import Phase
 from odps_nb.errors import (
+    ArgumentError,
     CancelledError,
-    InvalidRequestError,
     LimitExceededError,
     MissingDependencyError,
     OdpsNbError,
@@ -39,7 +39,7 @@ def test_making_a_scan_costs_no_request(odps):
 
 
 def test_a_condition_is_held_against_the_table_before_anything_is_read(odps, small):
-    with pytest.raises(InvalidRequestError, match="'nope', which is no column") as caught:
+    with pytest.raises(ArgumentError, match="'nope', which is no column") as caught:
         small.read(where="nope > 1")
     assert caught.value.hint == "did you mean note? its columns are: id, note"
     assert "where='id > 1'" in repr(small.read(where="id > 1"))
@@ -84,9 +84,9 @@ def test_a_read_beyond_its_bytes_fails_and_hardly_more_arrives(orders):
 
 
 def test_max_bytes_that_bound_nothing_are_refused(orders):
-    with pytest.raises(InvalidRequestError, match="at least 1"):
+    with pytest.raises(ArgumentError, match="at least 1"):
         orders.read(max_bytes=0)
-    with pytest.raises(InvalidRequestError, match="Spark"):
+    with pytest.raises(ArgumentError, match="Spark"):
         orders.read(max_bytes=1).to_spark(None)
 
 
@@ -183,7 +183,7 @@ def test_other_libraries_read_a_scan_as_a_stream(small):
 
 
 def test_head_is_a_small_frame(orders):
-    frame = orders.head(3, partition=DAY, columns=["id", "ds"])
+    frame = orders.head(3, partitions=DAY, columns=["id", "ds"])
     assert isinstance(frame, pd.DataFrame)
     assert frame["ds"].tolist() == ["2024-01-01"] * 3
     assert len(orders.head()) == 5
@@ -209,12 +209,13 @@ def test_without_faces_there_is_no_spark(profile):
 
 
 def test_a_table_looks_itself_up_once_when_shown(odps, small):
-    text = repr(small)
+    assert repr(small.reload()) == f"Table {small.name}"
+    bundle = small._repr_mimebundle_()
+    text = bundle["text/plain"]
     assert text.splitlines()[0] == f"Table {small.name}"
     assert "3 rows" in text
     assert "  note  string" in text
-    bundle = small._repr_mimebundle_()
-    assert bundle["text/plain"] == text
+    assert repr(small) == text
     assert "<table>" in bundle["text/html"]
 
 
@@ -228,7 +229,7 @@ def test_names_from_the_service_are_escaped(odps, new_name):
 
 
 def test_a_table_that_cannot_be_looked_up_shows_the_error(odps):
-    lines = repr(odps.table("nothing_here")).splitlines()
+    lines = odps.table("nothing_here")._repr_mimebundle_()["text/plain"].splitlines()
     assert lines[0].endswith(".nothing_here")
     assert lines[1].startswith("NotFoundError: ")
     assert len(lines) <= 4
@@ -238,7 +239,7 @@ def test_a_table_that_cannot_be_looked_up_shows_the_error(odps):
 def test_a_wide_table_shows_a_part_of_itself(odps, new_name):
     name = new_name("wide")
     odps.create_table(name, ", ".join(f"c{n} bigint" for n in range(200)))
-    assert "and 140 more columns" in repr(odps.table(name))
+    assert "and 140 more columns" in odps.table(name)._repr_mimebundle_()["text/plain"]
     odps.drop_table(name)
 
 
@@ -248,7 +249,7 @@ def test_partitions_are_listed_as_they_are(odps, new_name):
     table.write(pa.table({"id": [1, 2], "ds": ["a", "b"], "hour": ["1", "2"]}))
     assert [str(one) for one in table.partitions()] == ["ds=a,hour=1", "ds=b,hour=2"]
     assert [str(one) for one in table.partitions("ds=b")] == ["ds=b,hour=2"]
-    assert "2 partitions" in repr(table)
+    assert "2 partitions" in table._repr_mimebundle_()["text/plain"]
     odps.drop_table(table.name)
     with pytest.raises(OdpsNbError, match="has no partitions"):
         odps.table("media").partitions()

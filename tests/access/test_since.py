@@ -16,7 +16,7 @@ from odps_nb.access.connection import Connection
 from odps_nb.access.scan import Scan
 from odps_nb.access.table import Table
 from odps_nb.client.read.increments import in_words, plan_increment
-from odps_nb.errors import ConflictError, FramingError, InvalidRequestError
+from odps_nb.errors import ArgumentError, ConflictError, FramingError
 from odps_nb.terms import SplitMode
 
 Names = Callable[[str], str]
@@ -165,7 +165,7 @@ def test_a_table_without_a_key_gives_what_was_added(plain: Table) -> None:
     plain.write(pa.table({"id": [9], "v": ["9"]}), overwrite=True)
     with pytest.raises(ConflictError, match="replaced rows"):
         rows(plain.read(since=3))
-    with pytest.raises(InvalidRequestError, match="needs a table with a primary key"):
+    with pytest.raises(ArgumentError, match="needs a table with a primary key"):
         plain.read(since=1, changes=True)
 
 
@@ -181,12 +181,12 @@ def test_a_table_without_a_key_gives_what_was_added(plain: Table) -> None:
     ],
 )
 def test_bounds_that_are_none(keyed: Table, bounds: dict[str, Any], reason: str) -> None:
-    with pytest.raises(InvalidRequestError, match=reason):
+    with pytest.raises(ArgumentError, match=reason):
         keyed.read(**bounds)
 
 
 def test_a_column_that_has_the_name_of_the_change() -> None:
-    with pytest.raises(InvalidRequestError, match="'_change'"):
+    with pytest.raises(ArgumentError, match="'_change'"):
         plan_increment(0, None, changes=True, keyed=True, names=["id", "_CHANGE"])
 
 

@@ -14,7 +14,7 @@ import pytest
 from odps_nb.access.connection import Connection
 from odps_nb.access.table import Table
 from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operation
-from odps_nb.errors import ConversionError, InvalidRequestError
+from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.wire.schema_json import WriteSchema
 from odps_nb.wire.type_text import parse_columns
 
@@ -111,7 +111,7 @@ def test_upserts_and_deletes_are_mixed_in_one_commit(make: Make) -> None:
     assert receipt.verb == "upserted or deleted"
     assert rows(table) == [(1, "a2"), (4, "d")]
     assert version(table) == before + 1
-    with pytest.raises(InvalidRequestError, match="deleted='v' is a column of"):
+    with pytest.raises(ArgumentError, match="deleted='v' is a column of"):
         table.upsert(changes, deleted="v")
     with pytest.raises(ConversionError, match="is_deleted"):
         table.upsert(changes)
@@ -141,9 +141,9 @@ def test_keys_of_several_columns_and_partitions(make: Make) -> None:
     table.delete(pa.table({"a": [1], "b": ["x"], "ds": ["p"]}))
     table.delete(pa.table({"b": ["x"], "a": [1]}), partition="ds=q")
     assert rows(table) == [(1, "2", "y", "p")]
-    with pytest.raises(InvalidRequestError, match="plain values do not say which is which"):
+    with pytest.raises(ArgumentError, match="plain values do not say which is which"):
         table.delete([1], partition="ds=q")
-    with pytest.raises(InvalidRequestError, match="partitioned by 'ds'"):
+    with pytest.raises(ArgumentError, match="partitioned by 'ds'"):
         table.delete(data.drop_columns(["ds"]))
 
 
@@ -178,7 +178,7 @@ def test_rows_of_one_key_stay_in_order_in_one_stream(make: Make) -> None:
     table = make()
     numbers = np.arange(40_000)
     data = pa.table({"id": numbers % 7, "v": [str(n) for n in numbers]})
-    receipt = table.write(data, streams=4)  # of a table without a key: four lanes
+    receipt = table.write(data, workers=4)  # of a table without a key: four lanes
     assert rows(table) == sorted((n % 7, str(n)) for n in range(40_000 - 7, 40_000))
     assert receipt.streams == 1
     assert table.upsert(data).streams == 1
@@ -187,7 +187,7 @@ def test_rows_of_one_key_stay_in_order_in_one_stream(make: Make) -> None:
 def test_a_table_without_a_key_is_refused(odps: Connection, new_name: Callable[[str], str]) -> None:
     table = odps.create_table(new_name("plain"), "id bigint")
     for change in (table.upsert, table.delete):
-        with pytest.raises(InvalidRequestError, match="no primary key") as caught:
+        with pytest.raises(ArgumentError, match="no primary key") as caught:
             change(pa.table({"id": [1]}))
         assert caught.value.code == "NoPrimaryKey"
         assert "primary_key='id'" in str(caught.value.hint)
@@ -212,5 +212,5 @@ def test_the_operation_is_put_where_the_stream_lists_it() -> None:
     assert middle.schema.names == ["id", "__operation", "v"]
     assert middle.column(1).to_pylist() == [UPSERT, UPSERT]
     assert Stamp().put(batch, nowhere) is batch
-    with pytest.raises(InvalidRequestError, match="takes no upserts"):
+    with pytest.raises(ArgumentError, match="takes no upserts"):
         Stamp(operation=UPSERT).put(batch, nowhere)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from odps_nb.client.catalog import drop_table_sql, fetch_table, iter_partitions, list_tables
 from odps_nb.client.sql.definitions import TableOptions, create_table_sql, quoted, settings_of
-from odps_nb.errors import InvalidRequestError, NotFoundError
+from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import PartitionInfo, PartitionPage, TablePage
@@ -91,12 +91,12 @@ def test_a_table_with_a_blob_says_what_the_service_wants(column):
     ],
 )
 def test_what_no_table_can_have_is_refused_before_it_is_sent(columns, partitions, options, message):
-    with pytest.raises(InvalidRequestError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         create_table_sql(TABLE, schema(columns, partitions), TableOptions(**options))
 
 
 def test_a_near_name_is_in_the_hint():
-    with pytest.raises(InvalidRequestError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         create_table_sql(TABLE, schema("user_id bigint"), TableOptions(primary_key=("userid",)))
     assert caught.value.hint == "did you mean 'user_id'? its columns are: user_id"
 
@@ -111,28 +111,28 @@ def test_dropping():
     "name", ["", "a b", "a`b", "a;drop table x", "1a", "a-b", "x" * 129, "a\nb", "a'b", "ä b"]
 )
 def test_a_name_that_could_be_more_than_a_name_is_refused(name):
-    with pytest.raises(InvalidRequestError, match="not a valid column name"):
+    with pytest.raises(ArgumentError, match="not a valid column name"):
         create_table_sql(TABLE, TableSchema(columns=(Column(name=name, type=STRING),)), PLAIN)
-    with pytest.raises(InvalidRequestError, match="not a valid table name"):
+    with pytest.raises(ArgumentError, match="not a valid table name"):
         TableName(project="p", table=name)
 
 
 def test_repeated_and_missing_columns_are_refused():
     twice = TableSchema(columns=(Column(name="a", type=STRING), Column(name="A", type=STRING)))
-    with pytest.raises(InvalidRequestError, match="'A' is there twice"):
+    with pytest.raises(ArgumentError, match="'A' is there twice"):
         create_table_sql(TABLE, twice, PLAIN)
     both = TableSchema(
         columns=(Column(name="a", type=STRING),), partition_columns=(Column(name="a", type=STRING),)
     )
-    with pytest.raises(InvalidRequestError, match="twice"):
+    with pytest.raises(ArgumentError, match="twice"):
         create_table_sql(TABLE, both, PLAIN)
-    with pytest.raises(InvalidRequestError, match="at least one column"):
+    with pytest.raises(ArgumentError, match="at least one column"):
         create_table_sql(TABLE, TableSchema(), PLAIN)
 
 
 @pytest.mark.parametrize("days", [0, -1, True, "7; drop table x", 1.5])
 def test_a_lifecycle_is_a_number_of_days(days):
-    with pytest.raises(InvalidRequestError, match="lifecycle"):
+    with pytest.raises(ArgumentError, match="lifecycle"):
         create_table_sql(TABLE, schema("a string"), TableOptions(lifecycle=days))
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import TableSchema
 from odps_nb.wire.type_text import parse_columns
@@ -168,7 +168,7 @@ def test_times_are_read_where_the_connection_says():
     ],
 )
 def test_what_may_mean_something_else_is_refused_with_advice(text, problem, advice):
-    with pytest.raises(InvalidRequestError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         RowFilter.parse(text, COLUMNS)
     assert problem in str(caught.value)
     assert advice in (caught.value.hint or "")
@@ -183,7 +183,7 @@ def test_what_may_mean_something_else_is_refused_with_advice(text, problem, advi
     ],
 )
 def test_values_without_a_meaning_stop_the_read(text, problem):
-    with pytest.raises(InvalidRequestError, match=problem):
+    with pytest.raises(ArgumentError, match=problem):
         kept(text)
 
 

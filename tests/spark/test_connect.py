@@ -84,7 +84,7 @@ def test_errors_come_back_as_what_they_were(told: dict[str, Any]) -> None:
         "columns": "ConversionError",
         "values": "ConversionError",
         "table": "NotFoundError",
-        "overwrite": "InvalidRequestError",
+        "overwrite": "ArgumentError",
     }
     for _, message, hint in told["failures"].values():
         assert "SQLSTATE" not in message + hint

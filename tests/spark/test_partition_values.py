@@ -12,7 +12,7 @@ import odps_nb.spark
 from odps_nb.access.binding import literal
 from odps_nb.access.sources import Target
 from odps_nb.client.write.session import open_write_session
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.spark.source.options import ReadSettings, StreamWriteSettings, WriteSettings
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import from_spark
@@ -50,8 +50,8 @@ def state(table: Table) -> dict[str, int]:
 def test_a_write_is_refused_when_it_is_planned(odps: Connection, table: Table, value: str) -> None:
     before = state(table)
     for partition in ({"ds": value}, PartitionSpec((("ds", value),))):
-        with pytest.raises(InvalidRequestError, match="no request can name it"):
-            write_target(odps.storage, table.name, partition, "overwrite", None)
+        with pytest.raises(ArgumentError, match="no request can name it"):
+            write_target(odps.storage, table.name, partition, overwrite=True)
     quoted = f'ds="{value}"'
     options = {"endpoint": "http://127.0.0.1:1", "project": "p", "table": "t"}
     options |= {"access_id": "a", "access_key": "k", "checkpointLocation": "/nowhere"}
@@ -65,7 +65,7 @@ def test_a_write_is_refused_when_it_is_planned(odps: Connection, table: Table, v
             for key, one in options.items()
             if settings is StreamWriteSettings or key != "checkpointLocation"
         }
-        with pytest.raises(InvalidRequestError, match="no request can name it"):
+        with pytest.raises(ArgumentError, match="no request can name it"):
             settings.of({**known, name: quoted})
     assert state(table) == before
 
@@ -79,7 +79,7 @@ def test_a_task_refuses_a_value_in_its_rows(odps: Connection, table: Table, valu
     task = WriteTask(profile=TaskProfile.of(odps.storage), session=session.ref, target=target)
     good = pa.record_batch({"id": [7], "ds": ["b"]})
     bad = pa.record_batch({"id": [8], "ds": [value]})
-    with session, pytest.raises(InvalidRequestError, match="no request can name it"):
+    with session, pytest.raises(ArgumentError, match="no request can name it"):
         write_partition(task, [good, bad], "s0")
     assert state(table) == before
 
@@ -96,13 +96,11 @@ def test_a_job_with_such_a_value_replaces_nothing(
             [(100 + n, v) for n, v in enumerate(values)], "id long, ds string"
         )
         if road == "write":
-            odps_nb.spark.write(
-                frame, odps, table.name, mode="overwrite", overwrite_scope="partitions"
-            )
+            odps_nb.spark.write(frame, odps, table.name, overwrite="partitions")
             return
         odps_nb.spark.register(spark)
         made = frame.write.format("odps").options(**odps_nb.spark.options(odps))
-        made.option("overwrite_scope", "partitions").mode("overwrite").save(str(table.name))
+        made.option("overwrite", "partitions").mode("overwrite").save(str(table.name))
 
     with pytest.raises(Exception) as caught:  # noqa: PT011  Spark's own around ours
         save(["b", "c", " b"])

@@ -20,6 +20,7 @@ from odps.tunnel import CompressOption
 
 from odps_nb.errors import (
     AccessDeniedError,
+    ArgumentError,
     BrokenStreamError,
     ConfigError,
     ConversionError,
@@ -208,7 +209,7 @@ def test_rows_are_written_under_every_name_of_a_compression(compression: Any) ->
 
 
 def test_a_compression_that_is_none_is_named() -> None:
-    with pytest.raises(ConfigError, match="unknown compression"):
+    with pytest.raises(ArgumentError, match="unknown compression"):
         ArrowWriter(StreamWriter(Taking()), CompressOption.CompressAlgorithm.ODPS_ZLIB)
     with pytest.raises(ConfigError, match="two compressions"):
         ArrowWriter(StreamWriter(Taking()), "zstd", "lz4")

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odps_nb.errors import (
+    ArgumentError,
     ConflictError,
     FramingError,
     InvalidRequestError,
@@ -475,7 +476,7 @@ def test_url_is_encoded_once_and_decodes_to_the_parameters() -> None:
 
 def test_value_that_no_url_can_hold_is_told() -> None:
     request = GetReadSession(table=TABLE, session_id="\ud800")
-    with pytest.raises(InvalidRequestError, match="not valid Unicode"):
+    with pytest.raises(ArgumentError, match="not valid Unicode"):
         request.encode().url("http://h")
 
 

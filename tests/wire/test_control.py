@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odps_nb.errors import (
+    ArgumentError,
     ConfigError,
     FramingError,
     InvalidRequestError,
@@ -496,7 +497,7 @@ def test_any_query_round_trips(sql: str) -> None:
 
 @pytest.mark.parametrize("sign", ["\x00", "\x1b", "\ufffe", "\ud800"], ids=ascii)
 def test_query_that_would_arrive_as_another_one_is_refused(sign: str) -> None:
-    with pytest.raises(InvalidRequestError, match="control character") as caught:
+    with pytest.raises(ArgumentError, match="control character") as caught:
         SubmitSql(project="p1", sql=f"select 'a{sign}b'").encode()
     assert "chr" in (caught.value.hint or "")
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from odps_nb.errors import AccessDeniedError, ConfigError, InvalidRequestError
+from odps_nb.errors import AccessDeniedError, ArgumentError, ConfigError
 from odps_nb.wire.http_date import format_date, parse_date
 from odps_nb.wire.signing import (
     Credentials,
@@ -193,7 +193,7 @@ def test_path_that_is_no_url_is_refused_and_not_raised_through() -> None:
     """urllib takes what follows ``//[`` for a broken IPv6 host."""
     with pytest.raises(AccessDeniedError):
         check(request_headers(), path="//[?a=1")
-    with pytest.raises(InvalidRequestError):
+    with pytest.raises(ArgumentError):
         canonical_string("GET", "http://h//[", {"Date": DATE}, "http://h")
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from odps_nb.client.auth import sources as sources
 from odps_nb.client.auth.renewal import CredentialSource, from_process
-from odps_nb.errors import ConfigError, InvalidRequestError
+from odps_nb.errors import ArgumentError, ConfigError
 from odps_nb.filters.literals import zone_of
 from odps_nb.secret import Hidden, hidden, hides_secrets
 from odps_nb.terms import TableName
@@ -352,7 +352,7 @@ def _missing(options: list[str]) -> ConfigError:
 def _check_zone(name: str) -> None:
     try:
         zone_of(name)
-    except InvalidRequestError as error:
+    except ArgumentError as error:
         raise ConfigError(str(error), option="timezone", hint=error.hint) from None
 
 

@@ -46,6 +46,11 @@ class BlobRecord:
     verified: bool = False
     reference: BlobReference | None = None
 
+    @property
+    def file_name(self) -> str | None:
+        """What ``custom_file_name`` says, by the name that it has everywhere else here."""
+        return self.custom_file_name
+
     def __repr__(self) -> str:
         return (
             f"BlobRecord(<{format_bytes(len(self.data))}>, mime_type={self.mime_type!r}, "

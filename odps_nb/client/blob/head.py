@@ -31,7 +31,7 @@ class BlobHead:
 
     size: int
     mime_type: str = ""
-    custom_file_name: str = ""
+    file_name: str = ""
 
 
 def fetch_blob_head(
@@ -69,5 +69,5 @@ def _head(response: HttpResponse) -> BlobHead:
     return BlobHead(
         size=start.length,
         mime_type=start.content_type or "",
-        custom_file_name=start.custom_file_name or "",
+        file_name=start.custom_file_name or "",
     )

@@ -55,7 +55,7 @@ class PassingBlob(PieceFile):
         self._head = BlobHead(
             size=start.length or 0,
             mime_type=start.content_type or "",
-            custom_file_name=start.custom_file_name or "",
+            file_name=start.custom_file_name or "",
         )
         return self
 
@@ -85,9 +85,9 @@ class PassingBlob(PieceFile):
         return self._head.mime_type
 
     @property
-    def custom_file_name(self) -> str:
+    def file_name(self) -> str:
         """The file name that the uploader stated; empty if none. Not to be trusted."""
-        return self._head.custom_file_name
+        return self._head.file_name
 
     @property
     def verified(self) -> bool:
@@ -105,7 +105,7 @@ class PassingBlob(PieceFile):
         return (
             f"<PassingBlob {self._reference!r} {format_bytes(self.size)}, "
             f"mime_type={self.mime_type[:80]!r}, "
-            f"custom_file_name={self.custom_file_name[:80]!r}, {state}>"
+            f"file_name={self.file_name[:80]!r}, {state}>"
         )
 
     def _next_piece(self) -> bytes | None:

@@ -20,7 +20,7 @@ from odps_nb.client.calls.call_upload import CallUpload
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.errors import ChecksumError, ConfigError, FramingError, OdpsNbError
+from odps_nb.errors import ArgumentError, ChecksumError, FramingError, OdpsNbError
 from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 from odps_nb.wire.calls import WriteBlob, WriteBlobAnswer, WriteBlobBatch
 from odps_nb.wire.codings import Encoder, encoder
@@ -143,9 +143,9 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
         path = Path(content)
         return _Source(content=path, start=0, size=path.stat().st_size, **known)
     if not callable(getattr(content, "read", None)):
-        raise ConfigError(
+        raise ArgumentError(
             f"a blob cannot be made of a {type(content).__name__}",
-            option="data",
+            argument="data",
             hint="pass bytes, a path or a binary file",
         )
     is_copy = not _is_seekable(content)

@@ -16,15 +16,17 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
-from odps_nb.errors import CancelledError
+from odps_nb.errors import ArgumentError, CancelledError
 from odps_nb.lifetime import renew_after_fork
 
 __all__ = [
     "Phase",
+    "Progress",
     "ProgressListener",
     "ProgressSnapshot",
     "ProgressTracker",
     "SplitProgress",
+    "listener_of",
     "silent",
 ]
 
@@ -137,6 +139,34 @@ class _Silent:
 
 
 silent: ProgressListener = _Silent()
+
+Progress = ProgressListener | bool | None
+"""What ``progress=`` takes: a listener, ``False`` for silence, or what suits the place."""
+
+
+def listener_of(*said: Progress, default: Callable[[], ProgressListener]) -> ProgressListener:
+    """Return the listener that the first of several ``progress=`` asks for that says anything.
+
+    Raises
+    ------
+    ArgumentError
+        It is neither a listener nor a bool.
+    """
+    for one in said:
+        if one is False:
+            return silent
+        if one is True:
+            break
+        if one is None:
+            continue
+        if not all(callable(getattr(one, name, None)) for name in ("start", "stop")):
+            raise ArgumentError(
+                f"progress is a {type(one).__name__}",
+                argument="progress",
+                hint="pass False for silence, or an odps_nb.ProgressListener",
+            )
+        return one
+    return default()
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odps_nb.client.read.plan import ReadPlan
-from odps_nb.errors import FramingError, InvalidRequestError
+from odps_nb.errors import ArgumentError, FramingError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import SplitMode, TableName, TimeUnit
@@ -63,7 +63,7 @@ def choose_columns(
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         A column does not exist, or the condition cannot be applied.
     """
     schema = plan.schema
@@ -113,9 +113,7 @@ def _find(schema: TableSchema, name: str, table: TableName) -> Column:
     column = schema.find(name)
     if column is None:
         shown = ", ".join(schema.names[:20]) + (", …" if len(schema) > 20 else "")
-        raise InvalidRequestError(
-            f"{table} has no column {name!r}", hint=f"its columns are {shown}"
-        )
+        raise ArgumentError(f"{table} has no column {name!r}", hint=f"its columns are {shown}")
     return column
 
 

@@ -16,7 +16,7 @@ from typing import Any, SupportsIndex
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.errors import FramingError, InvalidRequestError
+from odps_nb.errors import ArgumentError, FramingError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import SplitMode
 
@@ -124,17 +124,17 @@ def plan_increment(
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         Bounds that are none or go backwards, or changes of a table that does not keep them.
     """
     if changes and not keyed:
-        raise InvalidRequestError(
+        raise ArgumentError(
             "changes=True needs a table with a primary key",
             code="NoPrimaryKey",
             hint="without it, read(since=…) gives the rows that were added",
         )
     if changes and CHANGE.name in {name.casefold() for name in names}:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"the table has a column {CHANGE.name!r}, which is where changes=True tells them",
             hint="read without changes=True, or rename the column",
         )
@@ -142,7 +142,7 @@ def plan_increment(
     end = None if until is None else _bound("until", until)
     backwards = isinstance(start, type(end)) and end is not None and end < start  # type: ignore[operator]
     if backwards:
-        raise InvalidRequestError(f"until ({end}) is before since ({start})")
+        raise ArgumentError(f"until ({end}) is before since ({start})")
     return Increment(start=start, end=end, changes=changes, keyed=keyed)
 
 
@@ -150,16 +150,16 @@ def _bound(name: str, value: Bound) -> int | str:
     if hasattr(value, "__index__") and not isinstance(value, bool):
         version = value.__index__()
         if version < 0:
-            raise InvalidRequestError(f"{name} is {version}; versions begin with 0")
+            raise ArgumentError(f"{name} is {version}; versions begin with 0")
         return version
     moment = _moment(value)
     if moment is None:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"{name} is {value!r}, which is neither a version nor a time",
             hint=f"for example {name}=7, or {name}='2024-01-31 12:00:00'",
         )
     if moment.tzinfo is not None:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"{name} has a time zone; the service counts in that of the project",
             hint="make it naive in the zone of the project: .astimezone(zone).replace(tzinfo=None)",
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odps_nb.client.read.increments import Increment
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Compression, PartitionSpec, Split, TableName, TimeUnit
@@ -80,16 +80,16 @@ class ReadPlan:
         for name in ("split_bytes", "splits", "max_batch_rows"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise InvalidRequestError(f"{name} is {value}; it must be at least 1")
+                raise ArgumentError(f"{name} is {value}; it must be at least 1")
         if self.max_batch_rows > MAX_BATCH_ROWS:
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"max_batch_rows is {self.max_batch_rows}; the service gives {MAX_BATCH_ROWS} rows"
                 " in a batch at most"
             )
         if self.limit is not None and self.limit < 0:
-            raise InvalidRequestError(f"limit is {self.limit}; it must not be negative")
+            raise ArgumentError(f"limit is {self.limit}; it must not be negative")
         if self.versions is not None and not 0 <= self.versions[0] <= self.versions[1]:
-            raise InvalidRequestError(f"versions are {self.versions}; they must not go backwards")
+            raise ArgumentError(f"versions are {self.versions}; they must not go backwards")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

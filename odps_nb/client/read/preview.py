@@ -14,7 +14,7 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.read.stream_schema import find_columns
-from odps_nb.errors import FramingError, InvalidRequestError, OdpsNbError
+from odps_nb.errors import ArgumentError, FramingError, OdpsNbError
 from odps_nb.schema import Column
 from odps_nb.wire.calls import Preview
 
@@ -36,11 +36,11 @@ def fetch_preview(
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         The request has no limit: nobody knows how many rows the service would send.
     """
     if request.limit is None:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"the preview of {request.table} has no limit", hint="say how many rows, 0 for all"
         )
     what = f"preview of {request.table}"

@@ -26,6 +26,7 @@ from odps_nb.client.read.columns import (
 from odps_nb.client.read.plan import ReadPlan, ReadSession
 from odps_nb.client.read.resume import rows_of
 from odps_nb.errors import (
+    ArgumentError,
     InvalidRequestError,
     RequestTimeoutError,
     ServiceError,
@@ -88,8 +89,9 @@ def open_read_session(
     NotFoundError
         No such project, table or partition.
     InvalidRequestError
-        A column does not exist, the service does not take the filter, or what was said of the
-        splits makes over a million of them.
+        The service does not take the filter.
+    ArgumentError
+        A column does not exist, or what was said of the splits makes over a million of them.
     """
     try:
         return _opened(storage, plan, tracker, cancel)
@@ -294,7 +296,7 @@ def _is_free(plan: ReadPlan) -> bool:
 
 def _bearable(splits: int) -> int:
     if splits > MAX_SPLITS:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"that would be {splits:,} splits; at most {MAX_SPLITS:,} are planned",
             code="TooManySplits",
             hint="make them larger (split_bytes=), or read fewer partitions at a time",

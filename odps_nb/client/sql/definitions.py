@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
 from odps_nb.terms import TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
@@ -55,11 +55,11 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         Something that no table can have: a name, a BLOB in a key, a lifecycle of no days.
     """
     if not schema.columns:
-        raise InvalidRequestError("a table needs at least one column that is no partition column")
+        raise ArgumentError("a table needs at least one column that is no partition column")
     _check_names(schema.all_columns)
     _check_blobs(schema)
     keys = _spelled(options.primary_key, schema, "primary key")
@@ -106,15 +106,13 @@ def _names(names: Iterable[str]) -> str:
 def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
     if not options.cluster_by:
         if options.buckets is not None and not options.primary_key:
-            raise InvalidRequestError(
+            raise ArgumentError(
                 "buckets is given, but nothing to put into them",
                 hint="name columns: cluster_by=['id'], buckets=16",
             )
         return []
     if options.buckets is None:
-        raise InvalidRequestError(
-            "cluster_by needs a number of buckets", hint="for example buckets=16"
-        )
+        raise ArgumentError("cluster_by needs a number of buckets", hint="for example buckets=16")
     names = _names(_spelled(options.cluster_by, schema, "cluster_by"))
     count = _number(options.buckets, "buckets", "of buckets")
     return [f"clustered by ({names}) sorted by ({names}) into {count} buckets"]
@@ -132,7 +130,7 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
     for key, value in needed.items():
         given = options.properties.get(key, value)
         if given.lower() != value:
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"the property {key!r} is {given!r}, where this table needs {value!r}",
                 hint="leave it out: it is set by itself",
             )
@@ -148,14 +146,14 @@ def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str,
         if column is None:
             close = difflib.get_close_matches(name, [c.name for c in schema.columns], n=3)
             near = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"{what} names {name!r}, which is no column of the table",
                 hint=f"{near}its columns are: {', '.join(c.name for c in schema.columns[:20])}",
             )
         if column.name in found:
-            raise InvalidRequestError(f"{what} names {name!r} twice")
+            raise ArgumentError(f"{what} names {name!r} twice")
         if column.type.code in _NO_KEYS:
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"{what} names {column.name!r}, whose type {column.type.code.name} cannot be one"
             )
         found.append(column.name)
@@ -175,12 +173,12 @@ _NO_KEYS = (
 def _check_blobs(schema: TableSchema) -> None:
     for column in schema.partition_columns:
         if _holds_blob(column.type):
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"the partition column {column.name!r} holds a BLOB, which cannot be compared"
             )
     for column in schema.columns:
         if _holds_blob(column.type, only_keys=True):
-            raise InvalidRequestError(f"the column {column.name!r} has a BLOB in the key of a MAP")
+            raise ArgumentError(f"the column {column.name!r} has a BLOB in the key of a MAP")
 
 
 def _holds_blob(type_: OdpsType, *, only_keys: bool = False) -> bool:
@@ -196,7 +194,7 @@ def _holds_blob(type_: OdpsType, *, only_keys: bool = False) -> bool:
 
 def _number(value: object, name: str, of_what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidRequestError(f"{name} {value!r} is not a number {of_what}")
+        raise ArgumentError(f"{name} {value!r} is not a number {of_what}")
     return value
 
 
@@ -204,11 +202,11 @@ def _check_names(columns: tuple[Column, ...]) -> None:
     seen: set[str] = set()
     for column in columns:
         if not _COLUMN.fullmatch(column.name):
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"{column.name!r} is not a valid column name",
                 hint="names have letters, digits and underscores, start with a letter or "
                 "underscore, and are at most 128 characters long",
             )
         if column.name.casefold() in seen:
-            raise InvalidRequestError(f"the column {column.name!r} is there twice")
+            raise ArgumentError(f"the column {column.name!r} is there twice")
         seen.add(column.name.casefold())

@@ -7,6 +7,7 @@ a result are the business of ``odps_nb.client.sql.result``.
 from __future__ import annotations
 
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -192,15 +193,25 @@ _KINDS: Mapping[str, type[ServiceError]] = {
 }
 
 
+_NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", re.IGNORECASE)
+
+
 def _failure(task: TaskResult, instance_id: str) -> ServiceError:
     error: ServiceError = query_error(task)
     kind = _KINDS.get(error.code or "")
     if kind is not None:
         error = kind(error.message, code=error.code, hint=error.hint, status=error.status)
+    elif _NO_PARTITION.search(error.message):  # the service has no code of its own for it
+        error = NotFoundError(
+            error.message,
+            code="NoSuchPartition",
+            hint="check the partition; table.partitions() lists those that exist",
+        )
     elif "already exist" in error.message:  # the service has no code of its own for it
+        of_table = "partition already exist" not in error.message.lower()
         error = ConflictError(
             error.message,
-            code="TableAlreadyExists",
+            code="TableAlreadyExists" if of_table else "ObjectAlreadyExists",
             hint="drop it first, or say if_not_exists",
         )
     error.add_note(f"instance {instance_id}")

@@ -119,7 +119,7 @@ def iter_result(
     compression: Compression = Compression.NONE,
     page_rows: int = PAGE_ROWS,
     workers: int | None = None,
-    read_ahead: int = DEFAULT_MAX_BYTES,
+    read_ahead: int | None = None,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Batches:
@@ -172,7 +172,7 @@ def iter_result(
     batches = fan_out(
         map(job, pages),
         size=lambda batch: int(batch.nbytes),
-        max_bytes=read_ahead,
+        max_bytes=DEFAULT_MAX_BYTES if read_ahead is None else read_ahead,
         pace=pace,
         cancel=storage.operation(cancel),
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 
 if TYPE_CHECKING:
     from odps_nb.wire.schema_json import WriteSchema
@@ -56,13 +56,13 @@ class Stamp:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             Rows are to be upserted or deleted, and the stream takes no operations.
         """
         if not takes_operation(schema):
             if self.operation is None:
                 return batch
-            raise InvalidRequestError(
+            raise ArgumentError(
                 "the service takes no upserts and deletes for this table: its write stream has no "
                 f"column {OPERATION!r}",
                 hint="only tables with a primary key take them; write() adds rows to others",

@@ -25,7 +25,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from odps_nb.errors import OdpsNbError, ServiceError
+from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError
 from odps_nb.local import faults
 from odps_nb.local.routes.rest import RestRoutes
 from odps_nb.local.routes.storage import StorageRoutes
@@ -187,7 +187,7 @@ def _failure(error: Exception, request_id: str, *, xml: bool) -> Response:
 def _refusal(error: OdpsNbError, request_id: str, *, xml: bool) -> Response:
     code = getattr(error, "code", None) or "InvalidArgument"
     status = getattr(error, "status", None) or STATUS_OF_CODE.get(code, 400)
-    if not isinstance(error, ServiceError):
+    if not isinstance(error, (ServiceError, ArgumentError)):
         status, code = 400, "MalformedDataStream"
     return _document(status, code, str(error), request_id, xml=xml)
 

@@ -13,7 +13,7 @@ from odps_nb.local.sql import statements as sql_statements
 from odps_nb.local.sql.results import Rows, text_rows
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.snapshots import Snapshots
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import Partition, Table
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import format_type
@@ -64,6 +64,8 @@ class Definitions:
         match statement:
             case sql_statements.Truncate():
                 specs = [table.spec(s) for s in statement.specs] or [PartitionSpec()]
+                for spec in statement.specs:
+                    self._found(table, spec)
                 self._snapshots.publish(table, (), replace=specs)
             case sql_statements.AddPartitions():
                 self._add_partitions(statement, table)
@@ -106,17 +108,21 @@ class Definitions:
             _, made = self._catalog.ensure_partition(table, spec)
             if not made and not statement.if_not_exists:
                 raise faults.invalid(
-                    f"ODPS-0110061: the partition {spec} exists", code="ObjectAlreadyExists"
+                    f"ODPS-0110061: Failed to run ddltask - Partition already exists - {spec}",
+                    code="ObjectAlreadyExists",
                 )
 
     def _drop_partitions(self, statement: sql_statements.DropPartitions, table: Table) -> None:
         for spec in statement.specs:
-            wanted = table.spec(spec)
-            found = [p for p in self._catalog.partitions(table) if wanted.covers(p.spec)]
-            if not found and not statement.if_exists:
-                raise faults.no_such_partition(spec, table.name)
-            for partition in found:
+            for partition in self._found(table, spec, needed=not statement.if_exists):
                 self._snapshots.drop_partition(table, partition)
+
+    def _found(self, table: Table, spec: PartitionSpec, *, needed: bool = True) -> list[Partition]:
+        wanted = table.spec(spec)
+        found = [p for p in self._catalog.partitions(table) if wanted.covers(p.spec)]
+        if needed and not found:
+            raise faults.no_such_partition(spec, table.name)
+        return found
 
     # -- looking ------------------------------------------------------------------------------
 

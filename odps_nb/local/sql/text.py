@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.local import faults
 from odps_nb.local.sql.changes import read_delete, read_update
 from odps_nb.local.sql.statements import (
@@ -225,9 +225,7 @@ def _columns(cursor: Cursor) -> tuple[Column, ...]:
 def _read_columns(text: str) -> tuple[Column, ...]:
     try:
         return parse_columns(text)
-    except InvalidRequestError as error:
-        if (error.code or "").startswith("ODPS"):
-            raise
+    except ArgumentError as error:
         raise faults.parse_failed(error.message) from None
 
 

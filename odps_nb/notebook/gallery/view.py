@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from odps_nb.errors import ConfigError, MissingDependencyError, OdpsNbError
+from odps_nb.errors import ArgumentError, MissingDependencyError, OdpsNbError
 from odps_nb.notebook.gallery.page import (
     MAX_TILES,
     OUTPUT_BUDGET,
@@ -69,14 +69,14 @@ def mimebundle(
 
     Raises
     ------
-    ConfigError
+    ArgumentError
         For an unknown ``view``.
     TransportError, ServiceError
         When the service does not answer for the first blob. A blob that is corrupt or gone raises
         nothing: its tile says so.
     """
     if view not in ("grid", "list"):
-        raise ConfigError(f"unknown view {view!r}", option="view", hint="use 'grid' or 'list'")
+        raise ArgumentError(f"unknown view {view!r}", argument="view", hint="use 'grid' or 'list'")
     page = draw_page(
         column,
         range(len(column)),

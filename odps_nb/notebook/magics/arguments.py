@@ -108,11 +108,11 @@ def parse_columns(text: str | None) -> list[str] | None:
 
 def parse_partitions(texts: list[str] | None) -> list[PartitionSpec] | None:
     """Read each ``-p key=value[,key=value]``; ``None`` means all."""
-    from odps_nb.errors import InvalidRequestError
+    from odps_nb.errors import ArgumentError
 
     try:
         return [PartitionSpec.of(text) for text in texts] if texts else None
-    except InvalidRequestError as error:
+    except ArgumentError as error:
         raise UsageError(f"-p: {error}; {error.hint}") from None
 
 

@@ -111,6 +111,7 @@ def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Tabl
 @argument("table", metavar="TABLE", help="An existing table.")
 @argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write into.")
 @argument("--overwrite", action="store_true", help="Replace what the table or partition holds.")
+@argument("--overwrite-partitions", action="store_true", help="Replace those that get rows.")
 @argument("-q", "--quiet", action="store_true", help="Show no progress.")
 def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Write a variable into a table: one commit, all or nothing."""
@@ -122,7 +123,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         lambda: table.write(
             value,
             partition=args.partition,
-            overwrite=args.overwrite,
+            overwrite="partitions" if args.overwrite_partitions else args.overwrite,
             progress=context.listener(quiet=args.quiet),
         ),
     )

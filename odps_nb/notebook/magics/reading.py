@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from IPython.core.error import UsageError
 
 from odps_nb.access.binding import bind
-from odps_nb.client.calls.progress import ProgressListener, silent
+from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import CancelledError, ConfigError, OdpsNbError
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.arguments import (
@@ -45,16 +45,16 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class Rows(Protocol):
     """What a scan of a table and the result of a query have in common."""
 
-    def batches(self, *, progress: ProgressListener | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, *, progress: Progress = None) -> Iterator[pa.RecordBatch]:
         """Iterate over the rows; leaving early stops the read."""
 
-    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows."""
 
-    def to_pandas(self, *, progress: ProgressListener | None = None) -> Any:
+    def to_pandas(self, *, progress: Progress = None) -> Any:
         """Read all rows."""
 
-    def to_spark(self, spark: Any, *, progress: ProgressListener | None = None) -> Any:
+    def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return a DataFrame of Spark."""
 
     def cancel(self) -> None:
@@ -140,13 +140,11 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     context.check_output(args.output)
     table = context.table(args.table)
     columns = _columns(args, table)
-    partitions = parse_partitions(args.partition) or []
-    if len(partitions) > 1:
-        raise UsageError("%odps head looks into one partition; %odps read takes several")
+    partitions = parse_partitions(args.partition)
     rows = args.limit or context.options().preview_rows
     frame = stoppable(
         f"head {args.table}",
-        lambda: table.head(rows, partition=partitions[0] if partitions else None, columns=columns),
+        lambda: table.head(rows, partitions=partitions, columns=columns),
     )
     return context.deliver(frame, into=args.output, note=_shape(frame, args.table))
 
@@ -224,7 +222,7 @@ def _finish(
     if kind == "spark":
         _refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
         # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
-        frame = source.to_spark(spark_session(context), progress=silent if args.quiet else None)
+        frame = source.to_spark(spark_session(context), progress=False if args.quiet else None)
         return context.deliver(frame, into=args.output, note=title)
     if kind == "batches":
         _refuse(args, "bg", why="batches are read when they are iterated over")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from odps_nb.client.calls.progress import silent
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.arguments import positive
 from odps_nb.notebook.magics.command import argument, parsed_as
@@ -67,7 +66,7 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 def _result(context: Context, query: SparkRows, kind: str, *, quiet: bool) -> Any:
     if kind == "spark":
         # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
-        progress = silent if quiet else None
+        progress = False if quiet else None
         return stoppable(_TITLE, lambda: query.to_spark(progress=progress))
     take = query.to_pandas if kind == "pandas" else query.to_arrow
     listener = context.listener(quiet=quiet)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from odps_nb.client.calls.progress import Phase, ProgressListener
-from odps_nb.errors import ConfigError, ConversionError
+from odps_nb.client.calls.progress import Phase, Progress
+from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.progress.attach import announce, faces_of
@@ -49,7 +49,7 @@ def blob_map(
     *,
     odps: Connection | Profile | str | None = None,
     compression: str | Compression | None = None,
-    progress: ProgressListener | None = None,
+    progress: Progress = None,
 ) -> DataFrame:
     """Return the DataFrame with new columns computed from the blobs that a column refers to.
 
@@ -62,7 +62,7 @@ def blob_map(
         and the new columns are null.
     fn
         Called once per row, on an executor, with ``data``, ``mime_type`` and
-        ``custom_file_name`` of one verified blob. Returns a dict (a key that is absent is null),
+        ``file_name`` of one verified blob. Returns a dict (a key that is absent is null),
         a tuple in the order of `schema`, or ``None`` for nulls. For a column of type `NEW_BLOB`
         it may return an `odps_nb.NewBlob` or bytes, which `odps_nb.spark.write` then uploads.
     schema
@@ -76,7 +76,7 @@ def blob_map(
 
     Raises
     ------
-    ConfigError
+    ArgumentError
         No such column, or a new column has the name of an old one.
     ConversionError
         The reference column is neither text nor bytes; in a task, what `fn` returned does not fit.
@@ -107,7 +107,7 @@ def with_blobs(
     max_blob_bytes: int = 16_000_000,
     odps: Connection | Profile | str | None = None,
     compression: str | Compression | None = None,
-    progress: ProgressListener | None = None,
+    progress: Progress = None,
 ) -> DataFrame:
     """Return the DataFrame with the blobs themselves as a new column, for small ones.
 
@@ -126,7 +126,7 @@ def with_blobs(
 
     Raises
     ------
-    ConfigError
+    ArgumentError
         No such column, the new one is there already, or `max_blob_bytes` is out of bounds.
     ConversionError
         The reference column is neither text nor bytes.
@@ -145,9 +145,9 @@ def with_blobs(
     from pyspark.sql.types import StructType
 
     if not 0 < max_blob_bytes <= LARGEST_VALUE:
-        raise ConfigError(
+        raise ArgumentError(
             f"max_blob_bytes is {max_blob_bytes}; it must be between 1 and {LARGEST_VALUE}",
-            option="max_blob_bytes",
+            argument="max_blob_bytes",
             hint=f"rows of Spark hold {format_bytes(LARGEST_VALUE)} in a value at most here; "
             "odps_nb.spark.blob_map takes larger blobs",
         )
@@ -171,7 +171,7 @@ def _whole(record: BlobRecord) -> Row:
         {
             "data": record.data,
             "mime_type": record.mime_type,
-            "file_name": record.custom_file_name,
+            "file_name": record.file_name,
         },
     )
 
@@ -183,7 +183,7 @@ def _mapped(
     asked: StructType,
     odps: Connection | Profile | str | None,
     compression: str | Compression | None,
-    progress: ProgressListener | None,
+    progress: Progress,
     *,
     option: str,
     largest: int | None = None,
@@ -223,15 +223,15 @@ def _mapped(
 def _checked_column(schema: StructType, name: str, added: StructType, option: str) -> int:
     names = [field.name.casefold() for field in schema.fields]
     if name.casefold() not in names:
-        raise ConfigError(
+        raise ArgumentError(
             f"the DataFrame has no column {name!r}",
-            option="ref_column",
+            argument="ref_column",
             hint=f"its columns are: {', '.join(schema.names)}",
         )
     if twins := [one for one in added.names if one.casefold() in names]:
-        raise ConfigError(
+        raise ArgumentError(
             f"the DataFrame has a column {twins[0]!r} already",
-            option=option,
+            argument=option,
             hint="give the new column another name, or drop the old one first",
         )
     index = names.index(name.casefold())

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.faces import Faces
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker, silent
+from odps_nb.client.calls.progress import (
+    Phase,
+    Progress,
+    ProgressListener,
+    ProgressTracker,
+    listener_of,
+    silent,
+)
 from odps_nb.errors import CancelledError
 from odps_nb.spark.launch.connect import is_connect
 from odps_nb.spark.launch.session_factory import is_local
@@ -55,14 +62,14 @@ def faces_of(odps: Connection | Profile | str | None) -> Faces:
 
 
 def announce(
-    spark: SparkSession, source: Source, faces: Faces, progress: ProgressListener | None
+    spark: SparkSession, source: Source, faces: Faces, progress: Progress
 ) -> ReportTo | None:
     """Return where the tasks of a source report; ``None`` where nobody would look or hear.
 
     Every action over the source then has a run of its own: `progress` is told of all of them,
     and without one each has a new listener that suits the place.
     """
-    shown = faces.listener() if progress is None else progress
+    shown = listener_of(progress, default=faces.listener)
     hub = None if shown is silent else hub_of(spark)
     if hub is None:
         return None
@@ -71,13 +78,11 @@ def announce(
     def given(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
         return shown
 
-    listener = faces.listener if progress is None else given
+    listener = faces.listener if progress is None or progress is True else given
     return hub.add(dataclasses.replace(source, listener=listener))
 
 
-def announced_session(
-    spark: SparkSession, faces: Faces, progress: ProgressListener | None
-) -> ReportTo | None:
+def announced_session(spark: SparkSession, faces: Faces, progress: Progress) -> ReportTo | None:
     """Return where planners of data sources tell what they do; ``None`` as in `announce`."""
     source = Source(operation="", title='format("odps")', phase=Phase.CREATING)
     return announce(spark, source, faces, progress)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from odps_nb.errors import InvalidRequestError, MissingDependencyError
+from odps_nb.errors import ArgumentError, MissingDependencyError
 from odps_nb.spark.pushdown.understood import is_regular, is_repeatable
 
 __all__ = [
@@ -82,7 +82,7 @@ def parse_query(text: str) -> ParsedQuery:
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         It cannot be read (the message shows the place), is no query, or is more than one.
     MissingDependencyError
         sqlglot is not installed.
@@ -100,9 +100,9 @@ def parse_query(text: str) -> ParsedQuery:
     except sqlglot.errors.SqlglotError as error:
         raise _unreadable(error) from None
     except RecursionError:
-        raise InvalidRequestError("the query is nested too deeply") from None
+        raise ArgumentError("the query is nested too deeply") from None
     if len(trees) != 1:
-        raise InvalidRequestError(f"there are {len(trees)} statements", hint="write one query")
+        raise ArgumentError(f"there are {len(trees)} statements", hint="write one query")
     _check_tree(trees[0])
     strings = [t for t in tokens if t.token_type is sqlglot.TokenType.STRING]
     others = [t for t in tokens if t.token_type is not sqlglot.TokenType.STRING]
@@ -129,7 +129,7 @@ def fold(name: str) -> str:
 def _check_kind(tokens: Sequence[Any]) -> None:
     first = fold(tokens[0].text) if tokens else ""
     if not first:
-        raise InvalidRequestError("the query is empty", hint="write select … from …")
+        raise ArgumentError("the query is empty", hint="write select … from …")
     if first not in _QUERY:
         raise _no_query(first)
 
@@ -142,22 +142,22 @@ def _check_tree(tree: Any) -> None:
         raise _no_query(tree.key)
 
 
-def _no_query(kind: str) -> InvalidRequestError:
+def _no_query(kind: str) -> ArgumentError:
     shown = kind if len(kind) <= 30 else kind[:29] + "…"
-    return InvalidRequestError(
+    return ArgumentError(
         f"{shown!r} begins no query; only queries (select, with, values) run over ODPS tables",
         hint=_ELSEWHERE.get(kind, _SERVICE),
     )
 
 
-def _unreadable(error: Any) -> InvalidRequestError:
+def _unreadable(error: Any) -> ArgumentError:
     found = (getattr(error, "errors", None) or [{}])[0]
     line, column = found.get("line"), found.get("col")
     said = str(found.get("description") or str(error).splitlines()[0])
     said = re.sub(r"\s*(but got )?<Token .*?>\.?$", "", said).rstrip(". ")
     where = f" at line {line}, column {column}" if line and column else ""
     near = f", near {found['highlight']!r}" if found.get("highlight") else ""
-    return InvalidRequestError(
+    return ArgumentError(
         f"the query cannot be read{where}{near}: {said[:200]}",
         code="ParseError",
         hint="it is read as Spark SQL; spark.sql takes what this cannot read",

@@ -21,7 +21,7 @@ from odps_nb.access.binding import bind
 from odps_nb.access.faces import Faces
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker, silent
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
 from odps_nb.spark.launch._quiet import without_pandas_notice, without_query_log
 from odps_nb.spark.progress.attach import faces_of, token_of, watched
 from odps_nb.spark.pushdown.errors import query_errors
@@ -56,7 +56,7 @@ _B = TypeVar("_B")
 def sql(
     spark: SparkSession,
     odps: Connection | Profile | str | None,
-    text: str,
+    query: str,
     *,
     params: Mapping[str, object] | None = None,
     limit: int | None = None,
@@ -72,7 +72,7 @@ def sql(
     ----------
     odps
         A connection, a `Profile`, a profile's name, or ``None`` for the environment's.
-    text
+    query
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
         Values for ``:name`` in the text, quoted safely. Without them the text is left as it is.
@@ -87,7 +87,7 @@ def sql(
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         The text cannot be read, or is no query.
     NotFoundError
         No such table or column; close names are in the hint.
@@ -106,13 +106,13 @@ def sql(
     >>> paid.collect()
     [Row(n=39229)]
     """
-    return explain_sql(spark, odps, text, params=params, limit=limit).to_spark()
+    return explain_sql(spark, odps, query, params=params, limit=limit).to_spark()
 
 
 def explain_sql(
     spark: SparkSession | None,
     odps: Connection | Profile | str | None,
-    text: str,
+    query: str,
     *,
     params: Mapping[str, object] | None = None,
     limit: int | None = None,
@@ -134,22 +134,22 @@ def explain_sql(
     """
     from odps_nb.client.calls.storage import StorageClient
 
-    query = parse_query(text if params is None else bind(text, params))
+    parsed = parse_query(query if params is None else bind(query, params))
     spark = spark or _active()
     if spark is not None:
-        query = dataclasses.replace(query, is_regular=query.is_regular and _is_usual(spark))
+        parsed = dataclasses.replace(parsed, is_regular=parsed.is_regular and _is_usual(spark))
     profile = profile_of(odps)
-    wanted = [ref for ref in query.references if not _is_known(spark, ref)]
+    wanted = [ref for ref in parsed.references if not _is_known(spark, ref)]
     names = {ref: profile.table(".".join(ref.parts)) for ref in wanted}
     reads: dict[Reference, TableRead] = {}
     if names:
         with StorageClient(profile) as storage:
-            reads = _plan(storage, query, names, limit)
+            reads = _plan(storage, parsed, names, limit)
     return SparkQuery(
-        text=query.text,
+        text=parsed.text,
         reads=tuple(reads.values()),
         limit=limit,
-        _query=query,
+        _query=parsed,
         _references=tuple(reads),
         _profile=profile,
         _faces=faces_of(odps),
@@ -176,7 +176,7 @@ class SparkQuery:
     _token: Callable[[], CancelToken] = field(compare=False)
     _running: WeakSet[CancelToken] = field(default_factory=WeakSet, compare=False)
 
-    def to_spark(self, *, progress: ProgressListener | None = None) -> DataFrame:
+    def to_spark(self, *, progress: Progress = None) -> DataFrame:
         """Open a read session for each table, side by side, and return the DataFrame.
 
         Its actions show the reads of each table as those of `read` do.
@@ -193,7 +193,7 @@ class SparkQuery:
             result = spark.sql(text, **given)
         return result if self.limit is None else result.limit(self.limit)
 
-    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Run the query and return its rows; they have to fit into this process.
 
         Raises
@@ -203,7 +203,9 @@ class SparkQuery:
         """
         token = self._token()
         self._running.add(token)
-        listener = progress or self._faces.listener(on_cancel=self.cancel)
+        listener = listener_of(
+            progress, default=partial(self._faces.listener, on_cancel=self.cancel)
+        )
         with ProgressTracker("spark", self._title, listener=listener) as tracker:
             frame = self.to_spark(progress=listener)
             tracker.phase(Phase.READING)
@@ -215,7 +217,7 @@ class SparkQuery:
             ):
                 return frame.toArrow()
 
-    def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
+    def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
         """Run the query and return its rows, with dtypes as a read of a table has them.
 
         Instants are in the zone of the connection (without one: UTC, and no zone is named), as
@@ -240,7 +242,7 @@ class SparkQuery:
         return tuple((read.name, " · ".join(read.facts())) for read in self.reads)
 
     def _frames(
-        self, spark: SparkSession, progress: ProgressListener | None
+        self, spark: SparkSession, progress: Progress
     ) -> dict[Reference, tuple[str, DataFrame]]:
         """Return name and DataFrame for each reference; equal reads share one."""
         from odps_nb.client.calls.storage import StorageClient
@@ -326,7 +328,7 @@ def _open(
     storage: StorageClient,
     reads: Sequence[TableRead],
     faces: Faces,
-    progress: ProgressListener | None,
+    progress: Progress,
 ) -> list[DataFrame]:
     """Open the read sessions at about the same moment, then make the DataFrames."""
     from odps_nb.client.read.splits import ReadPlan, open_read_session

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike
 from odps_nb.access.faces import Faces
-from odps_nb.client.calls.progress import Phase, ProgressListener
+from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.progress.attach import announce, faces_of
 from odps_nb.spark.progress.driver_events import rows_of
@@ -52,7 +52,7 @@ def read(
     splits: int | None = None,
     split_bytes: int | None = None,
     compression: str | Compression | None = None,
-    progress: ProgressListener | None = None,
+    progress: Progress = None,
 ) -> DataFrame:
     """Return a table as a DataFrame; one request now, the rows when an action asks for them.
 
@@ -79,14 +79,13 @@ def read(
         About how many tasks, or how much each reads.
     progress
         Told of every action while it reads: by default a card in a notebook, in the cell of the
-        action, a line in a terminal, else nothing.
-        `odps_nb.client.calls.progress.silent` shows nothing.
+        action, a line in a terminal, else nothing; ``False``: nothing.
 
     Raises
     ------
     NotFoundError
         No such table or column; close names are in the hint.
-    InvalidRequestError
+    ArgumentError
         An argument that makes no sense.
     ConversionError
         Spark has no type for a column.
@@ -122,9 +121,7 @@ def read(
         return frame_of(spark, storage, session, columns=plan.columns, report_to=report_to)
 
 
-def read_scan(
-    spark: SparkSession, scan: Scan, *, progress: ProgressListener | None = None
-) -> DataFrame:
+def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> DataFrame:
     """Return the DataFrame of a `Scan` (``scan.to_spark(spark)``): of the same snapshot."""
     from odps_nb.client.calls.storage import StorageClient
 
@@ -150,7 +147,7 @@ def of_rows(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFra
 
 
 def announced(
-    spark: SparkSession, session: ReadSession, faces: Faces, progress: ProgressListener | None
+    spark: SparkSession, session: ReadSession, faces: Faces, progress: Progress
 ) -> ReportTo | None:
     """Let the tasks of a session be seen: return where they report, if anybody wants to know."""
     source = Source(

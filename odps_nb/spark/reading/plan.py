@@ -22,7 +22,7 @@ def plan_of(storage: StorageClient, table: TableName, **wanted: Any) -> ReadPlan
     ------
     NotFoundError
         No such table or column; close names are in the hint.
-    InvalidRequestError
+    ArgumentError
         An argument that makes no sense.
     """
     from odps_nb.access.read_planning import plan_read

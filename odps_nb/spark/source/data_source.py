@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
-    from odps_nb.client.calls.progress import ProgressListener
+    from odps_nb.client.calls.progress import Progress
     from odps_nb.client.write.session import WriteSessionRef
 
 __all__ = ["OdpsDataSource", "OdpsReader", "OdpsWriter", "Options", "options", "register"]
@@ -77,7 +77,7 @@ def register(
     spark: SparkSession,
     odps: Connection | Profile | str | None = None,
     *,
-    progress: ProgressListener | None = None,
+    progress: Progress = None,
 ) -> None:
     """Make ``format("odps")`` known to a session.
 
@@ -87,7 +87,7 @@ def register(
 
     Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (specs
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes`` and ``compression``;
-    those of a writer ``table``, ``partition``, ``overwrite_scope``, ``max_partitions`` and
+    those of a writer ``table``, ``partition``, ``overwrite``, ``max_partitions`` and
     ``compression``; and those of `options`, or ``profile`` with a profile's name.
 
     ``readStream`` takes the options of a reader but ``limit``, and ``starting_version`` (the
@@ -257,7 +257,7 @@ class OdpsWriter(DataSourceArrowWriter):
 
         with StorageClient(settings.profile) as storage:
             target, overwrite = write_target(
-                storage, settings.table, settings.partition, mode, settings.overwrite_scope
+                storage, settings.table, settings.partition, settings.replaces(mode)
             )
             check_frame(schema, target)
             session = open_write_session(

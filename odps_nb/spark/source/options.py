@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odps_nb.access.checks import check_columns
+from odps_nb.access.checks import Overwrite, check_columns
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema
@@ -31,7 +31,7 @@ __all__ = ["ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSe
 _PROFILE = frozenset(field.name for field in dataclasses.fields(Profile))
 _COMMON = frozenset({"compression", "path", "profile", "table"})
 _READ = _COMMON | {"columns", "limit", "partitions", "split_bytes", "splits", "where"}
-_WRITE = _COMMON | {"max_partitions", "overwrite_scope", "partition"}
+_WRITE = _COMMON | {"max_partitions", "overwrite", "partition"}
 _STREAM_ONLY = frozenset(
     {
         "max_rows_per_trigger",
@@ -195,7 +195,7 @@ class WriteSettings:
     profile: Profile
     table: TableName
     partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value
-    overwrite_scope: str | None = None
+    partitions_only: bool = False
     max_partitions: int = MAX_PARTITIONS
     compression: Compression = Compression.NONE
 
@@ -217,10 +217,26 @@ class WriteSettings:
             profile=profile,
             table=table,
             partition=PartitionSpec.of(given.get("partition")),
-            overwrite_scope=given.get("overwrite_scope"),
+            partitions_only=_partitions_only(given.get("overwrite")),
             max_partitions=_number(given, "max_partitions") or MAX_PARTITIONS,
             compression=Compression.of(given.get("compression")),
         )
+
+    def replaces(self, mode: str) -> Overwrite:
+        """Return what a write in a mode of Spark replaces, as `Table.write` is told it."""
+        if mode != "overwrite":
+            return False
+        return "partitions" if self.partitions_only else True
+
+
+def _partitions_only(text: str | None) -> bool:
+    if text not in (None, "partitions"):
+        raise ConfigError(
+            f"overwrite is {text!r}",
+            option="overwrite",
+            hint="with mode overwrite: 'partitions' replaces the partitions that get rows",
+        )
+    return text is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
         with StorageClient(settings.profile) as storage:
             mode = "overwrite" if self._overwrite else "append"
             target, overwrite = write_target(
-                storage, settings.table, settings.partition, mode, settings.overwrite_scope
+                storage, settings.table, settings.partition, settings.replaces(mode)
             )
             check_frame(self._schema, target)
             session = open_write_session(

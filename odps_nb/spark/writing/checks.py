@@ -14,16 +14,15 @@ from pyspark.sql import types as spark
 from odps_nb.access.sources import Target
 from odps_nb.convert.arrow_schema import match_columns
 from odps_nb.convert.arrow_types import has_blob
-from odps_nb.errors import ConfigError, ConversionError, InvalidRequestError
+from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
 from odps_nb.spark.blobs.api import NEW_BLOB
 from odps_nb.spark.tasks.types import arrow_schema, table_type
-from odps_nb.terms import PartitionSpec, TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["NEW_BLOB_FIELDS", "check_frame", "check_scope", "months_as_numbers"]
+__all__ = ["NEW_BLOB_FIELDS", "check_frame", "months_as_numbers"]
 
 #: A struct of these fields in place of a BLOB is a blob to upload; ``data`` alone is required
 #: (`NEW_BLOB` is the one with all of them).
@@ -33,46 +32,6 @@ NEW_BLOB_FIELDS = {
     "file_name": spark.StringType,
 }
 
-PARTITIONS = "partitions"
-
-
-def check_scope(
-    table: TableName, keys: tuple[str, ...], partition: PartitionSpec, mode: str, scope: str | None
-) -> bool:
-    """Return whether the write replaces rows; refuse what could replace more than was meant.
-
-    Parameters
-    ----------
-    keys
-        Names of the table's partition columns.
-    scope
-        ``"partitions"``: replace the partitions that get rows. Needed to overwrite a partitioned
-        table without naming one whole partition.
-
-    Raises
-    ------
-    ConfigError
-        Unknown mode or scope, or an overwrite whose extent was not said.
-    """
-    if mode not in ("append", "overwrite"):
-        raise ConfigError(
-            f"mode {mode!r} is unknown", option="mode", hint="use 'append' or 'overwrite'"
-        )
-    if scope not in (None, PARTITIONS):
-        raise ConfigError(
-            f"overwrite_scope {scope!r} is unknown",
-            option="overwrite_scope",
-            hint=f"the only one is {PARTITIONS!r}: replace the partitions that get rows",
-        )
-    if mode == "overwrite" and len(partition) < len(keys) and scope is None:
-        raise ConfigError(
-            f"{table} is partitioned by {', '.join(keys)}: say what the overwrite may replace",
-            option="overwrite_scope",
-            hint="name one whole partition, or pass overwrite_scope='partitions' to "
-            "odps_nb.spark.write to replace the partitions that get rows",
-        )
-    return mode == "overwrite"
-
 
 def check_frame(frame: spark.StructType, target: Target) -> None:
     """Make sure that a DataFrame's columns fit a table.
@@ -81,7 +40,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
     ------
     ConversionError
         Lists every column that does not fit, is unknown, or is missing though required.
-    InvalidRequestError
+    ArgumentError
         A partition column is neither fixed nor in the frame.
     """
     fixed = {key.casefold() for key, _ in target.fixed}
@@ -89,7 +48,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
     kinds = {field.name.casefold(): field.dataType for field in offered.fields}
     for column in target.columns.partition_columns:
         if column.name.casefold() not in kinds:
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"{target.table} is partitioned by {column.name!r}, which is no column of the "
                 "DataFrame",
                 code="InvalidPartitionSpec",

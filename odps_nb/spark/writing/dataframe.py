@@ -12,12 +12,13 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.checks import PartitionLike, check_partition
+from odps_nb.access.checks import Overwrite, PartitionLike, check_overwrite, check_partition
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.sources import Target
-from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker, silent
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
 from odps_nb.client.write.operations import Stamp
 from odps_nb.errors import OdpsNbError
 from odps_nb.spark.launch._quiet import without_pandas_notice
@@ -26,7 +27,7 @@ from odps_nb.spark.progress.totals import Source
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import job_errors
 from odps_nb.spark.tasks.shipping import shipped
-from odps_nb.spark.writing.checks import check_frame, check_scope, months_as_numbers
+from odps_nb.spark.writing.checks import check_frame, months_as_numbers
 from odps_nb.spark.writing.task import (
     MAX_PARTITIONS,
     MAX_STREAMS,
@@ -62,11 +63,10 @@ def write(
     table: str | TableName,
     *,
     partition: PartitionLike | None = None,
-    mode: str = "append",
-    overwrite_scope: str | None = None,
+    overwrite: Overwrite = False,
     max_partitions: int = MAX_PARTITIONS,
     compression: str | Compression | None = None,
-    progress: ProgressListener | None = None,
+    progress: Progress = None,
 ) -> Receipt:
     """Write a DataFrame and commit it once; or raise, and nothing was written.
 
@@ -84,11 +84,9 @@ def write(
     partition
         The partition to write into, made if it is not there. Keys that it leaves out are taken
         from the rows, which are then brought together by partition first.
-    mode
-        ``"append"``, or ``"overwrite"``: replace the table, or that partition.
-    overwrite_scope
-        ``"partitions"``: replace the partitions that get rows. Nothing is overwritten in a
-        partitioned table unless this, or one whole `partition`, is said.
+    overwrite
+        As for `Table.write`: ``True`` replaces the table, or the one whole `partition` that is
+        named; ``"partitions"`` replaces those partitions that get rows.
     max_partitions
         The most partitions that the rows may name; a column of the wrong kind in the place of a
         key would otherwise make thousands.
@@ -102,10 +100,9 @@ def write(
     ------
     ConversionError
         Columns, types or values do not fit: nothing was written.
-    ConfigError
-        The extent of an overwrite was not said.
-    InvalidRequestError
-        The rows name more than `max_partitions` partitions: nothing was written.
+    ArgumentError
+        It was not said which partitions may be replaced, or the rows name more than
+        `max_partitions`: nothing was written.
     NotFoundError
         No such table.
 
@@ -122,7 +119,7 @@ def write(
         odps,
         table,
         partition=partition,
-        extent=(mode, overwrite_scope),
+        overwrite=overwrite,
         max_partitions=max_partitions,
         compression=Compression.of(compression),
         progress=progress,
@@ -137,7 +134,7 @@ def write_change(
     partition: PartitionSpec,
     change: Change,
     compression: Compression,
-    progress: ProgressListener | None,
+    progress: Progress,
 ) -> Receipt:
     """Upsert or delete the rows of a DataFrame by their key, as ``table.upsert(df)`` says.
 
@@ -161,8 +158,8 @@ def _write(
     *,
     partition: PartitionLike | None,
     compression: Compression,
-    progress: ProgressListener | None,
-    extent: tuple[str, str | None] = ("append", None),
+    progress: Progress,
+    overwrite: Overwrite = False,
     max_partitions: int = MAX_PARTITIONS,
     change: Change | None = None,
 ) -> Receipt:
@@ -172,17 +169,19 @@ def _write(
     began, token = time.monotonic(), token_of(odps)
     profile = profile_of(odps)
     name, df = profile.table(table), months_as_numbers(df)
-    listener = progress or faces_of(odps).listener(on_cancel=token.cancel)
+    listener = listener_of(
+        progress, default=partial(faces_of(odps).listener, on_cancel=token.cancel)
+    )
     with (
         StorageClient(profile) as storage,
         ProgressTracker("write", str(name), listener=listener) as tracker,
     ):
-        target, overwrite = write_target(storage, name, partition, *extent, change=change)
+        target, replaces = write_target(storage, name, partition, overwrite, change=change)
         if change is not None:
             df = change.narrowed(df, target)
         check_frame(df.schema, target)
         session = open_write_session(
-            storage, name, partition=target.fixed, overwrite=overwrite, tracker=tracker
+            storage, name, partition=target.fixed, overwrite=replaces, tracker=tracker
         )
         task = WriteTask(
             profile=TaskProfile.of(storage),
@@ -203,7 +202,7 @@ def _write(
         # What the tasks wrote is exact, whatever they could report on their way.
         tracker.correct_rows(sum(one.stream.rows for one in done))
         _commit(session, done)
-    receipt = _receipt(task, done, overwrite=overwrite, seconds=time.monotonic() - began)
+    receipt = _receipt(task, done, overwrite=replaces, seconds=time.monotonic() - began)
     return receipt if change is None else dataclasses.replace(receipt, verb=change.verb)
 
 
@@ -228,8 +227,7 @@ def write_target(
     storage: StorageClient,
     table: TableName,
     partition: PartitionLike | None,
-    mode: str,
-    scope: str | None,
+    overwrite: Overwrite,
     *,
     change: Change | None = None,
 ) -> tuple[Target, bool]:
@@ -238,10 +236,9 @@ def write_target(
 
     schema = fetch_table(storage, table).schema
     fixed = check_partition(PartitionSpec.of(partition), schema, table)
-    keys = tuple(column.name for column in schema.partition_columns)
     make = Target.of if change is None else change.target
     target = make(schema, table, fixed, timezone=storage.profile.timezone)
-    return target, check_scope(table, keys, fixed, mode, scope)
+    return target, check_overwrite(overwrite, fixed, schema, table)
 
 
 def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> DataFrame:

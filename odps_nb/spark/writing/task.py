@@ -27,7 +27,7 @@ from odps_nb.client.write.session import (
     open_write_stream,
 )
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
-from odps_nb.errors import ConversionError, InvalidRequestError
+from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column
 from odps_nb.spark.progress.messages import ReportTo
 from odps_nb.spark.progress.task_client import reported
@@ -104,7 +104,7 @@ def write_partition(
     ------
     ConversionError
         A value does not fit; row and column are named.
-    InvalidRequestError
+    ArgumentError
         The rows name more partitions than are allowed, or one that no request could name.
     """
     name = attempt_name() if name is None else name
@@ -146,11 +146,11 @@ def check_written(
 
     Raises
     ------
-    InvalidRequestError
+    ArgumentError
         It is too many. Nothing has been committed.
     """
     if len(done) > MAX_STREAMS:
-        raise InvalidRequestError(
+        raise ArgumentError(
             f"{len(done)} tasks wrote into {table}; a session takes {MAX_STREAMS} streams",
             code="TooManyStreams",
             hint=f"write df.coalesce({MAX_STREAMS}), or lower spark.sql.shuffle.partitions",
@@ -166,14 +166,14 @@ def check_or_abort(
     """Do `check_written` where nobody else aborts: Spark's `abort` leaves a whole write alone."""
     try:
         check_written(session.table, done, max_partitions)
-    except InvalidRequestError:
+    except ArgumentError:
         abort_write(storage, session)
         raise
 
 
-def _too_many_partitions(table: TableName, named: set[str], limit: int) -> InvalidRequestError:
+def _too_many_partitions(table: TableName, named: set[str], limit: int) -> ArgumentError:
     some = ", ".join(sorted(named)[:3])
-    return InvalidRequestError(
+    return ArgumentError(
         f"the rows belong to more than {limit} partitions of {table}: {some}, …",
         code="TooManyPartitions",
         hint="write fewer at a time (filter by partition, or name one with partition=); "

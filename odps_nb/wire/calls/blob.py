@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 from odps_nb.wire.calls.answers import parse_answer
 from odps_nb.wire.calls.core import (
@@ -47,7 +47,7 @@ def _references(fields: Fields, key: str) -> tuple[BlobReference, ...]:
 def _reference(fields: Fields, key: str, token: str) -> BlobReference:
     try:
         return BlobReference.from_text(token)
-    except InvalidRequestError as error:
+    except ArgumentError as error:
         raise fields.fail(key, f"holds what is no reference: {error.message}") from None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError, InvalidRequestError
 from odps_nb.terms import Compression, PartitionSpec, TableName, format_bytes
 from odps_nb.wire.json_fields import Fields, dump, in_request, parse_object
 
@@ -81,14 +81,14 @@ class WireRequest:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             A parameter has half a surrogate pair, which no URL can hold.
         """
         try:
             url = endpoint.rstrip("/") + quote(self.path, safe="/-_.~")
             return f"{url}?{urlencode(self.params)}" if self.params else url
         except UnicodeEncodeError:
-            raise InvalidRequestError(
+            raise ArgumentError(
                 f"{self!r} is not valid Unicode", hint="check names and partition values"
             ) from None
 
@@ -194,9 +194,8 @@ def table_name(project: str, schema: str | None, table: str) -> TableName:
     """Make a table name of parts that a client sent."""
     try:
         return TableName(project=project, schema=schema, table=table)
-    except InvalidRequestError as error:
-        error.status, error.code = 400, "InvalidArgument"
-        raise
+    except ArgumentError as error:
+        raise in_request(error.message) from None
 
 
 def instance_target(project: str, instance_id: str) -> str:
@@ -213,7 +212,7 @@ def parse_instance_target(target: str) -> tuple[str, str]:
 
 
 def encode_partition(spec: PartitionSpec, *, separator: str) -> str:
-    """Spell ``ds=x/h=1``; what could be read as another partition is an `InvalidRequestError`.
+    """Spell ``ds=x/h=1``; what could be read as another partition is an `ArgumentError`.
 
     Levels are joined as live tests of the C++ client have it: by ``/`` in write sessions and in
     the partitions of a read, by ``,`` in previews (TestTableWriteFullPartitioned,

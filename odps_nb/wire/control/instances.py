@@ -13,7 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from odps_nb.errors import FramingError, InvalidRequestError, ProtocolError, QueryError
+from odps_nb.errors import (
+    ArgumentError,
+    FramingError,
+    ProtocolError,
+    QueryError,
+)
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest, find_header
 from odps_nb.wire.calls.errors import code_of_text, hint_of_code
 from odps_nb.wire.control.core import XML_TYPE, date_text, epoch, project_path, rest_request
@@ -176,11 +181,11 @@ class SubmitSql:
 
         Raises
         ------
-        InvalidRequestError
+        ArgumentError
             The query holds a character that would arrive as another one.
         """
         if not has_spelling(self.sql):
-            raise InvalidRequestError(
+            raise ArgumentError(
                 "the query holds a control character, which no request can carry",
                 hint="write it as chr(…) with its number, or bind it as :name",
             )

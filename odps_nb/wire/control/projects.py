@@ -20,6 +20,9 @@ __all__ = [
     "GetProject",
     "GetTenant",
     "GetTunnelEndpoint",
+    "ListProjects",
+    "ListSchemas",
+    "NamePage",
     "ProjectInfo",
     "TenantInfo",
     "decode_tunnel_endpoint",
@@ -93,6 +96,68 @@ class GetProject:
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> ProjectInfo:
         """Read the answer."""
         return ProjectInfo.decode(body, headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamePage:
+    """Names of projects or schemas; a ``marker`` asks for the next page, an empty one ends it."""
+
+    names: tuple[str, ...] = ()
+    marker: str = ""
+
+    @classmethod
+    def decode(cls, body: bytes, *, root: str, item: str) -> NamePage:
+        """Read a page of ``<root><Marker/><item><Name/>…``, as the stock client reads it."""
+        page = parse_answer(body, f"list of {root.lower()}", root=root)
+        return cls(
+            names=tuple(child_text(one, "Name") for one in page.findall(item)),
+            marker=child_text(page, "Marker"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListProjects:
+    """Ask for a page of project names that begin with ``prefix`` (pyodps: models/projects.py)."""
+
+    ACTION: ClassVar[str] = "ListProjects"
+    idempotent: ClassVar[bool] = True
+
+    prefix: str = ""
+    marker: str = ""
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request; it is about no project, so that none is named."""
+        return rest_request("/projects", _page(self.prefix, self.marker), scope=NO_SCOPE)
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> NamePage:
+        """Read the answer."""
+        return NamePage.decode(body, root="Projects", item="Project")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSchemas:
+    """Ask for a page of a project's schemas (pyodps: models/schemas.py)."""
+
+    ACTION: ClassVar[str] = "ListSchemas"
+    idempotent: ClassVar[bool] = True
+
+    project: str
+    prefix: str = ""
+    marker: str = ""
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Spell the request."""
+        asked = _page(self.prefix, self.marker)
+        return rest_request(project_path(self.project, "schemas"), asked, scope=scope)
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> NamePage:
+        """Read the answer."""
+        return NamePage.decode(body, root="Schemas", item="Schema")
+
+
+def _page(prefix: str, marker: str) -> tuple[tuple[str, str], ...]:
+    asked = (("name", prefix), ("marker", marker))
+    return (("expectmarker", "true"), *((key, value) for key, value in asked if value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

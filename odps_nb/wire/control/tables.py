@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest
@@ -157,7 +157,7 @@ def _columns(fields: Fields, key: str) -> tuple[Column, ...]:
         name = one.need_text("name")
         try:
             type_ = parse_type(one.need_text("type"))
-        except InvalidRequestError as error:
+        except ArgumentError as error:
             raise one.fail("type", f"of column {name!r}: {error.message}") from None
         columns.append(
             Column(

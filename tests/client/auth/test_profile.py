@@ -10,7 +10,7 @@ from odps import ODPS
 from odps.accounts import AppAccount
 
 from odps_nb.client.auth.profile import Profile
-from odps_nb.errors import ConfigError, InvalidRequestError
+from odps_nb.errors import ArgumentError, ConfigError
 
 SECRET = "s3cr3t-key-that-nobody-may-see"
 ENV = {
@@ -147,7 +147,7 @@ def test_an_endpoint_that_is_no_address_is_refused(url):
 
 
 def test_a_project_name_that_could_be_an_injection_is_refused():
-    with pytest.raises(InvalidRequestError, match="not a valid project name"):
+    with pytest.raises(ArgumentError, match="not a valid project name"):
         Profile(endpoint="http://h", project="p/../q", access_id="i", access_key="k")
 
 

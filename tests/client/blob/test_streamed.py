@@ -77,7 +77,7 @@ def test_every_blob_passes_by_whole_in_order_and_once(count, piece, compression)
         for n, blob in enumerate(blobs):
             assert (blob.reference, blob.positions) == (reference(n), (n,))
             assert (blob.size, blob.mime_type) == (len(content(n)), f"text/{n}")
-            assert (blob.custom_file_name, blob.verified) == (f"{n}.txt", False)
+            assert (blob.file_name, blob.verified) == (f"{n}.txt", False)
             assert blob.read() == content(n)
             assert (blob.verified, blob.tell()) == (True, blob.size)
         assert n == count - 1

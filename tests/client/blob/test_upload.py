@@ -10,7 +10,12 @@ import pytest
 from odps_nb.client.blob import upload as blob_upload
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.write.session import open_write_session
-from odps_nb.errors import ChecksumError, ConfigError, FramingError, InvalidRequestError
+from odps_nb.errors import (
+    ArgumentError,
+    ChecksumError,
+    FramingError,
+    InvalidRequestError,
+)
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import Compression, PartitionSpec
 from odps_nb.wire.calls import WriteBlobAnswer
@@ -184,7 +189,7 @@ def test_a_missing_file_is_the_callers_error(tmp_path):
 
 @pytest.mark.parametrize("thing", [7, "text", None, object()])
 def test_what_is_no_content_is_refused(thing):
-    with Ledger() as service, pytest.raises(ConfigError) as caught:
+    with Ledger() as service, pytest.raises(ArgumentError) as caught:
         upload(service, [(thing, None, None)])
     assert type(thing).__name__ in str(caught.value)
 

@@ -8,7 +8,7 @@ import pytest
 
 from odps_nb.client.read.session import DEFAULT_SPLITS, MAX_SPLITS
 from odps_nb.client.read.splits import ReadPlan, ReadSession, open_read_session
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.terms import SplitMode
 from odps_nb.wire.calls import ReadSessionAnswer
 from tests.support.sockets.scripted import SCHEMA, TABLE, Service, give
@@ -72,7 +72,7 @@ def test_who_says_how_many_gets_them_up_to_a_million():
     ],
 )
 def test_more_is_refused_before_it_fills_the_memory(answer: ReadSessionAnswer, plan: dict):
-    with pytest.raises(InvalidRequestError, match="at most 1,000,000 are planned") as caught:
+    with pytest.raises(ArgumentError, match="at most 1,000,000 are planned") as caught:
         opened(answer, **plan)
     assert caught.value.code == "TooManySplits"
     assert "split_bytes=" in str(caught.value.hint)

@@ -16,7 +16,7 @@ from odps_nb.client.read.splits import (
     open_read_session,
     reopen_read_session,
 )
-from odps_nb.errors import ConflictError, InvalidRequestError, SessionExpiredError
+from odps_nb.errors import ArgumentError, ConflictError, SessionExpiredError
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_versions_that_replaced_rows_are_refused_or_left_out(
 
 
 def test_versions_do_not_go_backwards(table: TableName) -> None:
-    with pytest.raises(InvalidRequestError, match="must not go backwards"):
+    with pytest.raises(ArgumentError, match="must not go backwards"):
         ReadPlan(table=table, versions=(4, 3))
 
 

@@ -25,9 +25,9 @@ from odps_nb.client.read.splits import (
     plan_ranges,
 )
 from odps_nb.errors import (
+    ArgumentError,
     CancelledError,
     FramingError,
-    InvalidRequestError,
     LimitExceededError,
     NotFoundError,
     ServiceError,
@@ -270,7 +270,7 @@ def test_partition_columns_alone_do_not_bring_all_data():
 
 
 def test_an_unknown_column_lists_those_that_exist():
-    with pytest.raises(InvalidRequestError, match="no column 'nope'") as caught:
+    with pytest.raises(ArgumentError, match="no column 'nope'") as caught:
         opened(PARTED, columns=("nope",))
     assert caught.value.hint == "its columns are id, note, ds"
 
@@ -285,7 +285,7 @@ def test_partitions_are_asked_for():
     "plan", [{"splits": 0}, {"split_bytes": -1}, {"limit": -1}, {"max_batch_rows": 20_001}]
 )
 def test_an_impossible_plan_is_refused(plan):
-    with pytest.raises(InvalidRequestError):
+    with pytest.raises(ArgumentError):
         ReadPlan(table=TABLE, **plan)
 
 
@@ -688,7 +688,7 @@ def test_a_preview_is_read_whole_or_again():
 def test_a_preview_always_says_how_many_rows():
     """evidence 140 (C++ client: TestAllPartitions): what comes without a limit nobody knows"""
     with Service() as service, service.client() as storage:
-        with pytest.raises(InvalidRequestError, match="has no limit"):
+        with pytest.raises(ArgumentError, match="has no limit"):
             fetch_preview(storage, Preview(table=TABLE))
         assert service.seen == []
 

@@ -142,8 +142,8 @@ def test_a_comment_of_a_table_commands_no_terminal(odps, new_name) -> None:
     name = new_name("comment")
     odps.sql(f"create table {name} (id bigint comment 'a\u202eb') comment 'x\u2066{FORMULA}'")
     table = odps.table(name)
-    assert is_clean(repr(table))
     bundle = table._repr_mimebundle_()
+    assert is_clean(repr(table))
     assert r"x\u2066" in bundle["text/plain"]
     assert all(map(is_clean, bundle.values()))
     assert "mathjax_ignore" in bundle["text/html"]

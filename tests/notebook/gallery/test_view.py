@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from odps_nb.errors import (
+    ArgumentError,
     BrokenStreamError,
     CancelledError,
     ChecksumError,
-    ConfigError,
     OdpsNbError,
     TransportError,
 )
@@ -109,9 +109,9 @@ def test_both_views_show_all(samples, view):
 
 
 def test_an_unknown_view_is_a_config_error(samples):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         mimebundle(samples, view="<b>")
-    assert caught.value.option == "view"
+    assert caught.value.argument == "view"
 
 
 def test_an_empty_column_is_a_gallery_too():

@@ -12,7 +12,7 @@ from IPython.core.completer import provisionalcompleter
 from IPython.utils.capture import capture_output
 
 from odps_nb import load_ipython_extension
-from odps_nb.errors import InvalidRequestError, NotFoundError
+from odps_nb.errors import ArgumentError, NotFoundError
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_dry_run_tells_what_would_be_read(ip):
     with pytest.raises(NotFoundError) as caught:
         run(ip, "%%odps spark --dry-run\nselect * from orderz")
     assert "orders" in str(caught.value.hint)
-    with pytest.raises(InvalidRequestError, match="begins no query"):
+    with pytest.raises(ArgumentError, match="begins no query"):
         run(ip, "%%odps spark --dry-run\ninsert into orders select 1")
 
 

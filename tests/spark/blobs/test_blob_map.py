@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import odps_nb.spark
-from odps_nb.errors import ConfigError, ConversionError
+from odps_nb.errors import ArgumentError, ConfigError, ConversionError
 from odps_nb.spark.blobs import task as blob_tasks
 from odps_nb.spark.blobs.task import BlobTask, map_batches
 from odps_nb.spark.tasks.credentials import TaskProfile
@@ -143,7 +143,7 @@ def test_columns_are_checked_before_a_task_runs(odps: Connection, media: DataFra
         ("nope", "size bigint", "no column 'nope'"),
         ("content", "ID bigint", "has a column 'ID' already"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ArgumentError, match=told):
             odps_nb.spark.blob_map(media, column, _digest, schema, odps=odps)
     with pytest.raises(ConversionError, match="holds no blob references"):
         odps_nb.spark.blob_map(media, "id", _digest, "size bigint", odps=odps)

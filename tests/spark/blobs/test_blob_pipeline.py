@@ -43,7 +43,7 @@ def _look(record: Any) -> dict[str, Any]:
 
     import odps_nb
 
-    kind, name = record.mime_type or "", record.custom_file_name
+    kind, name = record.mime_type or "", record.file_name
     if kind.startswith("text/plain"):
         return {"text": odps_nb.NewBlob(record.data.upper(), "text/plain", f"{name}.up.txt")}
     if kind not in ("image/png", "image/jpeg", "image/webp"):
@@ -130,7 +130,7 @@ def test_a_task_that_fails_amid_its_blobs_stores_no_row_twice(
 
         context = TaskContext.get()
         assert context is not None
-        if context.attemptNumber() == 0 and record.custom_file_name == "julia.webp":
+        if context.attemptNumber() == 0 and record.file_name == "julia.webp":
             (Path(marks) / str(context.partitionId())).touch()
             raise RuntimeError("this attempt is lost")
         return _look(record)
@@ -237,7 +237,7 @@ def _work(job: dict[str, Any], tokens: list[str]) -> None:
         profile = TaskProfile.of(odps.storage)
         if job["work"] == "copy":
             target, _ = write_target(
-                odps.storage, odps.profile.table(job["table"]), None, "append", None
+                odps.storage, odps.profile.table(job["table"]), None, overwrite=False
             )
             with open_write_session(odps.storage, target.table) as session:
                 task = WriteTask(profile=profile, session=session.ref, target=target)

@@ -12,7 +12,7 @@ import odps_nb
 import odps_nb.spark
 from odps_nb.client.blob import many as client_blob
 from odps_nb.client.blob.batch import BlobBatch
-from odps_nb.errors import ConfigError, ConversionError, LimitExceededError
+from odps_nb.errors import ArgumentError, ConversionError, LimitExceededError
 from odps_nb.spark.blobs import task as blob_tasks
 from odps_nb.spark.blobs.task import BlobTask, map_batches
 from odps_nb.spark.tasks.credentials import TaskProfile
@@ -47,7 +47,7 @@ def test_blobs_come_whole_with_type_and_name_and_nulls_stay(
         record = next(records)
         assert bytes(row.file.data) == record.data
         assert row.file.mime_type == record.mime_type
-        assert row.file.file_name == record.custom_file_name == row.name
+        assert row.file.file_name == record.file_name == row.name
     assert {len(row.file.data) for row in rows if row.name == "empty.dat"} == {0}
 
 
@@ -93,12 +93,12 @@ def test_a_blob_that_is_too_large_is_refused_and_blob_map_is_named(
 @pytest.mark.spark
 def test_arguments_are_checked_before_a_task_runs(odps: Connection, media: DataFrame) -> None:
     for size in (0, 256_000_001):
-        with pytest.raises(ConfigError, match="max_blob_bytes is") as caught:
+        with pytest.raises(ArgumentError, match="max_blob_bytes is") as caught:
             odps_nb.spark.with_blobs(media, "content", max_blob_bytes=size, odps=odps)
-        assert caught.value.option == "max_blob_bytes"
-    with pytest.raises(ConfigError, match="has a column 'name' already") as caught:
+        assert caught.value.argument == "max_blob_bytes"
+    with pytest.raises(ArgumentError, match="has a column 'name' already") as caught:
         odps_nb.spark.with_blobs(media, "content", column="name", odps=odps)
-    assert caught.value.option == "column"
+    assert caught.value.argument == "column"
     with pytest.raises(ConversionError, match="holds no blob references"):
         odps_nb.spark.with_blobs(media, "id", odps=odps)
 

@@ -18,11 +18,12 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 import odps_nb.spark
-from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError
+from odps_nb.errors import ArgumentError, NotFoundError, QueryError
 from odps_nb.spark.pushdown.parse import fill
 from odps_nb.spark.pushdown.plan import TableRead
-from tests.support.spark.sql_grammar import Grammar
-from tests.support.spark.sql_rows import ROWS, SCHEMAS, TABLES, arrow, left, plan, reads_less
+
+from .sql_grammar import Grammar
+from .sql_rows import ROWS, SCHEMAS, TABLES, arrow, left, plan, reads_less
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,7 +143,7 @@ def compared(local: Local, seed: int) -> str:
             return "reads all"  # the very same query
         expected = outcome(lambda: local.whole(made.text))
         found = outcome(lambda: local.pushed(made.text))
-    except InvalidRequestError:
+    except ArgumentError:
         return "not read"
     said = difference(found, expected, ordered=made.total)
     if said:

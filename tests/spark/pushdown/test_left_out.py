@@ -17,10 +17,11 @@ import duckdb
 import pytest
 from sqlglot import ErrorLevel, exp
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.spark.pushdown.plan import TableRead
-from tests.support.spark.sql_grammar import Grammar
-from tests.support.spark.sql_rows import ROWS, SCHEMAS, arrow, left, plan, reads_less
+
+from .sql_grammar import Grammar
+from .sql_rows import ROWS, SCHEMAS, arrow, left, plan, reads_less
 
 # DuckDB's own defects, and casts that fail in the rows of some order of joins only.
 _OTHER_FAILURES = {"InternalException", "ConversionException", "OutOfRangeException"}
@@ -116,7 +117,7 @@ def search(tables: Tables, seeds: range) -> Counter[str]:
             continue
         try:
             end = tables.compare(made.text, ordered=made.total)
-        except InvalidRequestError:
+        except ArgumentError:
             end = "not read"
         assert not end.startswith("DIFFERENCE"), f"Grammar({seed}): {end}"
         ends[end] += 1

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.pushdown.conditions import Compare, may_be_sent, partition_value, takes_value
 from odps_nb.spark.pushdown.extract import conditions_of
@@ -789,7 +789,7 @@ def test_names_are_replaced_where_they_stand(text, filled):
     ],
 )
 def test_what_is_no_query_says_what_to_use(text, said):
-    with pytest.raises(InvalidRequestError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         parse_query(text)
     assert said in f"{caught.value} {caught.value.hint}"
 

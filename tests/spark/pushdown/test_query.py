@@ -14,8 +14,7 @@ import pytest
 import odps_nb.spark
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import (
-    ConfigError,
-    InvalidRequestError,
+    ArgumentError,
     NotFoundError,
     QueryError,
 )
@@ -421,9 +420,9 @@ def test_what_spark_does_not_take_is_one_error_without_java(
         assert caught.value.code == code
         assert "java" not in str(caught.value).lower()
         assert "_pyspark_" not in str(caught.value)
-    with pytest.raises(InvalidRequestError, match="line 1"):
+    with pytest.raises(ArgumentError, match="line 1"):
         odps_nb.spark.sql(spark, odps, "select id from sales where")
-    with pytest.raises(InvalidRequestError, match="begins no query"):
+    with pytest.raises(ArgumentError, match="begins no query"):
         odps_nb.spark.sql(spark, odps, "drop table sales")
     assert caplog.text == ""
 
@@ -459,7 +458,7 @@ def test_lists_dates_and_decimals_are_bound_and_sent(
     )
     assert len(query.reads[0].conditions) == 4
     assert query.to_pandas()["id"].tolist() == [41]
-    with pytest.raises(ConfigError, match=":m has no value"):
+    with pytest.raises(ArgumentError, match=":m has no value"):
         odps_nb.spark.sql(spark, odps, "select :m", params={"n": 1})
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import odps_nb.spark
 from odps_nb.client.read.splits import plan_ranges
 from odps_nb.errors import (
-    InvalidRequestError,
+    ArgumentError,
     NotFoundError,
     SessionExpiredError,
 )
@@ -194,11 +194,11 @@ def test_a_missing_table_or_column_fails_at_once_and_without_java(
         odps_nb.spark.read(spark, odps, "orders", columns=["id", "amont"])
     assert "did you mean 'amount'" in str(caught.value.hint)
     assert "java" not in str(caught.value).lower()
-    with pytest.raises(InvalidRequestError, match="day"):
+    with pytest.raises(ArgumentError, match="day"):
         odps_nb.spark.read(spark, odps, "orders", partitions="day=1")
-    with pytest.raises(InvalidRequestError, match="columns is empty"):
+    with pytest.raises(ArgumentError, match="columns is empty"):
         odps_nb.spark.read(spark, odps, "orders", columns=[])
-    with pytest.raises(InvalidRequestError, match="limit"):
+    with pytest.raises(ArgumentError, match="limit"):
         odps_nb.spark.read(spark, odps, "orders", limit=-1)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 import odps_nb.spark
 from odps_nb.client.write.session import commit_write, open_write_stream
-from odps_nb.errors import ConfigError, ConflictError, NotFoundError
+from odps_nb.errors import ArgumentError, ConfigError, ConflictError, NotFoundError
 from odps_nb.spark.source.data_source import OdpsDataSource, OdpsReader, OdpsWriter, Options
 from odps_nb.spark.source.options import ReadSettings, WriteSettings
 from odps_nb.spark.tasks.errors import from_spark
@@ -116,8 +116,8 @@ def test_rows_are_appended_and_replaced(
     assert odps.table(name).read().row_count == 12
     with pytest.raises(Exception, match="say what the overwrite may replace") as caught:
         writer.mode("overwrite").save()
-    assert isinstance(from_spark(caught.value), ConfigError)
-    writer.mode("overwrite").option("overwrite_scope", "partitions").save()
+    assert isinstance(from_spark(caught.value), ArgumentError)
+    writer.mode("overwrite").option("overwrite", "partitions").save()
     assert odps.table(name).read().row_count == 6
     empty = frame.filter("id < 0").write.format("odps").options(**given)
     empty.option("partition", "ds=1").mode("overwrite").save(name)

@@ -17,12 +17,13 @@ from pyspark.sql.types import LongType, StructType
 import odps_nb.spark
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.write.session import abort_write, commit_write, fetch_write_status
-from odps_nb.errors import ConfigError, ConversionError, InvalidRequestError, StateError
+from odps_nb.errors import ArgumentError, ConfigError, ConversionError, StateError
 from odps_nb.spark.source import stream_writer
 from odps_nb.spark.source.commit_log import CommitLog, Intent
 from odps_nb.spark.source.data_source import OdpsDataSource
 from odps_nb.spark.source.stream_writer import OdpsStreamWriter
-from tests.support.spark.altering import Altering
+
+from .altering import Altering
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -229,7 +230,7 @@ def test_a_micro_batch_of_too_many_partitions_is_dropped(
     assert isinstance(message, stream_writer._Message)
     assert message.written is not None
     many = replace(message.written, partitions=tuple(f"ds={day}" for day in range(513)))
-    with pytest.raises(InvalidRequestError, match="more than 512 partitions"):
+    with pytest.raises(ArgumentError, match="more than 512 partitions"):
         query.commit([replace(message, written=many)], 0)
     assert ids(table) == []
     assert fetch_write_status(storage, message.session) == "ABORTED"

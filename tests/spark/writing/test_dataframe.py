@@ -11,7 +11,7 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.client.write.session import commit_write, open_write_session
-from odps_nb.errors import ConfigError, ConversionError, InvalidRequestError, NotFoundError
+from odps_nb.errors import ArgumentError, ConversionError, NotFoundError
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.writing.dataframe import write_target
 from odps_nb.spark.writing.task import WriteTask, write_partition
@@ -103,7 +103,7 @@ def test_a_job_that_fails_leaves_nothing(
 
 def _task(odps: Connection, name: str) -> tuple[Any, WriteTask]:
     storage = odps.storage
-    target, _ = write_target(storage, odps.profile.table(name), None, "append", None)
+    target, _ = write_target(storage, odps.profile.table(name), None, overwrite=False)
     session = open_write_session(storage, target.table)
     profile = TaskProfile.of(storage)
     return session, WriteTask(profile=profile, session=session.ref, target=target)
@@ -215,7 +215,7 @@ def test_an_overwrite_of_one_partition_leaves_the_others(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
     frame = spark.range(3)
-    receipt = odps_nb.spark.write(frame, odps, by_day, partition="ds=1,hour=0", mode="overwrite")
+    receipt = odps_nb.spark.write(frame, odps, by_day, partition="ds=1,hour=0", overwrite=True)
     assert receipt.overwrite
     assert _counts(odps, by_day) == {("0", 0): 10, ("0", 1): 10, ("1", 0): 3, ("1", 1): 10}
 
@@ -226,10 +226,10 @@ def test_an_overwrite_says_what_it_may_replace(
 ) -> None:
     frame = spark.range(3).selectExpr("id", "'0' ds", "1 hour")
     for partition in (None, "ds=0"):
-        with pytest.raises(ConfigError, match="say what the overwrite may replace"):
-            odps_nb.spark.write(frame, odps, by_day, partition=partition, mode="overwrite")
+        with pytest.raises(ArgumentError, match="say what the overwrite may replace"):
+            odps_nb.spark.write(frame, odps, by_day, partition=partition, overwrite=True)
     assert sum(_counts(odps, by_day).values()) == 40
-    odps_nb.spark.write(frame, odps, by_day, mode="overwrite", overwrite_scope="partitions")
+    odps_nb.spark.write(frame, odps, by_day, overwrite="partitions")
     assert _counts(odps, by_day) == {("0", 0): 10, ("0", 1): 3, ("1", 0): 10, ("1", 1): 10}
 
 
@@ -242,9 +242,9 @@ def test_a_column_may_repeat_the_partition_but_not_contradict_it(
     assert _counts(odps, by_day)["9", 1] == 2
     with pytest.raises(ConversionError, match="other values than the partition"):
         odps_nb.spark.write(frame, odps, by_day, partition="ds=8,hour=1")
-    with pytest.raises(InvalidRequestError, match="partitioned by 'hour'"):
+    with pytest.raises(ArgumentError, match="partitioned by 'hour'"):
         odps_nb.spark.write(spark.range(2), odps, by_day, partition="ds=8")
-    with pytest.raises(InvalidRequestError, match="day"):
+    with pytest.raises(ArgumentError, match="day"):
         odps_nb.spark.write(spark.range(2), odps, by_day, partition="day=8")
 
 
@@ -258,7 +258,7 @@ def test_an_empty_frame_commits_and_an_overwrite_with_it_empties(
     for empty in (_numbers(spark).filter("id < 0"), spark.createDataFrame([], "id bigint")):
         assert odps_nb.spark.write(empty, odps, name).rows == 0
     assert _ids(odps, name) == list(range(5))
-    assert odps_nb.spark.write(_numbers(spark, 5).limit(0), odps, name, mode="overwrite").rows == 0
+    assert odps_nb.spark.write(_numbers(spark, 5).limit(0), odps, name, overwrite=True).rows == 0
     assert _ids(odps, name) == []
 
 

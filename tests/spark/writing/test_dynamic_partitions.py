@@ -10,7 +10,7 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.client.write.session import StreamReceipt, open_write_session
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ArgumentError
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import from_spark
 from odps_nb.spark.writing import dataframe as writer
@@ -57,7 +57,7 @@ def _rows(odps: Connection, name: str) -> int:
 def test_each_task_gets_whole_partitions_in_order(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
-    target, _ = write_target(odps.storage, odps.profile.table(by_day), None, "append", None)
+    target, _ = write_target(odps.storage, odps.profile.table(by_day), None, overwrite=False)
     arranged = writer._arranged(_days(spark, 1000, 20), target)
     seen = arranged.selectExpr("spark_partition_id() task", "ds", "hour").collect()
     tasks: dict[tuple[str, int], set[int]] = {}
@@ -87,7 +87,7 @@ def test_one_partition_too_many_is_refused_and_nothing_is_written(
     with pytest.raises(Exception, match="more than 5 partitions of") as caught:
         _write(road, frame, odps, by_day, 5)
     error = from_spark(caught.value) if road == "format" else caught.value
-    assert isinstance(error, InvalidRequestError)
+    assert isinstance(error, ArgumentError)
     assert "max_partitions" in str(error.hint)
     assert "ds=d0,hour=0" in str(error)
     assert odps.table(by_day).partitions() == []
@@ -102,7 +102,7 @@ def test_partitions_of_all_tasks_count_together(
     # Each task stays within the bound, all of them together do not.
     spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
     try:
-        with pytest.raises(InvalidRequestError, match="more than 12 partitions") as caught:
+        with pytest.raises(ArgumentError, match="more than 12 partitions") as caught:
             odps_nb.spark.write(_days(spark, 300, 20), odps, by_day, max_partitions=12)
     finally:
         spark.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")
@@ -111,7 +111,7 @@ def test_partitions_of_all_tasks_count_together(
 
 
 def test_a_task_stops_at_the_first_partition_too_many(odps: Connection, by_day: str) -> None:
-    target, _ = write_target(odps.storage, odps.profile.table(by_day), "ds=x", "append", None)
+    target, _ = write_target(odps.storage, odps.profile.table(by_day), "ds=x", overwrite=False)
     session = open_write_session(odps.storage, target.table, partition=target.fixed)
     task = WriteTask(
         profile=TaskProfile.of(odps.storage),
@@ -126,7 +126,7 @@ def test_a_task_stops_at_the_first_partition_too_many(odps: Connection, by_day: 
             taken.append(hour)
             yield pa.RecordBatch.from_pydict({"id": pa.array([1, 2]), "hour": pa.array([hour] * 2)})
 
-    with pytest.raises(InvalidRequestError, match="ds=x,hour=0"):
+    with pytest.raises(ArgumentError, match="ds=x,hour=0"):
         write_partition(task, batches(), "000000-1")
     assert taken[-1] == 3
     session.abort()
@@ -153,7 +153,7 @@ def test_too_many_streams_are_never_committed(
     monkeypatch.setattr(uploading, "MAX_STREAMS", 2)
     spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
     try:
-        with pytest.raises(InvalidRequestError, match=r"3 tasks wrote into .* takes 2 streams"):
+        with pytest.raises(ArgumentError, match=r"3 tasks wrote into .* takes 2 streams"):
             odps_nb.spark.write(_days(spark, 300, 20), odps, by_day)
     finally:
         spark.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")
@@ -169,10 +169,10 @@ def test_what_may_be_committed_is_counted_over_all_tasks() -> None:
     table = TableName(project="p", table="t")
     full = [_written(n, f"ds={n % 512}", "ds=0") for n in range(20_000)]
     check_written(table, full)
-    with pytest.raises(InvalidRequestError, match="512 partitions of p") as caught:
+    with pytest.raises(ArgumentError, match="512 partitions of p") as caught:
         check_written(table, [*full[:-1], _written(0, "ds=another")])
     assert caught.value.code == "TooManyPartitions"
-    with pytest.raises(InvalidRequestError, match="20001 tasks") as caught:
+    with pytest.raises(ArgumentError, match="20001 tasks") as caught:
         check_written(table, [*full, _written(0)])
     assert caught.value.code == "TooManyStreams"
 
@@ -197,7 +197,7 @@ def test_a_session_that_is_refused_by_the_data_source_is_aborted(
         _Message(Written(stream=stream, partitions=(f"ds={n}",)))
         for n, stream in enumerate(streams)
     ]
-    with pytest.raises(InvalidRequestError, match="more than 1 partitions"):
+    with pytest.raises(ArgumentError, match="more than 1 partitions"):
         made.commit(messages)
     state = odps.storage.call(
         GetWriteSession(table=made.session.table, session_id=made.session.session_id)

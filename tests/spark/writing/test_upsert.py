@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from odps_nb.errors import ConversionError, InvalidRequestError
+from odps_nb.errors import ArgumentError, ConversionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,5 +80,5 @@ def test_what_does_not_fit_leaves_the_table_as_it_was(
         table.upsert(spark.sql("select if(id = 7, null, id) id, 'w' w, 'x' ds from range(9)"))
     assert rows(table) == []
     plain = odps.create_table(new_name("plain"), "id bigint")
-    with pytest.raises(InvalidRequestError, match="no primary key"):
+    with pytest.raises(ArgumentError, match="no primary key"):
         plain.delete(spark.range(2))

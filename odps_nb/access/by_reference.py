@@ -1,0 +1,186 @@
+"""What a `Connection` does with blobs by their references: one, many, as files.
+
+How blobs travel is the business of ``odps_nb.client``, where they go that of
+``odps_nb.access.many_blobs``.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from odps_nb.client.calls.progress import Progress, listener_of
+from odps_nb.terms import BlobReference, Compression
+
+if TYPE_CHECKING:
+    from odps_nb.access.blob import Blob
+    from odps_nb.access.faces import Faces
+    from odps_nb.access.many_blobs import Fetch, Reference
+    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.many import BlobRecord
+    from odps_nb.client.blob.streamed import PassingBlob
+    from odps_nb.client.calls.storage import StorageClient
+
+__all__ = ["ByReference"]
+
+
+class ByReference:
+    """What a `Connection` does with blobs that are named by their references."""
+
+    @property
+    @abstractmethod
+    def storage(self) -> StorageClient:
+        """The client underneath."""
+
+    @property
+    @abstractmethod
+    def faces(self) -> Faces:
+        """What higher floors lend."""
+
+    def blob(self, reference: str | bytes | BlobReference) -> Blob:
+        """Return the handle of a blob; no request until its bytes are wanted.
+
+        Parameters
+        ----------
+        reference
+            A value of a BLOB column as it was read.
+        """
+        from odps_nb.access.blob import Blob, reference_of
+
+        return Blob(self.storage, reference_of(reference), faces=self.faces)
+
+    def blobs(
+        self,
+        references: Iterable[Reference],
+        *,
+        compression: str | Compression | None = None,
+        progress: Progress = None,
+    ) -> Iterator[BlobRecord]:
+        """Fetch many blobs in few requests: one record per reference, in order, verified.
+
+        Leaving the iterator early closes its connection. For blobs that are too many or too large
+        for memory there are `save_blobs` and `each_blob`.
+
+        Raises
+        ------
+        ArgumentError
+            A value is no reference; nothing was sent.
+        ChecksumError, TruncatedError
+            Bytes were damaged or are missing.
+        """
+        from odps_nb.access.many_blobs import iter_records
+
+        return iter_records(self._fetch(compression, progress), references)
+
+    def save_blobs(
+        self,
+        references: Iterable[Reference | None],
+        folder: str | os.PathLike[str],
+        *,
+        file_name: Callable[[int, BlobHead], str | None] | None = None,
+        overwrite: bool = False,
+        compression: str | Compression | None = None,
+        progress: Progress = None,
+    ) -> list[Path | None]:
+        """Save many blobs as files of a folder: one path per reference, in order.
+
+        Each distinct reference is fetched once and becomes one file, verified and whole, or none.
+        Memory holds a bounded part of it, however large the blobs are. After an error or an
+        interrupt the files that were whole stay.
+
+        Parameters
+        ----------
+        references
+            Values of a BLOB column (a list, a Series, an Arrow array) or a `BlobColumn`. A null
+            has no file: its path is ``None``, so that the result fits beside the column.
+        folder
+            An existing folder; no file is ever made outside of it.
+        file_name
+            Called with the position of the reference and what is known of the blob (``size``,
+            ``mime_type``, ``file_name``); returns a file name, or ``None`` for the one
+            that the blob states. Both are made safe as `Blob.save` does, and numbered (``-2``)
+            when taken, also where they only differ in case.
+        overwrite
+            Replace files that were there before. Files of the same call never replace each other.
+        compression
+            ``"zstd"`` or ``"lz4"`` on the way.
+
+        Raises
+        ------
+        ArgumentError
+            A value is no reference; nothing was sent.
+        ConfigError
+            The folder does not exist, or no file can be made there.
+        NotFoundError, ChecksumError, TruncatedError
+            A blob is not there, or stayed damaged; a note says which one.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> media = odps.table("media").head(3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     media["file"] = odps.save_blobs(media["content"], folder)
+        ...     [path.name for path in media["file"]]
+        ['mountains.jpg', 'mandelbrot.png', 'julia.webp']
+        """
+        from odps_nb.access.many_blobs import References, save_blobs
+
+        fetch = self._fetch(compression, progress)
+        return save_blobs(
+            fetch, References(references), folder, file_name=file_name, overwrite=overwrite
+        )
+
+    def each_blob(
+        self,
+        references: Iterable[Reference | None],
+        fn: Callable[[PassingBlob], object],
+        *,
+        compression: str | Compression | None = None,
+        progress: Progress = None,
+    ) -> int:
+        r"""Call a function with each blob in turn, as a file that is read; return how many.
+
+        Blobs come in the order of their first place in ``references``, each distinct one once:
+        ``blob.positions`` says where it stands. Nulls are left out. Meanwhile the next ones
+        arrive, as much as a bounded part of memory takes, however large they are.
+
+        Parameters
+        ----------
+        references
+            As for `save_blobs`.
+        fn
+            Runs in this thread. The blob is a binary file (``read``, ``readinto``; no seeking)
+            with ``size``, ``mime_type``, ``file_name`` and ``reference``, and is closed
+            when the function returns; what was not read is passed over. What the function
+            raises ends the call.
+
+        Raises
+        ------
+        ArgumentError, NotFoundError, ChecksumError, TruncatedError
+            As for `save_blobs`, also if the function has kept the error to itself.
+
+        Examples
+        --------
+        >>> def show(blob):
+        ...     print(blob.file_name, blob.positions, blob.read(4))
+        >>> one, other = odps.table("media").blobs("content", limit=2)
+        >>> odps.each_blob([one, other, one], show)
+        mountains.jpg (0, 2) b'\xff\xd8\xff\xe0'
+        mandelbrot.png (1,) b'\x89PNG'
+        2
+        """
+        from odps_nb.access.many_blobs import References, each_blob
+
+        return each_blob(self._fetch(compression, progress), References(references), fn)
+
+    def _fetch(self, compression: str | Compression | None, progress: Progress) -> Fetch:
+        from odps_nb.access.many_blobs import Fetch
+
+        return Fetch(
+            storage=self.storage,
+            compression=Compression.of(compression),
+            listener=lambda: listener_of(progress, default=self.faces.listener),
+        )

@@ -1,0 +1,115 @@
+"""A repr asks nothing: of a service that counts, of a connection that is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb import Connection
+from tests.support.compat.recorder import Recorder, recording
+
+
+@pytest.fixture
+def recorder(odps: Connection) -> Iterator[Recorder]:
+    with recording(odps.profile.tunnel_endpoint) as found:
+        yield found
+
+
+@pytest.fixture
+def watched(odps: Connection, recorder: Recorder) -> Iterator[Connection]:
+    """A connection whose requests are counted."""
+    profile = odps.profile
+    with odps_nb.connect(
+        endpoint=recorder.endpoint,
+        tunnel_endpoint=recorder.base,
+        project=profile.project,
+        access_id=profile.access_id,
+        access_key=profile.access_key,
+    ) as found:
+        yield found
+
+
+def untouched(odps: Connection, token: str) -> list[Any]:
+    """One of each thing that a person may hold before anything was asked."""
+    return [
+        odps,
+        odps.profile,
+        odps.storage,
+        odps.table("orders"),
+        odps.table("no_such_table"),
+        odps.table("orders").read(),
+        odps.table("orders").read(limit=3, progress=False),
+        odps.table("orders").read().plan,
+        odps.blob(token),
+        odps_nb.NewBlob(b"x"),
+    ]
+
+
+def used(odps: Connection, name: str) -> list[Any]:
+    """One of each thing that has been used, as far as it goes."""
+    table, media = odps.table(name), odps.table("media")
+    scan, blobs = odps.table("orders").read(["id"], limit=3), media.blobs("content", limit=2)
+    scan.to_arrow()
+    blobs[0].bytes()
+    result = odps.sql("select 1 as one")
+    result.to_arrow()
+    receipt = table.write(pa.table({"id": [1]}))
+    session = table.open_write()
+    stream = session.open_stream()
+    table.info  # noqa: B018  asked for now
+    return [
+        table,
+        scan,
+        scan.session,
+        blobs,
+        *blobs,
+        *odps.blobs([blobs[0].reference]),
+        result,
+        result.first(1),
+        odps.sql("select 2 as two", wait=False),
+        receipt,
+        session,
+        session.handle,
+        stream,
+    ]
+
+
+@pytest.fixture
+def name(odps: Connection, new_name) -> Iterator[str]:
+    made = new_name("shown")
+    odps.create_table(made, "id bigint")
+    yield made
+    odps.drop_table(made)
+
+
+def test_a_repr_makes_no_request(watched: Connection, recorder: Recorder, name: str) -> None:
+    token = watched.table("media").blobs("content", limit=1)[0].reference.token
+    things = [*untouched(watched, token), *used(watched, name)]
+    assert recorder.take()  # it counts
+    for thing in things:
+        assert repr(thing), type(thing)
+        assert str(thing), type(thing)
+        assert recorder.take() == [], type(thing)
+
+
+def test_a_rich_display_may_ask(watched: Connection, recorder: Recorder) -> None:
+    table = watched.table("orders")
+    assert "22" not in repr(table)
+    assert "8 partitions" in table._repr_mimebundle_()["text/plain"]
+    assert recorder.take()
+
+
+def test_a_closed_connection_leaves_reprs(odps: Connection, name: str) -> None:
+    profile = odps.profile
+    with odps_nb.connect(profile) as connection:
+        token = connection.table("media").blobs("content", limit=1)[0].reference.token
+        things = [*untouched(connection, token), *used(connection, name)]
+        before = [repr(thing) for thing in things]
+        at = next(n for n, thing in enumerate(things) if thing is connection)
+    after = [repr(thing) for thing in things]
+    assert after[at] == before[at][:-1] + " (closed)>"
+    assert all(after)

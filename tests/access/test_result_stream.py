@@ -1,0 +1,77 @@
+"""The rows of a query come as those of a table do: a part at a time, stopped when left."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb import Connection, Result
+from odps_nb.errors import ArgumentError
+
+ALL = "select id, ds from orders"
+
+
+@pytest.fixture
+def result(odps: Connection) -> Result:
+    return odps.sql(ALL, progress=False)
+
+
+@pytest.fixture
+def rows(result: Result) -> pa.Table:
+    return result.to_arrow(progress=False)
+
+
+def test_every_form_has_the_same_rows(result: Result, rows: pa.Table) -> None:
+    assert rows.num_rows == result.row_count > 100_000
+    with result.reader(progress=False) as reader:
+        assert reader.schema == result.arrow_schema
+        assert reader.read_all().equals(rows)
+    assert pa.table(result).equals(rows)
+    assert pa.Table.from_batches(result.batches(progress=False)).equals(rows)
+    assert len(result.to_pandas(progress=False)) == rows.num_rows
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_parts_are_in_order_however_many_are_read_at_a_time(
+    result: Result, rows: pa.Table, workers: int
+) -> None:
+    batches = result.batches(workers=workers, read_ahead=1 << 16, progress=False)
+    assert pa.Table.from_batches(batches).equals(rows)
+
+
+def test_less_than_one_worker_is_refused(result: Result) -> None:
+    with pytest.raises(ArgumentError, match="workers is 0"):
+        next(result.batches(workers=0))
+
+
+def test_a_part_is_here_before_the_rest(odps: Connection) -> None:
+    """A reader that is left stops what is on its way, and its threads end."""
+    threads = threading.active_count()
+    with odps_nb.connect(odps.profile) as connection:
+        result = connection.sql(ALL, progress=False)
+        batches = result.batches(read_ahead=1, progress=False)
+        assert 0 < next(batches).num_rows < result.row_count
+        batches.close()
+        with result.reader(progress=False) as reader:
+            assert 0 < reader.read_next_batch().num_rows < result.row_count
+        del reader
+        gc.collect()
+    assert threading.active_count() <= threads
+
+
+def test_a_result_without_rows_has_columns(odps: Connection) -> None:
+    nothing = odps.sql("select id from orders where id < 0", progress=False)
+    with nothing.reader(progress=False) as reader:
+        assert reader.schema.names == ["id"]
+        assert reader.read_all().num_rows == 0
+
+
+def test_a_consumer_of_the_c_stream_takes_what_it_wants(odps: Connection) -> None:
+    first = odps.sql(ALL, progress=False).first(5)
+    stream: Iterator[pa.RecordBatch] = pa.RecordBatchReader.from_stream(first)
+    assert sum(batch.num_rows for batch in stream) == 5

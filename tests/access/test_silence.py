@@ -1,0 +1,132 @@
+"""`progress=False` is silence: nothing is asked what suits the place, and nothing is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from odps_nb import Connection, ProgressListener
+from odps_nb.access.faces import Faces
+from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.errors import ArgumentError
+
+Names = Callable[[str], str]
+
+
+class Told:
+    """A listener that counts what it was told."""
+
+    def __init__(self) -> None:
+        self.started, self.ends = 0, []  # type: ignore[var-annotated]
+
+    def start(self, tracker: ProgressTracker) -> None:
+        self.started += 1
+
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        self.ends.append(snapshot.phase.value)
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def shown(odps: Connection, told: Told) -> Iterator[Connection]:
+    """A connection whose place shows progress to `told`."""
+
+    def listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
+        return told
+
+    with Connection(odps.profile, faces=Faces(listener=listener)) as connection:
+        yield connection
+
+
+def uses(
+    odps: Connection, table: str, keyed: str, folder: Path
+) -> dict[str, Callable[[object], object]]:
+    """Everything of a connection, a table, a scan and a result that takes ``progress=``."""
+    orders, media = odps.table("orders"), odps.table("media")
+    rows = pa.table({"id": [1]})
+    tokens = media.read(["content"], progress=False).to_arrow()["content"]
+    return {
+        "sql": lambda p: odps.sql("select 1 as one", progress=p),
+        "result to_arrow": lambda p: odps.sql("select 1 as one", progress=False).to_arrow(
+            progress=p
+        ),
+        "result to_pandas": lambda p: odps.sql("select 1 as one", progress=False).to_pandas(
+            progress=p
+        ),
+        "result batches": lambda p: list(
+            odps.sql("select 1 as one", progress=False).batches(progress=p)
+        ),
+        "result reader": lambda p: (
+            odps.sql("select 1 as one", progress=False).reader(progress=p).read_all()
+        ),
+        "read": lambda p: orders.read(["id"], limit=1, progress=p).to_arrow(),
+        "to_arrow": lambda p: orders.read(["id"], limit=1).to_arrow(progress=p),
+        "to_pandas": lambda p: orders.read(["id"], limit=1).to_pandas(progress=p),
+        "batches": lambda p: list(orders.read(["id"], limit=1).batches(progress=p)),
+        "reader": lambda p: orders.read(["id"], limit=1).reader(progress=p).read_all(),
+        "head": lambda p: orders.head(2, progress=p),
+        "table blobs": lambda p: media.blobs("content", limit=1, progress=p),
+        "write": lambda p: odps.table(table).write(rows, progress=p),
+        "upsert": lambda p: odps.table(keyed).upsert(rows, progress=p),
+        "delete": lambda p: odps.table(keyed).delete([1], progress=p),
+        "blobs": lambda p: list(odps.blobs(tokens[:1], progress=p)),
+        "save_blobs": lambda p: odps.save_blobs(tokens[:1], folder, progress=p),
+        "each_blob": lambda p: odps.each_blob(tokens[:1], lambda blob: None, progress=p),
+    }
+
+
+@pytest.fixture
+def every_use(shown: Connection, new_name: Names, tmp_path: Path):
+    table, keyed = new_name("silent"), new_name("silent_keyed")
+    shown.create_table(table, "id bigint")
+    shown.create_table(keyed, "id bigint", primary_key="id")
+    yield uses(shown, table, keyed, tmp_path)
+    shown.drop_table(table)
+    shown.drop_table(keyed)
+
+
+def test_false_is_silence_everywhere(every_use, told: Told) -> None:
+    for name, use in every_use.items():
+        use(False)
+        assert told.started == 0, name
+
+
+def test_a_listener_is_told_of_everything(every_use, told: Told) -> None:
+    """The uses above do something that could have been seen."""
+    for name, use in every_use.items():
+        mine = Told()
+        use(mine)
+        assert mine.ends, name
+        assert set(mine.ends) == {"done"}, name
+    assert told.started == 0
+
+
+def test_true_is_what_suits_the_place(every_use, told: Told) -> None:
+    for name, use in every_use.items():
+        before = told.started
+        use(True)
+        assert told.started > before, name
+
+
+def test_the_result_has_the_last_word(shown: Connection, told: Told) -> None:
+    orders = shown.table("orders")
+    orders.read(["id"], limit=1, progress=False).to_arrow()
+    assert told.started == 0
+    orders.read(["id"], limit=1, progress=False).to_arrow(progress=True)
+    assert told.started == 1
+    orders.read(["id"], limit=1, progress=told).to_arrow(progress=False)
+    assert told.started == 1
+
+
+@pytest.mark.parametrize("wrong", ["no", 0, 1.5, print])
+def test_what_is_no_listener_is_refused(shown: Connection, wrong: object) -> None:
+    with pytest.raises(ArgumentError, match="progress is a") as caught:
+        shown.table("orders").read(["id"], limit=1).to_arrow(progress=wrong)  # type: ignore[arg-type]
+    assert caught.value.argument == "progress"

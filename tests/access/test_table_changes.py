@@ -1,0 +1,136 @@
+"""Tables and partitions that are there, emptied, added and dropped; projects and schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb import Connection, Table
+from odps_nb.errors import ArgumentError, ConflictError, NotFoundError
+from odps_nb.local.server.launch import start
+
+Names = Callable[[str], str]
+
+
+@pytest.fixture
+def days(odps: Connection, new_name: Names) -> Iterator[Table]:
+    """A table of two levels with a row in each of three partitions."""
+    table = odps.create_table(new_name("days"), "id bigint", partitioned_by="ds string, h bigint")
+    table.write(pa.table({"id": [1, 2, 3], "ds": ["a", "a", "b"], "h": [1, 2, 1]}))
+    yield table
+    odps.drop_table(table.name, if_exists=True)
+
+
+def shown(table: Table) -> list[str]:
+    return [str(spec) for spec in table.partitions()]
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(table.read(["id"]).to_arrow().column("id").to_pylist())
+
+
+def test_a_table_exists_until_it_is_dropped(odps: Connection, days: Table) -> None:
+    assert days.exists()
+    assert odps.table(days.name).exists()
+    odps.drop_table(days.name)
+    assert not days.exists()
+
+
+def test_a_project_that_is_not_there_is_no_answer(odps: Connection) -> None:
+    with pytest.raises(NotFoundError, match="no_such_project"):
+        odps.table("no_such_project.orders").exists()
+
+
+def test_a_partition_exists_as_a_whole_only(days: Table) -> None:
+    assert days.exists("ds=a,h=1")
+    assert days.exists({"ds": "b", "h": 1})
+    assert not days.exists("ds=b,h=2")
+    with pytest.raises(ArgumentError, match="no whole partition") as caught:
+        days.exists("ds=a")
+    assert caught.value.hint == "give a value for each of: ds, h"
+
+
+def test_a_partition_is_added_once(days: Table) -> None:
+    days.add_partition("ds=c,h=7")
+    assert shown(days) == ["ds=a,h=1", "ds=a,h=2", "ds=b,h=1", "ds=c,h=7"]
+    with pytest.raises(ConflictError) as caught:
+        days.add_partition("ds=c,h=7")
+    assert caught.value.code == "ObjectAlreadyExists"
+    days.add_partition({"ds": "c", "h": 7}, if_not_exists=True)
+    assert ids(days) == [1, 2, 3]
+
+
+def test_a_partition_is_dropped_with_its_rows_and_no_other(days: Table) -> None:
+    days.drop_partition("ds=a,h=2")
+    assert (shown(days), ids(days)) == (["ds=a,h=1", "ds=b,h=1"], [1, 3])
+    with pytest.raises(NotFoundError):
+        days.drop_partition("ds=a,h=2")
+    days.drop_partition("ds=a,h=2", if_exists=True)
+    with pytest.raises(ArgumentError, match="no whole partition"):
+        days.drop_partition("ds=a")
+    assert ids(days) == [1, 3]
+
+
+def test_a_truncated_partition_stays_and_the_others_keep_their_rows(days: Table) -> None:
+    days.truncate("ds=a,h=1")
+    assert (shown(days), ids(days)) == (["ds=a,h=1", "ds=a,h=2", "ds=b,h=1"], [2, 3])
+    with pytest.raises(ArgumentError, match="no whole partition"):
+        days.truncate("ds=a")
+    with pytest.raises(NotFoundError):
+        days.truncate("ds=z,h=1")
+    assert ids(days) == [2, 3]
+
+
+def test_a_truncated_table_is_empty(odps: Connection, new_name: Names, days: Table) -> None:
+    table = odps.create_table(new_name("plain"), "id bigint")
+    table.write(pa.table({"id": [1, 2]}))
+    table.truncate()
+    assert (ids(table), table.exists()) == ([], True)
+    for use in (table.exists, table.truncate, table.add_partition, table.drop_partition):
+        with pytest.raises(ArgumentError, match="no partitions"):
+            use("ds=1")  # type: ignore[operator]
+    days.truncate()
+    assert ids(days) == []
+    odps.drop_table(table.name)
+    with pytest.raises(NotFoundError):
+        table.truncate()
+
+
+def test_values_are_written_as_values(odps: Connection, new_name: Names) -> None:
+    """A value that looks like SQL names a partition and does nothing else."""
+    table = odps.create_table(new_name("odd"), "id bigint", partitioned_by="`order` string")
+    odd = "x) drop table orders; -- é $1"
+    table.add_partition({"order": odd})
+    assert [dict(spec.items) for spec in table.partitions()] == [{"order": odd}]
+    assert table.exists({"order": odd})
+    table.truncate({"order": odd})
+    table.drop_partition({"order": odd})
+    assert shown(table) == []
+    with pytest.raises(ArgumentError, match="no request can name it"):
+        table.drop_partition({"order": "a'b"})
+    odps.drop_table(table.name)
+
+
+def test_projects_and_schemas_are_listed(odps: Connection) -> None:
+    assert odps.profile.project in odps.projects()
+    assert odps.projects("no_such*") == []
+    assert odps.schemas() == ["default"]
+    assert odps.schemas("d*") == ["default"]
+    assert odps.schemas("x*") == []
+
+
+def test_a_schema_of_its_own_is_listed() -> None:
+    with (
+        start(samples=False, options=("--schemas",)) as local,
+        odps_nb.connect(
+            endpoint=local.endpoint,
+            project=local.project,
+            access_id=local.access_id,
+            access_key=local.access_key,
+        ) as odps,
+    ):
+        odps.sql("create schema second")
+        assert odps.schemas() == ["default", "second"]

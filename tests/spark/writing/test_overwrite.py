@@ -1,0 +1,161 @@
+"""``overwrite`` means the same on every road: pandas, Arrow, Spark, ``format("odps")``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import odps_nb.spark
+from odps_nb.errors import ArgumentError
+from odps_nb.spark.tasks.errors import from_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb import Connection, Table
+
+pytestmark = pytest.mark.spark
+
+Names = Callable[[str], str]
+Rows = list[tuple[int, str, int]]
+Write = Callable[..., None]
+"""Writes rows of (id, ds, hour), less the columns that the partition says, into a table."""
+
+ROADS = ["pandas", "arrow", "spark frame", "spark write", "format"]
+
+
+@pytest.fixture(params=ROADS)
+def write(request: pytest.FixtureRequest, spark: SparkSession, odps: Connection) -> Write:
+    odps_nb.spark.register(spark, odps, progress=False)
+
+    def run(
+        table: Table, rows: Rows, *, partition: str | None = None, overwrite: Any = False
+    ) -> None:
+        names = ["id", "ds", "hour"] if table.schema.partition_columns else ["id"]
+        fixed = {} if partition is None else dict(one.split("=") for one in partition.split(","))
+        names = [name for name in names if name not in fixed]
+        cells = [dict(zip(["id", "ds", "hour"], row, strict=True)) for row in rows]
+        data = {name: [row[name] for row in cells] for name in names}
+        types = {"id": pa.int64(), "ds": pa.string(), "hour": pa.int64()}
+        arrow = pa.table({name: pa.array(data[name], types[name]) for name in names})
+        if request.param == "pandas":
+            frame: Any = arrow.to_pandas()
+            table.write(frame, partition=partition, overwrite=overwrite, progress=False)
+            return
+        if request.param == "arrow":
+            table.write(arrow, partition=partition, overwrite=overwrite, progress=False)
+            return
+        schema = ", ".join(f"{name} {'string' if name == 'ds' else 'bigint'}" for name in names)
+        frame = spark.createDataFrame([tuple(one.values()) for one in arrow.to_pylist()], schema)
+        if request.param == "spark frame":
+            table.write(frame, partition=partition, overwrite=overwrite, progress=False)
+        elif request.param == "spark write":
+            odps_nb.spark.write(
+                frame, odps, table.name, partition=partition, overwrite=overwrite, progress=False
+            )
+        else:
+            writer = frame.write.format("odps").mode("overwrite" if overwrite else "append")
+            if overwrite == "partitions":
+                writer = writer.option("overwrite", "partitions")
+            if partition is not None:
+                writer = writer.option("partition", partition)
+            try:
+                writer.save(str(table.name))
+            except Exception as error:
+                ours = from_spark(error)
+                if ours is None:
+                    raise
+                raise ours from None
+
+    return run
+
+
+@pytest.fixture
+def days(odps: Connection, new_name: Names) -> Iterator[Table]:
+    """Partitions (ds, hour) with a row each: a/1, a/2, b/1."""
+    table = odps.create_table(
+        new_name("days"), "id bigint", partitioned_by="ds string, hour bigint"
+    )
+    table.write(pa.table({"id": [1, 2, 3], "ds": ["a", "a", "b"], "hour": [1, 2, 1]}))
+    yield table
+    odps.drop_table(table.name)
+
+
+def held(table: Table) -> set[tuple[int, str, int]]:
+    return {tuple(row.values()) for row in table.read().to_arrow().to_pylist()}  # type: ignore[misc]
+
+
+BEFORE = {(1, "a", 1), (2, "a", 2), (3, "b", 1)}
+NEW = [(9, "a", 1)]
+
+
+def test_a_table_is_replaced_or_added_to(odps: Connection, new_name: Names, write: Write) -> None:
+    table = odps.create_table(new_name("plain"), "id bigint")
+    write(table, [(1, "", 0)])
+    write(table, [(2, "", 0)])
+    assert sorted(table.read().to_arrow()["id"].to_pylist()) == [1, 2]
+    write(table, [(3, "", 0)], overwrite=True)
+    assert table.read().to_arrow()["id"].to_pylist() == [3]
+    with pytest.raises(ArgumentError, match="has no partitions"):
+        write(table, [(4, "", 0)], overwrite="partitions")
+    assert table.read().to_arrow()["id"].to_pylist() == [3]
+    write(table, [], overwrite=True)
+    assert table.read().row_count == 0
+    odps.drop_table(table.name)
+
+
+def test_one_whole_partition_is_replaced_and_no_other(days: Table, write: Write) -> None:
+    write(days, NEW, partition="ds=a,hour=1", overwrite=True)
+    assert held(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
+    write(days, [], partition="ds=a,hour=2", overwrite=True)
+    assert held(days) == {(9, "a", 1), (3, "b", 1)}
+
+
+@pytest.mark.parametrize("partition", [None, "ds=a"])
+def test_what_could_be_many_partitions_is_not_replaced_unasked(
+    days: Table, write: Write, partition: str | None
+) -> None:
+    with pytest.raises(ArgumentError, match="say what the overwrite may replace") as caught:
+        write(days, NEW, partition=partition, overwrite=True)
+    assert "overwrite='partitions'" in (caught.value.hint or "")
+    assert held(days) == BEFORE
+
+
+@pytest.mark.parametrize("partition", [None, "ds=a"])
+def test_partitions_that_get_rows_are_replaced(
+    days: Table, write: Write, partition: str | None
+) -> None:
+    write(days, NEW, partition=partition, overwrite="partitions")
+    assert held(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
+    write(days, [], partition=partition, overwrite="partitions")
+    assert held(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
+
+
+def test_without_overwrite_rows_are_added(days: Table, write: Write) -> None:
+    write(days, NEW)
+    write(days, [(8, "a", 2)], partition="ds=a")
+    assert held(days) == BEFORE | {(9, "a", 1), (8, "a", 2)}
+
+
+@pytest.mark.parametrize("wrong", ["partition", "append", 1, None])
+def test_another_word_is_refused(odps: Connection, days: Table, wrong: Any) -> None:
+    rows = pa.table({"id": [9], "ds": ["a"], "hour": [1]})
+    with pytest.raises(ArgumentError, match="overwrite is") as caught:
+        days.write(rows, overwrite=wrong)
+    assert caught.value.hint == "it is False, True or 'partitions'"
+    with pytest.raises(ArgumentError, match="overwrite is"):
+        days.open_write(overwrite=wrong)
+    assert held(days) == BEFORE
+
+
+def test_a_session_that_is_held_replaces_the_same(days: Table) -> None:
+    rows = pa.table({"id": [9], "ds": ["a"], "hour": [1]})
+    with pytest.raises(ArgumentError, match="say what the overwrite may replace"):
+        days.open_write(overwrite=True)
+    with days.open_write(overwrite="partitions") as session:
+        session.write(rows)
+        session.commit()
+    assert held(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
