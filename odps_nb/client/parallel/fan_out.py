@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
-from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
 __all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_WORKERS", "Job", "Resting", "fan_out"]
@@ -45,7 +45,7 @@ def fan_out(
     max_bytes: int = DEFAULT_MAX_BYTES,
     total_bytes: int | None = None,
     ordered: bool = True,
-    pace: Pace | None = None,
+    concurrency: AdaptiveConcurrency | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[T, None, None]:
     """Iterate over the items of all jobs.
@@ -58,8 +58,8 @@ def fan_out(
     size
         Bytes that an item holds.
     workers
-        Jobs at a time; the most that ``pace`` allows by default, and 8 without one. With one,
-        everything runs in the caller's thread.
+        Jobs at a time; the most that ``concurrency`` allows by default, and 8 without it. With
+        ``1`` everything runs in the caller's thread.
     max_bytes
         Bytes of finished items that may wait for the consumer.
     total_bytes
@@ -67,7 +67,7 @@ def fan_out(
         A consumer that goes on gets all items nevertheless, one at a time.
     ordered
         Whether items come job after job. Otherwise as they arrive, in order within a job.
-    pace
+    concurrency
         Says how many jobs may begin; all of the workers may if ``None``.
     cancel
         Stops all of it.
@@ -80,7 +80,7 @@ def fan_out(
         What a job raised: when its turn comes if ordered, else at once.
     """
     if workers is None:
-        workers = DEFAULT_WORKERS if pace is None else pace.most
+        workers = DEFAULT_WORKERS if concurrency is None else concurrency.most
     wanted = iter(jobs)
     first = list(itertools.islice(wanted, max(1, workers)))
     wanted = itertools.chain(first, wanted)
@@ -88,8 +88,8 @@ def fan_out(
         return _one_by_one(wanted, cancel or CancelToken())
     budget = _Budget(max_bytes, total_bytes)
     token = CancelToken(parent=cancel)
-    pace = pace or Pace(len(first))
-    return _side_by_side(_Round(wanted, size, budget, pace, ordered, token), len(first))
+    concurrency = concurrency or AdaptiveConcurrency(len(first))
+    return _side_by_side(_Round(wanted, size, budget, concurrency, ordered, token), len(first))
 
 
 def _one_by_one(jobs: Iterator[Job[T]], cancel: CancelToken) -> Generator[T, None, None]:
@@ -101,8 +101,13 @@ def _one_by_one(jobs: Iterator[Job[T]], cancel: CancelToken) -> Generator[T, Non
 def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
     launching: threading.Thread | None = None
     try:
-        for launching in work.recruit(most):
-            start_thread(launching)
+        for number, launching in enumerate(work.recruit(most)):
+            try:
+                start_thread(launching)
+            except RuntimeError:  # the system gives no more threads; those that run go on
+                if number == 0:
+                    raise
+                break
         launching = None
         while (item := work.take()) is not None:
             yield item[0]
@@ -168,15 +173,14 @@ class _Round(Generic[T]):
         jobs: Iterator[Job[T]],
         size: Callable[[T], int],
         budget: _Budget,
-        pace: Pace,
+        concurrency: AdaptiveConcurrency,
         ordered: bool,  # noqa: FBT001  internal, passed once
         token: CancelToken,
     ) -> None:
         self._jobs, self._size, self._budget = jobs, size, budget
-        self._pace, self._ordered, self._token = pace, ordered, token
+        self._concurrency, self._ordered, self._token = concurrency, ordered, token
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
-        self._most_threads = 0
         self._lanes: dict[int, _Lane[T]] = {}
         self._next = 0  # job to start
         self._running = 0
@@ -190,26 +194,12 @@ class _Round(Generic[T]):
     # -- workers ------------------------------------------------------------------------------
 
     def recruit(self, most: int) -> list[threading.Thread]:
-        """Make the first workers, for the caller to start; others join them up to ``most``."""
-        self._most_threads = most
-        self._threads = [self._worker(n) for n in range(min(most, self._pace.lanes))]
+        """Make the workers, for the caller to start."""
+        self._threads = [self._worker(n) for n in range(most)]
         return list(self._threads)
 
     def _worker(self, number: int) -> threading.Thread:
         return threading.Thread(target=self.run, name=f"odps_nb-worker-{number}", daemon=True)
-
-    def _recruit_more(self) -> None:
-        """Start workers for lanes that were added. Never in the thread of the consumer."""
-        while self._job is not None and len(self._threads) < min(
-            self._most_threads, self._pace.lanes
-        ):
-            thread = self._worker(len(self._threads))
-            try:
-                start_thread(thread)
-            except RuntimeError:  # the system gives no more threads; those that run go on
-                self._most_threads = len(self._threads)
-                return
-            self._threads.append(thread)
 
     def run(self) -> None:
         """Work on job after job until none is left."""
@@ -225,7 +215,7 @@ class _Round(Generic[T]):
     def _start_one(self) -> tuple[int, _Lane[T], Job[T]] | None:
         with self._changed:
             # Jobs begin in order, so while the head has not begun nothing runs, and it may begin.
-            while self._job is not None and self._running >= self._pace.lanes:
+            while self._job is not None and self._running >= self._concurrency.lanes:
                 self._changed.wait(SHORT_WAIT)
             job = self._job
             if job is None:
@@ -272,16 +262,12 @@ class _Round(Generic[T]):
 
         with self._changed:
             if not has_room():
-                self._pace.disturbed()
                 self._changed.wait_for(has_room, SHORT_WAIT)
             if self._stopped or not has_room():
                 return False
             lane.items.append((item, size))
             self._budget.put(size)
-            if self._job is None:
-                self._pace.disturbed()  # more lanes would have nothing to do
-            self._pace.came(size)
-            self._recruit_more()
+            self._concurrency.record()
             self._changed.notify_all()
             return True
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.read.stream_schema import find_columns
 from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
@@ -51,7 +51,7 @@ class RowCursor:
         Name of the split for the tracker.
     part
         Whether others read other rows of this split.
-    pace
+    concurrency
         Of all who read beside; told when the service says that it is too much.
     """
 
@@ -67,7 +67,7 @@ class RowCursor:
         select: Sequence[str] = (),
         label: str | None = None,
         part: bool = False,
-        pace: Pace | None = None,
+        concurrency: AdaptiveConcurrency | None = None,
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> None:
@@ -76,7 +76,7 @@ class RowCursor:
         self._start, self._row, self._expected = start, start, expected
         self._what, self._label, self._tracker, self._cancel = what, label, tracker, cancel
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
-        self._pace, self._items_seen, self._part = pace, 0, part
+        self._concurrency, self._items_seen, self._part = concurrency, 0, part
         self._stream: RowStream | None = None
         self._schema: pa.Schema | None = None
         self._places: tuple[int, ...] | None = None  # of what is wanted; None: all as it comes
@@ -95,7 +95,7 @@ class RowCursor:
 
     def rest(self) -> None:
         """Give the connection up where another reader is refused one; the rows go on later."""
-        if self._stream is None or self._pace is None or not self._pace.starving:
+        if self._stream is None or self._concurrency is None or not self._concurrency.starving:
             return
         self._drop()
         if self._tracker is not None:
@@ -109,17 +109,17 @@ class RowCursor:
                 return self._advance()
             except OdpsNbError as error:
                 self._drop()
-                if self._pace is not None and isinstance(error, ThrottledError):
-                    self._slow_down(self._pace)
+                if self._concurrency is not None and isinstance(error, ThrottledError):
+                    self._slow_down(self._concurrency)
                 begun = self._row > self._start
                 resume = f"row {self._row}" if begun else None
-                others = self._pace is not None and self._pace.items > 0
+                others = self._concurrency is not None and self._concurrency.items > 0
                 self._attempts.again(error, idempotent=True, resume=resume, patient=begun or others)
 
-    def _slow_down(self, pace: Pace) -> None:
+    def _slow_down(self, concurrency: AdaptiveConcurrency) -> None:
         """Leave the place to those who get rows; the deadline counts from their last ones."""
-        pace.refused()
-        before, self._items_seen = self._items_seen, pace.items
+        concurrency.refused()
+        before, self._items_seen = self._items_seen, concurrency.items
         if self._items_seen > before:
             self._attempts.others_progressed()
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
 from odps_nb.client.read.checks import Batches, Wanted, counted, limited, whole, within
 from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
@@ -48,9 +48,10 @@ __all__ = [
 
 DEFAULT_BATCH_BYTES = 16 * 2**20
 SMALL_BATCH_BYTES = 64 * 2**10
-GROWN_BATCH_BYTES = 2 * 2**20
-"""Batches that lanes are added for are at least so large."""
-MOST_WORKERS = 16
+READ_WORKERS = 16
+"""Splits read at a time: lines that are slow per connection need so many."""
+WHOLE_BATCH_BYTES = 2 * 2**20
+"""What a batch has at least where so many are read at a time."""
 PIECE_BYTES = 8 * 2**20
 """What a piece of a split has at least."""
 ALL_ROWS = 2**32 - 1
@@ -72,7 +73,7 @@ def iter_split(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
     keeper: SessionKeeper | None = None,
-    pace: Pace | None = None,
+    concurrency: AdaptiveConcurrency | None = None,
     part_of: Split | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Iterate over the batches of one split; closing the iterator closes its connection.
@@ -94,7 +95,7 @@ def iter_split(
     keeper
         Keeps the session alive for several splits, in a thread of its own; its owner closes it.
         Without one, the split asks itself, between two batches.
-    pace
+    concurrency
         Shared with those who read other splits, so that they make way for each other.
     part_of
         The split of the session that this one is a piece of, for those who watch.
@@ -131,7 +132,7 @@ def iter_split(
         select=names_on_the_wire(selected) if session.tells_changes else selected,
         label=str(part_of or split),
         part=part_of is not None and part_of != split,
-        pace=pace,
+        concurrency=concurrency,
         tracker=tracker,
         cancel=cancel,
     )
@@ -248,7 +249,7 @@ def iter_batches(
     ordered
         Whether batches come in the order of the splits, or as they arrive.
     workers
-        Splits read at a time. By default 8, and up to 16 where more are faster.
+        Splits read at a time: by default 16, or 8 where ``read_ahead`` is less than 64 MiB.
     read_ahead
         Bytes of batches that may be here before the consumer takes them; 256 MiB by default.
     max_bytes
@@ -269,7 +270,10 @@ def iter_batches(
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
     pieces = Pieces(session.splits, size=_piece_bytes(ahead), row_bytes=_row_bytes(session))
-    pace = _pace_of(storage, pieces, workers, ahead, tracker)
+    concurrency = AdaptiveConcurrency(
+        len(list(islice(pieces, _workers(workers, ahead)))),
+        tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
+    )
 
     def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
         return lambda token: iter_split(
@@ -278,12 +282,12 @@ def iter_batches(
             piece,
             columns=columns,
             compression=compression,
-            max_batch_bytes=_batch_bytes(ahead, pace.most),
-            max_batch_rows=_batch_rows(session, ahead, pace.most),
+            max_batch_bytes=_batch_bytes(ahead, concurrency.most),
+            max_batch_rows=_batch_rows(session, ahead, concurrency.most),
             tracker=tracker,
             cancel=token,
             keeper=keeper,
-            pace=pace,
+            concurrency=concurrency,
             part_of=split,
         )
 
@@ -294,7 +298,7 @@ def iter_batches(
         max_bytes=ahead // 2,
         total_bytes=max_bytes,
         ordered=ordered,
-        pace=pace,
+        concurrency=concurrency,
         cancel=cancel,
     )
     batches = _bounded(batches, session, limit, max_bytes)
@@ -319,27 +323,14 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
         keeper.close()
 
 
-def _pace_of(
-    storage: StorageClient,
-    pieces: Pieces,
-    workers: int | None,
-    ahead: int,
-    tracker: ProgressTracker | None,
-) -> Pace:
-    """Begin with as many as ever; add more only as long as their batches stay large enough."""
-    room = workers or max(DEFAULT_WORKERS, min(MOST_WORKERS, ahead // (2 * GROWN_BATCH_BYTES)))
-    count = len(list(islice(pieces, room)))
-    return Pace(
-        min(count, workers or DEFAULT_WORKERS),
-        most=min(count, room),
-        clock=storage.monotonic,
-        tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
-    )
+def _workers(asked: int | None, ahead: int) -> int:
+    """Return how many splits are read at a time, whose batches all fit into what may wait."""
+    return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
 
 
 def _piece_bytes(ahead: int) -> int:
     """Let one piece of each lane wait for the consumer at a time."""
-    return max(PIECE_BYTES, ahead // (2 * DEFAULT_WORKERS))
+    return max(PIECE_BYTES, ahead // (2 * READ_WORKERS))
 
 
 def _row_bytes(session: ReadSession) -> float | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
 from odps_nb.client.read.checks import Batches, counted
 from odps_nb.client.read.resume import RowCursor
@@ -152,7 +152,7 @@ def iter_result(
         for page in pages:
             several.plan_split(str(page), rows=page.count)
     lanes = DEFAULT_WORKERS if workers is None else workers
-    pace = Pace(min(len(pages), lanes), clock=storage.monotonic)
+    concurrency = AdaptiveConcurrency(min(len(pages), lanes))
 
     def job(page: RowRangeSplit) -> Job[pa.RecordBatch]:
         cursor = partial(
@@ -164,7 +164,7 @@ def iter_result(
             expected=page.offset + page.count,
             columns=tuple(session.schema),
             label=None if several is None else str(page),
-            pace=pace,
+            concurrency=concurrency,
             tracker=tracker,
         )
         return lambda token: cursor(cancel=token).batches()
@@ -173,7 +173,7 @@ def iter_result(
         map(job, pages),
         size=lambda batch: int(batch.nbytes),
         max_bytes=DEFAULT_MAX_BYTES if read_ahead is None else read_ahead,
-        pace=pace,
+        concurrency=concurrency,
         cancel=storage.operation(cancel),
     )
     return counted(batches, tracker)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from dataclasses import replace
@@ -12,9 +13,9 @@ from hypothesis import strategies as st
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.parallel.concurrency import ITEMS_PER_LANE, Pace
-from odps_nb.client.parallel.fan_out import fan_out
-from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
+from odps_nb.client.parallel.concurrency import ITEMS_PER_LANE, AdaptiveConcurrency
+from odps_nb.client.parallel.fan_out import DEFAULT_WORKERS, fan_out
+from odps_nb.client.read.splits import READ_WORKERS, ReadSession, iter_batches, plan_ranges
 from odps_nb.errors import CancelledError, ThrottledError
 from odps_nb.http.retry import RetryPolicy
 from tests.support.sockets.scripted import (
@@ -217,7 +218,7 @@ def test_a_service_that_refuses_everybody_is_an_error_soon():
         pytest.raises(ThrottledError),
     ):
         list(iter_batches(storage, SESSION))
-    assert len(service.calls["ReadRows"]) <= 3 * 8
+    assert len(service.calls["ReadRows"]) <= 3 * SPLITS
 
 
 def test_a_policy_of_one_try_is_kept():
@@ -241,13 +242,13 @@ def test_a_policy_of_one_try_is_kept():
 def test_lanes_that_come_and_go_change_neither_order_nor_items(
     lists, haste, workers, max_bytes, ordered
 ):
-    pace = Pace(workers)
+    concurrency = AdaptiveConcurrency(workers)
 
     def job(items):
         def run(token):
             for item in items:
                 if item in haste:
-                    pace.refused()
+                    concurrency.refused()
                 yield item
 
         return run
@@ -259,7 +260,7 @@ def test_lanes_that_come_and_go_change_neither_order_nor_items(
             workers=workers,
             max_bytes=max_bytes,
             ordered=ordered,
-            pace=pace,
+            concurrency=concurrency,
         )
     )
     wanted = [item for some in lists for item in some]
@@ -267,9 +268,9 @@ def test_lanes_that_come_and_go_change_neither_order_nor_items(
 
 
 def test_no_more_jobs_run_than_there_are_lanes():
-    pace, running, most = Pace(4), [], []
+    concurrency, running, most = AdaptiveConcurrency(4), [], []
     for _ in range(9):
-        pace.refused()
+        concurrency.refused()
 
     def job(token):
         running.append(1)
@@ -278,21 +279,21 @@ def test_no_more_jobs_run_than_there_are_lanes():
         running.pop()
 
     # fewer items than would give a lane again
-    assert list(fan_out([job] * (ITEMS_PER_LANE - 1), size=int, workers=4, pace=pace))
+    assert list(fan_out([job] * (ITEMS_PER_LANE - 1), size=int, workers=4, concurrency=concurrency))
     assert max(most) == 1
 
 
 def test_who_waits_for_a_lane_is_stopped_at_once():
-    pace, token = Pace(3), CancelToken()
+    concurrency, token = AdaptiveConcurrency(3), CancelToken()
     for _ in range(3):
-        pace.refused()
+        concurrency.refused()
 
     def job(inner):
         yield 1
         inner.wait(60)
         inner.check()
 
-    items = fan_out([job] * 3, size=int, workers=3, pace=pace, cancel=token)
+    items = fan_out([job] * 3, size=int, workers=3, concurrency=concurrency, cancel=token)
     assert next(items) == 1
     token.cancel()
     with pytest.raises(CancelledError):  # else it would wait for ever
@@ -300,10 +301,32 @@ def test_who_waits_for_a_lane_is_stopped_at_once():
 
 
 def test_lanes_go_down_to_one_and_up_to_all():
-    pace = Pace(3)
+    concurrency = AdaptiveConcurrency(3)
     for _ in range(5):
-        pace.refused()
-    assert pace.lanes == 1
+        concurrency.refused()
+    assert concurrency.lanes == 1
     for _ in range(10 * ITEMS_PER_LANE):
-        pace.came()
-    assert (pace.lanes, pace.items) == (3, 10 * ITEMS_PER_LANE)
+        concurrency.record()
+    assert (concurrency.lanes, concurrency.items) == (3, 10 * ITEMS_PER_LANE)
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [({}, READ_WORKERS), ({"workers": 3}, 3), ({"read_ahead": 2**20}, DEFAULT_WORKERS)],
+    ids=["by default", "asked for", "little room"],
+)
+def test_a_read_begins_with_all_its_lanes_and_never_has_more(asked, wanted):
+    everybody = threading.Barrier(wanted, timeout=20)
+    begun = itertools.count(1)
+
+    def serve_when_all_are_here(line, seen) -> None:
+        if next(begun) <= wanted:
+            everybody.wait()
+        split = asked_split(seen)
+        line.answer(ipc(numbers(split.offset, split.offset + split.count)))
+
+    with Service(ReadRows=[serve_when_all_are_here]) as service, service.client() as storage:
+        session = replace(SESSION, splits=plan_ranges(ROWS, 3 * READ_WORKERS))
+        batches = iter_batches(storage, session, ordered=False, **asked)
+        assert sorted(ids(batches)) == list(range(ROWS))
+    assert service.connections == wanted

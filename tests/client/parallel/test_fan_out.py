@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.parallel.concurrency import Pace
 from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.errors import CancelledError
 
@@ -203,8 +202,6 @@ def test_jobs_that_cannot_be_made_are_an_error_in_their_turn():
 
 
 def test_a_system_without_more_threads_goes_on_with_those_that_run(monkeypatch):
-    lines = []
-    pace = Pace(2, most=6, clock=iter(range(10**9)).__next__, tell=lines.append)
     start, started = threading.Thread.start, []
 
     def start_two(thread):
@@ -215,7 +212,6 @@ def test_a_system_without_more_threads_goes_on_with_those_that_run(monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", start_two)
     lists = [[number] * 4 for number in range(100)]
-    found = list(fan_out(jobs_of(lists), size=lambda _: 1, pace=pace))
+    found = list(fan_out(jobs_of(lists), size=lambda _: 1, workers=6))
     assert found == [item for some in lists for item in some]
     assert len(started) == 2
-    assert lines[0].startswith("3 at a time instead of 2")
