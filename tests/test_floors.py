@@ -38,7 +38,7 @@ BELOW: dict[str, set[str]] = {
     "spark": VALUES_AND_LIFE | {"wire", "http", "convert", "filters", "client", "access"},
     "probe": VALUES_AND_LIFE | {"wire", "http", "client"},
     "local": VALUES_AND_LIFE | {"wire", "arrow"},
-    "_stream_io": VALUES_AND_LIFE | {"wire", "arrow", "http"},
+    "_stream_io": VALUES_AND_LIFE | {"wire", "http", "client"},
 }
 FACES = {"__init__", "_faces", "stream_io", "cli"}  # above all floors
 
