@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-from odps_nb.client.blob_batch import BlobBatch, BlobRecord
+from odps_nb.client.blob_batch import BlobBatch
 from odps_nb.client.blob_file import BlobFile, open_blob
 from odps_nb.client.blob_stream import MAX_BLOB
 from odps_nb.client.cancel import CancelToken
@@ -17,6 +17,7 @@ from odps_nb.client.parallel import DEFAULT_MAX_BYTES, fan_out
 from odps_nb.client.progress import Phase, ProgressTracker
 from odps_nb.client.storage import StorageClient
 from odps_nb.terms import BlobReference, Compression
+from odps_nb.wire.frames import BlobRecord
 
 __all__ = [
     "MAX_BLOB",

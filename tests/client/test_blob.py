@@ -225,7 +225,7 @@ def test_one_blob_with_metadata_is_asked_for_twice():
 
 def test_a_record_shows_no_content():
     assert repr(BlobRecord(data=b"secret" * 1000)) == (
-        "BlobRecord(<6.0 kB>, mime_type=None, custom_file_name=None, verified=False)"
+        "BlobRecord(data=<6.0 kB>, mime_type=None, custom_file_name=None, verified=True)"
     )
 
 
