@@ -47,7 +47,6 @@ CROSSINGS = {
     ("odps_nb.notebook.reading", "spark"): "a person asked for -t spark",
     ("odps_nb.notebook.commands", "__init__"): "%odps connect is odps_nb.connect",
     ("odps_nb.notebook.context", "__init__"): "magics connect as odps_nb.connect does",
-    ("odps_nb.notebook.doctor", "__init__"): "reports the version",
     ("odps_nb.probe.command", "local"): "--local starts the embedded service",
     ("odps_nb.spark.shipping", "__init__"): "names the version that executors need",
     ("odps_nb.spark.watching", "_faces"): "a profile has the card that its connection has",
