@@ -223,10 +223,9 @@ class Table(ByKey):
         if since is not None or until is not None or changes:
             increment = self._increment(since, until, changes=changes)
             columns = self.schema.names if columns is None else columns
-        needs_schema = columns is not None or partitions is not None or where is not None
         plan = plan_read(
             self._name,
-            self.schema if needs_schema else None,
+            lambda: self.schema,
             columns=columns,
             where=where,
             params=params,
@@ -432,9 +431,6 @@ class Table(ByKey):
     def _increment(self, since: Bound | None, until: Bound | None, *, changes: bool) -> Increment:
         keyed, names = bool(self.primary_key), self.schema.names
         return plan_increment(since, until, changes=changes, keyed=keyed, names=names)
-
-    def _partition_names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.schema.partition_columns)
 
     def _loaded(self) -> None:
         info = self.info
