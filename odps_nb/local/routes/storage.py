@@ -1,22 +1,28 @@
-"""What each Storage API action does, from request value to answer value (world local).
+"""The Storage API over HTTP: what each action does, from request value to answer (world local).
 
-Blocking code, run in worker threads; no HTTP framework here. An upload gets the path of its
-body, a read gives a `RowsAnswer` or `BlobsAnswer` whose chunks are made while they are sent.
+Actions are blocking code, run in worker threads. An upload has its body in a file, a read gives
+a `StreamAnswer` whose chunks are made while they are sent.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
-from odps_nb.local import faults
-from odps_nb.local.clients import Client, blob_coding, row_codings
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from odps_nb.local import edge, faults
+from odps_nb.local.clients import blob_coding, identify, row_codings
 from odps_nb.local.ingest import read_body
 from odps_nb.local.read_plan import ReadSession
 from odps_nb.local.read_rules import check_batch
+from odps_nb.local.rights import Right
+from odps_nb.local.routes.surface import Surface
+from odps_nb.local.routes.table import ALL, Answer, Asked, StreamAnswer, To
 from odps_nb.local.row_stream import coded, encode_stream, rebatch
 from odps_nb.local.service import Service
 from odps_nb.local.tables import OPERATION
@@ -27,26 +33,29 @@ from odps_nb.terms import BlobReference, Compression, SessionStatus, WriteMode
 from odps_nb.wire import calls
 from odps_nb.wire.schema_json import WriteSchema
 
-__all__ = ["UPLOADS", "StorageActions", "StreamAnswer"]
+__all__ = ["StorageActions", "storage_routes"]
 
-UPLOADS = (calls.WriteRows, calls.WriteBlob, calls.WriteBlobBatch, calls.WriteBlock)
 HTTP_CODINGS = calls.HTTP_CODINGS
+_VERSIONS = ("v2", "v3")
+_UPLOADS = ("TableWrite", "TableWriteBlob")
 
 
-class Answer(Protocol):
-    """An answer value of `odps_nb.wire.calls`."""
+def storage_routes(service: Service) -> Iterator[Route]:
+    """Yield the route of the Storage API; its actions are the rows of `StorageActions`."""
+    surface = Surface(service, xml=False)
+    rows = {row.kind: row for row in StorageActions(service).rows()}
 
-    def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+    async def answer(request: Request, asked: Asked) -> Response:
+        if asked.path["version"] not in _VERSIONS:
+            raise faults.no_such(f"there is no Storage API {asked.path['version']!r}")
+        upload = asked.wire.action in _UPLOADS
+        if not upload:
+            wire = replace(asked.wire, body=await edge.body_bytes(request))
+            asked = replace(asked, wire=wire)
+        call = calls.decode_request(asked.wire)
+        return await surface.answer_value(request, asked, call, rows[type(call)], upload=upload)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamAnswer:
-    """A body that is made while it is sent."""
-
-    chunks: Generator[bytes | memoryview, None, None]
-    media_type: str
-    headers: dict[str, str] = field(default_factory=dict)
+    yield Route("/api/storage/{version}", surface.endpoint(answer), methods=list(ALL))
 
 
 class StorageActions:
@@ -56,53 +65,39 @@ class StorageActions:
         self._service = service
         self._reads, self._writes = service.read_sessions, service.write_sessions
         self._route = service.route_token
-        self._by_type: dict[type, Any] = {
-            calls.CreateReadSession: self._create_read,
-            calls.GetReadSession: self._get_read,
-            calls.ReadRows: self._read_rows,
-            calls.Preview: self._preview,
-            calls.CreateWriteSession: self._create_write,
-            calls.GetWriteSession: self._get_write,
-            calls.CommitWriteSession: self._commit,
-            calls.AbortWriteSession: self._abort,
-            calls.GetWriteSchema: self._write_schema,
-            calls.CreateWriteStream: self._create_stream,
-            calls.GetWriteStream: self._get_stream,
-            calls.CloseWriteStream: self._close_stream,
-            calls.WriteRows: self._write_rows,
-            calls.WriteBlob: self._write_blob,
-            calls.WriteBlobBatch: self._write_blobs,
-            calls.ReadBlobs: self._read_blobs,
-            calls.CreateInstanceReadSession: self._create_instance,
-            calls.GetInstanceReadSession: self._get_instance,
-            calls.ReadInstance: self._read_instance,
-            calls.CreateBlockSession: self._create_blocks,
-            calls.GetBlockSession: self._get_blocks,
-            calls.WriteBlock: self._write_block,
-            calls.CommitBlocks: self._commit_blocks,
-        }
 
-    def answer(
-        self, request: calls.StorageRequest, client: Client, body: Path | None
-    ) -> Answer | StreamAnswer:
-        """Do one action."""
-        act = self._by_type[type(request)]
-        if isinstance(request, UPLOADS):
-            found: Answer | StreamAnswer = act(request, body)
-        elif isinstance(
-            request, (calls.ReadRows, calls.Preview, calls.ReadInstance, calls.ReadBlobs)
-        ):
-            found = act(request, client)
-        else:
-            found = act(request)
-        return found
+    def rows(self) -> Iterator[To]:
+        """Yield the actions, each with the right that it needs."""
+        yield To(calls.CreateReadSession, Right.READ, self._create_read)
+        yield To(calls.GetReadSession, Right.READ, self._get_read)
+        yield To(calls.ReadRows, Right.READ, self._read_rows)
+        yield To(calls.Preview, Right.READ, self._preview)
+        yield To(calls.CreateWriteSession, Right.WRITE, self._create_write)
+        yield To(calls.GetWriteSession, Right.WRITE, self._get_write)
+        yield To(calls.CommitWriteSession, Right.WRITE, self._commit)
+        yield To(calls.AbortWriteSession, Right.WRITE, self._abort)
+        yield To(calls.GetWriteSchema, Right.WRITE, self._write_schema)
+        yield To(calls.CreateWriteStream, Right.WRITE, self._create_stream)
+        yield To(calls.GetWriteStream, Right.WRITE, self._get_stream)
+        yield To(calls.CloseWriteStream, Right.WRITE, self._close_stream)
+        yield To(calls.WriteRows, Right.WRITE, self._write_rows)
+        yield To(calls.WriteBlob, Right.WRITE, self._write_blob)
+        yield To(calls.WriteBlobBatch, Right.WRITE, self._write_blobs)
+        yield To(calls.ReadBlobs, None, self._read_blobs)  # of the projects of its blobs
+        yield To(calls.CreateInstanceReadSession, Right.READ, self._create_instance)
+        yield To(calls.GetInstanceReadSession, Right.READ, self._get_instance)
+        yield To(calls.ReadInstance, Right.READ, self._read_instance)
+        yield To(calls.CreateBlockSession, Right.WRITE, self._create_blocks)
+        yield To(calls.GetBlockSession, Right.WRITE, self._get_blocks)
+        yield To(calls.WriteBlock, Right.WRITE, self._write_block)
+        yield To(calls.CommitBlocks, Right.WRITE, self._commit_blocks)
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _create_read(self, request: calls.CreateReadSession) -> Answer:
+    def _create_read(self, request: calls.CreateReadSession, _asked: Asked) -> Answer:
         return self._read_answer(self._reads.create(request))
 
-    def _get_read(self, request: calls.GetReadSession) -> Answer:
+    def _get_read(self, request: calls.GetReadSession, _asked: Asked) -> Answer:
         session = self._reads.get(request.table, request.session_id, refresh=request.refresh)
         return self._read_answer(session)
 
@@ -123,7 +118,7 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def _read_rows(self, request: calls.ReadRows, client: Client) -> StreamAnswer:
+    def _read_rows(self, request: calls.ReadRows, asked: Asked) -> StreamAnswer:
         session = self._reads.get(request.table, request.session_id)
         check_batch(request)
         schema, batches = self._reads.rows(
@@ -136,14 +131,14 @@ class StorageActions:
         cut = rebatch(
             batches, max_rows=request.max_batch_rows, max_bytes=request.max_batch_raw_size
         )
-        return self._rows(schema, cut, client, request.compression)
+        return self._rows(schema, cut, asked, request.compression)
 
-    def _preview(self, request: calls.Preview, client: Client) -> StreamAnswer:
+    def _preview(self, request: calls.Preview, asked: Asked) -> StreamAnswer:
         schema, batches = self._reads.preview(request)
-        return self._rows(schema, rebatch(batches, max_rows=4096), client, Compression.NONE)
+        return self._rows(schema, rebatch(batches, max_rows=4096), asked, Compression.NONE)
 
-    def _rows(self, schema: Any, batches: Any, client: Client, asked: Compression) -> StreamAnswer:
-        inside, around = row_codings(client, asked)
+    def _rows(self, schema: Any, batches: Any, asked: Asked, coding: Compression) -> StreamAnswer:
+        inside, around = row_codings(identify(asked.wire), coding)
         chunks = encode_stream(schema, batches, ipc=inside)
         headers = {}
         if around is not Compression.NONE:
@@ -155,13 +150,13 @@ class StorageActions:
 
     # -- writing ------------------------------------------------------------------------------
 
-    def _create_write(self, request: calls.CreateWriteSession) -> Answer:
+    def _create_write(self, request: calls.CreateWriteSession, _asked: Asked) -> Answer:
         session = self._writes.create(
             request.table, request.partition, overwrite=request.overwrite, mode=request.write_mode
         )
         return calls.WriteSessionAnswer(session_id=session.session_id, route_token=self._route)
 
-    def _get_write(self, request: calls.GetWriteSession) -> Answer:
+    def _get_write(self, request: calls.GetWriteSession, _asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
         streams = {s.stream_id: s.version for s in self._writes.closed_streams(session)}
         return calls.WriteSessionStateAnswer(
@@ -171,19 +166,19 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def _commit(self, request: calls.CommitWriteSession) -> Answer:
+    def _commit(self, request: calls.CommitWriteSession, _asked: Asked) -> Answer:
         self._writes.commit(self._writes.get(request.table, request.session_id), request.streams)
         return calls.EmptyAnswer()
 
-    def _abort(self, request: calls.AbortWriteSession) -> Answer:
+    def _abort(self, request: calls.AbortWriteSession, _asked: Asked) -> Answer:
         self._writes.abort(self._writes.get(request.table, request.session_id))
         return calls.EmptyAnswer()
 
-    def _write_schema(self, request: calls.GetWriteSchema) -> Answer:
+    def _write_schema(self, request: calls.GetWriteSchema, _asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
         return calls.WriteSchemaAnswer(schema=_write_schema(session))
 
-    def _create_stream(self, request: calls.CreateWriteStream) -> Answer:
+    def _create_stream(self, request: calls.CreateWriteStream, _asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
         stream = self._writes.open_stream(
             session,
@@ -193,7 +188,7 @@ class StorageActions:
         )
         return self._stream_answer(session, stream)
 
-    def _get_stream(self, request: calls.GetWriteStream) -> Answer:
+    def _get_stream(self, request: calls.GetWriteStream, _asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
         look = self._writes.renewed_stream if request.exactly_once else self._writes.stream
         stream = look(session, request.stream_id, request.stream_version)
@@ -215,18 +210,18 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def _close_stream(self, request: calls.CloseWriteStream) -> Answer:
+    def _close_stream(self, request: calls.CloseWriteStream, _asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
         self._writes.close_stream(session, request.stream_id, request.stream_version)
         return calls.EmptyAnswer()
 
-    def _write_rows(self, request: calls.WriteRows, body: Path) -> Answer:
+    def _write_rows(self, request: calls.WriteRows, asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
         stream = self._writes.stream(session, request.stream_id, request.stream_version)
         landed = self._writes.write(
             session,
             stream,
-            read_body(body),
+            read_body(asked.upload),
             row_offset=request.row_offset,
             token=request.access_token,
         )
@@ -238,7 +233,7 @@ class StorageActions:
 
     # -- blocks (section 7.5) -----------------------------------------------------------------
 
-    def _create_blocks(self, request: calls.CreateBlockSession) -> Answer:
+    def _create_blocks(self, request: calls.CreateBlockSession, _asked: Asked) -> Answer:
         session = self._writes.create(
             request.table,
             request.partition,
@@ -247,7 +242,7 @@ class StorageActions:
         )
         return self._block_answer(session)
 
-    def _get_blocks(self, request: calls.GetBlockSession) -> Answer:
+    def _get_blocks(self, request: calls.GetBlockSession, _asked: Asked) -> Answer:
         return self._block_answer(self._writes.get(request.table, request.session_id))
 
     def _block_answer(self, session: WriteSession) -> calls.BlockSessionAnswer:
@@ -261,11 +256,11 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def _write_block(self, request: calls.WriteBlock, body: Path) -> Answer:
+    def _write_block(self, request: calls.WriteBlock, asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
         name = f"block-{request.block_number}-attempt-{request.attempt_number}"
         stream = self._writes.open_stream(session, name, 1, exactly_once=False)
-        landed = self._writes.write(session, stream, read_body(body))
+        landed = self._writes.write(session, stream, read_body(asked.upload))
         self._writes.close_stream(session, name, 1)
         message = {
             "BlockNumber": request.block_number,
@@ -276,7 +271,7 @@ class StorageActions:
             commit_message=json.dumps(message), record_count=landed.rows, route_token=self._route
         )
 
-    def _commit_blocks(self, request: calls.CommitBlocks) -> Answer:
+    def _commit_blocks(self, request: calls.CommitBlocks, _asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
         named = [(_block_name(message), 1) for message in request.commit_messages]
         # nothing named is nothing wanted: not "all", as it would be for streams
@@ -285,19 +280,21 @@ class StorageActions:
 
     # -- blobs --------------------------------------------------------------------------------
 
-    def _write_blob(self, request: calls.WriteBlob, body: Path) -> Answer:
+    def _write_blob(self, request: calls.WriteBlob, asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
         self._check_blob_target(session)
         if request.column_id not in _write_schema(session).blob_ids.values():
             raise faults.invalid(f"the column id {request.column_id} is no BLOB of the table")
-        blob = self._service.blobs.store_one(body, request.compression, session.table.name.project)
+        blob = self._service.blobs.store_one(
+            asked.upload, request.compression, session.table.name.project
+        )
         return calls.WriteBlobAnswer(references=(blob.reference,), size=blob.size, md5=blob.md5)
 
-    def _write_blobs(self, request: calls.WriteBlobBatch, body: Path) -> Answer:
+    def _write_blobs(self, request: calls.WriteBlobBatch, asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
         self._check_blob_target(session)
         blobs = self._service.blobs.store_batch(
-            body, request.compression, session.table.name.project
+            asked.upload, request.compression, session.table.name.project
         )
         return calls.WriteBlobAnswer(
             references=tuple(b.reference for b in blobs),
@@ -310,10 +307,12 @@ class StorageActions:
         if session.status != OPEN:
             raise faults.invalid_state(f"the session {session.session_id!r} is not open any more")
 
-    def _read_blobs(self, request: calls.ReadBlobs, client: Client) -> StreamAnswer:
+    def _read_blobs(self, request: calls.ReadBlobs, asked: Asked) -> StreamAnswer:
         references: tuple[BlobReference, ...] = request.references
         blobs = self._service.blobs.find(references)
-        coding = blob_coding(client, request.compression)
+        for project in sorted({blob.project for blob in blobs}):
+            self._service.rights.require(asked.access_id, project, Right.READ)
+        coding = blob_coding(identify(asked.wire), request.compression)
         headers = {}
         if coding is not Compression.NONE:
             headers["Content-Encoding"] = HTTP_CODINGS[coding]
@@ -325,12 +324,12 @@ class StorageActions:
 
     # -- results of SQL -----------------------------------------------------------------------
 
-    def _create_instance(self, request: calls.CreateInstanceReadSession) -> Answer:
+    def _create_instance(self, request: calls.CreateInstanceReadSession, _asked: Asked) -> Answer:
         instances = self._service.instances
         result = instances.result(request.project, request.instance_id)
         return self._instance_answer(instances.open_download(result.instance_id), result)
 
-    def _get_instance(self, request: calls.GetInstanceReadSession) -> Answer:
+    def _get_instance(self, request: calls.GetInstanceReadSession, _asked: Asked) -> Answer:
         instances = self._service.instances
         result = instances.result(request.project, request.instance_id)
         instances.check_download(request.session_id, request.instance_id)
@@ -344,14 +343,14 @@ class StorageActions:
             owner=result.owner,
         )
 
-    def _read_instance(self, request: calls.ReadInstance, client: Client) -> StreamAnswer:
+    def _read_instance(self, request: calls.ReadInstance, asked: Asked) -> StreamAnswer:
         instances = self._service.instances
         if request.session_id is not None:
             instances.check_download(request.session_id, request.instance_id)
         result = instances.result(request.project, request.instance_id)
         count = result.rows if request.count is None else request.count
         schema, batches = instances.rows(result, request.offset, count, columns=request.columns)
-        return self._rows(schema, rebatch(batches, max_rows=4096), client, request.compression)
+        return self._rows(schema, rebatch(batches, max_rows=4096), asked, request.compression)
 
 
 def _write_schema(session: WriteSession) -> WriteSchema:
