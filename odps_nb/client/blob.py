@@ -23,7 +23,6 @@ __all__ = [
     "MAX_BLOB",
     "BlobFile",
     "BlobRecord",
-    "fetch_blob_with_metadata",
     "iter_blobs",
     "open_blob",
     "plan_batches",
@@ -126,31 +125,3 @@ def plan_batches(
             low, held = at, 0
         held += sizes[at]
     return [*bounds, (low, total)] if low < total else bounds
-
-
-def fetch_blob_with_metadata(
-    storage: StorageClient,
-    reference: BlobReference,
-    *,
-    compression: Compression = Compression.NONE,
-    max_blob: int = MAX_BLOB,
-    tracker: ProgressTracker | None = None,
-    cancel: CancelToken | None = None,
-) -> BlobRecord:
-    """Return one blob with its content type and file name.
-
-    Both are only told in frames, and a single reference is answered without: the reference is
-    asked for twice, and the connection closed after the first copy.
-    """
-    batch = BlobBatch(
-        storage,
-        [reference],
-        places=(0,),
-        compression=compression,
-        max_blob=max_blob,
-        framed=True,
-        tracker=tracker,
-        cancel=cancel or CancelToken(),
-    )
-    (record,) = batch.records()
-    return record

@@ -22,7 +22,6 @@ from scripted import Service, fail, hang_up, stall
 
 from odps_nb.client.blob import (
     BlobRecord,
-    fetch_blob_with_metadata,
     iter_blobs,
     open_blob,
     plan_batches,
@@ -212,7 +211,7 @@ def test_cancelling_wakes_a_waiting_fetch():
 
 def test_one_blob_with_metadata_is_asked_for_twice():
     with Service(ReadBlobs=[serve]) as service, service.client() as storage:
-        record = fetch_blob_with_metadata(storage, reference(5))
+        [record] = iter_blobs(storage, [reference(5)], metadata=True)
     assert record == BlobRecord(
         data=content(5),
         mime_type="text/5",
