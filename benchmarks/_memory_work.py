@@ -20,7 +20,7 @@ import pyarrow as pa
 
 import odps_nb
 from odps_nb.access.connection import Connection
-from odps_nb.client.progress import silent
+from odps_nb.client.calls.progress import silent
 from odps_nb.wire.crc32c import crc32c
 
 MIB = 1 << 20

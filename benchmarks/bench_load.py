@@ -25,7 +25,7 @@ import pyarrow as pa
 import requests
 
 from benchmarks._measure import header, judged, summary
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import BlobReference, IndexSplit, TableName
 from odps_nb.wire import calls, control
 from odps_nb.wire.frames import BlobData

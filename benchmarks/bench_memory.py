@@ -28,7 +28,7 @@ from benchmarks import _made_rows
 from benchmarks._measure import header, judged, summary
 from benchmarks._memory_work import MIB, Memory
 from odps_nb.access.connection import Connection
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 
 GIB = 1 << 30
 BLOB_GOAL = 64 * MIB

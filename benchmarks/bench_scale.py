@@ -27,18 +27,18 @@ import odps_nb.spark
 from benchmarks import _made_rows
 from benchmarks._measure import header
 from odps_nb.access.connection import Connection
-from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker
-from odps_nb.client.write import commit_write, open_write_session, open_write_stream
-from odps_nb.spark.credentials import TaskProfile
-from odps_nb.spark.reader import ReadTask
-from odps_nb.spark.uploading import MAX_PARTITIONS, MAX_STREAMS
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
+from odps_nb.client.write.session import commit_write, open_write_session, open_write_stream
+from odps_nb.spark.reading.task import ReadTask
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.writing.task import MAX_PARTITIONS, MAX_STREAMS
 from odps_nb.terms import IndexSplit, PartitionSpec, TableName, format_bytes
 from odps_nb.wire.calls import CommitWriteSession, CreateReadSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odps_nb.client.read import ReadSession
+    from odps_nb.client.read.splits import ReadSession
 
 SPLITS = 100_000
 TASKS = 2_000

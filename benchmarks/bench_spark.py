@@ -23,16 +23,16 @@ import odps_nb
 import odps_nb.spark
 from benchmarks import _plain_service as plain
 from benchmarks._measure import Case, Goal, compare, header, summary
-from odps_nb.client.blob import iter_blobs
-from odps_nb.client.storage import StorageClient
-from odps_nb.spark.credentials import TaskProfile
+from odps_nb.client.blob.many import iter_blobs
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.terms import BlobReference
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.profile import Profile
+    from odps_nb.client.auth.profile import Profile
 
 ROUNDS = 5
 SPLITS = 4

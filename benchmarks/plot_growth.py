@@ -20,7 +20,7 @@ import matplotlib as mpl
 from odps.maxstorage.io.blob_reader import BlobDataIterator as MaxBlobDataIterator
 
 from benchmarks import _older_peer
-from odps_nb.client.read_session import plan_ranges
+from odps_nb.client.read.session import plan_ranges
 from odps_nb.stream_io import BlobDataIterator
 from odps_nb.wire.blocks import encode_blocks
 from odps_nb.wire.frames import FrameHeader, encode_frame

@@ -220,8 +220,8 @@ def inputs(count: int, seed: int, start: int) -> Any:
 
 def draw(count: int, seed: int, start: int) -> None:
     """Draw in this process and say what came of each; it may die at any of them."""
-    from odps_nb.notebook.kinds.drawing import GRID, LIST, SINGLE
-    from odps_nb.notebook.tile import TILE_BUDGET, tile
+    from odps_nb.notebook.preview.kinds.drawing import GRID, LIST, SINGLE
+    from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
 
     for number, name, data in inputs(count, seed, start):
         print(json.dumps({"begin": number, "name": name}), flush=True)

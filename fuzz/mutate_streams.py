@@ -27,15 +27,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from odps_nb.client.rows import RowStream
-from odps_nb.client.stream_schema import find_columns
+from odps_nb.client.read.arrow_body import RowStream
+from odps_nb.client.read.stream_schema import find_columns
 from odps_nb.convert.pandas_frame import to_pandas
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import InvalidRequestError, ProtocolError
 from odps_nb.http.transport import HttpRequest, RequestsTransport
-from odps_nb.local.conform import conform, match_columns
-from odps_nb.local.ingest import read_body
-from odps_nb.local.tunnel_arrow import decode_arrow
+from odps_nb.local.routes.tunnel_arrow import decode_arrow
+from odps_nb.local.writing.coerce import conform, match_columns
+from odps_nb.local.writing.ingest import read_body
 from odps_nb.schema import TableSchema
 from odps_nb.stream_io import ArrowReader, StreamReader
 from odps_nb.wire._ipc_message import parse_message

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.connection import Connection
 from odps_nb.access.faces import Faces, Listing, SparkRows
-from odps_nb.client.profile import Profile
+from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 from odps_nb.secret import hidden, hides_secrets
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
     from odps_nb.access.table import Table
-    from odps_nb.client.progress import ProgressListener
+    from odps_nb.client.calls.progress import ProgressListener
     from odps_nb.schema import TableSchema
 
 __all__ = ["FACES", "connect"]
@@ -67,7 +67,7 @@ def connect(
         With ``"local"``: the folder that keeps the tables; without it they are temporary.
     endpoint, tunnel_endpoint, project, schema, access_id, access_key, sts_token, bearer_token, \
 app_id, app_key, region, quota, api_version
-        Settings that win over those of the source; see `odps_nb.client.profile.Profile`.
+        Settings that win over those of the source; see `odps_nb.client.auth.profile.Profile`.
     timezone
         A zone such as ``"Asia/Shanghai"``: DATETIME and TIMESTAMP are read as times of that zone,
         and times without a zone are meant in it. Without one both are UTC.
@@ -143,7 +143,7 @@ def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
             option=option,
             hint="it has its own; leave it out, or connect without 'local'",
         )
-    from odps_nb.local.launch import start
+    from odps_nb.local.server.launch import start
 
     service = start(root, project=said.get("project"))
     try:
@@ -166,14 +166,14 @@ def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
 def _listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
     """Return a card in a notebook, a line in a terminal, else nothing."""
     if _in_kernel():
-        from odps_nb.notebook.cards import CardListener
+        from odps_nb.notebook.progress.cards import CardListener
 
         return CardListener(on_cancel=on_cancel)
     if sys.stderr is not None and sys.stderr.isatty():
-        from odps_nb.notebook.line import LineListener
+        from odps_nb.notebook.progress.line import LineListener
 
         return LineListener(on_cancel=on_cancel)
-    from odps_nb.client.progress import silent
+    from odps_nb.client.calls.progress import silent
 
     return silent
 
@@ -181,7 +181,7 @@ def _listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListene
 def _after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
     if "IPython" not in sys.modules:
         return lambda: None
-    from odps_nb.notebook.cells import after_cell
+    from odps_nb.notebook.progress.cells import after_cell
 
     return after_cell(call)
 
@@ -199,14 +199,14 @@ def _to_spark(scan: Scan, spark: Any, progress: ProgressListener | None) -> Any:
 
 
 def _rows_to_spark(spark: Any, rows: pa.Table, schema: TableSchema) -> Any:
-    from odps_nb.spark.frames import of_rows
+    from odps_nb.spark.reading.dataframe import of_rows
 
     return of_rows(spark, rows, schema)
 
 
 def _spark_write(table: Table, frame: Any, options: Mapping[str, Any]) -> Receipt:
     from odps_nb.spark import write
-    from odps_nb.spark.writer import write_change
+    from odps_nb.spark.writing.dataframe import write_change
 
     if "change" in options:
         return write_change(frame, table.connection, table.name, **options)
@@ -221,19 +221,19 @@ def _spark_sql(connection: Connection, spark: Any, text: str, limit: int | None)
 
 
 def _gallery(column: BlobColumn) -> Mapping[str, Any]:
-    from odps_nb.notebook.gallery import mimebundle
+    from odps_nb.notebook.gallery.view import mimebundle
 
     return mimebundle(column)
 
 
 def _preview(blob: Blob) -> Mapping[str, Any]:
-    from odps_nb.notebook.preview import mimebundle
+    from odps_nb.notebook.preview.bundle import mimebundle
 
     return mimebundle(blob)
 
 
 def _listing(listing: Listing) -> Mapping[str, Any]:
-    from odps_nb.notebook.listing import Listing as Shown
+    from odps_nb.notebook.display.listing import Listing as Shown
 
     shown = Shown(
         headers=listing.headers,

@@ -36,7 +36,7 @@ def _serve(words: list[str]) -> int:
     from odps_nb.errors import MissingDependencyError, explain
 
     try:
-        from odps_nb.local.serve import main as serve
+        from odps_nb.local.server.serve import main as serve
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("odps_nb"):
             raise

@@ -1,4 +1,4 @@
-"""The error tree (floor 0: imports nothing of ours).
+"""The error tree (imports nothing of ours).
 
 ::
 

@@ -1,4 +1,4 @@
-"""What ends with the process, and what a forked child must leave alone (floor 0).
+"""What ends with the process, and what a forked child must leave alone.
 
 A thread inside Arrow while the interpreter ends aborts the process, and a socket that two
 processes read gives each the other's answers. Whoever has threads, sockets or locks says so

@@ -1,4 +1,4 @@
-"""The MaxCompute type tree, columns and table schemas as values (floor 0).
+"""The MaxCompute type tree, columns and table schemas as values.
 
 Knows no spelling: text and JSON forms live in ``odps_nb.wire.type_text`` and
 ``odps_nb.wire.schema_json``, Arrow in ``odps_nb.convert``. Type codes are those of

@@ -1,4 +1,4 @@
-"""Text that nobody sees by accident: keys and tokens as values without a repr (floor 0).
+"""Text that nobody sees by accident: keys and tokens as values without a repr.
 
 Tracebacks with local variables (``%xmode Verbose``, collectors of errors) show the repr of all
 that stands in a frame. What is secret becomes a `Secret` where it enters, so that no frame of

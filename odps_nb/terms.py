@@ -1,4 +1,4 @@
-"""The words of the house as values (floor 0): table names, partition specs, splits, references.
+"""The words of the house as values: table names, partition specs, splits, references.
 
 Pure values: no I/O, no wire spelling beyond what a person types.
 """

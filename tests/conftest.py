@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-sys.path.append(str(Path(__file__).parents[1] / "tools"))  # `older_pyodps`
-
 if TYPE_CHECKING:
     import trustme
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.profile import Profile
-    from odps_nb.local.launch import LocalService
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.local.server.launch import LocalService
 
 # Two shared cores make single examples slow at times; that is no defect of the code under test.
 # The gate tries the same examples each time; `make explore` draws new ones, and what it finds
@@ -57,7 +55,7 @@ def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def service(_private_home: None) -> Iterator[LocalService]:
     """One embedded service with sample tables, shared by the whole run."""
-    from odps_nb.local.launch import start
+    from odps_nb.local.server.launch import start
 
     running = start()
     try:
@@ -69,7 +67,7 @@ def service(_private_home: None) -> Iterator[LocalService]:
 @pytest.fixture(scope="session")
 def profile(service: LocalService) -> Profile:
     """The profile that reaches `service`."""
-    from odps_nb.client.profile import Profile
+    from odps_nb.client.auth.profile import Profile
 
     return Profile(
         endpoint=service.endpoint,
@@ -128,8 +126,8 @@ def repo() -> Path:
 
 
 @pytest.fixture(scope="session")
-def run_older() -> Callable[[Path, LocalService], list[dict[str, Any]]]:
-    """Run a script like ``compat/older_jobs.py`` with pyodps 0.13.1; return its lines of JSON.
+def run_older(repo: Path) -> Callable[[str, LocalService], list[dict[str, Any]]]:
+    """Run a module like ``compat/older_jobs.py`` with pyodps 0.13.1; return its lines of JSON.
 
     A failure, not a skip, where that pyodps cannot be had.
     """
@@ -142,10 +140,10 @@ def run_older() -> Callable[[Path, LocalService], list[dict[str, Any]]]:
     if trouble:
         pytest.fail(trouble, pytrace=False)
 
-    def run(script: Path, local: LocalService) -> list[dict[str, Any]]:
+    def run(script: str, local: LocalService) -> list[dict[str, Any]]:
         where = [local.endpoint, local.project, local.access_id, local.access_key]
-        command = [sys.executable, str(script), str(folder), *where]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+        command = [sys.executable, "-m", script, str(folder), *where]
+        done = subprocess.run(command, cwd=repo, capture_output=True, text=True, timeout=110)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 from odps_nb.access.connection import Connection
-from odps_nb.local.launch import LocalService
+from odps_nb.local.server.launch import LocalService
 
 NAME = "02_spark_pipeline.ipynb"
 

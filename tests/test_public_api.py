@@ -23,7 +23,7 @@ from odps_nb.access.receipt import Receipt
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
 from odps_nb.access.table import Table
-from odps_nb.client.profile import Profile
+from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import InvalidRequestError, NotFoundError
 
 NEEDED = object()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from odps_nb.local.launch import LocalService
+    from odps_nb.local.server.launch import LocalService
 
 MODEL = "() => window.jupyterapp.shell.currentWidget.context.model.toJSON().cells"
 IMAGES = """() => [...document.querySelectorAll('.jp-OutputArea img')]

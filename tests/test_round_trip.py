@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import odps_nb
-from odps_nb.client.progress import silent
+from odps_nb.client.calls.progress import silent
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.terms import BlobReference
 from odps_nb.wire.type_text import parse_columns

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 from collections.abc import Callable, Iterator
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import older_pyodps
 import pytest
 
-COMPAT = Path(__file__).parent / "compat"
-sys.path.insert(0, str(COMPAT))
-
-import older_page  # noqa: E402
-import older_pyodps  # noqa: E402
-from sdk_names import names_of  # noqa: E402
+from tests.support.compat import older_page
+from tests.support.compat.sdk_names import names_of
 
 pytestmark = pytest.mark.compat
 
@@ -37,7 +33,7 @@ def entry(service: Any, odps: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def older(run_older: Callable[..., list[dict[str, Any]]], service: Any) -> list[dict[str, Any]]:
-    return run_older(Path(older_page.__file__), service)
+    return run_older(older_page.__name__, service)
 
 
 def run(block: str, entry: Any) -> dict[str, Any]:

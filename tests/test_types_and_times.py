@@ -25,7 +25,7 @@ from odps_nb.convert.arrow_types import has_blob
 from odps_nb.convert.fit import KindError, check_kind
 from odps_nb.errors import ConfigError, ConversionError
 from odps_nb.schema import Column
-from odps_nb.spark.types import spark_type
+from odps_nb.spark.tasks.types import spark_type
 from odps_nb.wire.type_text import parse_type
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from odps_nb.local.launch import start
+from odps_nb.local.server.launch import start
 
 
 @contextmanager

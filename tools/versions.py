@@ -27,7 +27,7 @@ FRAMES = (
     "tests/convert",
     "tests/access",
     "tests/test_round_trip.py",
-    "tests/notebook/test_magics.py",
+    "tests/notebook/magics/test_magics.py",
 )
 
 

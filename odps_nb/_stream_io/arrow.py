@@ -16,7 +16,7 @@ from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, DEFAULT_MAX_DECOMPRESSED
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odps_nb.client.rows import RowStream
+    from odps_nb.client.read.arrow_body import RowStream
 
 __all__ = ["ArrowReader"]
 
@@ -104,7 +104,7 @@ class ArrowReader:
         self._stream = stream_reader
 
         def open_rows() -> RowStream:
-            from odps_nb.client.rows import RowStream
+            from odps_nb.client.read.arrow_body import RowStream
 
             return RowStream(
                 stream_reader,

@@ -1,4 +1,4 @@
-"""Results of accelerated queries, which have no session (floor 4)."""
+"""Results of accelerated queries, which have no session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.client.query_result import iter_accelerated
+from odps_nb.client.sql.result import iter_accelerated
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection

@@ -1,4 +1,4 @@
-"""Rows that are still arriving, as a DataFrame (floor 4; requests nothing itself)."""
+"""Rows that are still arriving, as a DataFrame (requests nothing itself)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from odps_nb.client.progress import Phase, ProgressTracker
+from odps_nb.client.calls.progress import Phase, ProgressTracker
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""``:name`` in a filter or query becomes the Python value of that name, quoted safely (floor 4).
+"""``:name`` in a filter or query becomes the Python value of that name, quoted safely.
 
 Text inside quotes, back-quotes and comments stays as it is, and so do ``::`` and the colons of
 ``struct<a:int>``. A value never becomes syntax: it is a literal, or it is refused.

@@ -1,7 +1,7 @@
-"""`Blob`, `BlobColumn` and `NewBlob`: blobs as a Python user holds them (floor 4).
+"""`Blob`, `BlobColumn` and `NewBlob`: blobs as a Python user holds them.
 
 A `Blob` is a handle: making one costs nothing, its bytes come verified or not at all. How a blob
-looks is the business of `Faces`; how it travels that of ``odps_nb.client.blob``.
+looks is the business of `Faces`; how it travels that of ``odps_nb.client.blob.many``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from odps_nb.errors import ConversionError, InvalidRequestError, OdpsNbError, ex
 from odps_nb.terms import BlobReference, format_bytes
 
 if TYPE_CHECKING:
-    from odps_nb.client.blob import BlobFile
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.blob.many import BlobFile
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["Blob", "BlobColumn", "NewBlob", "reference_of"]
 
@@ -115,7 +115,7 @@ class Blob:
 
     def open(self) -> BlobFile:
         """Open the blob as a file that is read forward in bounded memory; the caller closes it."""
-        from odps_nb.client.blob import open_blob
+        from odps_nb.client.blob.many import open_blob
 
         return open_blob(self._storage, self._reference, cancel=self._storage.operation())
 
@@ -145,7 +145,7 @@ class Blob:
     def _load_head(self) -> None:
         if self._has_head:
             return
-        from odps_nb.client.blob_head import fetch_blob_head
+        from odps_nb.client.blob.head import fetch_blob_head
 
         cancel = self._storage.operation()
         head = fetch_blob_head(self._storage, self._reference, cancel=cancel)

@@ -1,4 +1,4 @@
-"""Cells of BLOB columns in data to be written: what is allowed, and what it means (floor 4).
+"""Cells of BLOB columns in data to be written: what is allowed, and what it means.
 
 Everything that can be known without sending anything is checked here: kinds, files that are not
 there, text where content was meant.

@@ -1,4 +1,4 @@
-"""What a person typed against what a table has, before a request is made (floor 4, pure)."""
+"""What a person typed against what a table has, before a request is made."""
 
 from __future__ import annotations
 

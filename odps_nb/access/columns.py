@@ -1,4 +1,4 @@
-"""Columns of a table to be made, however a person writes them (floor 4, pure)."""
+"""Columns of a table to be made, however a person writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Connection`: a project to work with (floor 4).
+"""`Connection`: a project to work with.
 
 Holds one `StorageClient` and hands out tables, blobs and query results. Making one costs no
 request. Knows how nothing looks: that is lent to it as `Faces`.
@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odps_nb.access.faces import PLAIN, Faces
-from odps_nb.client.profile import Profile
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker
 from odps_nb.errors import InvalidRequestError, StateError
 from odps_nb.terms import BlobReference, Compression, TableName
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from odps_nb.access.many_blobs import Fetch, Reference
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
-    from odps_nb.client.blob import BlobRecord
-    from odps_nb.client.blob_head import BlobHead
-    from odps_nb.client.passing_blob import PassingBlob
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.many import BlobRecord
+    from odps_nb.client.blob.streamed import PassingBlob
+    from odps_nb.client.calls.storage import StorageClient
     from odps_nb.schema import TableSchema
 
 __all__ = ["Connection", "Service"]
@@ -79,7 +79,7 @@ class Connection:
         if self._closed:
             raise StateError("the connection is closed", hint="connect again")
         if self._storage is None:
-            from odps_nb.client.storage import StorageClient
+            from odps_nb.client.calls.storage import StorageClient
 
             self._storage = StorageClient(self._profile)
         return self._storage
@@ -169,7 +169,7 @@ class Connection:
         """
         from odps_nb.access.columns import names_of, properties_of, schema_of
         from odps_nb.client.catalog import create_table
-        from odps_nb.client.definitions import TableOptions
+        from odps_nb.client.sql.definitions import TableOptions
 
         table = self.table(name)
         options = TableOptions(
@@ -243,7 +243,7 @@ class Connection:
         """
         from odps_nb.access.binding import bind
         from odps_nb.access.sql import Result
-        from odps_nb.client.query import SQL_ZONE, run_sql, submit_sql
+        from odps_nb.client.sql.query import SQL_ZONE, run_sql, submit_sql
 
         if not query.strip():
             raise InvalidRequestError("the query is empty")

@@ -1,4 +1,4 @@
-"""`examine`: what odps_nb needs here, what it found, and what to mend (floor 4).
+"""`examine`: what odps_nb needs here, what it found, and what to mend.
 
 Each check is a value; printing or drawing them is the business of whoever asks. A check never
 raises, and shows no secret.
@@ -23,7 +23,7 @@ from odps_nb.errors import (
 )
 
 if TYPE_CHECKING:
-    from odps_nb.client.profile import Profile
+    from odps_nb.client.auth.profile import Profile
 
 __all__ = ["Check", "examine"]
 
@@ -171,7 +171,7 @@ def _embedded() -> Check:
 def _profile(
     wanted: Profile | str | Callable[[], Profile] | None,
 ) -> tuple[Profile | None, Check]:
-    from odps_nb.client.profile import Profile
+    from odps_nb.client.auth.profile import Profile
 
     if isinstance(wanted, Profile):
         return wanted, Check(name="Profile", verdict="ok", found=repr(wanted))
@@ -188,8 +188,8 @@ def _profile(
 
 
 def _service(profile: Profile) -> Iterator[Check]:
+    from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.catalog import list_tables
-    from odps_nb.client.storage import StorageClient
     from odps_nb.http.retry import RetryPolicy
     from odps_nb.wire.calls import Scope
     from odps_nb.wire.control import GetProject

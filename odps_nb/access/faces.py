@@ -1,4 +1,4 @@
-"""What higher floors lend to the objects of this one: progress, pictures, Spark (floor 4).
+"""What higher floors lend to the objects of this one: progress, pictures, Spark.
 
 `Connection`, `Table`, `Scan` and `Blob` never import upward. They hold a `Faces`, which the face
 of the package fills with functions that import the notebook or Spark only when called.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from odps_nb.client.progress import ProgressListener, silent
+from odps_nb.client.calls.progress import ProgressListener, silent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""The first rows of a table by one request, where the service gives a preview (floor 4)."""
+"""The first rows of a table by one request, where the service gives a preview."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odps_nb.access.checks import check_columns, check_count, check_partition
-from odps_nb.client.preview import fetch_preview
+from odps_nb.client.read.preview import fetch_preview
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import AccessDeniedError, InvalidRequestError
 from odps_nb.terms import PartitionSpec
@@ -17,7 +17,7 @@ from odps_nb.wire.calls import Preview
 if TYPE_CHECKING:
     from odps_nb.access.checks import PartitionLike
     from odps_nb.access.table import Table
-    from odps_nb.client.progress import ProgressTracker
+    from odps_nb.client.calls.progress import ProgressTracker
 
 __all__ = ["preview_rows"]
 

@@ -1,4 +1,4 @@
-"""Collecting the references of a BLOB column into a `BlobColumn` (floor 4)."""
+"""Collecting the references of a BLOB column into a `BlobColumn`."""
 
 from __future__ import annotations
 

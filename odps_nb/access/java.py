@@ -1,4 +1,4 @@
-"""Where a Java that Spark can use is (floor 4). Starts nothing but ``java -version``.
+"""Where a Java that Spark can use is. Starts nothing but ``java -version``.
 
 Knows nothing of pyspark: Spark and the doctor ask here.
 """

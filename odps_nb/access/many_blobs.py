@@ -1,4 +1,4 @@
-"""Many blobs and where they go: memory, a folder of files, a function (floor 4).
+"""Many blobs and where they go: memory, a folder of files, a function.
 
 What was given as references becomes distinct ones with their positions; each is fetched once.
 """
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.blob import Blob, reference_of
 from odps_nb.access.checks import is_missing
 from odps_nb.access.saving import Folder, file_name_for, safe_name
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker
 from odps_nb.errors import ConfigError
 from odps_nb.terms import BlobReference, Compression
 
 if TYPE_CHECKING:
-    from odps_nb.client.blob import BlobRecord
-    from odps_nb.client.blob_head import BlobHead
-    from odps_nb.client.passing_blob import PassingBlob
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.many import BlobRecord
+    from odps_nb.client.blob.streamed import PassingBlob
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["Fetch", "Reference", "References", "each_blob", "iter_records", "save_blobs"]
 
@@ -85,7 +85,7 @@ def iter_records(fetch: Fetch, references: Iterable[Reference]) -> Iterator[Blob
 
 
 def _records(fetch: Fetch, wanted: Sequence[BlobReference]) -> Iterator[BlobRecord]:
-    from odps_nb.client.blob import iter_blobs
+    from odps_nb.client.blob.many import iter_blobs
 
     with fetch.tracker(len(wanted)) as tracker:
         yield from iter_blobs(
@@ -133,7 +133,7 @@ def _name_of(blob: PassingBlob, name: Callable[[int, BlobHead], str | None] | No
 
 def each_blob(fetch: Fetch, references: References, fn: Callable[[PassingBlob], object]) -> int:
     """Call ``fn`` with each distinct blob; see `Connection.each_blob`."""
-    from odps_nb.client.passing_blob import iter_passing_blobs
+    from odps_nb.client.blob.streamed import iter_passing_blobs
 
     with contextlib.ExitStack() as stack:
         tracker = stack.enter_context(fetch.tracker(len(references.positions)))
@@ -155,7 +155,7 @@ def each_blob(fetch: Fetch, references: References, fn: Callable[[PassingBlob], 
 
 def _note_place(error: BaseException, place: int) -> None:
     """Note on any exception which blob it was about, unless it says so already."""
-    from odps_nb.client.blob_batch import place_note
+    from odps_nb.client.blob.batch import place_note
 
     note, notes = place_note(place), list(getattr(error, "__notes__", ()))
     if not any(one.startswith(note) for one in notes):

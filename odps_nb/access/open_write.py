@@ -1,4 +1,4 @@
-"""`OpenWrite`: a write session that a person holds, in one process or in several (floor 4).
+"""`OpenWrite`: a write session that a person holds, in one process or in several.
 
 ``Table.write`` opens, writes and commits in one call. Here the steps are apart: streams are
 written where the rows are, and one process commits. Must not know: how rows travel.
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.sources import Target, is_spark, open_source
 from odps_nb.access.uploading import BlobUploader
 from odps_nb.access.writing import fitted_batches
-from odps_nb.client.write import WriteSession, fetch_write_state, open_write_session
-from odps_nb.client.write_values import StreamReceipt, WriteSessionRef
+from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
+from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
 from odps_nb.errors import ConflictError, InvalidRequestError, StateError
 from odps_nb.terms import Compression, PartitionSpec, SessionStatus, TableName
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.table import Table
-    from odps_nb.client.write_stream import WriteStream
+    from odps_nb.client.write.stream import WriteStream
 
 __all__ = ["Committed", "OpenStream", "OpenWrite", "open_write"]
 

@@ -1,4 +1,4 @@
-"""What a person asks to read, checked against the table and made a plan (floor 4).
+"""What a person asks to read, checked against the table and made a plan.
 
 The one planner of all front ends: `Table.read`, ``odps_nb.spark.read``, ``format("odps")`` and
 ``odps_nb.spark.sql``.
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from odps_nb.access.binding import bind
 from odps_nb.access.checks import PartitionLike, check_columns, check_count, check_partitions
-from odps_nb.client.increments import CHANGE, Increment
-from odps_nb.client.read_plan import ReadPlan
+from odps_nb.client.read.increments import CHANGE, Increment
+from odps_nb.client.read.plan import ReadPlan
 from odps_nb.errors import InvalidRequestError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import TableSchema
@@ -47,7 +47,7 @@ def plan_read(
     timezone
         Where times in ``where`` are read.
     increment
-        Which versions are wanted (`odps_nb.client.increments.plan_increment`).
+        Which versions are wanted (`odps_nb.client.read.increments.plan_increment`).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""`Receipt`: what one committed write did (floor 4). A value; knows no I/O."""
+"""`Receipt`: what one committed write did. A value; knows no I/O."""
 
 from __future__ import annotations
 

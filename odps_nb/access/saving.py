@@ -1,4 +1,4 @@
-"""Writing a stream to a file safely (floor 4): whole or not at all, no surprises in names.
+"""Writing a stream to a file safely: whole or not at all, no surprises in names.
 
 Knows no blobs and no service: chunks in, a file out.
 """

@@ -1,4 +1,4 @@
-"""`Scan`: a read of a table, planned but not yet made (floor 4).
+"""`Scan`: a read of a table, planned but not yet made.
 
 Opened once, when it is first needed; from then on every result shows the same snapshot. Turns
 batches into what people hold; knows neither the wire nor how anything looks.
@@ -12,12 +12,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.arriving import frame_of
-from odps_nb.client.cancel import CancelToken
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressListener, ProgressTracker
 from odps_nb.client.catalog import suggest_tables
-from odps_nb.client.progress import ProgressListener, ProgressTracker
 
 # not where it is used: who forks while another thread imports has a child that waits for ever
-from odps_nb.client.read import iter_batches, open_read_session, reopen_read_session
+from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import InvalidRequestError, NotFoundError
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.profile import Profile
-    from odps_nb.client.read import ReadPlan, ReadSession
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.read.splits import ReadPlan, ReadSession
 
 __all__ = ["Scan"]
 

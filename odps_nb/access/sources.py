@@ -1,4 +1,4 @@
-"""Data of any kind as Arrow batches that fit a table (floor 4; sends nothing).
+"""Data of any kind as Arrow batches that fit a table (sends nothing).
 
 What is in memory is fitted as a whole before anything is sent, so that one error can list all
 that does not fit; a stream is fitted batch by batch as it comes. BLOB columns are kept apart as

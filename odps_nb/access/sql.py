@@ -1,4 +1,4 @@
-"""`Result`: a SQL instance and its rows (floor 4). Knows neither the wire nor how rows look."""
+"""`Result`: a SQL instance and its rows. Knows neither the wire nor how rows look."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.arriving import frame_of
 from odps_nb.access.checks import check_count
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.progress import Phase, ProgressListener, ProgressTracker
-from odps_nb.client.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
-from odps_nb.client.query_result import ResultSession, iter_result, open_result
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.client.sql.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
+from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import CancelledError

@@ -1,4 +1,4 @@
-"""`Table`: the handle of a table (floor 4).
+"""`Table`: the handle of a table.
 
 Making one costs nothing; metadata is asked for once, when first needed. Knows neither the wire
 nor how a table looks in a notebook.
@@ -17,9 +17,9 @@ from odps_nb.access.checks import (
 )
 from odps_nb.access.faces import Listing
 from odps_nb.access.upserting import ByKey
+from odps_nb.client.calls.progress import ProgressListener, ProgressTracker, silent
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions
-from odps_nb.client.increments import Bound, Increment, plan_increment
-from odps_nb.client.progress import ProgressListener, ProgressTracker, silent
+from odps_nb.client.read.increments import Bound, Increment, plan_increment
 from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from odps_nb.access.open_write import OpenWrite
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
-    from odps_nb.client.write_values import WriteSessionRef
+    from odps_nb.client.write.values import WriteSessionRef
     from odps_nb.wire.control import TableInfo
 
 __all__ = ["Table"]

@@ -1,4 +1,4 @@
-"""Chunks with BLOB columns on their way: blobs are uploaded, then the rows name them (floor 4).
+"""Chunks with BLOB columns on their way: blobs are uploaded, then the rows name them.
 
 References hold only in the session and stream that got them (``protocol.md`` section 6.5), so
 that a blob which exists already is read and uploaded anew.
@@ -22,7 +22,7 @@ from odps_nb.schema import Column
 from odps_nb.terms import BlobReference, PartitionSpec
 
 if TYPE_CHECKING:
-    from odps_nb.client.write import BlobItem, WriteStream
+    from odps_nb.client.write.session import BlobItem, WriteStream
 
 __all__ = ["BlobUploader", "assemble"]
 

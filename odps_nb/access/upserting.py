@@ -1,4 +1,4 @@
-"""Upserts and deletes by primary key: one commit, or nothing (floor 4).
+"""Upserts and deletes by primary key: one commit, or nothing.
 
 The key is what the table's extended metadata names (``Reserved``: ``PrimaryKey``, as the Python
 and the Java SDK read it), or else the columns that a write session marks as distribution keys.
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from odps_nb.access.checks import check_partition
 from odps_nb.access.sources import Target, as_arrow, is_pandas, is_spark
-from odps_nb.client.operations import DELETE, UPSERT, Stamp, takes_operation
+from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operation
 from odps_nb.errors import InvalidRequestError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import Compression, PartitionSpec, TableName
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odps_nb.access.checks import PartitionLike
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.table import Table
-    from odps_nb.client.progress import ProgressListener
+    from odps_nb.client.calls.progress import ProgressListener
 
 __all__ = ["ByKey", "Change"]
 
@@ -87,7 +87,7 @@ def _find_key(table: Table) -> tuple[str, ...]:
     InvalidRequestError
         There is none; nothing was written.
     """
-    from odps_nb.client.write import open_write_session
+    from odps_nb.client.write.session import open_write_session
 
     if table.primary_key:
         return table.primary_key

@@ -1,4 +1,4 @@
-"""One write: fitted rows into lanes, one commit at the end or none (floor 4)."""
+"""One write: fitted rows into lanes, one commit at the end or none."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from odps_nb.access.receipt import Receipt
 from odps_nb.access.sources import Chunk, Source, Target, is_spark, open_source
 from odps_nb.access.uploading import BlobUploader
 from odps_nb.access.upserting import Change
-from odps_nb.client.cancel import CancelToken
-from odps_nb.client.operations import Stamp
-from odps_nb.client.parallel import fan_out
-from odps_nb.client.progress import ProgressListener, ProgressTracker
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressListener, ProgressTracker
+from odps_nb.client.parallel.fan_out import fan_out
+from odps_nb.client.write.operations import Stamp
 from odps_nb.errors import InvalidRequestError
 from odps_nb.terms import Compression, PartitionSpec
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.table import Table
-    from odps_nb.client.write import StreamReceipt, WriteSessionRef
+    from odps_nb.client.write.session import StreamReceipt, WriteSessionRef
 
 __all__ = ["WriteOptions", "fitted_batches", "write_data"]
 
@@ -109,7 +109,7 @@ class _Write:
     tracker: ProgressTracker
 
     def run(self, source: Source) -> Receipt:
-        from odps_nb.client.write import open_write_session
+        from odps_nb.client.write.session import open_write_session
 
         began = time.monotonic()
         self.tracker.plan(rows_total=source.rows)
@@ -154,7 +154,7 @@ class _Write:
     def _lane(
         self, session: WriteSessionRef, name: str, chunks: Iterable[Chunk], token: CancelToken
     ) -> Iterator[_Written]:
-        from odps_nb.client.write import open_write_stream
+        from odps_nb.client.write.session import open_write_stream
 
         connection = self.table.connection
         with open_write_stream(

@@ -1,4 +1,4 @@
-"""Whether the values of a batch may be looked at (floor 1½: knows pyarrow and the wire).
+"""Whether the values of a batch may be looked at (knows pyarrow and the wire).
 
 Arrow's own full validation looks at offsets, text, indices and decimals, but not at the offset
 of a list without values; whoever flattens such a list, as pandas and a concatenation do, would

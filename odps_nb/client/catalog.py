@@ -1,4 +1,4 @@
-"""Tables and partitions: lists, metadata, and DDL through SQL instances (floor 3).
+"""Tables and partitions: lists, metadata, and DDL through SQL instances.
 
 ``protocol.md`` sections 9.1 to 9.3. Knows no rows and no pandas.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from odps_nb.client.definitions import TableOptions, create_table_sql, quoted, settings_of
+from odps_nb.client.sql.definitions import TableOptions, create_table_sql, quoted, settings_of
 from odps_nb.errors import NotFoundError, OdpsNbError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
@@ -19,9 +19,9 @@ from odps_nb.wire.calls import Scope, WireRequest
 from odps_nb.wire.control import GetTable, ListPartitions, ListTables, PartitionInfo, TableInfo
 
 if TYPE_CHECKING:
-    from odps_nb.client.cancel import CancelToken
-    from odps_nb.client.progress import ProgressTracker
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.cancel import CancelToken
+    from odps_nb.client.calls.progress import ProgressTracker
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = [
     "control_call",
@@ -186,7 +186,7 @@ def create_table(
     InvalidRequestError
         Something that a table cannot have; nothing is sent then.
     """
-    from odps_nb.client.query import run_sql
+    from odps_nb.client.sql.query import run_sql
 
     sql = create_table_sql(table, schema, options)
     settings = _settings(table) | settings_of(schema)
@@ -201,7 +201,7 @@ def drop_table(storage: StorageClient, table: TableName, *, if_exists: bool = Fa
     NotFoundError
         There is none, and ``if_exists`` is not set.
     """
-    from odps_nb.client.query import run_sql
+    from odps_nb.client.sql.query import run_sql
 
     sql = drop_table_sql(table, if_exists=if_exists)
     run_sql(storage, sql, name="SQLDropTableTask", settings=_settings(table))

@@ -1,4 +1,4 @@
-"""Table schemas as Arrow schemas and back, and data fitted to a table (floor 2, pure).
+"""Table schemas as Arrow schemas and back, and data fitted to a table.
 
 Types alone are in `odps_nb.convert.arrow_types`, the rules of fitting in `odps_nb.convert.fit`;
 here are names, order, nulls and the one error that lists everything that does not fit.

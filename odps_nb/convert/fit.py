@@ -1,4 +1,4 @@
-"""Arrow arrays to the exact Arrow type that a write sends: safe casts only (floor 2, pure).
+"""Arrow arrays to the exact Arrow type that a write sends: safe casts only.
 
 A value either keeps its meaning or is refused: no text becomes a number, nothing is truncated,
 nothing overflows. What is allowed, by target:

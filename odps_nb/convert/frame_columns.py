@@ -1,4 +1,4 @@
-"""The columns of a DataFrame, made while the rows arrive (floor 2, pure).
+"""The columns of a DataFrame, made while the rows arrive.
 
 Each takes the parts of a column as Arrow arrays and holds none of them: fixed-width values and
 bytes are written into one NumPy array, everything else is copied out of the buffer in which the

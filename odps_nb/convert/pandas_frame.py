@@ -1,4 +1,4 @@
-"""Arrow batches to a pandas DataFrame and back (floor 2, pure; the only ``import pandas``).
+"""Arrow batches to a pandas DataFrame and back (the only ``import pandas``).
 
 What a read gives, by MaxCompute type. The rule is: never lose a value and never change its kind
 silently, and use the dtype that people expect where that is possible.

@@ -1,4 +1,4 @@
-"""Python objects to Arrow, one column at a time (floor 2, pure; knows no pandas).
+"""Python objects to Arrow, one column at a time (knows no pandas).
 
 Columns of Python objects have no type of their own, and Arrow's guess may lose what was there
 (nanoseconds, unknown STRUCT members, times in a DATE). Here the target decides how to read them;

@@ -1,4 +1,4 @@
-"""Times between a clock and an instant (floor 2, pure).
+"""Times between a clock and an instant.
 
 DATETIME and TIMESTAMP are instants; their Arrow form on the wire has no zone and counts from the
 epoch in UTC. TIMESTAMP_NTZ is what some clock showed, and is never touched here. Where a zone is

@@ -1,4 +1,4 @@
-"""A condition applied to Arrow batches, column by column (floor 2).
+"""A condition applied to Arrow batches, column by column.
 
 Null, true and false are told apart as SQL does (Kleene). What does not fit on the way, such as a
 text that is no number or a sum beyond its type, is an error and never a guess: MaxCompute

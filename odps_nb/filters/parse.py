@@ -1,4 +1,4 @@
-"""The text of ``where=`` as a condition on rows: parsed by sqlglot, typed by a table (floor 2).
+"""The text of ``where=`` as a condition on rows: parsed by sqlglot, typed by a table.
 
 What is not known here word for word is refused, also where sqlglot understands it: a condition
 is either applied exactly as MaxCompute documents it, or not at all.

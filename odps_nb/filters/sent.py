@@ -1,4 +1,4 @@
-"""What of a condition the service is asked to apply (floor 2, pure).
+"""What of a condition the service is asked to apply.
 
 The service leaves out whole blocks of rows by it, and every row is looked at again here: so what
 is sent may keep more rows than the condition, never fewer, and stays within the forms that the

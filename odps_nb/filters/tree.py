@@ -1,4 +1,4 @@
-"""A condition as a tree of typed, picklable values (floor 2, pure).
+"""A condition as a tree of typed, picklable values.
 
 `odps_nb.filters.parse` makes the tree, `odps_nb.filters.evaluate` applies it to batches, and
 `odps_nb.filters.sent` writes the part of it that the service is asked to apply. Every node knows

@@ -1,4 +1,4 @@
-"""Stopping an exchange from another thread (floor 2).
+"""Stopping an exchange from another thread.
 
 A thread that waits inside ``recv`` cannot be asked politely; shutting its socket down wakes it.
 Knows sockets only: neither HTTP nor what the exchange was for.

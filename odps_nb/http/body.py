@@ -1,4 +1,4 @@
-"""The body of an answer, read off the socket without a detour (floor 2).
+"""The body of an answer, read off the socket without a detour.
 
 `http.client` and urllib3 both copy a chunked body once more than needed, take a negative chunk
 size for a size, and call a body that ends before its Content-Length a body. This reader fills

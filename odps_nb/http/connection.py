@@ -1,4 +1,4 @@
-"""Connections that can be stopped, and that listen while they speak (floor 2).
+"""Connections that can be stopped, and that listen while they speak.
 
 urllib3 lets a pool name its connection class. Ours adds three things: an `Abort` reaches the
 socket from the first SYN on, an answer that comes before the request is finished ends the

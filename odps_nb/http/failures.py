@@ -1,4 +1,4 @@
-"""Foreign errors become ours, here and nowhere else (floor 2)."""
+"""Foreign errors become ours, here and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether to try again, and when (floor 2): a value that decides and never sleeps.
+"""Whether to try again, and when: a value that decides and never sleeps.
 
 Two facts decide: what the call is (may it be done twice?) and how it failed (may the server
 have acted?). See ``protocol.md`` section 8.4.

@@ -1,4 +1,4 @@
-"""How long a server asks to wait when it names a moment (floor 2; RFC 9110 section 10.2.3).
+"""How long a server asks to wait when it names a moment (RFC 9110 section 10.2.3).
 
 The form in seconds needs no clock and is read by `wire`. Knows no errors and no answers.
 """

@@ -1,4 +1,4 @@
-"""What the environment says about the way to a server: certificates and proxies (floor 2).
+"""What the environment says about the way to a server: certificates and proxies.
 
 requests reads the variables. Here they are checked before anything is sent, since what it says
 about wrong ones is no help, and may hold the password of a proxy.

@@ -1,4 +1,4 @@
-"""One request out, one answer back (floor 2; the only place that knows ``requests``).
+"""One request out, one answer back (the only place that knows ``requests``).
 
 `Transport` is the seam: one method, values in and out. What arrives through it proves its own
 completeness (Content-Length, end of chunks), is never decoded on the way (``protocol.md`` 1.6),

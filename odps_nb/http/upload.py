@@ -1,4 +1,4 @@
-"""A request body that is written piece by piece (floor 2).
+"""A request body that is written piece by piece.
 
 The writer fills a bounded pipe; a helper thread sends what is in it as a chunked body. The
 writer feels the peer's pace (back-pressure), hears an early answer at its next `write`, and can

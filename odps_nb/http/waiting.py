@@ -1,4 +1,4 @@
-"""Waiting for a socket in short slices (floor 2).
+"""Waiting for a socket in short slices.
 
 A signal that comes just before a thread falls asleep in the kernel does not wake it, and on some
 systems no signal does. Nobody sleeps longer than a slice here, so that Ctrl-C and `Abort` are

@@ -1,4 +1,4 @@
-"""Refusals of the service, one constructor per code of ``protocol.md`` section 8.2 (world local).
+"""Refusals of the service, one constructor per code of ``protocol.md`` section 8.2.
 
 Only makes values of the shared error tree; knows no HTTP framework and no store.
 """
@@ -13,7 +13,7 @@ from odps_nb.errors import (
     ServerFaultError,
     SessionExpiredError,
 )
-from odps_nb.local import full_disk
+from odps_nb.local.server import full_disk
 
 __all__ = [
     "disk_full",

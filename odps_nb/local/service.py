@@ -1,4 +1,4 @@
-"""All parts of the embedded service on one folder, without HTTP (world local).
+"""All parts of the embedded service on one folder, without HTTP.
 
 The one place that knows how the parts fit together. Opening takes the folder's lock, mends what
 a crash left behind and makes the project; closing gives everything back.
@@ -13,22 +13,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from odps_nb.local.blobs import BlobStore
-from odps_nb.local.catalog import Catalog
-from odps_nb.local.database import Database
-from odps_nb.local.duck import Duck
-from odps_nb.local.folder import Folder, new_id
-from odps_nb.local.instances import Instances
-from odps_nb.local.ledger import Ledger, check_without_catalogue
-from odps_nb.local.merges import Publisher
-from odps_nb.local.queries import Queries, QueryLimits
-from odps_nb.local.read_rules import ReadRules
-from odps_nb.local.read_sessions import ReadSessions
-from odps_nb.local.rights import Rights
-from odps_nb.local.snapshots import Snapshots
-from odps_nb.local.sql_functions import MACROS
-from odps_nb.local.sql_run import SqlRunner
-from odps_nb.local.write_sessions import WriteSessions
+from odps_nb.local.reading.rules import ReadRules
+from odps_nb.local.reading.sessions import ReadSessions
+from odps_nb.local.server.rights import Rights
+from odps_nb.local.sql.duck import Duck
+from odps_nb.local.sql.functions import MACROS
+from odps_nb.local.sql.instances import Instances
+from odps_nb.local.sql.queries import Queries, QueryLimits
+from odps_nb.local.sql.run import SqlRunner
+from odps_nb.local.store.blobs import BlobStore
+from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import Folder, new_id
+from odps_nb.local.store.ledger import Ledger, check_without_catalogue
+from odps_nb.local.store.snapshots import Snapshots
+from odps_nb.local.writing.sessions import WriteSessions
+from odps_nb.local.writing.upserts import Publisher
 
 __all__ = ["DEFAULT_PROJECT", "Service", "Settings"]
 

@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from odps_nb.client.query import SqlInstance, run_sql
-from odps_nb.client.query_result import iter_result, open_result
-from odps_nb.client.rows import RowStream
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.arrow_body import RowStream
+from odps_nb.client.sql.query import SqlInstance, run_sql
+from odps_nb.client.sql.result import iter_result, open_result
 from odps_nb.errors import AccessDeniedError, OdpsNbError, ServiceError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.probe.bounded import BoundedTransport

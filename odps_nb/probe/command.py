@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from odps_nb.client.profile import Profile
+from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError, OdpsNbError, explain
 from odps_nb.probe.catalog import choose
 from odps_nb.probe.question import Question
@@ -39,7 +39,7 @@ def main(words: Sequence[str], *, version: str) -> int:
             return 0
         if not options.local:
             return _probe(Profile.resolve(options.profile), questions, options, version)
-        from odps_nb.local.launch import start
+        from odps_nb.local.server.launch import start
 
         with start(samples=False) as service:
             profile = Profile(

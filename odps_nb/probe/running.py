@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from odps_nb.client.profile import Profile
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import OdpsNbError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import RequestsTransport

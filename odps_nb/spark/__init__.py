@@ -1,4 +1,4 @@
-"""odps_nb.spark: ODPS tables and blobs as Spark DataFrames (floor 5, a lazy face).
+"""odps_nb.spark: ODPS tables and blobs as Spark DataFrames.
 
 ::
 
@@ -15,13 +15,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from odps_nb.spark.blobs import NEW_BLOB, blob_map, with_blobs
-    from odps_nb.spark.data_source import options, register
-    from odps_nb.spark.frames import read, read_scan
-    from odps_nb.spark.known import ReadFacts, facts
-    from odps_nb.spark.query import explain_sql, sql
-    from odps_nb.spark.start import session
-    from odps_nb.spark.writer import write
+    from odps_nb.spark.blobs.api import NEW_BLOB, blob_map, with_blobs
+    from odps_nb.spark.launch.session_factory import session
+    from odps_nb.spark.pushdown.query import explain_sql, sql
+    from odps_nb.spark.reading.dataframe import read, read_scan
+    from odps_nb.spark.reading.statistics import ReadFacts, facts
+    from odps_nb.spark.source.data_source import options, register
+    from odps_nb.spark.writing.dataframe import write
 
 __all__ = [
     "NEW_BLOB",
@@ -40,19 +40,19 @@ __all__ = [
 ]
 
 _LAZY = {
-    "NEW_BLOB": "odps_nb.spark.blobs",
-    "ReadFacts": "odps_nb.spark.known",
-    "blob_map": "odps_nb.spark.blobs",
-    "facts": "odps_nb.spark.known",
-    "explain_sql": "odps_nb.spark.query",
-    "options": "odps_nb.spark.data_source",
-    "read": "odps_nb.spark.frames",
-    "read_scan": "odps_nb.spark.frames",
-    "register": "odps_nb.spark.data_source",
-    "session": "odps_nb.spark.start",
-    "with_blobs": "odps_nb.spark.blobs",
-    "sql": "odps_nb.spark.query",
-    "write": "odps_nb.spark.writer",
+    "NEW_BLOB": "odps_nb.spark.blobs.api",
+    "ReadFacts": "odps_nb.spark.reading.statistics",
+    "blob_map": "odps_nb.spark.blobs.api",
+    "facts": "odps_nb.spark.reading.statistics",
+    "explain_sql": "odps_nb.spark.pushdown.query",
+    "options": "odps_nb.spark.source.data_source",
+    "read": "odps_nb.spark.reading.dataframe",
+    "read_scan": "odps_nb.spark.reading.dataframe",
+    "register": "odps_nb.spark.source.data_source",
+    "session": "odps_nb.spark.launch.session_factory",
+    "with_blobs": "odps_nb.spark.blobs.api",
+    "sql": "odps_nb.spark.pushdown.query",
+    "write": "odps_nb.spark.writing.dataframe",
 }
 
 

@@ -1,4 +1,4 @@
-"""The little of flatbuffers that an Arrow message needs, read from bytes of anybody (floor 1).
+"""The little of flatbuffers that an Arrow message needs, read from bytes of anybody.
 
 A table points back at its vtable, and its fields forward: at strings, tables and vectors. Whatever
 points outside of the buffer is a `FramingError`.

@@ -1,4 +1,4 @@
-"""What blob frames become: events, records, and the limits of their sizes (floor 1).
+"""What blob frames become: events, records, and the limits of their sizes.
 
 Tuples, not dataclasses: some are made per blob, however small, and making a frozen dataclass
 takes longer than reading, checking and copying a blob of 512 bytes.

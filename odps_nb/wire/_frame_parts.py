@@ -1,4 +1,4 @@
-"""The parts of a blob frame: header JSON, footer JSON, running checksums (floor 1).
+"""The parts of a blob frame: header JSON, footer JSON, running checksums.
 
 Pure values of ``protocol.md`` 6.2; the order of parts is the business of `odps_nb.wire.frames`.
 """

@@ -1,4 +1,4 @@
-"""The way for many small blobs: whole frames out of a buffer in one tight loop (floor 1).
+"""The way for many small blobs: whole frames out of a buffer in one tight loop.
 
 Never judges: where a frame is cut, odd or wrong it stops, and `FrameDecoder` takes that one.
 """

@@ -1,4 +1,4 @@
-"""How much memory a compressed Arrow body will need, known before it is decompressed (floor 1).
+"""How much memory a compressed Arrow body will need, known before it is decompressed.
 
 ::
 

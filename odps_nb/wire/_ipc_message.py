@@ -1,4 +1,4 @@
-"""What an Arrow IPC message says of itself: where its body ends, and what it will need (floor 1).
+"""What an Arrow IPC message says of itself: where its body ends, and what it will need.
 
 An IPC message is a flatbuffer table ``Message`` (Arrow columnar format, "Encapsulated message
 format"). Read here are its kind, the length of its body, rows and lengths of a batch, and where

@@ -1,4 +1,4 @@
-"""The shape of every push decoder of this floor (floor 1: no I/O, no clock, no threads).
+"""The shape of every push decoder of this floor (no I/O, no clock, no threads).
 
 ``feed`` and ``feed_eof`` give what the bytes so far say; nothing else happens. After an error,
 or after ``feed_eof``, a decoder stays dead: the bytes behind a defect mean nothing.

@@ -1,4 +1,4 @@
-"""Where the blocks of a zstd stream begin, without decoding it (floor 1, RFC 8878 section 3.1).
+"""Where the blocks of a zstd stream begin, without decoding it (RFC 8878 section 3.1).
 
 A zstd block gives at most 128 KiB and may be as short as four bytes, so a few kilobytes can
 become gigabytes, and the library has no bound on what one call may give. Cutting its input

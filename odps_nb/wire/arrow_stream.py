@@ -1,4 +1,4 @@
-"""Where an Arrow IPC stream begins, ends, and what proves that it is whole (floor 1).
+"""Where an Arrow IPC stream begins, ends, and what proves that it is whole.
 
 Knows the envelope only, not Arrow: pyarrow parses the batches on higher floors, and takes a
 stream that stops at a message boundary for a whole one (``protocol.md`` 10.1 no. 15). The end

@@ -1,4 +1,4 @@
-"""CRC32C (Castagnoli): the one place that chooses the implementation, and says which (floor 1).
+"""CRC32C (Castagnoli): the one place that chooses the implementation, and says which.
 
 The ``crc32c`` package uses the processor's own instruction where there is one. Without the
 package a table in pure Python gives the same numbers some ten thousand times slower; that is

@@ -1,4 +1,4 @@
-"""Dates of HTTP headers (RFC 9110 section 5.6.7), without locale, clock or surprise (floor 1)."""
+"""Dates of HTTP headers (RFC 9110 section 5.6.7), without locale, clock or surprise."""
 
 from __future__ import annotations
 

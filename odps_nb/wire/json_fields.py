@@ -1,4 +1,4 @@
-"""JSON objects whose members are read with their types checked (floor 1).
+"""JSON objects whose members are read with their types checked.
 
 The one way in which ``odps_nb.wire`` looks into JSON of a peer: a missing or null member gives
 the default, an unknown member is ignored, and a member of the wrong type is a typed error, so

@@ -1,4 +1,4 @@
-"""The layers of a blob body, in the order that its checksums prove (floor 1, ``protocol.md`` 6.4).
+"""The layers of a blob body, in the order that its checksums prove (``protocol.md`` section 6.4).
 
 ::
 

@@ -1,4 +1,4 @@
-"""Signatures: request + credentials + time -> headers, and their verification (floor 1).
+"""Signatures: request + credentials + time -> headers, and their verification.
 
 ``protocol.md`` section 2. The canonical string is computed as the stock clients compute it,
 which decodes the URL *before* it splits the query (section 2.1); the verifier takes the

@@ -1,4 +1,4 @@
-"""MaxCompute type text: ``array<struct<f1:string>>`` <-> the type tree (floor 1).
+"""MaxCompute type text: ``array<struct<f1:string>>`` <-> the type tree.
 
 Also the column lists of a ``CREATE TABLE``: ``id bigint not null comment 'the key'``. Pure
 text; source of the grammar is ``protocol.md`` section 3.11. What a person mistypes is an

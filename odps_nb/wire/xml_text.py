@@ -1,4 +1,4 @@
-"""XML of the control plane, read safely and written plainly (floor 1).
+"""XML of the control plane, read safely and written plainly.
 
 A document with a DOCTYPE is refused before any entity can be declared, size and depth are
 limited, and text is escaped in one place. Must not know: what a document means.

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 import odps_nb
-from odps_nb.client.write import open_write_session
+from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import StateError
 
 HUNG = 20  # seconds, of a child that needs one

@@ -212,8 +212,8 @@ def test_an_unreachable_endpoint():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    from odps_nb.client.profile import Profile
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.calls.storage import StorageClient
     from odps_nb.http.retry import RetryPolicy
     from odps_nb.wire.control import ListTables
 

@@ -120,7 +120,7 @@ def test_making_a_connection_costs_no_request():
 
 
 def test_without_a_notebook_or_terminal_nothing_is_shown(capsys):
-    from odps_nb.client.progress import silent
+    from odps_nb.client.calls.progress import silent
 
     assert FACES.listener() is silent
     assert PLAIN.listener() is silent
@@ -131,7 +131,7 @@ def test_a_terminal_gets_a_line(monkeypatch):
     import io
     import sys
 
-    from odps_nb.notebook.line import LineListener
+    from odps_nb.notebook.progress.line import LineListener
 
     class Terminal(io.StringIO):
         def isatty(self):
@@ -161,7 +161,7 @@ def test_an_error_while_drawing_is_three_lines(odps):
 
 
 def test_a_region_signs_everything_with_version_4(service, odps, new_name):
-    from odps_nb.client.progress import silent
+    from odps_nb.client.calls.progress import silent
 
     facts = {"endpoint": service.endpoint, "tunnel_endpoint": service.tunnel_endpoint}
     keys = {"access_id": service.access_id, "access_key": service.access_key}

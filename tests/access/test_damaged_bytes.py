@@ -11,20 +11,20 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
-from peers import Line, Peer
 
 import odps_nb
-from odps_nb.client.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.errors import ChecksumError
-from odps_nb.notebook import words
-from odps_nb.notebook.cards import card_html, card_text
-from odps_nb.notebook.status import Operations
-from odps_nb.spark.reporter import _report_of
-from odps_nb.spark.runs import Figures
+from odps_nb.notebook.magics.status import Operations
+from odps_nb.notebook.progress import words
+from odps_nb.notebook.progress.cards import card_html, card_text
+from odps_nb.spark.progress.task_client import _report_of
+from odps_nb.spark.progress.totals import Figures
+from tests.support.sockets.peers import Line, Peer
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
-    from odps_nb.local.launch import LocalService
+    from odps_nb.local.server.launch import LocalService
 
 MARK = 0x0123_4567_89AB_CDEF
 SENT = MARK.to_bytes(8, "little")

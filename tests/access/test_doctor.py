@@ -6,7 +6,7 @@ import time
 from odps_nb.access import java
 from odps_nb.access.doctor import Check, examine
 from odps_nb.cli import main
-from odps_nb.client.profile import Profile
+from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 
 
@@ -98,7 +98,7 @@ def test_no_profile_is_no_fault_unless_it_was_asked_for():
 def test_a_clock_that_is_wrong_is_found_whether_or_not_the_service_still_answers(
     profile, monkeypatch
 ):
-    from odps_nb.client.storage import StorageClient
+    from odps_nb.client.calls.storage import StorageClient
 
     defaults = StorageClient.__init__.__kwdefaults__
     for ahead, name in ((400.0, "Clock"), (4000.0, "Endpoint")):

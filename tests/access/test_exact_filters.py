@@ -16,9 +16,8 @@ from odps_nb.access.connection import Connection
 from odps_nb.access.table import Table
 from odps_nb.errors import ConfigError, InvalidRequestError, LimitExceededError
 from odps_nb.terms import IndexSplit, RowRangeSplit
-
-from ..filters.conditions import SCHEMA, Conditions, table
-from .test_scan import Watcher
+from tests.support.conditions import SCHEMA, Conditions, table
+from tests.support.watcher import Watcher
 
 ROWS = table(32_000, seed=7)  # more than three blocks of the service
 COLUMNS = SCHEMA.replace(", ds string", "")

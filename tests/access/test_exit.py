@@ -9,14 +9,14 @@ import sys
 import pyarrow as pa
 import pytest
 
-from odps_nb.client.write import fetch_write_status
-from odps_nb.client.write_values import WriteSessionRef
+from odps_nb.client.write.session import fetch_write_status
+from odps_nb.client.write.values import WriteSessionRef
 
 PRELUDE = """
 import json, sys, threading, warnings
 import pyarrow as pa
 import odps_nb
-from odps_nb.client.write import open_write_session
+from odps_nb.client.write.session import open_write_session
 settings, table = json.loads(sys.argv[1])
 odps = odps_nb.connect(**settings)
 """
@@ -28,7 +28,7 @@ HALVES = {
     ),
     "one split": "it = odps.table(table).read(splits=1).batches(side_by_side=1); next(it)",
     "storage level": (
-        "from odps_nb.client.read import ReadPlan, iter_batches, open_read_session\n"
+        "from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session\n"
         "session = open_read_session(odps.storage, ReadPlan(table=odps.table(table).name))\n"
         "it = iter_batches(odps.storage, session, workers=4); next(it)"
     ),
@@ -61,7 +61,7 @@ HALVES = {
         "print(session.session_id)"
     ),
     "background": (
-        "from odps_nb.notebook.background import BackgroundResult\n"
+        "from odps_nb.notebook.progress.background import BackgroundResult\n"
         "scan = odps.table(table).read(splits=4)\n"
         "done = BackgroundResult('a read', scan.to_arrow, cancel=odps.cancel)"
     ),

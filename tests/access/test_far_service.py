@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
-from relays import Proxy, TlsFront, server_context
 
 import odps_nb
-from odps_nb.client.progress import silent
+from odps_nb.client.calls.progress import silent
 from odps_nb.errors import CertificateError
+from tests.support.sockets.relays import Proxy, TlsFront, server_context
 
 PICTURE = bytes(range(256)) * 5000
 

@@ -16,10 +16,9 @@ import pytest
 import odps_nb
 from odps_nb.access.connection import Connection
 from odps_nb.errors import NotFoundError, SessionExpiredError
-from odps_nb.local.launch import start
+from odps_nb.local.server.launch import start
 from odps_nb.wire.calls import WireRequest
-
-from ..compat.recorder import Recorder, recording
+from tests.support.compat.recorder import Recorder, recording
 
 DAY = "ds=2024-01-01"
 

@@ -10,12 +10,10 @@ import threading
 import numpy as np
 import pandas as pd
 import pytest
-from blob_answers import asked, asked_refs, body_of, content, cut_at, flip_at, reference, serve
-from scripted import Service
 
 import odps_nb
 from odps_nb.access.many_blobs import Fetch, References, each_blob, save_blobs
-from odps_nb.client.progress import Phase, ProgressSnapshot, ProgressTracker, silent
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker, silent
 from odps_nb.errors import (
     CancelledError,
     ChecksumError,
@@ -24,6 +22,17 @@ from odps_nb.errors import (
     NotFoundError,
 )
 from odps_nb.http.retry import RetryPolicy
+from tests.support.sockets.blob_answers import (
+    asked,
+    asked_refs,
+    body_of,
+    content,
+    cut_at,
+    flip_at,
+    reference,
+    serve,
+)
+from tests.support.sockets.scripted import Service
 
 HOSTILE = [
     "../../outside.txt",

@@ -13,23 +13,23 @@ from urllib.parse import urlsplit
 import odps as stock_client  # registers how every exception is pickled: with all that led to it
 import pyarrow as pa
 import pytest
-from peers import Line, Peer, refused
-from relays import Proxy, TlsFront, server_context
 
 import odps_nb
 from odps_nb.access.doctor import examine
-from odps_nb.client.attempts import Attempts
-from odps_nb.client.blob import open_blob
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.blob.many import open_blob
+from odps_nb.client.calls.attempts import Attempts
+from odps_nb.client.calls.progress import silent
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import iter_table_names
-from odps_nb.client.profile import Profile
-from odps_nb.client.progress import silent
-from odps_nb.client.read import ReadPlan, open_read_session
-from odps_nb.client.storage import StorageClient
-from odps_nb.client.write import open_write_session
+from odps_nb.client.read.splits import ReadPlan, open_read_session
+from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import OdpsNbError, StateError, explain
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import WriteRows
+from tests.support.sockets.peers import Line, Peer, refused
+from tests.support.sockets.relays import Proxy, TlsFront, server_context
 
 SECRETS = {
     "access_key": "SeCrEt-of-the-access-key",

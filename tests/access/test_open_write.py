@@ -18,7 +18,7 @@ import odps_nb
 from odps_nb.access.connection import Connection
 from odps_nb.access.open_write import OpenStream, OpenWrite
 from odps_nb.access.table import Table
-from odps_nb.client.write import StreamReceipt, WriteSessionRef
+from odps_nb.client.write.session import StreamReceipt, WriteSessionRef
 from odps_nb.errors import (
     AccessDeniedError,
     ConflictError,
@@ -28,7 +28,7 @@ from odps_nb.errors import (
     SessionExpiredError,
     StateError,
 )
-from odps_nb.local.launch import LocalService
+from odps_nb.local.server.launch import LocalService
 
 JOB = Path(__file__).with_name("open_write_job.py")
 

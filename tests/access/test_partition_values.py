@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.binding import literal
-from odps_nb.client.read import ReadPlan, iter_batches, open_read_session
+from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
 from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError
-from odps_nb.notebook.context import _Names
+from odps_nb.notebook.magics.context import _Names
 from odps_nb.terms import PartitionSpec
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import odps_nb
-from odps_nb.client.progress import silent
+from odps_nb.client.calls.progress import silent
 from odps_nb.errors import CancelledError, OdpsNbError, QueryError
 
 ROWS = 20_000

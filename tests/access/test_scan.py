@@ -6,7 +6,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from odps_nb.client.progress import Phase
+from odps_nb.client.calls.progress import Phase
 from odps_nb.errors import (
     CancelledError,
     InvalidRequestError,
@@ -15,22 +15,9 @@ from odps_nb.errors import (
     OdpsNbError,
 )
 from odps_nb.terms import RowRangeSplit
+from tests.support.watcher import Watcher
 
 DAY = "ds=2024-01-01"
-
-
-class Watcher:
-    """A listener that keeps what it is told."""
-
-    def __init__(self):
-        self.last = None
-        self.tracker = None
-
-    def start(self, tracker):
-        self.tracker = tracker
-
-    def stop(self, snapshot):
-        self.last = snapshot
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from odps_nb.access.connection import Connection
 from odps_nb.access.scan import Scan
 from odps_nb.access.table import Table
-from odps_nb.client.increments import in_words, plan_increment
+from odps_nb.client.read.increments import in_words, plan_increment
 from odps_nb.errors import ConflictError, FramingError, InvalidRequestError
 from odps_nb.terms import SplitMode
 

@@ -13,7 +13,7 @@ import pytest
 
 import odps_nb
 from odps_nb.access.connection import Connection
-from odps_nb.client.profile import Profile
+from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError, ConversionError
 
 ZONE = "Asia/Shanghai"

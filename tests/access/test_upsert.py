@@ -13,7 +13,7 @@ import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.access.table import Table
-from odps_nb.client.operations import DELETE, UPSERT, Stamp, takes_operation
+from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operation
 from odps_nb.errors import ConversionError, InvalidRequestError
 from odps_nb.wire.schema_json import WriteSchema
 from odps_nb.wire.type_text import parse_columns

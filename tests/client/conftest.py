@@ -1,23 +1,18 @@
-"""Makes the peers of ``tests/http`` importable, and proves that no test leaves a thread behind."""
+"""Proves that no test here leaves a thread behind."""
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "http"))
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Count what the long form of the chaos tests comes to, in the process that shows it."""
     if "ODPS_NB_CHAOS" in os.environ and not hasattr(config, "workerinput"):
-        from chaos_tally import ChaosTally
+        from tests.support.sockets.chaos_tally import ChaosTally
 
         config.pluginmanager.register(ChaosTally(), "chaos_tally")
 

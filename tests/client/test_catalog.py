@@ -1,18 +1,18 @@
 """Lists and metadata of tables; DDL text, in which nothing typed becomes SQL unchecked."""
 
 import pytest
-from control_peer import ControlService
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import fail, give
 
 from odps_nb.client.catalog import drop_table_sql, fetch_table, iter_partitions, list_tables
-from odps_nb.client.definitions import TableOptions, create_table_sql, quoted, settings_of
+from odps_nb.client.sql.definitions import TableOptions, create_table_sql, quoted, settings_of
 from odps_nb.errors import InvalidRequestError, NotFoundError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import PartitionInfo, PartitionPage, TablePage
 from odps_nb.wire.type_text import parse_columns
+from tests.support.sockets.control_peer import ControlService
+from tests.support.sockets.scripted import fail, give
 
 TABLE = TableName(project="p", table="t")
 STRING = PrimitiveType(TypeCode.STRING)

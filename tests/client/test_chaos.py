@@ -14,19 +14,19 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
-from chaos_tally import KEY, ChaosTally
-from meddler import ALL_FAULTS, COMMIT_LOST, FAULTS, SESSION_FAULTS, Meddler
 
-from odps_nb.client.blob import iter_blobs, open_blob
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.blob.many import iter_blobs, open_blob
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import create_table
-from odps_nb.client.profile import Profile
-from odps_nb.client.read import ReadPlan, iter_batches, open_read_session
-from odps_nb.client.storage import StorageClient
-from odps_nb.client.write import WriteSession, open_write_session
+from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
+from odps_nb.client.write.session import WriteSession, open_write_session
 from odps_nb.errors import OdpsNbError, SessionExpiredError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import BlobReference, Compression, TableName
+from tests.support.sockets.chaos_tally import KEY, ChaosTally
+from tests.support.sockets.meddler import ALL_FAULTS, COMMIT_LOST, FAULTS, SESSION_FAULTS, Meddler
 
 RUNS = int(os.environ.get("ODPS_NB_CHAOS", "10"))
 SHARE = 0.3

@@ -5,7 +5,11 @@ from __future__ import annotations
 import io
 
 import pytest
-from blob_cases import (
+
+from odps_nb.errors import FramingError, StateError
+from odps_nb.stream_io import BlobDataIterator
+from odps_nb.wire.blocks import encode_blocks
+from tests.support.compat.blob_cases import (
     DOCUMENT,
     Case,
     PyodpsIterator,
@@ -16,10 +20,6 @@ from blob_cases import (
     read_ours,
     read_theirs,
 )
-
-from odps_nb.errors import FramingError, StateError
-from odps_nb.stream_io import BlobDataIterator
-from odps_nb.wire.blocks import encode_blocks
 
 pytestmark = pytest.mark.compat
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import odps.errors
@@ -31,10 +29,7 @@ from odps_nb.wire.calls import STATUS_OF_CODE, encode_error_json, encode_error_x
 from odps_nb.wire.schema_json import WriteSchema, encode_flat, encode_nested
 from odps_nb.wire.signing import Credentials, sign, verify
 from odps_nb.wire.type_text import format_type
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
-
-from schemas import plain_types, schemas
+from tests.support.wire.schemas import plain_types, schemas
 
 pytestmark = pytest.mark.compat
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import older_jobs
 import older_pyodps
 import pytest
 
-from odps_nb.local.launch import start
+from odps_nb.local.server.launch import start
+from tests.support.compat import older_jobs
 
 pytestmark = pytest.mark.compat
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.compat
 @pytest.fixture(scope="module")
 def said(run_older: Callable[..., list[dict[str, Any]]]) -> list[dict[str, Any]]:
     with start(samples=False) as local:
-        return run_older(Path(older_jobs.__file__), local)
+        return run_older(older_jobs.__name__, local)
 
 
 def test_it_is_the_older_one_that_ran(said: list[dict[str, Any]]) -> None:

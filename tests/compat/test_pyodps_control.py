@@ -13,7 +13,7 @@ import pytest
 from odps import ODPS, errors, options
 from odps.tunnel import TableTunnel
 
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 
 pytestmark = [
     pytest.mark.compat,

@@ -15,7 +15,7 @@ from odps.maxstorage import MaxStorageClient
 from odps.maxstorage.models.enums import SplitMode, WriteMode
 from odps.maxstorage.options import IncrementalReadOptions, SplitOptions
 
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 
 pytestmark = [

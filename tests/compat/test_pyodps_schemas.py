@@ -10,7 +10,7 @@ from odps import ODPS, errors
 from odps.maxstorage import MaxStorageClient
 from odps.tunnel import TableTunnel
 
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 
 pytestmark = [
     pytest.mark.compat,

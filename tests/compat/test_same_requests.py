@@ -10,10 +10,10 @@ import json
 from pathlib import Path
 
 import pytest
-from record_requests import PAGE, Outcome, page_of, run_jobs
-from same_jobs import JOBS, Job
 
-from odps_nb.local.launch import start
+from odps_nb.local.server.launch import start
+from tests.support.compat.record_requests import PAGE, Outcome, page_of, run_jobs
+from tests.support.compat.same_jobs import JOBS, Job
 
 pytestmark = [
     pytest.mark.compat,
@@ -77,6 +77,6 @@ def test_bodies_are_those_of_the_protocol(outcomes: dict[tuple[str, int], Outcom
 def test_page_in_the_docs_is_what_is_recorded(
     outcomes: dict[tuple[str, int], Outcome],
 ) -> None:
-    """Write it anew with ``python tests/compat/record_requests.py``."""
+    """Write it anew with ``python -m tests.support.compat.record_requests``."""
     written = Path(PAGE).read_text(encoding="utf-8")
     assert written == page_of(list(outcomes.values()))

@@ -18,11 +18,11 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import pyarrow as pa
 import pytest
-import times_by_pyodps as stock
 
 import odps_nb
 from odps_nb.access.connection import Connection
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
+from tests.support.compat import times_by_pyodps as stock
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from odps_nb.local.launch import LocalService, start
-
-from ..local.conftest import Peer
-from .raw import Raw
+from odps_nb.local.server.launch import LocalService, start
+from tests.support.service.peer import Peer
+from tests.support.service.raw import Raw
 
 
 @pytest.fixture(scope="module")

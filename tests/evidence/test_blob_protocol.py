@@ -24,8 +24,7 @@ from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 from odps_nb.wire.frames import BlobData, BlobStart, FrameHeader, encode_frame
 from odps_nb.wire.layers import BlobBodyDecoder
 from odps_nb.wire.schema_json import WriteSchema, decode_nested
-
-from .raw_writes import Writer
+from tests.support.service.raw_writes import Writer
 
 Make = Callable[..., Writer]
 

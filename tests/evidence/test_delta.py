@@ -13,8 +13,7 @@ import pytest
 
 from odps_nb.errors import InvalidRequestError, ServiceError
 from odps_nb.wire import calls, control
-
-from ..local.conftest import Peer
+from tests.support.service.peer import Peer
 
 UPSERT, DELETE = 85, 68
 

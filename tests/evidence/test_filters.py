@@ -13,9 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from odps_nb.local.launch import start
-
-from .raw import Raw, good, refused
+from odps_nb.local.server.launch import start
+from tests.support.service.raw import Raw, good, refused
 
 SIZE = {"SplitMode": "Size", "SplitNumber": 10 * 2**20}
 ROW_OFFSET = {"SplitMode": "RowOffset"}

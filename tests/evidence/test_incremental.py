@@ -17,8 +17,7 @@ import pytest
 from odps_nb.errors import ConflictError
 from odps_nb.terms import IndexSplit, PartitionSpec, SplitMode
 from odps_nb.wire import calls
-
-from ..local.conftest import Peer
+from tests.support.service.peer import Peer
 
 PROPERTIES = (
     'TBLPROPERTIES ("transactional"="true", "acid.cdc.mode.enable"="true",'
@@ -264,7 +263,7 @@ def test_a_read_starts_at_a_time(table: Keyed, padded: bool) -> None:
 
 def test_unpadded_milliseconds_are_milliseconds() -> None:
     """evidence 71: ".5" of the live test is five milliseconds, not half a second."""
-    from odps_nb.local.increments import seconds_of
+    from odps_nb.local.reading.increments import seconds_of
 
     base = datetime(2024, 1, 1, tzinfo=timezone.utc).timestamp()
     spelled = ["2024-01-01 00:00:00.5", "2024-01-01 00:00:00.05", "2024-01-01 00:00:00.500"]

@@ -11,8 +11,7 @@ import pytest
 from odps_nb.terms import SessionStatus
 from odps_nb.wire.calls import InstanceSessionAnswer, ReadInstance
 from odps_nb.wire.schema_json import decode_nested
-
-from .raw import Raw, good, rows_of
+from tests.support.service.raw import Raw, good, rows_of
 
 COLUMNS = ["col1", "col2", "col3", "col4"]
 

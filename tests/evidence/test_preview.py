@@ -7,8 +7,7 @@ import pytest
 
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.calls import Preview
-
-from .raw import Raw, batches_of, rows_of
+from tests.support.service.raw import Raw, batches_of, rows_of
 
 PLACES = [("east", "20250701"), ("east", "20250702"), ("west", "20250701")]
 NAMES = ["id", "name", "score", "region", "dt"]

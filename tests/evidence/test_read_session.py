@@ -10,8 +10,7 @@ import pytest
 from odps_nb.terms import PartitionSpec, SplitMode, TableName
 from odps_nb.wire.calls import CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, decode_nested
-
-from .raw import Raw, good, refused
+from tests.support.service.raw import Raw, good, refused
 
 ROW_OFFSET = {"SplitMode": "RowOffset"}
 SIZE = {"SplitMode": "Size", "SplitNumber": 10 * 2**20, "CrossPartition": True}

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from odps_nb.client.profile import Profile
-from odps_nb.local.launch import start
+from odps_nb.client.auth.profile import Profile
+from odps_nb.local.server.launch import start
 from odps_nb.probe.catalog import choose
 from odps_nb.probe.report import FORMAT
 from odps_nb.probe.running import Prober

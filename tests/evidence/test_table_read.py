@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from .raw import Raw, batches_of, refused, rows_of
+from tests.support.service.raw import Raw, batches_of, refused, rows_of
 
 ROW_OFFSET = {"SplitMode": "RowOffset"}
 ALL = {"Offset": 0, "Count": 1000}

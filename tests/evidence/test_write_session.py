@@ -18,14 +18,13 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.client.profile import Profile
-from odps_nb.client.storage import StorageClient
-from odps_nb.client.write import open_write_session
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError, ServiceError
 from odps_nb.terms import PartitionSpec, TableName, WriteMode
 from odps_nb.wire import calls
-
-from .raw_writes import Raw, Writer
+from tests.support.service.raw_writes import Raw, Writer
 
 Make = Callable[..., Writer]
 

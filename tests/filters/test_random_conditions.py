@@ -16,8 +16,7 @@ import pytest
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import TableSchema
 from odps_nb.wire.type_text import parse_columns
-
-from .conditions import SCHEMA, Conditions, table
+from tests.support.conditions import SCHEMA, Conditions, table
 
 ROWS = table(400, seed=1)
 BATCH = ROWS.combine_chunks().to_batches()[0]

@@ -1,15 +1,11 @@
-"""Makes ``peers`` importable, and proves that no test here leaves a thread behind."""
+"""Proves that no test here leaves a thread behind."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,6 @@ import threading
 import traceback
 
 import pytest
-from peers import Line, Peer, answers, refused
-from relays import Proxy, server_context
 
 from odps_nb.errors import (
     BrokenStreamError,
@@ -19,6 +17,8 @@ from odps_nb.errors import (
 )
 from odps_nb.http.abort import Abort
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
+from tests.support.sockets.peers import Line, Peer, answers, refused
+from tests.support.sockets.relays import Proxy, server_context
 
 FAR = "far.example"  # a name that only the proxy knows
 PAYLOAD = bytes(range(256)) * 4000

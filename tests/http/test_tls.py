@@ -9,8 +9,6 @@ import threading
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from peers import Line, Peer, answers
-from relays import server_context
 
 from odps_nb.errors import (
     BrokenStreamError,
@@ -25,6 +23,8 @@ from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
 from odps_nb.http.upload import open_upload
+from tests.support.sockets.peers import Line, Peer, answers
+from tests.support.sockets.relays import server_context
 
 PAYLOAD = bytes(range(256)) * 4000
 PIECES = [PAYLOAD] * 20

@@ -9,7 +9,6 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peers import Line, Peer, answers, refused
 
 from odps_nb.errors import (
     BrokenStreamError,
@@ -25,6 +24,7 @@ from odps_nb.errors import (
 )
 from odps_nb.http.abort import Abort
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
+from tests.support.sockets.peers import Line, Peer, answers, refused
 
 PAYLOAD = bytes(range(256)) * 40
 

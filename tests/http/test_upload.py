@@ -7,7 +7,6 @@ import threading
 import time
 
 import pytest
-from peers import Line, Peer, refused
 
 from odps_nb.errors import (
     BrokenStreamError,
@@ -19,6 +18,7 @@ from odps_nb.errors import (
 )
 from odps_nb.http.transport import HttpRequest, RequestsTransport
 from odps_nb.http.upload import Upload, open_upload
+from tests.support.sockets.peers import Line, Peer, refused
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import threading
 import time
 
 import pytest
-from peers import Line, Peer, answers, refused
 
 from odps_nb.http.transport import HttpRequest, RequestsTransport
 from odps_nb.http.waiting import SLICE, SlicedReader, connect, wait_until_ready
+from tests.support.sockets.peers import Line, Peer, answers, refused
 
 
 @pytest.fixture

@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odps_nb.errors import InvalidRequestError
-from odps_nb.local.arrow_types import arrow_schema, arrow_type
-from odps_nb.local.conform import conform, match_columns
-from odps_nb.local.duck import Duck
-from odps_nb.local.folder import Folder
-from odps_nb.local.predicates import Predicate
-from odps_nb.local.row_files import RowFileWriter, read_rows
-from odps_nb.local.row_stream import encode_stream, rebatch
-from odps_nb.local.snapshots import Segment
-from odps_nb.local.splits import by_count, by_size
-from odps_nb.local.sql_scan import Cursor
-from odps_nb.local.sql_statements import ShowTables
-from odps_nb.local.sql_text import parse_script, script_settings
-from odps_nb.local.tunnel_arrow import decode_arrow, encode_arrow
-from odps_nb.local.tunnel_rows import decode_rows, encode_rows
+from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type
+from odps_nb.local.reading.predicates import Predicate
+from odps_nb.local.reading.row_stream import encode_stream, rebatch
+from odps_nb.local.reading.splits import by_count, by_size
+from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
+from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
+from odps_nb.local.sql.duck import Duck
+from odps_nb.local.sql.statements import ShowTables
+from odps_nb.local.sql.text import parse_script, script_settings
+from odps_nb.local.sql.tokenizer import Cursor
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.row_files import RowFileWriter, read_rows
+from odps_nb.local.store.snapshots import Segment
+from odps_nb.local.writing.coerce import conform, match_columns
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Compression, PartitionSpec
 from odps_nb.wire.type_text import parse_type

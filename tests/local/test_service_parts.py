@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from odps_nb.errors import ConflictError, InvalidRequestError, SessionExpiredError
-from odps_nb.local.ingest import Ingest
 from odps_nb.local.service import Service, Settings
-from odps_nb.local.write_streams import WriteSession
+from odps_nb.local.writing.ingest import Ingest
+from odps_nb.local.writing.streams import WriteSession
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Compression, IndexSplit, PartitionSpec, TableName, WriteMode
 from odps_nb.wire.blocks import encode_blocks

@@ -16,7 +16,7 @@ from odps_nb.wire.calls import WireRequest
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
-    from odps_nb.local.launch import LocalService
+    from odps_nb.local.server.launch import LocalService
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ STALL = {"action": "TableRead", "fault": "stall", "at": 9_000_000, "seconds": 60
 @pytest.fixture(scope="session")
 def moody(_private_home: None) -> Iterator[LocalService]:
     """A service with samples that stalls when it is asked to."""
-    from odps_nb.local.launch import start
+    from odps_nb.local.server.launch import start
 
     with start(options=("--misbehave",)) as service:
         yield service

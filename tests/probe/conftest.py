@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from odps_nb.client.profile import Profile
-from odps_nb.local.launch import LocalService, start
+from odps_nb.client.auth.profile import Profile
+from odps_nb.local.server.launch import LocalService, start
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from odps_nb.cli import main
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import iter_table_names
-from odps_nb.client.profile import Profile
-from odps_nb.client.storage import StorageClient
 from odps_nb.probe.catalog import QUESTIONS
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import iter_table_names
-from odps_nb.client.profile import Profile
-from odps_nb.client.query import run_sql
-from odps_nb.client.storage import StorageClient
+from odps_nb.client.sql.query import run_sql
 from odps_nb.errors import ConfigError
-from odps_nb.local.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService, start
 from odps_nb.probe.asking import Answer, Asker
 from odps_nb.probe.catalog import QUESTIONS, choose
 from odps_nb.probe.question import AS_ASSUMED, CannotTell, Observation, OneOf, Question

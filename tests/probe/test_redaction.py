@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from odps_nb.client.profile import Profile
-from odps_nb.client.query import run_sql
-from odps_nb.client.storage import StorageClient
-from odps_nb.local.launch import start
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.sql.query import run_sql
+from odps_nb.local.server.launch import start
 from odps_nb.probe.asking import Asker
 from odps_nb.probe.catalog import QUESTIONS
 from odps_nb.probe.question import Observation, Question

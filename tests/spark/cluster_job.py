@@ -22,7 +22,7 @@ import pyarrow as pa
 import odps_nb
 import odps_nb.spark
 from odps_nb.errors import OdpsNbError
-from odps_nb.spark.faults import from_spark
+from odps_nb.spark.tasks.errors import from_spark
 from odps_nb.wire.calls import WireRequest
 
 if TYPE_CHECKING:

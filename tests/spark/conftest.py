@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,15 +11,14 @@ import pytest
 
 import odps_nb
 import odps_nb.spark
-from odps_nb.spark.start import pyspark_version
-
-from .watched import ROWS, Listener, misbehave, stalled
+from odps_nb.spark.launch.session_factory import pyspark_version
+from tests.support.spark.watched import ROWS, Listener, misbehave, stalled
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.local.launch import LocalService
+    from odps_nb.local.server.launch import LocalService
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,32 +34,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in item.path.parents:
             for warning in said:
                 item.add_marker(pytest.mark.filterwarnings(warning))
-
-
-@contextlib.contextmanager
-def misbehaving() -> Iterator[Connection]:
-    """A connection to a service of its own, which fails when it is asked to."""
-    from odps_nb.local.launch import start
-
-    with (
-        start(samples=False, options=("--misbehave",)) as service,
-        odps_nb.connect(
-            endpoint=service.endpoint,
-            tunnel_endpoint=service.tunnel_endpoint,
-            project=service.project,
-            access_id=service.access_id,
-            access_key=service.access_key,
-        ) as connection,
-    ):
-        yield connection
-
-
-def explained(frame: DataFrame, mode: str = "extended") -> str:
-    """Return what ``explain`` prints."""
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        frame.explain(mode=mode)
-    return text.getvalue()
 
 
 @pytest.fixture(scope="session")
@@ -136,7 +107,7 @@ def listener() -> Listener:
 @pytest.fixture(scope="session")
 def slow_service(_private_home: None) -> Iterator[LocalService]:
     """A service that stalls when it is asked to."""
-    from odps_nb.local.launch import start
+    from odps_nb.local.server.launch import start
 
     with start(samples=False, options=("--misbehave",)) as service:
         yield service

@@ -14,12 +14,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from connect_stops import stops
-
 import odps_nb
 import odps_nb.spark
 from odps_nb.errors import OdpsNbError, StateError
-from odps_nb.spark.faults import from_spark
+from odps_nb.spark.tasks.errors import from_spark
+from tests.spark.connect_stops import stops
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +103,7 @@ def as_client(url: str, name: str) -> dict[str, Any]:
     for mine in ("SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
         env.pop(mine, None)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", __file__, name],
+        [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_job", name],
         input=json.dumps(GIVEN),
         capture_output=True,
         text=True,

@@ -15,7 +15,13 @@ from urllib.parse import urlsplit
 
 import psutil
 import pyarrow as pa
-from watched import (
+
+import odps_nb
+import odps_nb.spark
+from odps_nb.client.write.session import WriteSessionRef, fetch_write_status
+from odps_nb.local.server.launch import start
+from odps_nb.terms import TableName
+from tests.support.spark.watched import (
     MIDDLE,
     ROWS,
     WITHIN,
@@ -27,17 +33,11 @@ from watched import (
     wait_until_struck,
 )
 
-import odps_nb
-import odps_nb.spark
-from odps_nb.client.write import WriteSessionRef, fetch_write_status
-from odps_nb.local.launch import start
-from odps_nb.terms import TableName
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.local.launch import LocalService
+    from odps_nb.local.server.launch import LocalService
 
 
 AGAIN = 15.0

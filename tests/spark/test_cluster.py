@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
-from odps_nb.spark.java import find_java
-
-from .conftest import misbehaving
+from odps_nb.access.java import find_java
+from tests.support.spark.services import misbehaving
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection

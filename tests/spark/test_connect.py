@@ -7,16 +7,14 @@ import json
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import odps_nb.spark
 from odps_nb.errors import ConfigError, ConnectError, MissingDependencyError
-from odps_nb.spark import connect
-
-from .watched import WITHIN
+from odps_nb.spark.launch import connect
+from tests.support.spark.watched import WITHIN
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -36,7 +34,7 @@ def told(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "table": f"connected_{log.name.replace('-', '_')}",
     }
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(Path(__file__).with_name("connect_job.py"))],
+        [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_job"],
         input=json.dumps(document),  # an argument would show the key to every process
         capture_output=True,
         text=True,
@@ -132,7 +130,7 @@ def test_a_write_tells_how_many_of_its_tasks_are_done(told: dict[str, Any]) -> N
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No session runs, whatever other tests of this run have started."""
-    monkeypatch.setattr("odps_nb.spark.start._running", lambda: None)
+    monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
 
 
 @pytest.mark.usefixtures("alone")

@@ -11,13 +11,13 @@ import pytest
 import odps_nb.spark
 from odps_nb.access.binding import literal
 from odps_nb.access.sources import Target
-from odps_nb.client.write import open_write_session
+from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import InvalidRequestError
-from odps_nb.spark.credentials import TaskProfile
-from odps_nb.spark.faults import from_spark
-from odps_nb.spark.settings import ReadSettings, StreamWriteSettings, WriteSettings
-from odps_nb.spark.uploading import WriteTask, write_partition
-from odps_nb.spark.writer import write_target
+from odps_nb.spark.source.options import ReadSettings, StreamWriteSettings, WriteSettings
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.tasks.errors import from_spark
+from odps_nb.spark.writing.dataframe import write_target
+from odps_nb.spark.writing.task import WriteTask, write_partition
 from odps_nb.terms import PartitionSpec
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.errors import StateError
-from odps_nb.spark.known import LARGEST, ReadFacts, numbered
-
-from .conftest import explained
+from odps_nb.spark.reading.statistics import LARGEST, ReadFacts, numbered
+from tests.support.spark.services import explained
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

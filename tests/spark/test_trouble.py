@@ -10,10 +10,9 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.errors import ServerFaultError, SessionExpiredError
-from odps_nb.spark.faults import from_spark
+from odps_nb.spark.tasks.errors import from_spark
 from odps_nb.wire.calls import WireRequest
-
-from .conftest import misbehaving
+from tests.support.spark.services import misbehaving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from peers import Line, Peer
-from raw_streams import ReadOnly
 
 from odps_nb._stream_io.ahead import OneAhead
 from odps_nb.errors import StateError, TruncatedError
 from odps_nb.http.transport import HttpRequest, RequestsTransport
 from odps_nb.stream_io import ArrowReader, Status, StreamReader
+from tests.support.sockets.peers import Line, Peer
+from tests.support.sockets.raw_streams import ReadOnly
 
 BATCHES = [pa.record_batch({"id": [n] * (n + 1)}) for n in range(20)]
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from raw_streams import ReadOnly, WithHeaders, code
 
 from odps_nb.errors import (
     ConversionError,
@@ -20,6 +19,7 @@ from odps_nb.errors import (
 from odps_nb.stream_io import ArrowReader, ArrowWriter, Status, StreamReader, StreamWriter
 from odps_nb.terms import Compression
 from odps_nb.wire.codings import HTTP_NAMES
+from tests.support.sockets.raw_streams import ReadOnly, WithHeaders, code
 
 SCHEMA = pa.schema({"id": pa.int64(), "name": pa.string(), "tags": pa.list_(pa.string())})
 

@@ -5,7 +5,6 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_streams import KINDS, ReadOnly, WithHeaders, framed, layered, pattern
 
 from odps_nb.errors import (
     ChecksumError,
@@ -19,6 +18,7 @@ from odps_nb.stream_io import BlobDataIterator, BlobRecord
 from odps_nb.terms import Compression
 from odps_nb.wire.blocks import STORED_SIZE, encode_blocks
 from odps_nb.wire.frames import ChecksumKind, FrameHeader, encode_frame
+from tests.support.sockets.raw_streams import KINDS, ReadOnly, WithHeaders, framed, layered, pattern
 
 BLOBS = [b"", b"x", pattern(4096), b"", pattern(70_000), pattern(2_000_000 // 8), b"end"]
 

@@ -6,13 +6,13 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_streams import KINDS, ReadOnly, framed, layered, pattern
 
 from odps_nb.errors import ChecksumError, FramingError, ProtocolError, StateError, TruncatedError
 from odps_nb.stream_io import BlobDataIterator, BlobStreamReader
 from odps_nb.wire import _frame_parts
 from odps_nb.wire.blocks import BlockEncoder, encode_blocks
 from odps_nb.wire.frames import ChecksumKind, FrameHeader, encode_frame
+from tests.support.sockets.raw_streams import KINDS, ReadOnly, framed, layered, pattern
 
 BLOBS = [pattern(5000), b"", pattern(100_000), b"", b"", b"end"]
 

@@ -7,11 +7,11 @@ import shutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_streams import KINDS, READS, SIZES, ReadInto, ReadOnly, pattern
 
 from odps_nb.errors import ChecksumError, ProtocolError, StateError, TruncatedError
 from odps_nb.stream_io import CrcStrippingStream
 from odps_nb.wire.blocks import BLOCK_SIZE, STORED_SIZE, encode_blocks
+from tests.support.sockets.raw_streams import KINDS, READS, SIZES, ReadInto, ReadOnly, pattern
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,19 +9,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
-import jobs_on_our_streams
-import older_jobs
 import pyarrow as pa
 import pytest
 import requests
 from odps.maxstorage import CompressionCodec
 from odps.maxstorage import Status as SdkStatus
 from odps.tunnel import CompressOption
-from peers import Line, Peer
-from raw_streams import framed
 
 from odps_nb.errors import (
     AccessDeniedError,
@@ -31,7 +26,7 @@ from odps_nb.errors import (
     ServiceError,
     StateError,
 )
-from odps_nb.local.launch import start
+from odps_nb.local.server.launch import start
 from odps_nb.stream_io import (
     ArrowReader,
     ArrowWriter,
@@ -45,6 +40,9 @@ from odps_nb.stream_io import (
     StreamWriter,
 )
 from odps_nb.wire.blocks import encode_blocks
+from tests.support.compat import jobs_on_our_streams, older_jobs
+from tests.support.sockets.peers import Line, Peer
+from tests.support.sockets.raw_streams import framed
 
 BATCH = pa.record_batch({"id": [1, 2, 3]})
 
@@ -52,7 +50,7 @@ BATCH = pa.record_batch({"id": [1, 2, 3]})
 @pytest.fixture(scope="module")
 def said(run_older: Callable[..., list[dict[str, Any]]]) -> list[dict[str, Any]]:
     with start(samples=False) as local:
-        return run_older(Path(jobs_on_our_streams.__file__), local)
+        return run_older(jobs_on_our_streams.__name__, local)
 
 
 @pytest.mark.compat

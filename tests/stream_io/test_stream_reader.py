@@ -5,8 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 import requests
-from peers import Line, Peer
-from raw_streams import ReadOnly, WithHeaders, pattern
 
 from odps_nb.errors import (
     BrokenStreamError,
@@ -18,6 +16,8 @@ from odps_nb.errors import (
 )
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
 from odps_nb.stream_io import Status, StreamReader
+from tests.support.sockets.peers import Line, Peer
+from tests.support.sockets.raw_streams import ReadOnly, WithHeaders, pattern
 
 BODY = pattern(300_000)
 

@@ -9,8 +9,6 @@ from typing import Any
 import lz4.frame
 import pytest
 import zstandard
-from peers import Line, Peer
-from raw_streams import pattern
 
 from odps_nb.errors import (
     ChecksumError,
@@ -23,6 +21,8 @@ from odps_nb.errors import (
 from odps_nb.http.transport import HttpRequest, RequestsTransport
 from odps_nb.http.upload import Upload, open_upload
 from odps_nb.stream_io import BlobStreamWriter, Status, StreamWriter
+from tests.support.sockets.peers import Line, Peer
+from tests.support.sockets.raw_streams import pattern
 
 DATA = pattern(700_000)
 

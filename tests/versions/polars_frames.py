@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import odps_nb
-from odps_nb.client.progress import silent
+from odps_nb.client.calls.progress import silent
 from odps_nb.errors import ConversionError
 
 UTC = dt.timezone.utc

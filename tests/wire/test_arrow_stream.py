@@ -5,7 +5,6 @@ from struct import pack
 
 import pyarrow as pa
 import pytest
-from cutting import CUTS, cut, every
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from odps_nb.wire.arrow_stream import (
     EndMarkerCheck,
     sniff_body,
 )
+from tests.support.wire.cutting import CUTS, cut, every
 
 
 def ipc(*batches: pa.RecordBatch, compression: str | None = None) -> bytes:

@@ -3,7 +3,6 @@
 import pickle
 
 import pytest
-from cutting import CUTS, cut, every, pattern
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from odps_nb.wire.blocks import (
     verify_tail,
 )
 from odps_nb.wire.crc32c import crc32c
+from tests.support.wire.cutting import CUTS, cut, every, pattern
 
 SIZES = [0, 1, 4, 4091, 4092, 4093, 4095, 4096, 4097, 8191, 8192, 8193, 20000]
 

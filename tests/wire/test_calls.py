@@ -10,7 +10,6 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schemas import json_values, outcome, schemas
 
 from odps_nb.errors import (
     ConflictError,
@@ -85,6 +84,7 @@ from odps_nb.wire.calls import (
 )
 from odps_nb.wire.schema_json import WriteSchema, assign_column_ids
 from odps_nb.wire.type_text import parse_columns
+from tests.support.wire.schemas import json_values, outcome, schemas
 
 TABLE = TableName(project="p1", table="t")
 IN_SCHEMA = TableName(project="p1", schema="sc1", table="t")

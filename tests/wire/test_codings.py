@@ -6,7 +6,6 @@ from contextlib import suppress
 import lz4.frame
 import pytest
 import zstandard
-from cutting import CUTS, cut, every, pattern
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +28,7 @@ from odps_nb.wire.codings import (
     from_http_name,
     sniff,
 )
+from tests.support.wire.cutting import CUTS, cut, every, pattern
 
 CODED = [Compression.ZSTD, Compression.LZ4]
 ALL = [Compression.NONE, *CODED]

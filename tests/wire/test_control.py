@@ -10,7 +10,6 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schemas import json_values, outcome, schemas
 
 from odps_nb.errors import (
     ConfigError,
@@ -53,6 +52,7 @@ from odps_nb.wire.control import (
 )
 from odps_nb.wire.type_text import parse_columns
 from odps_nb.wire.xml_text import DECLARATION, element, has_spelling
+from tests.support.wire.schemas import json_values, outcome, schemas
 
 TABLE = TableName(project="p1", table="t")
 IN_SCHEMA = TableName(project="p1", schema="sc1", table="t")

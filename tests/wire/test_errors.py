@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schemas import json_values
 
 from odps_nb.errors import (
     AccessDeniedError,
@@ -27,6 +26,7 @@ from odps_nb.wire.calls import (
     encode_error_json,
     encode_error_xml,
 )
+from tests.support.wire.schemas import json_values
 
 ENCODERS = pytest.mark.parametrize("encode", [encode_error_json, encode_error_xml])
 

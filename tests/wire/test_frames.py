@@ -11,7 +11,6 @@ from struct import pack
 from typing import Any
 
 import pytest
-from cutting import CUTS, cut, every, pattern
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +39,7 @@ from odps_nb.wire.frames import (
     RawDecoder,
     encode_frame,
 )
+from tests.support.wire.cutting import CUTS, cut, every, pattern
 
 UPLOAD = (
     bytes.fromhex("5300000000000000")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schemas import json_values, outcome
 
 from odps_nb.errors import FramingError, InvalidRequestError
 from odps_nb.wire.json_fields import (
@@ -19,6 +18,7 @@ from odps_nb.wire.json_fields import (
     in_request,
     parse_object,
 )
+from tests.support.wire.schemas import json_values, outcome
 
 GETTERS = {
     "text": "",

@@ -4,7 +4,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from cutting import CUTS, cut, every, pattern
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from odps_nb.wire.blocks import BLOCK_SIZE, encode_blocks
 from odps_nb.wire.codings import HTTP_NAMES, LZ4_MAGIC, ZSTD_MAGIC, encoder
 from odps_nb.wire.frames import BlobData, BlobStart, FrameHeader, encode_frame
 from odps_nb.wire.layers import BlobBodyDecoder, PayloadDecoder
+from tests.support.wire.cutting import CUTS, cut, every, pattern
 
 REFERENCES = {
     "no coding": (None, "68 65 6c 6c 6f 4c bb 71 9a"),

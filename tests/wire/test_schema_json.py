@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schemas import json_values, outcome, schemas
 
 from odps_nb.errors import FramingError, InvalidRequestError
 from odps_nb.schema import (
@@ -35,6 +34,7 @@ from odps_nb.wire.schema_json import (
     encode_nested,
 )
 from odps_nb.wire.type_text import MAX_DEPTH, parse_columns
+from tests.support.wire.schemas import json_values, outcome, schemas
 
 EXAMPLE = TableSchema(
     columns=parse_columns("c1 bigint, c2 array<blob>, c3 array<struct<f1:string,f2:blob>>"),

@@ -9,18 +9,6 @@ from urllib.parse import quote
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from signing_vectors import (
-    ACCESS_ID,
-    DATE,
-    HANGZHOU,
-    NOW,
-    PLAIN,
-    SECRET,
-    SHANGHAI,
-    SIGNED,
-    VECTORS,
-    Vector,
-)
 
 from odps_nb.errors import AccessDeniedError, ConfigError, InvalidRequestError
 from odps_nb.wire.http_date import format_date, parse_date
@@ -31,6 +19,18 @@ from odps_nb.wire.signing import (
     derive_key,
     sign,
     verify,
+)
+from tests.support.wire.signing_vectors import (
+    ACCESS_ID,
+    DATE,
+    HANGZHOU,
+    NOW,
+    PLAIN,
+    SECRET,
+    SHANGHAI,
+    SIGNED,
+    VECTORS,
+    Vector,
 )
 
 URL = "http://h/api/storage/v2?Action=TableRead&Count=5"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schemas import PRIMITIVES, outcome, texts, types, unique_names
-from schemas import columns_of as columns_named
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.schema import (
@@ -29,6 +27,8 @@ from odps_nb.wire.type_text import (
     parse_columns,
     parse_type,
 )
+from tests.support.wire.schemas import PRIMITIVES, outcome, texts, types, unique_names
+from tests.support.wire.schemas import columns_of as columns_named
 
 BIGINT, STRING = PrimitiveType(TypeCode.BIGINT), PrimitiveType(TypeCode.STRING)
 BLOB = PrimitiveType(TypeCode.BLOB)

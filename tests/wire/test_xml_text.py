@@ -7,7 +7,6 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schemas import outcome
 
 from odps_nb.errors import FramingError, LimitExceededError
 from odps_nb.wire.xml_text import (
@@ -18,6 +17,7 @@ from odps_nb.wire.xml_text import (
     element,
     parse_xml,
 )
+from tests.support.wire.schemas import outcome
 
 LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>
 <Error><Code>&b;</Code></Error>"""

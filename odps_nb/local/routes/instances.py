@@ -1,4 +1,4 @@
-"""Requests about SQL instances: run, look, cancel (world local; ``protocol.md`` section 9)."""
+"""Requests about SQL instances: run, look, cancel (``protocol.md`` section 9)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 from starlette.responses import Response
 
-from odps_nb.local.instances import FAILED, Instance
-from odps_nb.local.result_text import csv_text
-from odps_nb.local.rights import Right
+from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.documents import XML, listing, reply
 from odps_nb.local.routes.table import Asked, At, To
+from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
-from odps_nb.local.sql_ddl import Place
-from odps_nb.local.sql_text import script_settings
-from odps_nb.local.sql_times import ZONE
+from odps_nb.local.sql.ddl import Place
+from odps_nb.local.sql.instances import FAILED, Instance
+from odps_nb.local.sql.text import script_settings
+from odps_nb.local.sql.times import ZONE
 from odps_nb.wire import control
 from odps_nb.wire.xml_text import element
 

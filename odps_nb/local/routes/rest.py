@@ -1,4 +1,4 @@
-"""The control plane over HTTP: everything that is neither Storage API nor tunnel (world local).
+"""The control plane over HTTP: everything that is neither Storage API nor tunnel.
 
 ``protocol.md`` section 9. Most requests are values that ``odps_nb.wire.control`` reads; what only
 the stock client asks for is a path.
@@ -13,12 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from odps_nb.local import edge, faults
+from odps_nb.local import faults
 from odps_nb.local.routes.instances import Instances
 from odps_nb.local.routes.projects import Projects
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At, To
 from odps_nb.local.routes.tables import Tables
+from odps_nb.local.server import asgi_io as edge
 from odps_nb.local.service import Service
 from odps_nb.wire import control
 

@@ -1,4 +1,4 @@
-"""The Storage API over HTTP: what each action does, from request value to answer (world local).
+"""The Storage API over HTTP: what each action does, from request value to answer.
 
 Actions are blocking code, run in worker threads. An upload has its body in a file, a read gives
 a `StreamAnswer` whose chunks are made while they are sent.
@@ -15,19 +15,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from odps_nb.local import edge, faults
-from odps_nb.local.clients import blob_coding, identify, row_codings
-from odps_nb.local.ingest import read_body
-from odps_nb.local.read_plan import ReadSession
-from odps_nb.local.read_rules import check_batch
-from odps_nb.local.rights import Right
+from odps_nb.local import faults
+from odps_nb.local.reading.plan import ReadSession
+from odps_nb.local.reading.row_stream import coded, encode_stream, rebatch
+from odps_nb.local.reading.rules import check_batch
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Answer, Asked, StreamAnswer, To
-from odps_nb.local.row_stream import coded, encode_stream, rebatch
+from odps_nb.local.server import asgi_io as edge
+from odps_nb.local.server.clients import blob_coding, identify, row_codings
+from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
-from odps_nb.local.tables import OPERATION
-from odps_nb.local.write_sessions import OPEN
-from odps_nb.local.write_streams import Stream, WriteSession, staging_text
+from odps_nb.local.store.tables import OPERATION
+from odps_nb.local.writing.ingest import read_body
+from odps_nb.local.writing.sessions import OPEN
+from odps_nb.local.writing.streams import Stream, WriteSession, staging_text
 from odps_nb.schema import TableSchema
 from odps_nb.terms import BlobReference, Compression, SessionStatus, WriteMode
 from odps_nb.wire import calls

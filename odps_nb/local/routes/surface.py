@@ -1,4 +1,4 @@
-"""Rows of the table as Starlette routes: signature, right, body, answer or error (world local).
+"""Rows of the table as Starlette routes: signature, right, body, answer or error.
 
 Every response has a request id; every request body is read to its end.
 """
@@ -18,10 +18,11 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from odps_nb.errors import OdpsNbError, ServiceError
-from odps_nb.local import edge, faults
-from odps_nb.local.full_disk import is_full
-from odps_nb.local.rights import Right
+from odps_nb.local import faults
 from odps_nb.local.routes.table import Asked, At, StreamAnswer, To
+from odps_nb.local.server import asgi_io as edge
+from odps_nb.local.server.full_disk import is_full
+from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.wire.calls import (
     REQUEST_ID,

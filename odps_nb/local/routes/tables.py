@@ -1,4 +1,4 @@
-"""Requests about tables and their partitions (world local; ``protocol.md`` section 9)."""
+"""Requests about tables and their partitions (``protocol.md`` section 9)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
-from odps_nb.local.result_text import csv_text
-from odps_nb.local.rights import Right
+from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.documents import PAGE, reply
 from odps_nb.local.routes.table import Asked, At, To
+from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
-from odps_nb.local.tables import Table
+from odps_nb.local.store.tables import Table
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition

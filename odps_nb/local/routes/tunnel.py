@@ -1,4 +1,4 @@
-"""The tunnel over HTTP: table downloads and uploads, results of SQL (world local).
+"""The tunnel over HTTP: table downloads and uploads, results of SQL.
 
 A download is a read session, an upload a write session whose blocks are streams: what is said
 about snapshots and commits there holds here. ``protocol.md`` section 9.4.
@@ -19,17 +19,17 @@ from starlette.routing import Route
 
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
-from odps_nb.local.arrow_types import arrow_schema
-from odps_nb.local.rights import Right
+from odps_nb.local.reading.arrow_types import arrow_schema
+from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At, StreamAnswer
-from odps_nb.local.row_stream import encode_stream, rebatch
+from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
+from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
+from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
-from odps_nb.local.tables import Table
-from odps_nb.local.tunnel_arrow import decode_arrow, encode_arrow
-from odps_nb.local.tunnel_rows import decode_rows, encode_rows
-from odps_nb.local.write_sessions import COMMITTED
-from odps_nb.local.write_streams import WriteSession
+from odps_nb.local.store.tables import Table
+from odps_nb.local.writing.sessions import COMMITTED
+from odps_nb.local.writing.streams import WriteSession
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
 from odps_nb.wire.calls import (

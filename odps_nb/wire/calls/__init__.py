@@ -1,4 +1,4 @@
-"""Requests and answers of the Storage API as values: one pair per action (floor 1).
+"""Requests and answers of the Storage API as values: one pair per action.
 
 The only place that knows how calls are spelled on the wire (``protocol.md`` sections 1, 3, 6.1,
 7.5, 8.1). ``request.encode()`` gives a `WireRequest`; `decode_request` gives the request back,

@@ -1,4 +1,4 @@
-"""What every JSON answer has in common, and the answer that says nothing (floor 1).
+"""What every JSON answer has in common, and the answer that says nothing.
 
 ``protocol.md`` sections 3 and 8.1. Must not know: single actions.
 """

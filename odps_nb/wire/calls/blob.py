@@ -1,4 +1,4 @@
-"""Blob uploads and reads as values (floor 1; ``protocol.md`` sections 6.1 and 6.5).
+"""Blob uploads and reads as values (``protocol.md`` sections 6.1 and 6.5).
 
 Must not know: frames, CRC blocks, codings of the bodies.
 """

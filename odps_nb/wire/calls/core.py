@@ -1,4 +1,4 @@
-"""What every Storage API call has in common: the request value, targets, parameters (floor 1).
+"""What every Storage API call has in common: the request value, targets, parameters.
 
 ``protocol.md`` sections 1.1 to 1.4. A request is a value; sending and signing happen elsewhere.
 Must not know: single actions, transports, credentials.

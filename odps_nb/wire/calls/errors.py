@@ -1,4 +1,4 @@
-"""Errors of the service: from JSON or XML to our tree, and back (floor 1; ``protocol.md`` 8).
+"""Errors of the service: from JSON or XML to our tree, and back (``protocol.md`` section 8).
 
 The class comes from the code, else from an ``ODPS-nnnnnnn`` number in the text, else from the
 HTTP status. Every one gets a hint that a stranger understands.

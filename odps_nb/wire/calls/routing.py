@@ -1,4 +1,4 @@
-"""From a request on the wire to the request value it is (floor 1; the server's entry).
+"""From a request on the wire to the request value it is (the server's entry).
 
 Must not know: what a server does with it.
 """

@@ -1,4 +1,4 @@
-"""Write sessions as values (floor 1; ``protocol.md`` sections 3.5 to 3.7, 3.10, 7.1).
+"""Write sessions as values (``protocol.md`` sections 3.5 to 3.7, 3.10, 7.1).
 
 Must not know: streams, when to retry.
 """

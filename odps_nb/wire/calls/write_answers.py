@@ -1,4 +1,4 @@
-"""Answers to write calls as values (floor 1; ``protocol.md`` sections 3.5 to 3.10).
+"""Answers to write calls as values (``protocol.md`` sections 3.5 to 3.10).
 
 Must not know: the requests they answer.
 """

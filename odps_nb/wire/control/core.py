@@ -1,4 +1,4 @@
-"""What control plane requests have in common: REST paths, paging, dates (floor 1).
+"""What control plane requests have in common: REST paths, paging, dates.
 
 ``protocol.md`` section 9. Paths are relative to the endpoint (``http://host/api``).
 Must not know: single documents.

@@ -1,4 +1,4 @@
-"""From a REST request to the request value it is (floor 1; the server's entry).
+"""From a REST request to the request value it is (the server's entry).
 
 Only the requests of this package; a server has more (logs, previews, tunnels).
 Must not know: what a server does with a request.

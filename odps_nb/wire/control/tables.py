@@ -1,4 +1,4 @@
-"""Tables and partitions: requests and documents (floor 1; ``protocol.md`` sections 9.1, 9.3).
+"""Tables and partitions: requests and documents (``protocol.md`` sections 9.1, 9.3).
 
 Table metadata is an XML document around a JSON one. Must not know: rows, sessions, SQL.
 """

@@ -1,0 +1,367 @@
+"""`Profile`: endpoint, project and credentials of one connection, as a value.
+
+Resolving looks at keywords, environment, the profile file and the keyring; nothing here talks to
+a service. Secrets are in no repr and no error, and a profile refuses to be pickled.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from odps_nb.client.auth import sources as sources
+from odps_nb.client.auth.renewal import CredentialSource, from_process
+from odps_nb.errors import ConfigError, InvalidRequestError
+from odps_nb.filters.literals import zone_of
+from odps_nb.secret import Hidden, hidden, hides_secrets
+from odps_nb.terms import TableName
+
+if TYPE_CHECKING:
+    from odps_nb.wire.signing import Credentials
+
+__all__ = ["Profile"]
+
+_HOW = {
+    "endpoint": "endpoint= or ODPS_ENDPOINT",
+    "project": "project= or ODPS_PROJECT",
+    "access_id": "access_id= or ODPS_ACCESS_ID",
+    "access_key": "access_key= or ODPS_ACCESS_KEY",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Profile:
+    """Where to connect, and as whom. Immutable; secrets are never shown.
+
+    Parameters
+    ----------
+    endpoint
+        Base of the REST paths, e.g. ``https://service.cn-hangzhou.maxcompute.aliyun.com/api``.
+    project, schema
+        Defaults for table names that do not say them.
+    access_id, access_key, sts_token, bearer_token
+        Either id and key (with an STS token for temporary keys) or a bearer token.
+    app_id, app_key
+        An application that acts for that user: requests are signed by both.
+    credential_process
+        A program, with its arguments, that prints the keys as JSON; run without a shell when
+        keys are needed and again before they end. See `odps_nb.client.auth.renewal`.
+    credentials
+        A function without arguments that returns the keys as a mapping, instead of a program.
+    tunnel_endpoint
+        Base of the Storage API; ``None``: asked from the service when first needed.
+    region
+        Known region: requests are signed with version 4 (``protocol.md`` section 2.3).
+    quota
+        Name of the quota to use.
+    timezone
+        Name of the zone in which DATETIME and TIMESTAMP are shown, and in which times without a
+        zone are meant, e.g. ``Asia/Shanghai``. ``None``: they are shown without a zone, in UTC.
+    api_version
+        2 or 3 of the Storage API.
+    name
+        The profile's name in the file, if it came from there.
+
+    Raises
+    ------
+    ConfigError
+        A setting is missing or contradicts another; ``option`` names it.
+
+    Examples
+    --------
+    >>> from odps_nb.client.auth.profile import Profile
+    >>> Profile(endpoint="http://127.0.0.1:1/api", project="p", access_id="me", access_key="s")
+    Profile(endpoint='http://127.0.0.1:1/api', project='p', access_id='…', access_key=<hidden>)
+    """
+
+    endpoint: str
+    project: str
+    access_id: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    sts_token: str | None = field(default=None, repr=False)
+    bearer_token: str | None = field(default=None, repr=False)
+    app_id: str | None = None
+    app_key: str | None = field(default=None, repr=False)
+    credential_process: str | None = field(default=None, repr=False)
+    credentials: Callable[[], Mapping[str, Any]] | None = field(default=None, repr=False)
+    schema: str | None = None
+    tunnel_endpoint: str | None = None
+    region: str | None = None
+    quota: str | None = None
+    timezone: str | None = None
+    api_version: int = 2
+    name: str | None = None
+    _source: CredentialSource | None = field(init=False, repr=False, compare=False, default=None)
+
+    def __post_init__(self) -> None:
+        missing = [option for option in ("endpoint", "project") if not getattr(self, option)]
+        object.__setattr__(self, "_source", self._make_source())
+        if not self.bearer_token and self._source is None:
+            missing += [
+                option for option in ("access_id", "access_key") if not getattr(self, option)
+            ]
+        if missing:
+            raise _missing(missing)
+        for option in ("endpoint", "tunnel_endpoint"):
+            if (url := getattr(self, option)) is not None:
+                object.__setattr__(self, option, _checked_url(option, url))
+        if bool(self.app_id) != bool(self.app_key):
+            raise ConfigError(
+                "an application has both an id and a key",
+                option="app_id",
+                hint="set app_id= and app_key=",
+            )
+        if self.timezone is not None:
+            _check_zone(self.timezone)
+        if self.api_version not in (2, 3):
+            raise ConfigError(
+                f"api_version {self.api_version!r} is unknown",
+                option="api_version",
+                hint="use 2 or 3",
+            )
+        TableName(project=self.project, schema=self.schema, table="t")  # refuses what is no name
+
+    def _make_source(self) -> CredentialSource | None:
+        given = any((self.access_id, self.access_key, self.sts_token, self.bearer_token))
+        command, ask = self.credential_process, self.credentials
+        if sum(map(bool, (given, command, ask))) > 1:
+            raise ConfigError(
+                "keys, credentials and credential_process exclude each other",
+                option="credentials",
+                hint="keep one of them",
+            )
+        if ask is not None:
+            return CredentialSource(ask, "the function for credentials")
+        if command:
+            return CredentialSource(lambda: from_process(command), "the credential process")
+        return None
+
+    @property
+    def keys(self) -> Credentials:
+        """What signs the requests now; a function or program may be asked for it.
+
+        Raises
+        ------
+        ConfigError
+            It failed, or gave no keys.
+        """
+        from odps_nb.wire.signing import Credentials
+
+        account = self._account()
+        return Credentials(
+            access_id=account.get("access_id", ""),
+            access_key=account.get("access_key", ""),
+            sts_token=account.get("sts_token"),
+            bearer_token=account.get("bearer_token"),
+            region=self.region,
+            app_id=self.app_id,
+            app_key=self.app_key,
+        )
+
+    def _account(self) -> Mapping[str, str]:
+        if self._source is not None:
+            return self._source.get()
+        names = ("access_id", "access_key", "sts_token", "bearer_token")
+        named = Hidden((name, getattr(self, name)) for name in names)
+        return Hidden((name, value) for name, value in named.items() if value)
+
+    def table(self, text: str | TableName) -> TableName:
+        """Return the full name of a table, with this profile's project and schema as defaults."""
+        if isinstance(text, TableName):
+            return text
+        return TableName.parse(text, project=self.project, schema=self.schema)
+
+    def as_options(self) -> dict[str, str]:
+        """Return every setting as text, **secrets included**, for the options of a Spark reader.
+
+        Of keys that are renewed these are the present ones, which end when they end.
+
+        Options of a Spark DataFrame reader reach tasks and stay out of plans and the UI; those
+        of SQL ``OPTIONS (…)`` and of ``spark.conf`` do not, so never put these there.
+        """
+        named = Hidden({**self.as_settings(), **self._account()})
+        named |= {"app_id": self.app_id, "app_key": self.app_key}
+        return {key: str(value) for key, value in named.items() if value is not None}
+
+    def as_settings(self) -> dict[str, str]:
+        """Return as text every setting that says where, and none that says as whom."""
+        asked = (*sources.CREDENTIAL_FIELDS, "_source")
+        named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in asked}
+        return {key: str(value) for key, value in named.items() if value is not None}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Profile:
+        """Make a profile of `as_options`; keys in any case, other keys are left alone."""
+        known = {*sources.FIELDS, "name"}
+        options = Hidden(options)
+        return cls._of(
+            hidden((key.lower(), options[key]) for key in options if key.lower() in known)
+        )
+
+    @classmethod
+    @hides_secrets
+    def resolve(
+        cls,
+        name: str | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        **keywords: Any,
+    ) -> Profile:
+        """Collect the settings from wherever they are.
+
+        Keywords come first. A profile that is asked for by name then speaks before the
+        environment; otherwise the environment speaks before the file's default profile (or the
+        one that ``ODPS_PROFILE`` names). The keyring is asked last, and only for a missing key.
+        Id, key and tokens are taken from one source unless the others agree with it: half of
+        one account is never mixed with half of another.
+
+        Parameters
+        ----------
+        name
+            A profile of ``~/.config/odps_nb/profiles.toml`` (``ODPS_NB_PROFILES``: another file).
+        environ
+            The environment; by default the process's.
+        keywords
+            Fields of `Profile`; ``None`` counts as not said.
+
+        Raises
+        ------
+        ConfigError
+            Unknown profile (existing names are listed), unknown keyword, or something missing
+            (the hint names keywords and environment variables).
+        """
+        keywords = hidden(keywords)
+        env = environ = Hidden(os.environ if environ is None else environ)
+        for key in keywords.keys() - {*sources.FIELDS, "credentials"}:
+            raise ConfigError(
+                f"unknown setting {key!r}",
+                option=key,
+                hint=f"settings are: {', '.join(sources.FIELDS)}",
+            )
+        said = hidden((key, value) for key, value in keywords.items() if value is not None)
+        environment = sources.from_environment(env)
+        found, table = sources.from_file(name or env.get("ODPS_PROFILE") or None, env)
+        order = [said, table, environment] if name else [said, environment, table]
+        return cls._of(_merged(order, found), name=found)
+
+    @classmethod
+    @hides_secrets
+    def from_pyodps(cls, entry: Any, **keywords: Any) -> Profile:
+        """Take the settings of a pyodps ``ODPS`` object; keywords win.
+
+        The key is copied as it is now: a temporary key that pyodps renews later is not followed.
+        """
+        keywords = hidden(keywords)
+        settings = sources.from_pyodps(entry)
+        settings.update((key, value) for key, value in keywords.items() if value is not None)
+        return cls._of(settings)
+
+    @classmethod
+    def _of(cls, settings: Mapping[str, Any], **more: Any) -> Profile:
+        settings, more = hidden(settings), hidden(more)
+        values = hidden({**settings, **more})
+        missing = [key for key in ("endpoint", "project") if not values.get(key)]
+        if missing:
+            raise _missing(missing)
+        if "api_version" in values:
+            try:
+                values["api_version"] = int(values["api_version"])
+            except ValueError:
+                raise ConfigError(
+                    f"api_version {values['api_version']!r} is not a number",
+                    option="api_version",
+                    hint="use 2 or 3",
+                ) from None
+        return cls(**values)
+
+    def __repr__(self) -> str:
+        shown = []
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is None or one.name == "_source":
+                continue
+            if one.name == "credentials":
+                shown.append("credentials=<function>")
+            elif one.name in sources.SECRET_FIELDS:
+                shown.append(f"{one.name}=<hidden>")
+            elif one.name == "access_id":  # enough to tell two keys apart, too little to use
+                shown.append(f"access_id={value[:4] + '…' if len(value) > 8 else '…'!r}")
+            elif one.name != "api_version" or value != 2:
+                shown.append(f"{one.name}={value!r}")
+        return f"Profile({', '.join(shown)})"
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise ConfigError(
+            "a profile holds keys and is never pickled",
+            hint="send its name, or Profile.as_options() through the options of a reader",
+        )
+
+    def __copy__(self) -> Profile:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Profile:
+        return self
+
+
+Profile.__init__ = hides_secrets(Profile.__init__)  # type: ignore[method-assign]
+
+
+def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
+    merged = Hidden()
+    for source in order:
+        for key, value in source.items():
+            if key not in sources.CREDENTIAL_FIELDS:
+                merged.setdefault(key, value)
+    account = Hidden()
+    for source in order:
+        offered = Hidden((k, source[k]) for k in sources.CREDENTIAL_FIELDS if source.get(k))
+        if not _complete(account) and all(
+            account.get(key, value) == value for key, value in offered.items()
+        ):
+            account |= offered
+    if not _complete(account) and merged.get("endpoint") and merged.get("project"):
+        # Opening a keyring may ask the user something, so that it is the last resort.
+        # A key without its id is finished by nobody; anything else the keyring may know.
+        stored = sources.from_keyring(name, account.get("access_id"))
+        if account.get("access_id") in (None, stored.get("access_id")):
+            account = Hidden({**stored, **account})
+    return Hidden(merged | account)
+
+
+def _complete(account: Mapping[str, Any]) -> bool:
+    renewed = account.keys() & {"bearer_token", "credential_process", "credentials"}
+    return bool(renewed) or ("access_id" in account and "access_key" in account)
+
+
+def _missing(options: list[str]) -> ConfigError:
+    listed = " and ".join(options) if len(options) < 3 else ", ".join(options)
+    ways = "; ".join(_HOW[option] for option in options)
+    if "access_key" in options:
+        ways += " (or keep it in a keyring: keyring set odps_nb:PROFILE ACCESS_ID)"
+    return ConfigError(
+        f"{listed} {'is' if len(options) == 1 else 'are'} not known",
+        option=options[0],
+        hint=f"set {ways}, or name a profile of ~/.config/odps_nb/profiles.toml; "
+        'connect("local") needs none of them',
+    )
+
+
+def _check_zone(name: str) -> None:
+    try:
+        zone_of(name)
+    except InvalidRequestError as error:
+        raise ConfigError(str(error), option="timezone", hint=error.hint) from None
+
+
+def _checked_url(option: str, url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise ConfigError(
+            f"{option} is not an http(s) address without user and password",
+            option=option,
+            hint="write e.g. https://service.cn-hangzhou.maxcompute.aliyun.com/api",
+        )
+    return url.rstrip("/")

@@ -1,0 +1,223 @@
+"""Keys that somebody else renews: a function or a program that is asked for them.
+
+Temporary keys end. Who makes them is asked when they are first needed and again before they end,
+by one thread at a time, and a renewal that fails does no harm as long as the old keys are good.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from odps_nb.errors import ConfigError
+from odps_nb.lifetime import renew_after_fork
+from odps_nb.secret import Hidden, Secret, forget_locals
+
+__all__ = ["CredentialSource", "from_process"]
+
+MARGIN = 300.0  # seconds before the end at which keys are renewed
+HOLD = 60.0  # seconds that keys are kept whose end is not told
+PATIENCE = 30.0  # seconds until a renewal that failed is tried again
+PROCESS_SECONDS = 60.0
+
+# Lower case without underscores; the second column of names is what Alibaba's tools print.
+_NAMES = {
+    "accessid": "access_id",
+    "accesskeyid": "access_id",
+    "accesskey": "access_key",
+    "accesskeysecret": "access_key",
+    "ststoken": "sts_token",
+    "securitytoken": "sts_token",
+    "bearertoken": "bearer_token",
+    "expiration": "expiration",
+}
+
+
+class CredentialSource:
+    """Asks for keys and remembers them while they are good; safe to use from many threads.
+
+    Parameters
+    ----------
+    ask
+        Returns a mapping with ``access_id`` and ``access_key`` (and ``sts_token``) or
+        ``bearer_token``, and ``expiration``: seconds of the epoch or text as in ISO 8601.
+    what
+        What it is called in an error.
+    clock
+        Seconds of the epoch.
+
+    Examples
+    --------
+    >>> source = CredentialSource(lambda: {"access_id": "me", "access_key": "secret"}, "a test")
+    >>> sorted(source.get())
+    ['access_id', 'access_key']
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Mapping[str, Any]],
+        what: str,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._ask, self._what, self._clock = ask, what, clock
+        self._lock = threading.Lock()
+        self._keys = Hidden()
+        self._renew_at = self._ends_at = 0.0
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Renew keys here, too: the thread that was at it is not here."""
+        self._lock = threading.Lock()
+
+    def get(self) -> Mapping[str, str]:
+        """Return keys that are good now.
+
+        Raises
+        ------
+        ConfigError
+            The source failed, or gave no keys; nothing of what it gave is shown.
+        """
+        with self._lock:
+            now = self._clock()
+            if now < self._renew_at:
+                return self._keys
+            try:
+                keys, ends_at = self._asked(now)
+            except ConfigError:
+                if now >= self._ends_at:
+                    raise
+                self._renew_at = min(self._ends_at, now + PATIENCE)
+                return self._keys
+            self._keys, self._ends_at = keys, ends_at
+            left = ends_at - now
+            self._renew_at = ends_at - min(MARGIN, left / 2)
+            return keys
+
+    def _asked(self, now: float) -> tuple[Hidden, float]:
+        named = self._given()
+        expiration = named.pop("expiration", None)
+        if isinstance(expiration, str):  # or whatever was given in its place
+            expiration = Secret(expiration)
+        keys = Hidden((key, named[key]) for key in named if key and named[key])
+        if not all(isinstance(keys[key], str) for key in keys):
+            raise self._no_keys("gave a key that is no text")
+        if "bearer_token" not in keys and not {"access_id", "access_key"} <= keys.keys():
+            raise self._no_keys("gave neither access_id and access_key nor bearer_token")
+        ends_at = now + 2 * HOLD if expiration in (None, "") else self._seconds(expiration)
+        if ends_at <= now:
+            raise self._no_keys("gave keys that have ended already")
+        return Hidden((key, Secret(keys[key])) for key in keys), ends_at
+
+    def _given(self) -> Hidden:
+        """Ask, and call things as we do. No frame of here or below shows what was given."""
+        try:
+            given = self._ask()
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it was, it becomes one of ours
+            forget_locals(error)
+            failure = type(error).__name__
+        else:
+            if isinstance(given, Mapping):
+                return Hidden(
+                    (_NAMES.get(str(key).lower().replace("_", ""), ""), given[key]) for key in given
+                )
+            kind = type(given).__name__
+            del given
+            raise self._no_keys(f"gave {kind} instead of a mapping")
+        raise ConfigError(  # without what led to it, whose message may hold keys
+            f"{self._what} failed: {failure}",
+            option="credentials",
+            hint="call it by hand to see why",
+        )
+
+    def _seconds(self, value: object) -> float:
+        moment = None
+        try:
+            if isinstance(value, (int, float)):
+                return float(value)
+            moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+        except (ValueError, OverflowError):
+            pass  # its message shows the value, which may be something else than a time
+        if moment is None:
+            raise self._no_keys("gave an expiration that is no time")
+        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+
+    def _no_keys(self, why: str) -> ConfigError:
+        return ConfigError(
+            f"{self._what} {why}",
+            option="credentials",
+            hint='it must give {"access_id": …, "access_key": …, "sts_token": …, "expiration": …}',
+        )
+
+    def __repr__(self) -> str:
+        return f"<CredentialSource {self._what}>"
+
+
+def from_process(command: str) -> Mapping[str, Any]:
+    """Run a program, without a shell, and read the JSON object that it prints.
+
+    Raises
+    ------
+    ConfigError
+        It is not there, does not end within a minute, fails, or prints something else. Neither
+        its arguments nor its output are shown: keys may be in both.
+    """
+    command = Secret(command)
+    words = _words(command)
+    what = f"the credential process {str(words[0]) if words else ''!r}"
+    try:
+        code, printed = _run(words)
+    except (OSError, IndexError, ValueError) as error:
+        forget_locals(error)
+        why = "cannot be started"
+        hint = "name a program that can be run, with its whole path"
+    except subprocess.TimeoutExpired as error:
+        forget_locals(error)
+        why = f"did not end within {PROCESS_SECONDS:.0f} s"
+        hint = "run it by hand: it must not ask anything"
+    else:
+        if not code and (found := _object(printed)) is not None:
+            return found
+        why = f"failed with exit status {code}" if code else "printed no JSON object"
+        hint = (
+            "run it by hand to see why"
+            if code
+            else 'it must print {"access_id": …, "access_key": …, "sts_token": …, "expiration": …}'
+        )
+    raise ConfigError(f"{what} {why}", option="credential_process", hint=hint)
+
+
+def _words(command: str) -> list[Secret]:
+    try:
+        return [Secret(word) for word in shlex.split(command)]
+    except ValueError as error:  # says what is open, and no word of the command
+        forget_locals(error)
+        why = str(error)
+    raise ConfigError(
+        f"credential_process cannot be read: {why}",
+        option="credential_process",
+        hint="close each quote; write it as a shell would read it",
+    )
+
+
+def _run(words: list[Secret]) -> tuple[int, Secret]:
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROCESS_SECONDS
+    )
+    return done.returncode, Secret(done.stdout.decode("utf-8", "surrogateescape"))
+
+
+def _object(printed: Secret) -> Hidden | None:
+    try:
+        found = json.loads(printed)
+    except ValueError:
+        return None
+    return Hidden(found) if isinstance(found, dict) else None

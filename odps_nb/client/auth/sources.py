@@ -1,0 +1,275 @@
+"""Where settings come from: environment, profile file, keyring, a pyodps entry.
+
+Each function answers with a plain mapping of `Profile` field names; which
+source wins is decided there. Must not know HTTP, and never shows a secret in an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from odps_nb.errors import ConfigError, MissingDependencyError
+from odps_nb.secret import SECRET_NAMES, Hidden, Secret, forget_locals, hidden
+
+__all__ = [
+    "CREDENTIAL_FIELDS",
+    "FIELDS",
+    "KEYRING_SERVICE",
+    "SECRET_FIELDS",
+    "from_environment",
+    "from_file",
+    "from_keyring",
+    "from_pyodps",
+    "profile_file",
+    "profile_names",
+]
+
+_TEXT_CREDENTIALS = (
+    "access_id",
+    "access_key",
+    "sts_token",
+    "bearer_token",
+    "app_id",
+    "app_key",
+    "credential_process",
+)
+CREDENTIAL_FIELDS = (*_TEXT_CREDENTIALS, "credentials")
+SECRET_FIELDS = SECRET_NAMES
+FIELDS = (
+    "endpoint",
+    "project",
+    *_TEXT_CREDENTIALS,
+    "schema",
+    "tunnel_endpoint",
+    "region",
+    "quota",
+    "timezone",
+    "api_version",
+)
+KEYRING_SERVICE = "odps_nb"
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return what ``ODPS_ENDPOINT``, ``ODPS_PROJECT``, … say; empty values count as unset."""
+    named = Hidden((name, environ.get(f"ODPS_{name.upper()}", "").strip()) for name in FIELDS)
+    return hidden((name, value) for name, value in named.items() if value)
+
+
+def profile_file(environ: Mapping[str, str]) -> Path:
+    """Return where the profile file is: ``ODPS_NB_PROFILES`` or the usual place in the home."""
+    stated = environ.get("ODPS_NB_PROFILES")
+    folder = Path(environ.get("XDG_CONFIG_HOME") or "~/.config")
+    path = Path(stated) if stated else folder / "odps_nb" / "profiles.toml"
+    try:
+        return path.expanduser()
+    except RuntimeError as error:  # ~ of nobody
+        raise ConfigError(
+            f"{path} cannot be found: {error}",
+            option="profile",
+            hint="name the whole path in ODPS_NB_PROFILES",
+        ) from None
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:  # a folder on the way that must not be entered
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"{path} cannot be read: {error.strerror}",
+        option="profile",
+        hint="check the permissions of the file and its folders, or name another file in "
+        "ODPS_NB_PROFILES",
+    )
+
+
+def profile_names(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names in the profile file, in its order; empty when there is no file."""
+    path = profile_file(environ)
+    if not _is_there(path):
+        return ()
+    return tuple(k for k, v in _load(path).items() if isinstance(v, dict))
+
+
+def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None, dict[str, Any]]:
+    """Return name and settings of one profile of the file.
+
+    Parameters
+    ----------
+    name
+        A table of the file; ``None`` takes what its ``default`` names, else one called
+        ``default``, else nothing.
+
+    Raises
+    ------
+    ConfigError
+        No such profile (the names that exist are listed), an unknown setting, a file that is
+        not TOML, or a file with keys that other users of the machine can read.
+    """
+    path = profile_file(environ)
+    if not _is_there(path):
+        if name is None:
+            return None, {}
+        raise ConfigError(
+            f"there is no profile {name!r}: the file {path} does not exist",
+            option="profile",
+            hint=f"write a table [{name}] with endpoint and project into that file, or pass "
+            "endpoint=, project=, access_id= and access_key=",
+        )
+    document = _load(path)
+    if name is None:
+        stated = document.get("default")
+        name = stated if isinstance(stated, str) else "default" if stated else None
+        if name is None:
+            return None, {}
+    if not isinstance(document.get(name), dict):
+        names = [key for key, value in document.items() if isinstance(value, dict)]
+        known = ", ".join(names) if names else "none"
+        raise ConfigError(
+            f"there is no profile {name!r} in {path}",
+            option="profile",
+            hint=_did_you_mean(name, names) + f"profiles in the file: {known}",
+        )
+    return name, _checked(name, hidden(document[name]), path)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        try:
+            import tomli as tomllib  # type: ignore[import-not-found,no-redef,unused-ignore]
+        except ImportError:
+            raise MissingDependencyError(
+                "profile files need a TOML parser, which Python has from 3.11 on",
+                extra="tomli",
+                hint="pip install tomli",
+            ) from None
+    try:
+        return Hidden(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        # The parser's message names line and column, never the text of the line.
+        forget_locals(error)
+        raise ConfigError(
+            f"{path} is not a TOML file: {error}",
+            option="profile",
+            hint='write tables such as [work] with lines such as endpoint = "https://…"',
+        ) from None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
+    for key in table:
+        if key not in FIELDS:
+            raise ConfigError(
+                f"profile {name!r} in {path} has an unknown setting {key!r}",
+                option=key,
+                hint=_did_you_mean(key, FIELDS) + f"settings are: {', '.join(FIELDS)}",
+            )
+        if not isinstance(table[key], int if key == "api_version" else str):
+            raise ConfigError(
+                f"profile {name!r} in {path}: {key} has the wrong type",
+                option=key,
+                hint="every setting is text in quotes, except api_version = 2",
+            )
+    if any(table.get(secret) for secret in SECRET_FIELDS) and _is_open(path):
+        raise ConfigError(
+            f"{path} holds keys and other users of this machine may read it",
+            option="profile",
+            hint=f"chmod 600 {path}",
+        )
+    return hidden((key, value) for key, value in table.items() if value != "")
+
+
+def _is_open(path: Path) -> bool:
+    return os.name == "posix" and bool(path.stat().st_mode & 0o077)
+
+
+def _did_you_mean(name: str, names: tuple[str, ...] | list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}? " if close else ""
+
+
+def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
+    """Return id and key from the system keyring, or nothing when there is none.
+
+    The entry is ``keyring set odps_nb:<profile> <access id>`` (service ``odps_nb`` without a
+    profile). Some keyrings find it only when the id is known from elsewhere.
+
+    Raises
+    ------
+    ConfigError
+        There is a keyring, and it cannot be opened.
+    """
+    try:
+        import keyring
+        import keyring.errors
+    except ImportError:
+        return {}
+    service = f"{KEYRING_SERVICE}:{name}" if name else KEYRING_SERVICE
+    try:
+        found = keyring.get_credential(service, access_id)
+    except keyring.errors.NoKeyringError:
+        return {}
+    except Exception as error:  # noqa: BLE001  a backend may be anything, and raise it
+        forget_locals(error)
+        said = type(error).__name__
+    else:
+        return _of_keyring(found, access_id)
+    raise ConfigError(  # without what led to it: what a backend says of itself is not ours to show
+        f"the keyring does not open: {said}",
+        option="access_key",
+        hint="unlock it and try again; see what 'keyring get' says; or give the key in another way",
+    )
+
+
+def _of_keyring(found: Any, access_id: str | None) -> Hidden:
+    if found is None or not found.password:
+        return Hidden()
+    return hidden({"access_id": found.username or access_id, "access_key": found.password})
+
+
+def from_pyodps(entry: Any) -> dict[str, Any]:
+    """Return the settings of a pyodps ``ODPS`` object, without importing pyodps.
+
+    Raises
+    ------
+    ConfigError
+        Its account is of a kind whose key cannot be read (e.g. a sign server).
+    """
+    account = entry.account
+    token = Secret(getattr(account, "token", None) or "")
+    application = getattr(entry, "app_account", None)
+    settings = hidden(
+        {
+            "endpoint": entry.endpoint,
+            "project": entry.project,
+            # The plain attributes: the properties of the same name may ask the service.
+            "schema": getattr(entry, "_schema", None),
+            "tunnel_endpoint": getattr(entry, "_tunnel_endpoint", None),
+            "region": getattr(entry, "region_name", None),
+            "quota": getattr(entry, "_quota_name", None),
+            "access_id": getattr(account, "access_id", None),
+            "access_key": getattr(account, "secret_access_key", None),
+            "sts_token": getattr(account, "sts_token", None),
+            "app_id": getattr(application, "access_id", None),
+            "app_key": getattr(application, "secret_access_key", None),
+        }
+    )
+    if settings["access_key"] is None:
+        if type(account).__name__ != "BearerTokenAccount" or not token:
+            raise ConfigError(
+                f"the account of this ODPS object ({type(account).__name__}) gives no key",
+                option="access_key",
+                hint="connect with access_id= and access_key=, sts_token= or bearer_token=",
+            )
+        settings["bearer_token"] = token
+    return hidden((key, value) for key, value in settings.items() if value)

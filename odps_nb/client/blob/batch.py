@@ -1,0 +1,274 @@
+"""Blobs that are fetched together: whole or in pieces, resumed at the one that failed.
+
+Must not know: how batches are cut, or that there are others at the same time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from odps_nb.client.blob.delivered import Given
+from odps_nb.client.blob.response import blob_events
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.errors import (
+    FramingError,
+    LimitExceededError,
+    NotFoundError,
+    OdpsNbError,
+    ProtocolError,
+)
+from odps_nb.http.transport import HttpResponse
+from odps_nb.terms import BlobReference, Compression
+from odps_nb.wire.calls import ReadBlobs
+from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobStart
+
+__all__ = ["BlobBatch", "BlobPart", "place_note", "unknown_blob"]
+
+
+class BlobPart(NamedTuple):
+    """Some bytes of a blob, all of them if it is small; a tuple, since there is one per blob.
+
+    ``verified`` says of the last part that the checksums and the length of all were proved.
+    """
+
+    data: bytes
+    start: BlobStart
+    is_last: bool
+    verified: bool
+
+
+@dataclass(slots=True)
+class _Answer:
+    """An answer that is being read: how many blobs it still owes, and its events."""
+
+    response: HttpResponse
+    events: Iterator[BlobEvent]
+    owed: int
+    framed: bool
+    doubled: bool  # one reference, asked for twice to get it in a frame
+    start: BlobStart | None = None  # of the blob that is being read
+    told: int = 0  # wire bytes that the tracker knows of
+
+
+class BlobBatch:
+    """References that are fetched together, in as few requests as it takes.
+
+    Parameters
+    ----------
+    places
+        Number of each reference in the whole job, for messages.
+    framed
+        Whether metadata is wanted even when a single blob is left to ask for.
+    piece
+        Bytes from which on a blob is handed over in parts of about so many, by `parts`.
+    """
+
+    def __init__(
+        self,
+        storage: StorageClient,
+        references: Sequence[BlobReference],
+        *,
+        places: Sequence[int],
+        compression: Compression,
+        max_blob: int,
+        framed: bool,
+        piece: int = sys.maxsize,
+        tracker: ProgressTracker | None,
+        cancel: CancelToken,
+    ) -> None:
+        self._storage, self._references, self._places = storage, references, places
+        self._compression, self._max_blob, self._framed = compression, max_blob, framed
+        self._piece, self._tracker, self._cancel = piece, tracker, cancel
+        self._unique = list(dict.fromkeys(references))
+        self._window = len(self._unique)  # references of one request
+        self._done = 0
+        self._given = Given()  # of the blob after those that are done
+        self._damaged: int | None = None  # how many were done when a damage was seen last
+        self._answer: _Answer | None = None
+        self._attempts = storage.attempts(
+            f"BlobRead of {len(self._unique)} blobs from number {places[0]}",
+            tracker=tracker,
+            cancel=cancel,
+        )
+
+    def records(self) -> Iterator[BlobRecord]:
+        """Iterate over one record per reference; leaving early closes the connection."""
+        left = Counter(self._references)
+        kept: dict[BlobReference, BlobRecord] = {}
+        with self._attempts:
+            try:
+                for reference in self._references:
+                    record = kept.pop(reference, None) or self._record(reference)
+                    left[reference] -= 1
+                    if left[reference]:
+                        kept[reference] = record
+                    if self._tracker is not None:
+                        self._tracker.add(items=1)
+                    yield record
+                    self._attempts.progressed()  # the consumer's time was not spent on tries
+            finally:
+                self._drop()
+
+    def parts(self) -> Iterator[BlobPart]:
+        """Iterate over the blobs in parts, each distinct reference once; memory holds one part.
+
+        Leaving early closes the connection.
+        """
+        with self._attempts:
+            try:
+                while self._done < len(self._unique):
+                    part = self._next()
+                    if part.is_last and self._tracker is not None:
+                        self._tracker.add(items=1)
+                    yield part
+                    self._attempts.progressed()
+            finally:
+                self._drop()
+
+    def _record(self, reference: BlobReference) -> BlobRecord:
+        part = self._next()
+        return BlobRecord(
+            data=part.data,
+            mime_type=part.start.content_type,
+            custom_file_name=part.start.custom_file_name,
+            verified=part.verified,
+            reference=reference,
+        )
+
+    def _next(self) -> BlobPart:
+        while True:
+            try:
+                self._cancel.check()
+                return self._advance()
+            except (NotFoundError, LimitExceededError) as error:
+                self._drop()
+                self._narrow(error)
+            except OdpsNbError as error:
+                self._drop()
+                self._note_damage(error)
+                resume = f"blob {self._done}" if self._done or self._given.size else None
+                self._attempts.again(error, idempotent=True, resume=resume)
+
+    def _narrow(self, error: NotFoundError | LimitExceededError) -> None:
+        """Ask for fewer at a time until it is clear which reference is unknown or too large."""
+        asked = self._asked()
+        if asked > 1:
+            self._window = asked // 2
+        elif isinstance(error, NotFoundError):
+            raise unknown_blob(error, self._unique[self._done], self._place()) from error
+        else:
+            error.add_note(self._place())
+            raise error
+
+    def _note_damage(self, error: OdpsNbError) -> None:
+        """Note where it was, and ask for fewer where it was before: one damage is one blob's.
+
+        A chunk is verified at once, so that what is damaged in it may be any of its blobs.
+        """
+        if not isinstance(error, ProtocolError):
+            return
+        asked = 1 if self._given.size else self._asked()
+        more = f", or one of the {asked - 1} after it" if asked > 1 else ""
+        error.add_note(self._place() + more)
+        if self._damaged == self._done:
+            self._window = max(1, asked // 4)
+        self._damaged = self._done
+
+    def _asked(self) -> int:
+        return min(self._window, len(self._unique) - self._done)
+
+    def _place(self) -> str:
+        place = self._places[self._references.index(self._unique[self._done])]
+        return place_note(place)
+
+    def _advance(self) -> BlobPart:
+        answer = self._answer
+        if answer is None:
+            answer = self._answer = self._open()
+        part = self._read(answer)
+        if not part.is_last:
+            self._given.gave(part.data)
+            return part
+        answer.owed -= 1
+        if not answer.owed:
+            self._finish(answer)
+        self._done += 1
+        self._given = Given()
+        return part
+
+    def _open(self) -> _Answer:
+        asked = tuple(self._unique[self._done : self._done + self._window])
+        # One reference is answered without a frame: asked for twice, it has one.
+        named = asked * 2 if len(asked) == 1 and self._framed else asked
+        response = self._storage.open(
+            ReadBlobs(references=named, compression=self._compression), attempts=self._attempts
+        )
+        events = blob_events(response, len(named), max_blob=self._max_blob)
+        self._given.again()
+        framed, doubled = len(named) > 1, len(named) > len(asked)
+        return _Answer(response, events, len(asked), framed=framed, doubled=doubled)
+
+    def _read(self, answer: _Answer) -> BlobPart:
+        given, pieces, held = self._given, list[bytes | memoryview](), 0
+        for event in answer.events:
+            if isinstance(event, BlobData):
+                data = given.beyond(event.data) if given.size else event.data
+                pieces.append(data)
+                held += len(data)
+                if held >= self._piece and answer.start is not None:
+                    return self._part(answer, answer.start, b"".join(pieces), is_last=False)
+            elif isinstance(event, BlobStart):
+                answer.start = event
+            elif isinstance(event, BlobEnd) and answer.start is not None:
+                given.end()
+                return self._part(answer, answer.start, b"".join(pieces), is_last=True)
+        raise FramingError("the answer ends before the last blob")
+
+    def _part(self, answer: _Answer, start: BlobStart, data: bytes, *, is_last: bool) -> BlobPart:
+        verified = is_last and (answer.framed or answer.response.is_delimited)
+        if self._tracker is not None:
+            wire = answer.response.wire_bytes
+            self._tracker.add(
+                wire_bytes=wire - answer.told,
+                decoded_bytes=len(data),
+                verified_bytes=self._given.size + len(data) if verified else 0,
+            )
+            answer.told = wire
+        return BlobPart(data, start, is_last, verified)
+
+    def _finish(self, answer: _Answer) -> None:
+        # Only the end of the body proves the last blob, unless a second copy of it follows.
+        if not answer.doubled and next(answer.events, None) is not None:
+            raise FramingError("more blobs came than were asked for")
+        self._drop()
+
+    def _drop(self) -> None:
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.response.close()
+
+
+def place_note(place: int) -> str:
+    """Say which of the references of a job an error is about."""
+    return f"blob {place} of the references"
+
+
+def unknown_blob(error: NotFoundError, reference: BlobReference, place: str) -> NotFoundError:
+    """Say which reference the service does not know."""
+    token = reference.token
+    shown = token if len(token) <= 80 else token[:79] + "…"
+    made = NotFoundError(
+        f"the service does not know the blob reference {shown!r}: {error}",
+        status=error.status,
+        code=error.code,
+        request_id=error.request_id,
+        hint="references are those of rows read from this project; the row may be gone",
+    )
+    made.add_note(place)
+    return made

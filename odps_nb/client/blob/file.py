@@ -1,0 +1,166 @@
+"""One blob as a file that is read front to back.
+
+Every byte that `read` gives was verified; memory holds one piece at a time. A connection that
+breaks is made again: what was given already is read once more, compared, and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odps_nb.client.blob.batch import unknown_blob
+from odps_nb.client.blob.delivered import Given
+from odps_nb.client.blob.piece_file import PieceFile
+from odps_nb.client.blob.response import MAX_BLOB, blob_events, raw_size
+from odps_nb.client.calls.attempts import Attempts
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.errors import NotFoundError, OdpsNbError
+from odps_nb.http.transport import HttpResponse
+from odps_nb.terms import BlobReference, Compression, format_bytes
+from odps_nb.wire.calls import ReadBlobs
+from odps_nb.wire.frames import BlobData, BlobEvent
+
+__all__ = ["BlobFile", "open_blob"]
+
+
+class BlobFile(PieceFile):
+    """A binary file of one blob: `read`, `readinto`, `close`; no seeking.
+
+    Unlike other raw files, `read` gives fewer bytes than asked for only at the end.
+    """
+
+    def __init__(
+        self,
+        storage: StorageClient,
+        request: ReadBlobs,
+        attempts: Attempts,
+        *,
+        max_blob: int,
+        tracker: ProgressTracker | None,
+    ) -> None:
+        super().__init__()
+        self._storage, self._request, self._attempts = storage, request, attempts
+        self._max_blob, self._tracker = max_blob, tracker
+        self._response: HttpResponse | None = None
+        self._events: Iterator[BlobEvent] = iter(())
+        self._given = Given()  # verified bytes, those in the piece included
+        self._told = 0  # wire bytes that the tracker knows of
+        self._size: int | None = None
+        self._verified = False
+        self._ended = False
+
+    @property
+    def reference(self) -> BlobReference:
+        """What names this blob."""
+        return self._request.references[0]
+
+    @property
+    def size(self) -> int | None:
+        """Size in bytes; ``None`` while it is unknown, at the latest known at the end."""
+        return self._size
+
+    @property
+    def verified(self) -> bool:
+        """Whether all of it was read, and its checksums and length were proved."""
+        return self._verified
+
+    def close(self) -> None:
+        """Free the connection. Idempotent."""
+        self._drop()
+        self._attempts.stop()
+        super().close()
+
+    def start(self) -> BlobFile:
+        """Send the request, so that a missing blob is known at once."""
+        with self._attempts:
+            while self._response is None:
+                try:
+                    self._open()
+                except NotFoundError as error:
+                    raise unknown_blob(error, self.reference, self._attempts.what) from error
+                except OdpsNbError as error:
+                    self._attempts.again(error, idempotent=True)
+        return self
+
+    def __repr__(self) -> str:
+        size = "size unknown" if self._size is None else format_bytes(self._size)
+        state = "closed" if self.closed else f"at {self.tell()}"
+        return f"<BlobFile {self.reference!r} {size}, {state}>"
+
+    def _open(self) -> None:
+        response = self._storage.open(self._request, attempts=self._attempts)
+        self._response, self._told = response, 0
+        self._events = blob_events(response, 1, max_blob=self._max_blob)
+        self._size = raw_size(response)
+        self._given.again()
+
+    def _next_piece(self) -> memoryview | None:
+        """Get the next verified piece; ``None`` at the end of the blob."""
+        self._attempts.progressed()  # the time that the reader took was not spent on tries
+        while not self._ended:
+            try:
+                if self._response is None:
+                    self._open()
+                return self._take_piece()
+            except OdpsNbError as error:
+                self._drop()
+                resume = f"byte {self._given.size}" if self._given.size else None
+                self._attempts.again(error, idempotent=True, resume=resume)
+        return None
+
+    def _take_piece(self) -> memoryview | None:
+        for event in self._events:
+            if isinstance(event, BlobData) and (piece := self._given.beyond(event.data)):
+                self._given.gave(piece)
+                self._tell(len(piece))
+                return piece
+        self._given.end()
+        self._end()
+        return None
+
+    def _end(self) -> None:
+        response, self._ended, self._size = self._response, True, self._given.size
+        self._verified = response is not None and response.is_delimited
+        self._tell(0)
+        if self._tracker is not None:
+            self._tracker.add(items=1, verified_bytes=self._size if self._verified else 0)
+        self._drop()
+
+    def _tell(self, decoded: int) -> None:
+        if self._tracker is not None and self._response is not None:
+            wire = self._response.wire_bytes
+            self._tracker.add(wire_bytes=wire - self._told, decoded_bytes=decoded)
+            self._told = wire
+
+    def _drop(self) -> None:
+        response, self._response = self._response, None
+        if response is not None:
+            response.close()
+
+
+def open_blob(
+    storage: StorageClient,
+    reference: BlobReference,
+    *,
+    compression: Compression = Compression.NONE,
+    max_blob: int = MAX_BLOB,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> BlobFile:
+    """Open a blob as a file; the caller closes it. Costs one request.
+
+    Parameters
+    ----------
+    max_blob
+        Bytes that are accepted.
+
+    Raises
+    ------
+    NotFoundError
+        The service does not know the reference; the message names it.
+    """
+    attempts = storage.attempts(f"BlobRead of {reference!r}", tracker=tracker, cancel=cancel)
+    request = ReadBlobs(references=(reference,), compression=compression)
+    return BlobFile(storage, request, attempts, max_blob=max_blob, tracker=tracker).start()

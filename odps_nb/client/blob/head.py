@@ -1,0 +1,73 @@
+"""Size, type and name of a blob without its bytes (``protocol.md`` section 6.4).
+
+Only frames tell type and name, and a single reference is answered without a frame: the reference
+is asked for twice, and the connection is left after the head of the first frame.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+
+from odps_nb.client.blob.response import blob_events
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.errors import FramingError, OdpsNbError
+from odps_nb.http.transport import HttpResponse
+from odps_nb.terms import BlobReference
+from odps_nb.wire.calls import ReadBlobs
+from odps_nb.wire.frames import BlobStart
+
+__all__ = ["BlobHead", "fetch_blob_head"]
+
+_WORTH_READING = 1 << 16
+"""Bytes of an answer that are sooner read to their end than a new connection is made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobHead:
+    """What is known of a blob before its bytes; texts are the uploader's, not to be trusted."""
+
+    size: int
+    mime_type: str = ""
+    custom_file_name: str = ""
+
+
+def fetch_blob_head(
+    storage: StorageClient,
+    reference: BlobReference,
+    *,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> BlobHead:
+    """Return the head of a blob; one request, of which little is read.
+
+    Raises
+    ------
+    NotFoundError
+        The reference names nothing.
+    """
+    attempts = storage.attempts("the head of a blob", tracker=tracker, cancel=cancel)
+    request = ReadBlobs(references=(reference, reference))
+    while True:
+        try:
+            with storage.open(request, attempts=attempts) as response:
+                return _head(response)
+        except OdpsNbError as error:
+            attempts.again(error, idempotent=True)
+
+
+def _head(response: HttpResponse) -> BlobHead:
+    with closing(blob_events(response, 2)) as events:  # type: ignore[type-var]  # it is a generator
+        start = next(iter(events), None)
+        if not isinstance(start, BlobStart) or start.length is None:
+            raise FramingError("the blob has no head", request_id=response.request_id)
+        if response.length is not None and response.length <= _WORTH_READING:
+            for _ in events:
+                pass
+    return BlobHead(
+        size=start.length,
+        mime_type=start.content_type or "",
+        custom_file_name=start.custom_file_name or "",
+    )

@@ -1,0 +1,127 @@
+"""Blobs by reference: many at once, or one with its metadata (``protocol.md`` section 6).
+
+Order, number, checksums and lengths are verified; a broken answer is taken up again at the blob
+that failed. Must not know: what a blob is a picture of.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+from odps_nb.client.blob.batch import BlobBatch
+from odps_nb.client.blob.file import BlobFile, open_blob
+from odps_nb.client.blob.response import MAX_BLOB
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, fan_out
+from odps_nb.terms import BlobReference, Compression
+from odps_nb.wire.frames import BlobRecord
+
+__all__ = [
+    "MAX_BLOB",
+    "BlobFile",
+    "BlobRecord",
+    "iter_blobs",
+    "open_blob",
+    "plan_batches",
+]
+
+BATCH_COUNT = 256
+BATCH_BYTES = 64 * 2**20
+BLOB_WORKERS = 4
+
+
+def iter_blobs(
+    storage: StorageClient,
+    references: Iterable[BlobReference],
+    *,
+    compression: Compression = Compression.NONE,
+    sizes: Sequence[int] | None = None,
+    batch_count: int = BATCH_COUNT,
+    batch_bytes: int = BATCH_BYTES,
+    workers: int = BLOB_WORKERS,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    max_blob: int = MAX_BLOB,
+    metadata: bool = False,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> Generator[BlobRecord, None, None]:
+    """Iterate over one record per reference, in order; an empty blob is a blob.
+
+    Leaving the iterator early closes its connections and joins its threads. A reference named
+    several times in a batch is fetched once.
+
+    Parameters
+    ----------
+    sizes
+        Bytes of each blob, where known: batches are then cut by ``batch_bytes`` as well.
+    batch_count, workers
+        References per request, and requests at a time.
+    max_bytes
+        Bytes of blobs that may wait for the consumer.
+    max_blob
+        Bytes of one blob that are accepted.
+    metadata
+        Whether media type and file name are wanted of a single blob, too. The service sends it
+        bare; for its frame it is asked for twice, and the second copy is not read.
+
+    Raises
+    ------
+    NotFoundError
+        The service does not know a reference; the message names it.
+    LimitExceededError
+        A blob is larger than ``max_blob``.
+    ChecksumError, TruncatedError
+        A blob stayed damaged, however often it was fetched.
+    """
+    wanted = list(references)
+    if tracker is not None:
+        tracker.plan(items_total=len(wanted))
+        tracker.phase(Phase.FETCHING)
+    bounds = plan_batches(
+        len(wanted), sizes=sizes, count=batch_count, size=batch_bytes, at_least=workers
+    )
+
+    def job(low: int, high: int) -> Callable[[CancelToken], Iterator[BlobRecord]]:
+        return lambda token: BlobBatch(
+            storage,
+            wanted[low:high],
+            places=range(low, high),
+            compression=compression,
+            max_blob=max_blob,
+            framed=metadata or len(wanted) > 1,
+            tracker=tracker,
+            cancel=token,
+        ).records()
+
+    return fan_out(
+        [job(low, high) for low, high in bounds],
+        size=lambda record: len(record.data),
+        workers=workers,
+        max_bytes=max_bytes,
+        cancel=storage.operation(cancel),
+    )
+
+
+def plan_batches(
+    total: int, *, sizes: Sequence[int] | None, count: int, size: int, at_least: int
+) -> list[tuple[int, int]]:
+    """Cut ``[0, total)`` into ranges of at most ``count`` items and about ``size`` bytes.
+
+    No range has one item unless ``total`` is 1: a single blob would come without its metadata.
+    """
+    if sizes is None:
+        number = min(max(at_least, -(-total // max(2, count))), max(1, total // 2))
+        edges = [total * n // number for n in range(number + 1)]
+        return [(low, high) for low, high in itertools.pairwise(edges) if low < high]
+    bounds: list[tuple[int, int]] = []
+    low, held = 0, 0
+    for at in range(total):
+        full = at - low >= max(2, count) or held + sizes[at] > size
+        if full and at - low >= 2 and total - at >= 2:
+            bounds.append((low, at))
+            low, held = at, 0
+        held += sizes[at]
+    return [*bounds, (low, total)] if low < total else bounds

@@ -1,0 +1,257 @@
+"""Many blobs of any size, one after the other, each as a file while its turn lasts.
+
+Several requests bring them side by side; what waits for its turn is bounded in bytes, also inside
+of a blob: one that is larger than all of memory passes through in pieces. Must not know: where
+the bytes go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from odps_nb.client.blob.batch import BlobBatch, BlobPart
+from odps_nb.client.blob.head import BlobHead
+from odps_nb.client.blob.many import BATCH_COUNT, BLOB_WORKERS, MAX_BLOB
+from odps_nb.client.blob.piece_file import PieceFile
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.parallel.fan_out import fan_out
+from odps_nb.terms import BlobReference, Compression, format_bytes
+
+__all__ = ["Batches", "PassingBlob", "iter_passing_blobs"]
+
+WAITING_BYTES = 32 * 2**20
+PIECE_BYTES = 2**20
+FIRST_COUNT = 8
+
+
+class PassingBlob(PieceFile):
+    """A blob whose turn it is: a binary file, read front to back, closed when its turn is over.
+
+    Its bytes are verified block by block; that all of them came, and that its own checksum
+    holds, is proved when `verified` has become true. What is not read is passed over.
+    """
+
+    when_closed: ClassVar[str] = "a blob is read while its turn lasts; keep what read() gave"
+
+    def __init__(
+        self, reference: BlobReference, positions: Sequence[int], parts: Iterator[BlobPart]
+    ) -> None:
+        super().__init__()
+        self._reference, self._positions = reference, tuple(positions)
+        self._parts = parts
+        self._first: BlobPart | None = None
+        self._head = BlobHead(size=0)
+        self._ended = self._verified = False
+        self._failure: BaseException | None = None
+
+    def start(self) -> PassingBlob:
+        """Wait for its head and its first bytes."""
+        self._first = self._take()
+        start = self._first.start
+        self._head = BlobHead(
+            size=start.length or 0,
+            mime_type=start.content_type or "",
+            custom_file_name=start.custom_file_name or "",
+        )
+        return self
+
+    @property
+    def reference(self) -> BlobReference:
+        """What names this blob."""
+        return self._reference
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Where among all references it stands; several if it is named more than once."""
+        return self._positions
+
+    @property
+    def head(self) -> BlobHead:
+        """Size, media type and file name as one value."""
+        return self._head
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return self._head.size
+
+    @property
+    def mime_type(self) -> str:
+        """The media type that the uploader stated; empty if none. Not to be trusted."""
+        return self._head.mime_type
+
+    @property
+    def custom_file_name(self) -> str:
+        """The file name that the uploader stated; empty if none. Not to be trusted."""
+        return self._head.custom_file_name
+
+    @property
+    def verified(self) -> bool:
+        """Whether it arrived whole, and its checksums and length were proved."""
+        return self._verified
+
+    def pass_by(self) -> None:
+        """End its turn: what was not read is fetched, verified and left."""
+        while not self.closed and self._next_piece() is not None:
+            pass
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"at {self.tell()}"
+        return (
+            f"<PassingBlob {self._reference!r} {format_bytes(self.size)}, "
+            f"mime_type={self.mime_type[:80]!r}, "
+            f"custom_file_name={self.custom_file_name[:80]!r}, {state}>"
+        )
+
+    def _next_piece(self) -> bytes | None:
+        if self._ended:
+            return None
+        part, self._first = self._first or self._take(), None
+        if part.is_last:
+            self._ended, self._verified = True, part.verified
+        return part.data
+
+    def _take(self) -> BlobPart:
+        # Whoever swallows the failure of a blob meets it again: what comes after it is not there.
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return next(self._parts)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+
+class Batches:
+    """Ranges of references for one request each, cut by the size of what has come so far.
+
+    While nothing is known a range is small. No range has one item unless there is only one: a
+    single blob would have to be asked for twice to come with its head.
+
+    Examples
+    --------
+    >>> batches = Batches(30, count=16, size=1000, first_count=4)
+    >>> ranges = iter(batches)
+    >>> next(ranges)
+    (0, 4)
+    >>> batches.came(100, blobs=1)
+    >>> list(ranges)
+    [(4, 14), (14, 24), (24, 30)]
+    """
+
+    def __init__(self, total: int, *, count: int, size: int, first_count: int) -> None:
+        self._total, self._count, self._size, self._first = total, count, size, first_count
+        self._bytes = self._blobs = 0
+
+    def came(self, size: int, *, blobs: int) -> None:
+        """Count bytes, and blobs that are whole now; from any thread, it need not be exact."""
+        self._bytes, self._blobs = self._bytes + size, self._blobs + blobs
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        low = 0
+        while low < self._total:
+            count = self._first
+            if self._bytes:
+                count = self._size * max(1, self._blobs) // self._bytes
+            elif self._blobs:  # all of them empty so far
+                count = self._count
+            high = low + max(2, min(count, self._count))
+            if self._total - high < 2:
+                high = self._total
+            yield low, high
+            low = high
+
+
+def iter_passing_blobs(
+    storage: StorageClient,
+    positions: Mapping[BlobReference, Sequence[int]],
+    *,
+    compression: Compression = Compression.NONE,
+    batch_count: int = BATCH_COUNT,
+    workers: int = BLOB_WORKERS,
+    waiting_bytes: int = WAITING_BYTES,
+    piece_bytes: int = PIECE_BYTES,
+    max_blob: int = MAX_BLOB,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> Generator[PassingBlob, None, None]:
+    """Iterate over blobs in order, each once; taking the next one ends the turn of the last.
+
+    Leaving the iterator early closes its connections and joins its threads.
+
+    Parameters
+    ----------
+    positions
+        What to fetch, in this order, and where in the caller's job each of them stands: for
+        `PassingBlob.positions` and for the notes of errors.
+    batch_count, workers
+        References per request at most, and requests at a time. Requests are cut so that what
+        they bring is about what may wait.
+    waiting_bytes
+        Bytes of blobs that may wait for their turn. Each worker has one piece more in its hand.
+    piece_bytes
+        Bytes from which on a blob comes in pieces of about so many.
+    max_blob
+        Bytes of one blob that are accepted.
+
+    Raises
+    ------
+    NotFoundError
+        The service does not know a reference; the message names it.
+    LimitExceededError
+        A blob is larger than ``max_blob``.
+    ChecksumError, TruncatedError
+        A blob stayed damaged, however often it was fetched.
+    """
+    references = list(positions)
+    places = [where[0] for where in positions.values()]
+    if tracker is not None:
+        tracker.plan(items_total=len(references))
+        tracker.phase(Phase.FETCHING)
+    batches = Batches(
+        len(references),
+        count=batch_count,
+        size=max(1, waiting_bytes // workers),
+        first_count=min(FIRST_COUNT, -(-len(references) // workers)),
+    )
+
+    def job(low: int, high: int) -> Callable[[CancelToken], Iterator[BlobPart]]:
+        return lambda token: BlobBatch(
+            storage,
+            references[low:high],
+            places=places[low:high],
+            compression=compression,
+            max_blob=max_blob,
+            framed=True,
+            piece=piece_bytes,
+            tracker=tracker,
+            cancel=token,
+        ).parts()
+
+    def size(part: BlobPart) -> int:
+        batches.came(len(part.data), blobs=part.is_last)
+        return len(part.data)
+
+    parts = fan_out(
+        (job(low, high) for low, high in batches),
+        size=size,
+        workers=workers,
+        max_bytes=waiting_bytes,
+        cancel=storage.operation(cancel),
+    )
+    return _one_at_a_time(positions, parts)
+
+
+def _one_at_a_time(
+    positions: Mapping[BlobReference, Sequence[int]], parts: Generator[BlobPart, None, None]
+) -> Generator[PassingBlob, None, None]:
+    with contextlib.closing(parts):
+        for reference, where in positions.items():
+            with PassingBlob(reference, where, parts).start() as blob:
+                yield blob
+                blob.pass_by()

@@ -1,0 +1,324 @@
+"""Blobs on their way up (``protocol.md`` sections 6.1 and 6.2).
+
+Many small ones share a request, a large one is streamed alone; memory holds pieces, never a
+whole file. What the server says of number, size and MD5 must agree with what was sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from odps_nb.client.calls.call_upload import CallUpload
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.errors import ChecksumError, ConfigError, FramingError, OdpsNbError
+from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
+from odps_nb.wire.calls import WriteBlob, WriteBlobAnswer, WriteBlobBatch
+from odps_nb.wire.codings import Encoder, encoder
+from odps_nb.wire.frames import FrameEncoder, FrameHeader
+
+__all__ = ["BlobContent", "BlobItem", "upload_blobs"]
+
+BATCH_COUNT = 512
+BATCH_BYTES = 32 * 2**20
+PIECE = 1 << 18
+SPOOLED = 8 * 2**20  # bytes of a file without seek that stay in memory
+
+BlobContent = bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes]
+BlobItem = tuple[BlobContent, str | None, str | None]
+
+
+def upload_blobs(
+    storage: StorageClient,
+    items: Iterable[BlobItem],
+    *,
+    table: TableName,
+    session_id: str,
+    stream_id: str,
+    version: int,
+    partition: PartitionSpec,
+    column_id: int,
+    route_token: str | None = None,
+    compression: Compression = Compression.NONE,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> list[BlobReference]:
+    """Upload blobs into a stream and return one reference each, in order.
+
+    Raises
+    ------
+    ChecksumError
+        Size or MD5 by the server's account is not what was sent.
+    FramingError
+        The answer does not name one reference per blob, or a file changed its size meanwhile.
+    """
+    lane = _Lane(
+        storage=storage,
+        table=table,
+        session_id=session_id,
+        stream_id=stream_id,
+        version=version,
+        partition=partition.checked(),
+        column_id=column_id,
+        route_token=route_token,
+        compression=compression,
+        tracker=tracker,
+        cancel=cancel,
+    )
+    if tracker is not None:
+        tracker.phase(Phase.UPLOADING)
+    references: list[BlobReference] = []
+    with contextlib.ExitStack() as files:
+        for group in _groups(_source(item, files) for item in items):
+            references += lane.send(group)
+            for source in group:
+                source.let_go()
+    return references
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A blob that can be read as often as it takes. ``size`` is in bytes."""
+
+    content: Any
+    start: int
+    size: int
+    mime_type: str | None
+    file_name: str | None
+    is_copy: bool = False
+
+    def let_go(self) -> None:
+        """Free the copy of what could be read only once; hundreds would hold gigabytes."""
+        if self.is_copy:
+            self.content.close()
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether there is nothing to say of it but its bytes."""
+        return self.mime_type is None and self.file_name is None
+
+    def pieces(self) -> Iterator[memoryview]:
+        """Iterate over the content from its beginning, exactly ``size`` bytes of it."""
+        if isinstance(self.content, memoryview):
+            for at in range(0, self.size, PIECE):
+                yield self.content[at : at + PIECE]
+            return
+        with self._opened() as file:
+            left = self.size
+            while left and (data := file.read(min(PIECE, left))):
+                left -= len(data)
+                yield memoryview(data)
+            if left:
+                raise FramingError(
+                    f"{left} bytes are missing at the end of {self.content!r}",
+                    hint="the file became shorter while it was uploaded",
+                )
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[IO[bytes]]:
+        if isinstance(self.content, Path):
+            with self.content.open("rb") as file:
+                yield file
+        else:
+            self.content.seek(self.start)
+            yield self.content
+
+
+def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
+    content, mime_type, file_name = item
+    known: dict[str, Any] = {"mime_type": mime_type, "file_name": file_name}
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        view = memoryview(content).cast("B")
+        return _Source(content=view, start=0, size=len(view), **known)
+    if isinstance(content, os.PathLike):
+        path = Path(content)
+        return _Source(content=path, start=0, size=path.stat().st_size, **known)
+    if not callable(getattr(content, "read", None)):
+        raise ConfigError(
+            f"a blob cannot be made of a {type(content).__name__}",
+            option="data",
+            hint="pass bytes, a path or a binary file",
+        )
+    is_copy = not _is_seekable(content)
+    if is_copy:
+        content = _spool(content, files)
+    start = content.tell()
+    content.seek(0, io.SEEK_END)  # some files return nothing from it
+    size = content.tell() - start
+    return _Source(content=content, start=start, size=size, is_copy=is_copy, **known)
+
+
+def _is_seekable(file: Any) -> bool:
+    # A SpooledTemporaryFile has no seekable() before Python 3.11, and can seek.
+    ask = getattr(file, "seekable", None)
+    return bool(ask()) if ask is not None else callable(getattr(file, "seek", None))
+
+
+def _spool(stream: IO[bytes], files: contextlib.ExitStack) -> IO[bytes]:
+    """Copy what can be read only once, so that it can be sent again."""
+    spool = tempfile.SpooledTemporaryFile(max_size=SPOOLED)  # noqa: SIM115  closed by files
+    copy: IO[bytes] = files.enter_context(spool)
+    while data := stream.read(PIECE):
+        copy.write(data)
+    copy.seek(0)
+    return copy
+
+
+def _groups(sources: Iterable[_Source]) -> Iterator[list[_Source]]:
+    held: list[_Source] = []
+    size = 0
+    for source in sources:
+        if held and (len(held) >= BATCH_COUNT or size + source.size > BATCH_BYTES):
+            yield held
+            held, size = [], 0
+        held.append(source)
+        size += source.size
+    if held:
+        yield held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lane:
+    """Where blobs go to, and how."""
+
+    storage: StorageClient
+    table: TableName
+    session_id: str
+    stream_id: str
+    version: int
+    partition: PartitionSpec
+    column_id: int
+    route_token: str | None
+    compression: Compression
+    tracker: ProgressTracker | None = field(repr=False)
+    cancel: CancelToken | None = field(repr=False)
+
+    def send(self, group: list[_Source]) -> tuple[BlobReference, ...]:
+        """Upload one group in one request, again if need be: an unused blob harms nobody."""
+        attempts = self.storage.attempts(
+            f"TableWriteBlob of {len(group)} blobs into stream {self.stream_id} of {self.table}",
+            tracker=self.tracker,
+            cancel=self.cancel,
+        )
+        alone = len(group) == 1 and group[0].is_bare
+        request = self._single() if alone else self._batch()
+        with attempts:
+            while True:
+                try:
+                    with self.storage.upload(request, attempts=attempts) as upload:
+                        body = _Body(upload, self.compression)
+                        answer = body.single(group[0]) if alone else body.frames(group, self)
+                        self._check(answer, group)
+                        self._tell(
+                            upload.sent_bytes, group, compared=not alone or answer.md5 is not None
+                        )
+                        return answer.references
+                except OdpsNbError as error:
+                    attempts.again(error, idempotent=True)
+
+    def header(self, source: _Source) -> FrameHeader:
+        """Return what the frame of a blob says."""
+        return FrameHeader(
+            partition_values=tuple(f"{key}={value}" for key, value in self.partition.checked()),
+            column_index=self.column_id,
+            content_type=source.mime_type,
+            custom_file_name=source.file_name,
+        )
+
+    def _single(self) -> WriteBlob:
+        return WriteBlob(
+            table=self.table,
+            session_id=self.session_id,
+            stream_id=self.stream_id,
+            stream_version=self.version,
+            partition=self.partition,
+            column_id=self.column_id,
+            compression=self.compression,
+            route_token=self.route_token,
+        )
+
+    def _batch(self) -> WriteBlobBatch:
+        return WriteBlobBatch(
+            table=self.table,
+            session_id=self.session_id,
+            stream_id=self.stream_id,
+            stream_version=self.version,
+            compression=self.compression,
+            route_token=self.route_token,
+        )
+
+    def _check(self, answer: WriteBlobAnswer, group: list[_Source]) -> None:
+        if len(answer.references) != len(group):
+            raise FramingError(
+                f"the answer names {len(answer.references)} references for {len(group)} blobs"
+            )
+        size = sum(source.size for source in group)
+        if answer.size is not None and answer.size != size:
+            raise ChecksumError(
+                f"the server stored {answer.size} bytes of {size}",
+                expected=size,
+                actual=answer.size,
+            )
+
+    def _tell(self, wire_bytes: int, group: list[_Source], *, compared: bool) -> None:
+        """Count blobs; ``compared``: the server compared checksums, or told us its own."""
+        if self.tracker is not None:
+            size = sum(source.size for source in group)
+            self.tracker.add(
+                items=len(group),
+                wire_bytes=wire_bytes,
+                decoded_bytes=size,
+                complete_bytes=0 if compared else size,
+                verified_bytes=size if compared else 0,
+            )
+
+
+class _Body:
+    """The body of one upload, inside a coding if asked for."""
+
+    def __init__(self, upload: CallUpload[WriteBlobAnswer], compression: Compression) -> None:
+        self._upload = upload
+        coded = compression is not Compression.NONE
+        self._encoder: Encoder | None = encoder(compression) if coded else None
+
+    def single(self, source: _Source) -> WriteBlobAnswer:
+        """Send the bare bytes of one blob; the server's MD5 of them must be ours."""
+        digest = hashlib.md5(usedforsecurity=False)
+        for piece in source.pieces():
+            digest.update(piece)
+            self._write(piece)
+        answer = self._finish()
+        if answer.md5 is not None and answer.md5.lower() != digest.hexdigest():
+            raise ChecksumError(
+                "the server's MD5 of the blob is not that of what was sent",
+                expected=digest.hexdigest(),
+                actual=answer.md5,
+            )
+        return answer
+
+    def frames(self, group: list[_Source], lane: _Lane) -> WriteBlobAnswer:
+        """Send one frame per blob, each with a checksum that the server verifies."""
+        for source in group:
+            frame = FrameEncoder(lane.header(source), length=source.size)
+            self._write(frame.begin())
+            for piece in source.pieces():
+                self._write(frame.feed(piece))
+            self._write(frame.finish())
+        return self._finish()
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._upload.write(data if self._encoder is None else self._encoder.feed(data))
+
+    def _finish(self) -> WriteBlobAnswer:
+        if self._encoder is not None:
+            self._upload.write(self._encoder.finish())
+        return self._upload.finish()

@@ -1,0 +1,153 @@
+"""The tries of one call: counts them, waits between them, tells who watches.
+
+The policy decides, this object sleeps. A stream that is resumed shares one `Attempts` between
+opening and reading; every row that arrived makes it forget the failures before.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import NoReturn
+
+from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.errors import OdpsNbError, ThrottledError
+from odps_nb.http.retry import RetryPolicy
+
+__all__ = ["Attempts", "Clock"]
+
+_log = logging.getLogger("odps_nb")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """What tells the time, waits and throws dice; tests bring their own."""
+
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], object]
+    chance: Callable[[], float] = random.random
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempts:
+    """Tries of one logical call, the first one running.
+
+    ``what`` names the call in notes, log lines and events. Everything that the call sends runs
+    under ``scope``, so that `stop` reaches it wherever an interrupt has left it. Not
+    thread-safe: one call is one thread's business.
+    """
+
+    what: str
+    policy: RetryPolicy
+    clock: Clock
+    tracker: ProgressTracker | None = None
+    cancel: CancelToken | None = None
+    read_timeout: float | None = None
+    trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    index: int = 0
+    """Number of the running try, from 0, over the whole call."""
+    scope: CancelToken = field(init=False)
+    _failed: int = 0
+    _refused: int = 0
+    """Refusals for haste while others get on: they count apart, the deadline bounds them."""
+    _began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scope = CancelToken(parent=self.cancel)
+        self._began = self.clock.monotonic()
+
+    def stop(self) -> None:
+        """Shut down the sockets of this call. What an interrupt hit may not have closed them."""
+        self.scope.cancel()
+
+    def __enter__(self) -> Attempts:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.stop()
+
+    def progressed(self) -> None:
+        """Say that the running try got somewhere: the next failure counts as the first."""
+        self._failed = self._refused = 0
+        self._began = self.clock.monotonic()
+
+    def others_progressed(self) -> None:
+        """Say that work beside this call got somewhere: half of the tries are free again.
+
+        Only half, so that the waits between them stay long.
+        """
+        self._failed = min(self._failed, self.policy.max_attempts // 2)
+        self._began = self.clock.monotonic()
+
+    def again(
+        self,
+        error: OdpsNbError,
+        *,
+        idempotent: bool,
+        resume: str | None = None,
+        patient: bool = False,
+    ) -> None:
+        """Wait until the next try, or raise ``error`` with a note of what was tried.
+
+        Parameters
+        ----------
+        idempotent
+            Whether doing the call twice equals doing it once.
+        resume
+            Where the next try goes on, when it does not begin anew.
+        patient
+            Whether a refusal for haste may be repeated for as long as the deadline lasts.
+        """
+        patient = patient and isinstance(error, ThrottledError)
+        if patient:
+            self._refused += 1
+        else:
+            self._failed += 1
+        elapsed = self.clock.monotonic() - self._began
+        delay = self.policy.decide(
+            self._refused if patient else self._failed,
+            error,
+            idempotent=idempotent,
+            elapsed=elapsed,
+            chance=self.clock.chance(),
+            patient=patient,
+        )
+        if self.cancel is not None:
+            self.cancel.check()
+        if delay is None:
+            self.give_up(error, elapsed)
+        self.index += 1
+        place = f"resuming at {resume}" if resume else f"try {self._tries + 1}"
+        line = f"{self.what}: {type(error).__name__}: {error}; {place} in {delay:.1f} s"
+        _log.info("%s", line)
+        if self.tracker is not None:
+            (self.tracker.resumed if resume else self.tracker.retried)(line)
+        self.pause(delay)
+
+    def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> NoReturn:
+        """Raise ``error`` with a note of the call, and of the tries if there were several."""
+        tries = "" if self._tries < 2 else f", {self._tries} tries"
+        spent = "" if elapsed is None or not tries else f" in {elapsed:.1f} s"
+        error.add_note(f"{self.what}{tries}{spent}")
+        raise error
+
+    @property
+    def _tries(self) -> int:
+        return self._failed + self._refused
+
+    def pause(self, seconds: float) -> None:
+        """Wait in short waits; stop at once when cancelled."""
+        while seconds > 0:
+            if self.cancel is not None:
+                self.cancel.check()
+            step = seconds if self.cancel is None else min(seconds, SHORT_WAIT)
+            self.clock.sleep(step)
+            seconds -= step

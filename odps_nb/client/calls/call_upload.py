@@ -1,0 +1,73 @@
+"""One call whose body is written piece by piece.
+
+Must not know: what is uploaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from odps_nb.client.calls.responses import document
+from odps_nb.http.transport import HttpResponse
+from odps_nb.http.upload import Upload
+from odps_nb.wire.calls import Call
+
+__all__ = ["CallUpload"]
+
+T = TypeVar("T")
+
+
+class CallUpload(Generic[T]):
+    """One call whose body is being written; leaving it without `finish` aborts.
+
+    `write` takes anything with bytes in it and waits while the server is slow; trouble on the
+    way, an early answer included, is raised by the next `write` or by `finish`.
+    """
+
+    def __init__(
+        self,
+        request: Call[T],
+        upload: Upload,
+        accepted: Callable[[HttpResponse], HttpResponse],
+    ) -> None:
+        self._request, self._upload, self._accepted = request, upload, accepted
+        self._answer: T | None = None
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that were taken for sending so far."""
+        return self._upload.sent_bytes
+
+    def write(self, data: Any) -> int:
+        """Take all of ``data``; return its size in bytes."""
+        return self._upload.write(data)
+
+    def finish(self) -> T:
+        """End the body and return the server's answer; the same one if called again.
+
+        Raises
+        ------
+        TransportError
+            No answer: with ``request_sent`` nobody knows whether the server acted.
+        ServiceError
+            The server said no.
+        """
+        if self._answer is None:
+            with self._upload.finish() as response:
+                body = document(self._accepted(response))
+                self._answer = self._request.decode_answer(body, response.headers)
+        return self._answer
+
+    def abort(self) -> None:
+        """Cut the body and close the connection. Idempotent."""
+        self._upload.abort()
+
+    def __enter__(self) -> CallUpload[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._upload.__exit__(kind, error, _)

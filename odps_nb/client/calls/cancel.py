@@ -1,0 +1,105 @@
+"""Stopping work from another thread.
+
+A `CancelToken` is handed down to whatever may take long. Cancelling shuts down the sockets that
+wait under it, so that nobody has to wait for a peer to be told that it is over.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Protocol
+
+from odps_nb.errors import CancelledError
+from odps_nb.lifetime import renew_after_fork
+
+__all__ = ["SHORT_WAIT", "CancelToken", "Stoppable"]
+
+SHORT_WAIT = 0.1
+"""Seconds that any wait of this floor lasts at most before it looks up again."""
+
+
+class Stoppable(Protocol):
+    """Something that can be told to stop from any thread, more than once."""
+
+    def stop(self) -> None:
+        """Stop, and let waiting threads go."""
+
+
+class CancelToken:
+    """A switch that goes on once; thread-safe.
+
+    Parameters
+    ----------
+    parent
+        A token whose cancelling cancels this one as well, not the other way round.
+
+    Examples
+    --------
+    >>> token = CancelToken()
+    >>> child = CancelToken(parent=token)
+    >>> token.cancel()
+    >>> child.cancelled
+    True
+    """
+
+    def __init__(self, parent: CancelToken | None = None) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._watched: weakref.WeakSet[Stoppable] = weakref.WeakSet()
+        self._parent = parent  # which lives as long as its children: others watch it by it
+        if parent is not None:
+            parent.watch(self)
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Let go of what works under it: that is the parent's."""
+        was_cancelled = self.cancelled
+        self._event, self._lock = threading.Event(), threading.Lock()
+        self._watched = weakref.WeakSet()
+        if was_cancelled:
+            self._event.set()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether `cancel` was called, here or on a parent."""
+        return self._event.is_set()
+
+    def cancel(self) -> None:
+        """Stop everything that works under this token. Idempotent."""
+        with self._lock:
+            self._event.set()
+            watched = list(self._watched)
+            self._watched.clear()
+        for one in watched:
+            one.stop()
+
+    def stop(self) -> None:
+        """Cancel: what a parent calls."""
+        self.cancel()
+
+    def check(self) -> None:
+        """Raise if cancelled.
+
+        Raises
+        ------
+        CancelledError
+            Somebody called `cancel`.
+        """
+        if self.cancelled:
+            raise CancelledError("stopped on request")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait that long, less if cancelled meanwhile; return whether it is."""
+        return self._event.wait(seconds)
+
+    def watch(self, one: Stoppable) -> None:
+        """Stop ``one`` when this token is cancelled, for as long as somebody else holds it."""
+        with self._lock:
+            if not self.cancelled:
+                self._watched.add(one)
+                return
+        one.stop()
+
+    def __repr__(self) -> str:
+        return f"<CancelToken {'cancelled' if self.cancelled else 'live'}>"

@@ -1,0 +1,371 @@
+"""Progress as values: counters that workers add to, snapshots that listeners poll.
+
+Draws nothing. A worker only adds to a `ProgressTracker`; whoever wants to show something is a
+`ProgressListener` and polls `ProgressTracker.snapshot` at its own pace, so that ten thousand
+batches cost ten thousand additions and not ten thousand messages.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Protocol
+
+from odps_nb.errors import CancelledError
+from odps_nb.lifetime import renew_after_fork
+
+__all__ = [
+    "Phase",
+    "ProgressListener",
+    "ProgressSnapshot",
+    "ProgressTracker",
+    "SplitProgress",
+    "silent",
+]
+
+MAX_REQUEST_IDS = 4
+MAX_EVENTS = 20
+
+
+class Phase(str, Enum):
+    """Where an operation is; the value is the text that people see."""
+
+    CREATING = "creating session"
+    READING = "reading"
+    WRITING = "writing"
+    UPLOADING = "uploading blobs"
+    FETCHING = "fetching blobs"
+    RUNNING = "running query"
+    CONVERTING = "converting"
+    COMMITTING = "committing"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more will happen."""
+        return self in (Phase.DONE, Phase.CANCELLED, Phase.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitProgress:
+    """One split or stream: ``rows_total`` is ``None`` where the server does not say."""
+
+    label: str
+    rows: int = 0
+    rows_total: int | None = None
+    wire_bytes: int = 0
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressSnapshot:
+    """All counters at one moment. Bytes are bytes, times are seconds.
+
+    ``complete_bytes`` counts rows that came or went whole: an Arrow stream up to its end marker
+    with the expected rows. Rows carry no checksum: a byte that was changed on the way may not
+    show. ``verified_bytes`` counts payload whose checksums were compared (a blob's CRC32C).
+    ``tasks`` are those of another engine that does the work and tells no more than that.
+    """
+
+    operation: str  # "read" | "write" | "blobs" | "sql"
+    title: str
+    phase: Phase
+    rows: int = 0
+    rows_total: int | None = None
+    items: int = 0
+    items_total: int | None = None
+    tasks: int = 0
+    tasks_total: int | None = None
+    wire_bytes: int = 0
+    decoded_bytes: int = 0
+    complete_bytes: int = 0
+    verified_bytes: int = 0
+    splits: tuple[SplitProgress, ...] = ()
+    retries: int = 0
+    resumes: int = 0
+    elapsed: float = 0.0
+    session_id: str | None = None
+    request_ids: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
+    message: str = ""
+
+    @property
+    def fraction(self) -> float | None:
+        """Done share in [0, 1] by rows, items, splits or tasks, in this order; else ``None``."""
+        for count, total in (
+            (self.rows, self.rows_total),
+            (self.items, self.items_total),
+            (sum(s.done for s in self.splits), len(self.splits)),
+            (self.tasks, self.tasks_total),
+        ):
+            if total:
+                return min(1.0, count / total)
+        return None
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds left at the average rate so far; ``None`` while unknown."""
+        share = self.fraction
+        if not share or self.phase.is_final:
+            return None
+        return self.elapsed * (1 - share) / share
+
+
+class ProgressListener(Protocol):
+    """Something that shows progress. Both calls come from the thread that runs the operation."""
+
+    def start(self, tracker: ProgressTracker) -> None:
+        """Begin to watch; poll ``tracker.snapshot()`` at any pace, from any thread."""
+
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        """Show the end; ``snapshot.phase`` is final. Must not raise."""
+
+
+class _Silent:
+    def start(self, tracker: ProgressTracker) -> None:
+        """Watch nothing."""
+
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        """Show nothing."""
+
+
+silent: ProgressListener = _Silent()
+
+
+@dataclass(slots=True)
+class _Counts:
+    rows: int = 0
+    items: int = 0
+    wire_bytes: int = 0
+    decoded_bytes: int = 0
+    complete_bytes: int = 0
+    verified_bytes: int = 0
+    retries: int = 0
+    resumes: int = 0
+    splits: dict[str, SplitProgress] = field(default_factory=dict)
+    """Values already, so that a snapshot of very many splits takes no time."""
+
+
+class ProgressTracker:
+    """Thread-safe counters of one operation; a context manager that tells its listener.
+
+    Leaving the block normally ends in `Phase.DONE`, and so does an iteration that its reader
+    leaves early, since it has what it wanted; an interrupt or `CancelledError` ends in
+    `Phase.CANCELLED`, any other exception in `Phase.FAILED` with its message.
+
+    Examples
+    --------
+    >>> from odps_nb.client.calls.progress import ProgressTracker
+    >>> with ProgressTracker("read", "orders") as tracker:
+    ...     tracker.plan_split("0", rows=10)
+    ...     tracker.add(split="0", rows=10, wire_bytes=512)
+    >>> tracker.snapshot().phase.value, tracker.snapshot().rows
+    ('done', 10)
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        title: str,
+        *,
+        listener: ProgressListener = silent,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._operation, self._title = operation, title
+        self._listener, self._clock = listener, clock
+        self._lock = threading.Lock()
+        self._counts = _Counts()
+        self._phase = Phase.CREATING
+        self._started = clock()
+        self._ended: float | None = None
+        self._rows_total: int | None = None
+        self._items_total: int | None = None
+        self._tasks: tuple[int, int | None] = (0, None)
+        self._session_id: str | None = None
+        self._request_ids: deque[str] = deque(maxlen=MAX_REQUEST_IDS)
+        self._events: deque[str] = deque(maxlen=MAX_EVENTS)
+        self._message = ""
+        self._meters: dict[int, Callable[[], int]] = {}
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Show nothing any more: the parent shows how this goes on."""
+        self._lock, self._listener = threading.Lock(), silent
+
+    def __enter__(self) -> ProgressTracker:
+        self._listener.start(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        if error is None:
+            self.finish(Phase.DONE)
+        elif isinstance(error, GeneratorExit):
+            self.finish(Phase.DONE, message="the rest was not wanted")
+        elif isinstance(error, (KeyboardInterrupt, CancelledError)):
+            self.finish(Phase.CANCELLED)
+        else:
+            self.finish(Phase.FAILED, message=f"{type(error).__name__}: {error}")
+
+    def phase(self, phase: Phase) -> None:
+        """Say where the operation is now."""
+        with self._lock:
+            if self._ended is None:
+                self._phase = phase
+
+    def plan(
+        self,
+        *,
+        session_id: str | None = None,
+        rows_total: int | None = None,
+        items_total: int | None = None,
+    ) -> None:
+        """Tell what is known from the session: totals stay ``None`` where it is not."""
+        with self._lock:
+            self._session_id = session_id if session_id is not None else self._session_id
+            self._rows_total = rows_total if rows_total is not None else self._rows_total
+            self._items_total = items_total if items_total is not None else self._items_total
+
+    def plan_split(self, label: str, *, rows: int | None = None) -> None:
+        """Announce a split (or write stream) with its rows, where known."""
+        with self._lock:
+            one = SplitProgress(label=label, rows_total=rows)
+            self._counts.splits.setdefault(label, one)
+
+    def add(
+        self,
+        *,
+        split: str | None = None,
+        rows: int = 0,
+        items: int = 0,
+        wire_bytes: int = 0,
+        decoded_bytes: int = 0,
+        complete_bytes: int = 0,
+        verified_bytes: int = 0,
+        retries: int = 0,
+        resumes: int = 0,
+    ) -> None:
+        """Add to the counters, and to those of one split when named.
+
+        What was counted elsewhere and has turned out not to count is added with a minus.
+        """
+        with self._lock:
+            counts = self._counts
+            counts.rows += rows
+            counts.items += items
+            counts.wire_bytes += wire_bytes
+            counts.decoded_bytes += decoded_bytes
+            counts.complete_bytes += complete_bytes
+            counts.verified_bytes += verified_bytes
+            counts.retries += retries
+            counts.resumes += resumes
+            if split is not None and (one := counts.splits.get(split)) is not None:
+                counts.splits[split] = replace(
+                    one, rows=one.rows + rows, wire_bytes=one.wire_bytes + wire_bytes
+                )
+
+    @contextmanager
+    def metered(self, wire_bytes: Callable[[], int]) -> Iterator[None]:
+        """Look at bytes that have come and are not added yet, with every snapshot inside.
+
+        A batch is counted once it is whole, which may take a slow network a minute; what has
+        come of it by then is seen here. ``wire_bytes`` must be quick, and ask no tracker.
+        """
+        key = id(wire_bytes)
+        with self._lock:
+            self._meters[key] = wire_bytes
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._meters[key]
+
+    @property
+    def rows(self) -> int:
+        """Rows counted so far."""
+        with self._lock:
+            return self._counts.rows
+
+    def correct_rows(self, rows: int) -> None:
+        """Say how many rows were handed over, where more had come than were wanted."""
+        with self._lock:
+            self._counts.rows = rows
+
+    def count_tasks(self, done: int, total: int) -> None:
+        """Say how many tasks of another engine are done; its total may grow."""
+        with self._lock:
+            self._tasks = done, total
+
+    def split_done(self, label: str, *, part: bool = False) -> None:
+        """Mark a split as read (or written) to its end; by a part of it only if it was the last."""
+        with self._lock:
+            one = self._counts.splits.get(label)
+            if one is not None and not (part and one.rows < (one.rows_total or 0)):
+                self._counts.splits[label] = replace(one, done=True)
+
+    def noted(self, what: str) -> None:
+        """Keep a line about what happened that is no trouble."""
+        with self._lock:
+            self._events.append(what)
+
+    def retried(self, what: str) -> None:
+        """Count a retry and keep its line."""
+        with self._lock:
+            self._counts.retries += 1
+            self._events.append(what)
+
+    def resumed(self, what: str) -> None:
+        """Count a stream that was continued after a break and keep its line."""
+        with self._lock:
+            self._counts.resumes += 1
+            self._events.append(what)
+
+    def request(self, request_id: str | None) -> None:
+        """Remember the request id of an answer (the last few are kept)."""
+        if request_id:
+            with self._lock:
+                self._request_ids.append(request_id)
+
+    def finish(self, phase: Phase, *, message: str = "") -> None:
+        """End the operation once; later calls change nothing."""
+        with self._lock:
+            if self._ended is not None:
+                return
+            self._ended, self._phase, self._message = self._clock(), phase, message
+        self._listener.stop(self.snapshot())
+
+    def snapshot(self) -> ProgressSnapshot:
+        """Return all counters as a value."""
+        with self._lock:
+            counts = self._counts
+            return ProgressSnapshot(
+                operation=self._operation,
+                title=self._title,
+                phase=self._phase,
+                rows=counts.rows,
+                rows_total=self._rows_total,
+                items=counts.items,
+                items_total=self._items_total,
+                tasks=self._tasks[0],
+                tasks_total=self._tasks[1],
+                wire_bytes=counts.wire_bytes + sum(meter() for meter in self._meters.values()),
+                decoded_bytes=counts.decoded_bytes,
+                complete_bytes=counts.complete_bytes,
+                verified_bytes=counts.verified_bytes,
+                splits=tuple(counts.splits.values()),
+                retries=counts.retries,
+                resumes=counts.resumes,
+                elapsed=(self._ended if self._ended is not None else self._clock()) - self._started,
+                session_id=self._session_id,
+                request_ids=tuple(self._request_ids),
+                events=tuple(self._events),
+                message=self._message,
+            )

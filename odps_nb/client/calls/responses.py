@@ -1,0 +1,65 @@
+"""What every answer is asked first: yes or no, and how long.
+
+Must not know: single calls.
+"""
+
+from __future__ import annotations
+
+from odps_nb.errors import LimitExceededError, ServiceError
+from odps_nb.http.retry_after import seconds_until_retry
+from odps_nb.http.transport import HttpResponse
+from odps_nb.wire.calls import decode_error
+from odps_nb.wire.calls.errors import MAX_RETRY_AFTER
+
+__all__ = ["document", "doubt_version_4", "refusal", "successful"]
+
+MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML answer
+MAX_ERROR = 1 << 20
+# What services say that don't know it; the stock client falls back on these (protocol.md 2.3).
+_NO_VERSION_4 = ("need ak v3 support", "accesskey acl denied", "odps-0410051", "invalid or missing")
+
+
+def successful(response: HttpResponse, now: float) -> HttpResponse:
+    """Return an answer that says yes; raise what one says that does not.
+
+    ``now`` is in seconds of the epoch, as the answer came.
+    """
+    if 200 <= response.status < 300:
+        return response
+    raise refusal(response, now)
+
+
+def refusal(response: HttpResponse, now: float) -> ServiceError:
+    """Read the error out of an answer that says no, and close it."""
+    with response:
+        response.end_in_time()
+        error = decode_error(response.status, response.headers, response.read(MAX_ERROR))
+    asked = seconds_until_retry(response.headers, now)
+    if asked is not None:
+        error.retry_after = min(asked, MAX_RETRY_AFTER)
+    return error
+
+
+def doubt_version_4(error: ServiceError) -> None:
+    """Say what to do where a service seems not to know signatures of version 4."""
+    if any(words in error.message.lower() for words in _NO_VERSION_4):
+        error.hint = (
+            "this service may not take signatures of version 4: connect without region=, "
+            "which signs with version 2"
+        )
+
+
+def document(response: HttpResponse) -> bytes:
+    """Return the whole body of an answer that is a JSON or XML document."""
+    response.end_in_time()
+    pieces: list[bytes] = []
+    for piece in response.chunks():
+        pieces.append(piece)
+        if response.wire_bytes > MAX_DOCUMENT:
+            raise LimitExceededError(
+                "the answer is too long for a document",
+                limit=MAX_DOCUMENT,
+                actual=response.wire_bytes,
+                request_id=response.request_id,
+            )
+    return b"".join(pieces)

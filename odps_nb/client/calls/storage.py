@@ -1,0 +1,413 @@
+"""Calls of the Storage API: encode, sign, send, try again, decode.
+
+The only place where requests are signed and answers become values or errors. Knows no session
+and keeps no state of one: what belongs to a session travels in the request values.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from weakref import WeakSet
+
+from odps_nb.client.calls.attempts import Attempts, Clock
+from odps_nb.client.calls.call_upload import CallUpload
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.responses import document, doubt_version_4, refusal, successful
+from odps_nb.errors import ConfigError, OdpsNbError, ServiceError, StateError, TransportError
+from odps_nb.http.abort import Abort
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport, Transport
+from odps_nb.http.upload import open_upload
+from odps_nb.lifetime import Ending, end_at_exit, renew_after_fork
+from odps_nb.wire.calls import Call, Scope, StreamingCall, WireRequest
+from odps_nb.wire.control import GetTunnelEndpoint, decode_tunnel_endpoint
+from odps_nb.wire.signing import sign
+
+if TYPE_CHECKING:
+    from odps_nb.client.auth.profile import Profile
+
+__all__ = ["StorageClient"]
+
+_log = logging.getLogger("odps_nb")
+_SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
+
+T = TypeVar("T")
+
+
+class StorageClient:
+    """One connection to the service: thread-safe, keeps sockets alive, `close` frees them.
+
+    Parameters
+    ----------
+    profile
+        Where to connect, and as whom.
+    transport
+        What sends; made here, and closed by `close`, when not given.
+    retry
+        How failures are met.
+    clock, monotonic, sleep
+        Seconds of the epoch for signatures, seconds for deadlines, and how to wait.
+    connect_timeout, read_timeout
+        Seconds to wait for a connection, and for each sign of life on it.
+    document_timeout
+        Seconds that a whole answer may take which is a document, not rows or blobs.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        transport: Transport | None = None,
+        retry: RetryPolicy = RetryPolicy(),  # noqa: B008  a frozen value
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+        connect_timeout: float = 10.0,
+        read_timeout: float = 120.0,
+        document_timeout: float = 300.0,
+    ) -> None:
+        self.profile = profile
+        self._transport = RequestsTransport() if transport is None else transport
+        self._retry, self._now = retry, clock
+        self._clock = Clock(monotonic=monotonic, sleep=sleep)
+        self._timeouts = (connect_timeout, read_timeout, document_timeout)
+        self._scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
+        self._lock = threading.Lock()
+        self._running = CancelToken()
+        self._ending: WeakSet[Ending] = WeakSet()  # write sessions
+        self._tunnel = profile.tunnel_endpoint
+        self._closed = False
+        self.user_agent = _user_agent()
+        renew_after_fork(self)
+        end_at_exit(self)
+
+    def after_fork(self) -> None:
+        """Go on with connections of its own; what runs is the parent's."""
+        self._lock, self._running = threading.Lock(), CancelToken()
+        self._ending = WeakSet()
+        end_at_exit(self)
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def call(
+        self,
+        request: Call[T],
+        *,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+        retry: RetryPolicy | None = None,
+        read_timeout: float | None = None,
+    ) -> T:
+        """Send a request value and return its answer, after as many tries as the policy allows.
+
+        Parameters
+        ----------
+        retry, read_timeout
+            For this call only, instead of the client's own.
+
+        Raises
+        ------
+        ServiceError
+            The server said no; its kind, code and request id say more.
+        TransportError
+            No answer came.
+        ProtocolError
+            What came is no answer.
+        """
+        wire = self._encode(request)
+        attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
+        attempts.policy, attempts.read_timeout = retry or self._retry, read_timeout
+        with attempts:
+            while True:
+                try:
+                    with self._send(wire, self.tunnel_endpoint, attempts) as response:
+                        return request.decode_answer(document(response), response.headers)
+                except OdpsNbError as error:
+                    attempts.again(error, idempotent=request.idempotent)
+
+    def open(
+        self,
+        request: StreamingCall,
+        *,
+        attempts: Attempts | None = None,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+    ) -> HttpResponse:
+        """Send a request whose answer is a stream; the caller closes it.
+
+        Parameters
+        ----------
+        attempts
+            The caller's own tries, of which this is one: then nothing is repeated here.
+        """
+        wire = self._encode(request)
+        if attempts is not None:
+            return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
+        with self.attempts(_describe(wire), tracker=tracker, cancel=cancel) as attempts:
+            while True:
+                try:
+                    return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
+                except OdpsNbError as error:
+                    attempts.again(error, idempotent=request.idempotent)
+
+    def upload(
+        self,
+        request: Call[T],
+        *,
+        attempts: Attempts | None = None,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+    ) -> CallUpload[T]:
+        """Begin a request whose body the caller writes. It is tried once: see `write`."""
+        wire = self._encode(request)
+        tries = attempts or self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
+        began = time.perf_counter()
+
+        def with_body(body: Iterator[bytes]) -> HttpRequest:
+            return self._request(wire, self.tunnel_endpoint, tries, body, streams=True)
+
+        def accepted(response: HttpResponse) -> HttpResponse:
+            self._note(response, tries, time.perf_counter() - began)
+            return successful(response, self._now())
+
+        def refused(response: HttpResponse) -> ServiceError:
+            return refusal(response, self._now())
+
+        upload = open_upload(self._transport, with_body, reject=refused)
+        return CallUpload(request, upload, accepted)
+
+    def rest(
+        self,
+        wire: WireRequest,
+        *,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+        idempotent: bool | None = None,
+    ) -> tuple[Mapping[str, str], bytes]:
+        """Send a control plane request and return headers and body of a successful answer.
+
+        Parameters
+        ----------
+        wire
+            Path relative to the REST endpoint; ``curr_project`` is added when missing.
+        idempotent
+            ``None``: every method but POST and PATCH is.
+        """
+        wire = self._scoped(wire)
+        if idempotent is None:
+            idempotent = wire.method.upper() not in ("POST", "PATCH")
+        what = f"{wire.method} {wire.path}"
+        with self.attempts(what, tracker=tracker, cancel=cancel) as attempts:
+            while True:
+                try:
+                    with self._send(wire, self.profile.endpoint, attempts) as response:
+                        return response.headers, document(response)
+                except OdpsNbError as error:
+                    attempts.again(error, idempotent=idempotent)
+
+    def attempts(
+        self,
+        what: str,
+        *,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+    ) -> Attempts:
+        """Begin the tries of one call under this client's policy."""
+        return Attempts(
+            what=what, policy=self._retry, clock=self._clock, tracker=tracker, cancel=cancel
+        )
+
+    @property
+    def tunnel_endpoint(self) -> str:
+        """Base of the Storage API; asked from the service once, when the profile has none."""
+        with self._lock:
+            found = self._tunnel
+        if found is None:
+            found = self._find_tunnel()
+            with self._lock:
+                self._tunnel = found
+        return found
+
+    def now(self) -> float:
+        """Return the seconds of the epoch by this client's clock."""
+        return self._now()
+
+    def monotonic(self) -> float:
+        """Return seconds by this client's clock for durations, which never goes back."""
+        return self._clock.monotonic()
+
+    def operation(self, parent: CancelToken | None = None) -> CancelToken:
+        """Return a token for work that begins now: `cancel` stops it, and so does ``parent``."""
+        token = CancelToken(parent=parent)
+        with self._lock:
+            self._running.watch(token)
+        return token
+
+    def cancel(self) -> None:
+        """Stop what runs under tokens of `operation`; what begins later is free to run."""
+        with self._lock:
+            stopped, self._running = self._running, CancelToken()
+        stopped.cancel()
+
+    def end_before_closing(self, one: Ending) -> None:
+        """Have ``end`` called by `close` while requests can still be sent; held weakly."""
+        with self._lock:
+            self._ending.add(one)
+
+    def close(self) -> None:
+        """Stop what runs and free the connections. Idempotent; later use is a `StateError`.
+
+        Reads that are half done, uploads and blobs end with `CancelledError`; a write session
+        with open streams is aborted. The interpreter's end closes what nobody did.
+        """
+        if not self._closed:
+            self.cancel()
+            with self._lock:
+                ending = list(self._ending)
+            for one in ending:
+                one.end()
+        self._closed = True
+        self._transport.close()
+
+    def end(self) -> None:
+        """Close: what the end of the interpreter calls."""
+        self.close()
+
+    def __enter__(self) -> StorageClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError(
+            "a connection cannot travel to another process",
+            hint="send Profile.as_options() where that is safe, and connect there",
+        )
+
+    def __repr__(self) -> str:
+        state = " closed" if self._closed else ""
+        return f"<StorageClient {self.profile.endpoint} {self.profile.project}{state}>"
+
+    # -- one try ------------------------------------------------------------------------------
+
+    def _encode(self, request: StreamingCall) -> WireRequest:
+        if self._closed:
+            raise StateError("the connection is closed", hint="connect again")
+        return request.encode(self.profile.api_version, scope=self._scope)
+
+    def _scoped(self, wire: WireRequest) -> WireRequest:
+        if self._closed:
+            raise StateError("the connection is closed", hint="connect again")
+        if any(name == "curr_project" for name, _ in wire.params):
+            return wire
+        return WireRequest(
+            method=wire.method,
+            path=wire.path,
+            params=(*wire.params, ("curr_project", self.profile.project)),
+            headers=wire.headers,
+            body=wire.body,
+        )
+
+    def _request(
+        self,
+        wire: WireRequest,
+        endpoint: str,
+        attempts: Attempts,
+        body: Any,
+        *,
+        streams: bool = False,
+    ) -> HttpRequest:
+        url = wire.url(endpoint)
+        headers = {
+            **dict(wire.headers),
+            "User-Agent": self.user_agent,
+            "x-odps-user-agent": self.user_agent,
+        }
+        headers |= sign(
+            wire.method,
+            url,
+            headers,
+            endpoint=endpoint,
+            credentials=self.profile.keys,
+            now=self._now(),
+            version=4 if self.profile.region else 2,
+        )
+        headers["odps-tunnel-retry-trace-id"] = attempts.trace_id
+        headers["odps-tunnel-retry-index"] = str(attempts.index)
+        abort = Abort()
+        attempts.scope.watch(abort)
+        if attempts.cancel is not None:
+            attempts.cancel.watch(abort)
+        if streams:  # a call, which may be a commit, is stopped by its own token only
+            with self._lock:
+                self._running.watch(abort)
+        connect_timeout, read_timeout, document_timeout = self._timeouts
+        return HttpRequest(
+            method=wire.method,
+            url=url,
+            headers=headers,
+            body=body,
+            connect_timeout=connect_timeout,
+            read_timeout=attempts.read_timeout or read_timeout,
+            document_timeout=document_timeout,
+            abort=abort,
+        )
+
+    def _send(
+        self, wire: WireRequest, endpoint: str, attempts: Attempts, *, streams: bool = False
+    ) -> HttpResponse:
+        request = self._request(wire, endpoint, attempts, wire.body, streams=streams)
+        began = time.perf_counter()
+        try:
+            response = self._transport.send(request)
+        except TransportError as error:
+            _log.debug("%s: %s", attempts.what, error)
+            raise
+        self._note(response, attempts, time.perf_counter() - began)
+        try:
+            return successful(response, self._now())
+        except ServiceError as error:
+            if self.profile.region:
+                doubt_version_4(error)
+            raise
+
+    def _note(self, response: HttpResponse, attempts: Attempts, seconds: float) -> None:
+        _log.debug(
+            "%s: %s, request id %s, %.3f s",
+            attempts.what,
+            response.status,
+            response.request_id,
+            seconds,
+        )
+        if attempts.tracker is not None:
+            attempts.tracker.request(response.request_id)
+
+    def _find_tunnel(self) -> str:
+        request = GetTunnelEndpoint(project=self.profile.project, quota_name=self.profile.quota)
+        _, body = self.rest(request.encode(scope=self._scope))
+        return decode_tunnel_endpoint(body, endpoint=self.profile.endpoint)
+
+
+def _describe(wire: WireRequest) -> str:
+    target = (wire.target or "").removeprefix("projects.")
+    for word in ("schemas.", "tables.", "instances."):
+        target = target.replace("." + word, ".")
+    params = [f"{key}={value}" for key, value in wire.params if key in _SHOWN]
+    return " ".join([wire.action or wire.path, target, *params])
+
+
+def _user_agent() -> str:
+    version = metadata.version("odps-nb")
+    python = f"{platform.python_implementation()}/{platform.python_version()}"
+    return f"odps_nb/{version} {python} {platform.system()}/{platform.release()}"

@@ -1,0 +1,356 @@
+"""Many iterators side by side, their items in one.
+
+Workers take jobs in order and put items into lanes, one per job. What waits in the lanes is
+bounded in bytes; the lane that the consumer reads may always put one more, so that a full house
+cannot stand still. Leaving the iterator stops the workers, their sockets included, and joins
+them. Knows nothing of what the items are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
+from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.lifetime import Home, end_at_exit, start_thread
+
+__all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_WORKERS", "Job", "Resting", "fan_out"]
+
+DEFAULT_MAX_BYTES = 256 * 2**20
+DEFAULT_WORKERS = 8
+
+T = TypeVar("T")
+Job = Callable[[CancelToken], Iterator[T]]
+
+
+@runtime_checkable
+class Resting(Protocol):
+    """An iterator that has something to do while its item waits for the consumer."""
+
+    def rest(self) -> None:
+        """Be told, about ten times a second; must not take long."""
+
+
+def fan_out(
+    jobs: Iterable[Job[T]],
+    *,
+    size: Callable[[T], int],
+    workers: int | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    total_bytes: int | None = None,
+    ordered: bool = True,
+    pace: Pace | None = None,
+    cancel: CancelToken | None = None,
+) -> Generator[T, None, None]:
+    """Iterate over the items of all jobs.
+
+    Parameters
+    ----------
+    jobs
+        Each makes an iterator under a token of its own round; run in a worker thread. They are
+        taken one by one, a few ahead. An iterator that is `Resting` is told while it waits.
+    size
+        Bytes that an item holds.
+    workers
+        Jobs at a time; the most that ``pace`` allows by default, and 8 without one. With one,
+        everything runs in the caller's thread.
+    max_bytes
+        Bytes of finished items that may wait for the consumer.
+    total_bytes
+        Bytes that the consumer means to take in all: what waits stays within the rest of them.
+        A consumer that goes on gets all items nevertheless, one at a time.
+    ordered
+        Whether items come job after job. Otherwise as they arrive, in order within a job.
+    pace
+        Says how many jobs may begin; all of the workers may if ``None``.
+    cancel
+        Stops all of it.
+
+    Raises
+    ------
+    CancelledError
+        ``cancel`` was cancelled.
+    Exception
+        What a job raised: when its turn comes if ordered, else at once.
+    """
+    if workers is None:
+        workers = DEFAULT_WORKERS if pace is None else pace.most
+    wanted = iter(jobs)
+    first = list(itertools.islice(wanted, max(1, workers)))
+    wanted = itertools.chain(first, wanted)
+    if len(first) <= 1:
+        return _one_by_one(wanted, cancel or CancelToken())
+    budget = _Budget(max_bytes, total_bytes)
+    token = CancelToken(parent=cancel)
+    pace = pace or Pace(len(first))
+    return _side_by_side(_Round(wanted, size, budget, pace, ordered, token), len(first))
+
+
+def _one_by_one(jobs: Iterator[Job[T]], cancel: CancelToken) -> Generator[T, None, None]:
+    for job in jobs:
+        cancel.check()
+        yield from job(cancel)
+
+
+def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
+    launching: threading.Thread | None = None
+    try:
+        for launching in work.recruit(most):
+            start_thread(launching)
+        launching = None
+        while (item := work.take()) is not None:
+            yield item[0]
+    finally:
+        threads = work.close()
+        if launching is not None:
+            _await_launch(launching)
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(SHORT_WAIT)
+
+
+def _await_launch(thread: threading.Thread) -> None:
+    """Wait until it is clear whether a thread runs whose ``start`` was interrupted."""
+    for _ in range(30):
+        known = thread.ident is not None
+        time.sleep(0.01)  # also between the thread's name and its being alive
+        if known:
+            return
+
+
+class _Lane(Generic[T]):
+    """What one job has made and the consumer has not taken yet."""
+
+    __slots__ = ("done", "error", "items")
+
+    def __init__(self) -> None:
+        self.items: deque[tuple[T, int]] = deque()
+        self.done = False
+        self.error: BaseException | None = None
+
+
+class _Budget:
+    """Bytes that wait, and bytes that were taken, with what is allowed of them."""
+
+    __slots__ = ("_max_waiting", "_taken", "_total", "_waiting")
+
+    def __init__(self, max_waiting: int, total: int | None) -> None:
+        self._max_waiting = max_waiting
+        self._total = sys.maxsize if total is None else total
+        self._waiting = self._taken = 0
+
+    def allows(self, size: int) -> bool:
+        """Say whether so much more may wait; where nothing waits, anything may."""
+        free = min(self._max_waiting, self._total - self._taken) - self._waiting
+        return size <= free or not self._waiting
+
+    def put(self, size: int) -> None:
+        """Count an item that waits."""
+        self._waiting += size
+
+    def take(self, size: int) -> None:
+        """Count an item that the consumer took."""
+        self._waiting -= size
+        self._taken += size
+
+
+class _Round(Generic[T]):
+    """The state that workers and consumer share, all of it under one condition."""
+
+    def __init__(
+        self,
+        jobs: Iterator[Job[T]],
+        size: Callable[[T], int],
+        budget: _Budget,
+        pace: Pace,
+        ordered: bool,  # noqa: FBT001  internal, passed once
+        token: CancelToken,
+    ) -> None:
+        self._jobs, self._size, self._budget = jobs, size, budget
+        self._pace, self._ordered, self._token = pace, ordered, token
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._most_threads = 0
+        self._lanes: dict[int, _Lane[T]] = {}
+        self._next = 0  # job to start
+        self._running = 0
+        self._head = 0  # lane to deliver from, if ordered
+        self._stopped = False
+        self._job = next(jobs, None)  # that starts next
+        self._home = Home()
+        token.watch(self)
+        end_at_exit(self)
+
+    # -- workers ------------------------------------------------------------------------------
+
+    def recruit(self, most: int) -> list[threading.Thread]:
+        """Make the first workers, for the caller to start; others join them up to ``most``."""
+        self._most_threads = most
+        self._threads = [self._worker(n) for n in range(min(most, self._pace.lanes))]
+        return list(self._threads)
+
+    def _worker(self, number: int) -> threading.Thread:
+        return threading.Thread(target=self.run, name=f"odps_nb-worker-{number}", daemon=True)
+
+    def _recruit_more(self) -> None:
+        """Start workers for lanes that were added. Never in the thread of the consumer."""
+        while self._job is not None and len(self._threads) < min(
+            self._most_threads, self._pace.lanes
+        ):
+            thread = self._worker(len(self._threads))
+            try:
+                start_thread(thread)
+            except RuntimeError:  # the system gives no more threads; those that run go on
+                self._most_threads = len(self._threads)
+                return
+            self._threads.append(thread)
+
+    def run(self) -> None:
+        """Work on job after job until none is left."""
+        while (started := self._start_one()) is not None:
+            number, lane, job = started
+            error: BaseException | None = None
+            try:
+                self._work(number, lane, job)
+            except BaseException as caught:  # noqa: BLE001  handed to the consumer
+                error = caught
+            self._end_one(lane, error)
+
+    def _start_one(self) -> tuple[int, _Lane[T], Job[T]] | None:
+        with self._changed:
+            # Jobs begin in order, so while the head has not begun nothing runs, and it may begin.
+            while self._job is not None and self._running >= self._pace.lanes:
+                self._changed.wait(SHORT_WAIT)
+            job = self._job
+            if job is None:
+                return None
+            self._running += 1
+            number, self._next = self._next, self._next + 1
+            lane = self._lanes[number] = _Lane()
+            self._job = self._job_after(number)
+            return number, lane, job
+
+    def _job_after(self, number: int) -> Job[T] | None:
+        try:
+            return next(self._jobs, None)
+        except Exception as error:  # noqa: BLE001  handed to the consumer in its turn
+            lane = self._lanes[number + 1] = _Lane()
+            lane.done, lane.error = True, error
+            return None
+
+    def _work(self, number: int, lane: _Lane[T], job: Job[T]) -> None:
+        items = job(self._token)
+        try:
+            for item in items:
+                if not self._put(number, lane, item, items):
+                    return
+        finally:
+            close = getattr(items, "close", None)  # generators have it, other iterators may not
+            if close is not None:
+                close()
+
+    def _put(self, number: int, lane: _Lane[T], item: T, items: Iterator[T]) -> bool:
+        size = self._size(item)
+        while not self._place(number, lane, item, size):
+            if self._stopped:
+                return False
+            if isinstance(items, Resting):
+                items.rest()
+        return True
+
+    def _place(self, number: int, lane: _Lane[T], item: T, size: int) -> bool:
+        """Put an item where there is room, or is within a short wait."""
+
+        def has_room() -> bool:
+            return self._stopped or self._has_room(number, lane, size)
+
+        with self._changed:
+            if not has_room():
+                self._pace.disturbed()
+                self._changed.wait_for(has_room, SHORT_WAIT)
+            if self._stopped or not has_room():
+                return False
+            lane.items.append((item, size))
+            self._budget.put(size)
+            if self._job is None:
+                self._pace.disturbed()  # more lanes would have nothing to do
+            self._pace.came(size)
+            self._recruit_more()
+            self._changed.notify_all()
+            return True
+
+    def _has_room(self, number: int, lane: _Lane[T], size: int) -> bool:
+        if self._budget.allows(size):
+            return True
+        return self._ordered and number == self._head and not lane.items
+
+    def _end_one(self, lane: _Lane[T], error: BaseException | None) -> None:
+        with self._changed:
+            lane.done, lane.error = True, error
+            self._running -= 1
+            if error is not None:
+                self._job = None  # nothing behind it will be wanted
+            self._changed.notify_all()
+
+    # -- the consumer -------------------------------------------------------------------------
+
+    def take(self) -> tuple[T] | None:
+        """Return the next item (in a tuple of one), or ``None`` after the last."""
+        self._home.require("this iteration")
+        with self._changed:
+            while True:
+                self._token.check()
+                lane = self._head_lane() if self._ordered else self._any_lane()
+                if lane is not None:
+                    item, size = lane.items.popleft()
+                    self._budget.take(size)
+                    self._changed.notify_all()
+                    return (item,)
+                if self._job is None and not self._lanes:
+                    return None
+                self._changed.wait(SHORT_WAIT)
+
+    def _head_lane(self) -> _Lane[T] | None:
+        while (lane := self._lanes.get(self._head)) is not None and not lane.items:
+            if lane.error is not None:
+                raise lane.error
+            if not lane.done:
+                return None
+            del self._lanes[self._head]
+            self._head += 1
+            self._changed.notify_all()  # whose lane is the head now may put
+        return lane
+
+    def _any_lane(self) -> _Lane[T] | None:
+        for number, lane in list(self._lanes.items()):
+            if lane.error is not None:
+                raise lane.error
+            if lane.done and not lane.items:
+                del self._lanes[number]
+        return next((lane for lane in self._lanes.values() if lane.items), None)
+
+    def close(self) -> list[threading.Thread]:
+        """End it for the consumer; return the workers, which end soon."""
+        if not self._home.is_here:
+            return []  # they work for the parent
+        self.end()
+        return self._threads
+
+    def end(self) -> None:
+        """Stop all, whoever asks: the consumer, a token, the end of the process. Idempotent."""
+        self._token.cancel()  # first: whoever takes must learn of this, not of an early end
+        self.stop()
+
+    def stop(self) -> None:
+        """Let every worker end soon, and let go of what nobody took."""
+        with self._changed:
+            self._stopped, self._job = True, None
+            for lane in self._lanes.values():
+                lane.items.clear()
+            self._changed.notify_all()

@@ -1,0 +1,277 @@
+"""One Arrow stream off the wire: record batches, and the proof that they are all.
+
+pyarrow takes a stream that stops between two messages for a whole one, and a body may be plain
+IPC or inside a coding whatever was asked for (``protocol.md`` 5.5, 10.1 no. 15). Here every byte
+passes `EndMarkerCheck` before Arrow has it: the end must be marked, at the end of the body.
+Rows carry no checksum: a damaged offset is found by a full validation of every batch, or by the
+signal that ends the process when somebody looks at the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from odps_nb.arrow.validation import validate
+from odps_nb.errors import (
+    FramingError,
+    LimitExceededError,
+    ProtocolError,
+    StateError,
+    TruncatedError,
+)
+from odps_nb.terms import Compression
+from odps_nb.wire.arrow_stream import (
+    DEFAULT_MAX_BODY,
+    DEFAULT_MAX_DECOMPRESSED,
+    DEFAULT_MAX_METADATA,
+    EndMarkerCheck,
+    sniff_body,
+)
+from odps_nb.wire.calls.core import find_header
+from odps_nb.wire.codings import Decoder, decoder
+
+__all__ = ["Body", "RowStream"]
+
+
+class Body(Protocol):
+    """The body of an answer: `odps_nb.http.transport.HttpResponse` and its like."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the answer."""
+
+    @property
+    def request_id(self) -> str | None:
+        """The server's id of the answer."""
+
+    def read(self, n: int, /) -> bytes:
+        """Return ``n`` bytes, fewer only at the end."""
+
+    def read1(self) -> bytes:
+        """Return what has arrived; empty at the end."""
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill ``buffer`` unless the body ends; return the number of bytes."""
+
+    def close(self) -> None:
+        """Free the connection."""
+
+
+class _Decoded:
+    """What a body holds inside one zstd or LZ4 frame sequence."""
+
+    def __init__(self, body: Body, head: bytes, coding: Decoder) -> None:
+        self._body = body
+        self._decoder: Decoder | None = coding
+        # Taken one by one: a kilobyte may become a gigabyte, if not of one message.
+        self._pieces: Iterator[bytes] = coding.pieces(head)
+        self._ready = memoryview(b"")
+
+    def readinto(self, target: memoryview) -> int:
+        """Fill ``target`` unless the coding ends; return the number of bytes."""
+        at = 0
+        while at < len(target) and (self._ready or self._more()):
+            part = self._ready[: len(target) - at]
+            target[at : at + len(part)] = part
+            self._ready = self._ready[len(part) :]
+            at += len(part)
+        return at
+
+    def _more(self) -> bool:
+        """Decode some more; ``False`` once the coding ended where the body does."""
+        while True:
+            for piece in self._pieces:
+                if piece:
+                    self._ready = memoryview(piece)
+                    return True
+            if self._decoder is None:
+                return False
+            if data := self._body.read1():
+                self._pieces = self._decoder.pieces(data)
+            else:
+                self._pieces, self._decoder = self._decoder.pieces_eof(), None
+
+
+class _Watched:
+    """What pyarrow reads from; ``check`` sees every byte before Arrow does.
+
+    Each part of a message lands in the buffer that Arrow keeps.
+    """
+
+    closed = False
+
+    def __init__(self, body: Body, check: EndMarkerCheck, max_output: int | None) -> None:
+        self._check = check
+        self.ran_short = False
+        self.failed = True  # while the body is read, so that its own errors travel on
+        head = body.read(4)
+        self.failed = False
+        found = sniff_body(head, find_header(body.headers, "content-encoding"))
+        is_plain = not isinstance(found, Compression)
+        self._head = head if is_plain else b""
+        self._fill = (
+            body.readinto
+            if is_plain
+            else _Decoded(body, head, decoder(found, max_output=max_output)).readinto
+        )
+
+    def read(self, n: int = -1) -> bytes:
+        """Return ``n`` bytes, fewer only at the end: Arrow asks so for lengths."""
+        return bytes(self.read_buffer(n))
+
+    def read_buffer(self, n: int) -> Any:
+        """Return ``n`` bytes as a buffer that nobody copies again: Arrow asks so for parts."""
+        buffer = pa.allocate_buffer(n)
+        view = memoryview(buffer).cast("B")
+        have = min(len(self._head), n)
+        view[:have], self._head = self._head[:have], self._head[have:]
+        self.failed = True
+        count = have + self._fill(view[have:])
+        self.failed = False
+        self._check.feed(view[:count])
+        if count == n:
+            return buffer
+        self.ran_short = True
+        return buffer.slice(0, count)
+
+    def readable(self) -> bool:
+        """Say yes: pyarrow asks."""
+        return True
+
+    def flush(self) -> None:
+        """Do nothing: pyarrow asks."""
+
+    def close(self) -> None:
+        """Leave the body alone: its owner closes it."""
+
+
+class RowStream:
+    """Record batches of one answer, each validated whole; closing it closes the answer.
+
+    Parameters
+    ----------
+    body
+        Where the stream comes from; its first bytes are read at once.
+    expected_rows
+        How many rows there must be; ``None`` where nobody knows.
+    max_message
+        Bytes of one Arrow message that are accepted.
+    max_decompressed
+        Bytes that a batch whose buffers are compressed may need.
+    max_output
+        Bytes that a coding around the stream may decode to; ``None`` for no limit.
+
+    Raises
+    ------
+    TruncatedError
+        The end marker or rows are missing.
+    FramingError
+        The bytes are no Arrow stream, go on behind its end, or Arrow finds them damaged.
+    LimitExceededError
+        A message is larger than accepted, or would be when it is decompressed.
+    TransportError
+        The connection broke, or HTTP's own length says that bytes are missing.
+    """
+
+    def __init__(
+        self,
+        body: Body,
+        *,
+        expected_rows: int | None = None,
+        max_message: int = DEFAULT_MAX_BODY,
+        max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
+        max_output: int | None = None,
+    ) -> None:
+        self._body, self._expected_rows = body, expected_rows
+        self._check = EndMarkerCheck(
+            max_metadata=min(DEFAULT_MAX_METADATA, max_message),
+            max_body=max_message,
+            max_decompressed=max_decompressed,
+        )
+        self._ended = self._closed = False
+        self._source: _Watched | None = None  # until the first bytes are there
+        with self._translated():
+            self._source = _Watched(body, self._check, max_output)
+            self._reader: Any = pa.ipc.open_stream(pa.PythonFile(self._source, mode="r"))
+            self.schema: pa.Schema = self._reader.schema
+
+    @property
+    def request_id(self) -> str | None:
+        """The server's id of this answer."""
+        return self._body.request_id
+
+    def next(self) -> pa.RecordBatch | None:
+        """Return the next batch that has rows; ``None`` once the stream is proved whole."""
+        while (batch := self.read()) is not None:
+            if batch.num_rows:
+                return batch
+        return None
+
+    def read(self) -> pa.RecordBatch | None:
+        """Return the next batch, with rows or without; ``None`` once the stream is proved whole."""
+        if self._ended:
+            return None
+        if self._closed:
+            raise StateError("the stream is closed")
+        with self._translated():
+            return self._advance()
+
+    def _advance(self) -> pa.RecordBatch | None:
+        try:
+            batch = self._reader.read_next_batch()
+        except StopIteration:
+            self._check.require(rows=self._expected_rows)
+            assert self._source is not None
+            self._source.read(1)  # the end of the body, which the check requires to be here
+            self._ended = True
+            return None
+        validate(batch)
+        return batch
+
+    def close(self) -> None:
+        """Free the connection. Idempotent."""
+        self._closed = True
+        self._body.close()
+
+    def __enter__(self) -> RowStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn Arrow's complaints about bytes into ours; ours get the request id."""
+        try:
+            yield
+        except ProtocolError as error:
+            error.request_id = error.request_id or self.request_id
+            raise
+        except MemoryError as error:
+            raise LimitExceededError(
+                f"there is not memory enough for the next message of the Arrow stream: {error}",
+                offset=self._check.total,
+                request_id=self.request_id,
+                hint="read in smaller batches; or the stream is damaged",
+            ) from error
+        except (pa.ArrowException, OSError, ValueError) as error:
+            if self._source is None or self._source.failed:
+                raise
+            raise self._damage(error) from error
+
+    def _damage(self, error: Exception) -> ProtocolError:
+        short = self._source is not None and self._source.ran_short
+        kind = TruncatedError if short else FramingError
+        return kind(
+            f"the Arrow stream is {'cut' if short else 'damaged'}: {error}",
+            offset=self._check.total,
+            request_id=self.request_id,
+            hint="read again; quote the request id if it persists",
+        )

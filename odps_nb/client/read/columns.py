@@ -1,0 +1,150 @@
+"""Columns of a read: what requests name, what is given on, and what only a filter needs.
+
+Must not know: splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.errors import FramingError, InvalidRequestError
+from odps_nb.filters.row_filter import RowFilter
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import SplitMode, TableName, TimeUnit
+from odps_nb.wire.calls import CreateReadSession, ReadSessionAnswer
+
+__all__ = ["Columns", "choose_columns", "hidden_columns", "increment_of", "selected", "unit_of"]
+
+
+Ask = Callable[[CreateReadSession], ReadSessionAnswer]
+
+
+def unit_of(plan: ReadPlan) -> TimeUnit:
+    """Return the unit that TIMESTAMPs are asked for in."""
+    return plan.timestamp_unit or TimeUnit.NANO
+
+
+def increment_of(plan: ReadPlan) -> dict[str, Any]:
+    """Return what a request says of the versions that are wanted; nothing for all of them."""
+    if plan.increment is not None:
+        return plan.increment.request()
+    if plan.versions is None:
+        return {}
+    after, upto = plan.versions
+    # The clients disagree about names and modes (protocol.md section 3.1); unknown keys are
+    # ignored, so both spellings of the bounds are sent.
+    options = {
+        "Mode": "append" if plan.appends_only else "version",
+        "StartVersion": after,
+        "EndVersion": upto,
+        "From": after,
+        "To": upto,
+    }
+    return {"incremental_read": True, "incremental_options": options}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns as requests need them: of data, of partitions, in the order wanted, and to filter."""
+
+    data: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
+    filter: RowFilter | None = None
+
+
+def choose_columns(
+    plan: ReadPlan, ask: Callable[[CreateReadSession], ReadSessionAnswer]
+) -> Columns:
+    """Return the columns of a plan; asks for those of the table where they are needed.
+
+    Raises
+    ------
+    InvalidRequestError
+        A column does not exist, or the condition cannot be applied.
+    """
+    schema = plan.schema
+    if plan.where and schema is None:
+        schema = _probed(plan, ask)
+    found = None
+    if plan.where and schema is not None:
+        found = RowFilter.parse(plan.where, schema, timezone=plan.timezone)
+    if not plan.columns:
+        return Columns(filter=found)
+    if plan.increment is not None and plan.increment.keyed:
+        # what comes beside the table's columns is chosen here
+        return Columns(wanted=plan.columns, filter=found)
+    needed = plan.columns
+    if found is not None:
+        has = {name.casefold() for name in needed}
+        needed = (*needed, *(name for name in found.columns if name.casefold() not in has))
+    keys = plan.partition_columns
+    if keys is None and schema is not None:
+        keys = tuple(column.name for column in schema.partition_columns)
+    if keys is not None:
+        folded = {name.casefold() for name in keys}
+        parts = tuple(name for name in needed if name.casefold() in folded)
+        data = tuple(name for name in needed if name.casefold() not in folded)
+        if data:
+            return Columns(data, parts, plan.columns, found)
+    schema = schema or _probed(plan, ask)
+    columns = [_find(schema, name, plan.table) for name in needed]
+    data = tuple(column.name for column in columns if column in schema.columns)
+    parts = tuple(column.name for column in columns if column in schema.partition_columns)
+    wanted = tuple(column.name for column in columns[: len(plan.columns)])
+    # No data column would mean all of them: one comes along and is dropped here.
+    return Columns(data or tuple(c.name for c in schema.columns[:1]), parts, wanted, found)
+
+
+def _probed(plan: ReadPlan, ask: Ask) -> TableSchema:
+    """Learn the columns from a session that is opened for them alone."""
+    options = increment_of(plan) or {"split_mode": SplitMode.ROW_OFFSET, "split_number": 0}
+    return ask(
+        CreateReadSession(
+            table=plan.table, partitions=plan.partitions, timestamp_unit=unit_of(plan), **options
+        )
+    ).schema
+
+
+def _find(schema: TableSchema, name: str, table: TableName) -> Column:
+    column = schema.find(name)
+    if column is None:
+        shown = ", ".join(schema.names[:20]) + (", …" if len(schema) > 20 else "")
+        raise InvalidRequestError(
+            f"{table} has no column {name!r}", hint=f"its columns are {shown}"
+        )
+    return column
+
+
+def hidden_columns(
+    answered: TableSchema, shown: TableSchema, found: RowFilter | None
+) -> tuple[Column, ...]:
+    """Return the columns that only the filter needs."""
+    if found is None:
+        return ()
+    columns = {column.name.casefold(): column for column in answered}
+    names = [name for name in found.columns if shown.find(name) is None]
+    try:
+        return tuple(columns[name.casefold()] for name in names)
+    except KeyError as error:
+        raise FramingError(
+            f"the session has no column {error.args[0]!r}, which where= needs"
+        ) from None
+
+
+def selected(schema: TableSchema, wanted: tuple[str, ...]) -> TableSchema:
+    """Return the schema as batches will have it."""
+    if not wanted:
+        return schema
+    order = {name.casefold(): place for place, name in enumerate(wanted)}
+
+    def pick(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+        chosen = [column for column in columns if column.name.casefold() in order]
+        return tuple(sorted(chosen, key=lambda column: order[column.name.casefold()]))
+
+    return TableSchema(
+        columns=pick(schema.columns), partition_columns=pick(schema.partition_columns)
+    )

@@ -1,0 +1,138 @@
+"""Keeping a read session alive while somebody reads of it (``protocol.md`` section 3.2).
+
+A write session has no such thing: the protocol names neither its end nor a way to put it off.
+Must not know: how rows arrive.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+
+from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.session import ReadSession, require_ready
+from odps_nb.errors import CancelledError, FramingError, OdpsNbError, StateError
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.lifetime import start_thread
+from odps_nb.wire.calls import GetReadSession, ReadSessionAnswer
+
+__all__ = ["SessionKeeper"]
+
+REFRESH_BEFORE = 60.0
+ASK_AGAIN_AFTER = 10.0
+# The rows are worth more than the refresh: it is tried once, and again later.
+_ONCE = RetryPolicy(max_attempts=1, connect_attempts=1)
+_TIMEOUT = 10.0
+
+_log = logging.getLogger("odps_nb")
+
+
+class SessionKeeper:
+    """Asks for a later end of a session in good time; shared by all who read of it.
+
+    Good time is when half of what was left is over, and a minute before the end at the latest:
+    a consumer may rest that long between two batches. Thread-safe; nobody waits for a refresh
+    that another thread makes. Whoever calls `keep_aside` must `close`.
+    """
+
+    def __init__(
+        self,
+        storage: StorageClient,
+        session: ReadSession,
+        *,
+        tracker: ProgressTracker | None,
+        cancel: CancelToken | None = None,
+    ) -> None:
+        self._storage, self._session, self._tracker = storage, session, tracker
+        self._refreshing = threading.Lock()
+        self._over = CancelToken(parent=cancel)
+        self._aside: threading.Thread | None = None
+        self._route_token = session.route_token
+        self._due = self._time_for(session.expires_at)
+
+    @property
+    def route_token(self) -> str | None:
+        """The newest route token of the session."""
+        return self._route_token
+
+    def keep(self, cancel: CancelToken | None) -> None:
+        """Refresh the session if it is time; costs nothing otherwise.
+
+        A refresh that fails is logged and tried again later: the rows may come all the same, and
+        where the session is over they say so themselves.
+
+        Raises
+        ------
+        CancelledError
+            ``cancel`` was cancelled.
+        """
+        if self._is_due() and self._refreshing.acquire(blocking=False):
+            try:
+                self._refresh(cancel)
+            finally:
+                self._refreshing.release()
+
+    def keep_aside(self) -> None:
+        """Do as `keep` does in a thread of its own: the caller's rows may be wanted any moment."""
+        if self._is_due() and self._refreshing.acquire(blocking=False):
+            self._aside = threading.Thread(
+                target=self._refresh_aside, name="odps_nb-keeper", daemon=True
+            )
+            try:
+                start_thread(self._aside)
+            except RuntimeError as error:  # no more threads: the reading ones ask when they go on
+                self._refreshing.release()
+                _log.warning("session %s was not refreshed: %s", self._session.session_id, error)
+
+    def close(self) -> None:
+        """End a refresh that still runs aside. Idempotent."""
+        self._over.cancel()
+        thread = self._aside
+        while thread is not None and thread.is_alive():
+            thread.join(SHORT_WAIT)
+
+    def _refresh_aside(self) -> None:
+        try:
+            with suppress(CancelledError, StateError):  # the read is over, or its connection
+                self._refresh(self._over)
+        finally:
+            self._refreshing.release()
+
+    def _is_due(self) -> bool:
+        return self._due is not None and self._storage.now() >= self._due
+
+    def _refresh(self, cancel: CancelToken | None) -> None:
+        soon = self._storage.now() + ASK_AGAIN_AFTER
+        self._due = soon
+        try:
+            answer = self._ask(cancel)
+        except CancelledError:
+            raise
+        except OdpsNbError as error:
+            _log.warning("session %s was not refreshed: %s", self._session.session_id, error)
+            return
+        self._route_token = answer.route_token or self._route_token
+        later = self._time_for(answer.expires_at)
+        self._due = None if later is None else max(soon, later)
+
+    def _ask(self, cancel: CancelToken | None) -> ReadSessionAnswer:
+        session = self._session
+        answer = self._storage.call(
+            GetReadSession(table=session.table, session_id=session.session_id, refresh=True),
+            tracker=self._tracker,
+            cancel=cancel,
+            retry=_ONCE,
+            read_timeout=_TIMEOUT,
+        )
+        if answer.session_id != session.session_id:
+            raise FramingError(f"the answer is about another session, {answer.session_id!r}")
+        return require_ready(answer, session.table)
+
+    def _time_for(self, expires_at: float | None) -> float | None:
+        if expires_at is None:
+            return None
+        now = self._storage.now()
+        return min(expires_at - REFRESH_BEFORE, (now + expires_at) / 2)

@@ -1,0 +1,69 @@
+"""Row ranges cut smaller than splits, so that an ordered read keeps its lanes busy.
+
+Eight splits of 64 MiB don't fit into what may wait for the consumer: the lanes behind the first
+would fill it and rest, and one connection would bring the rows. Pure: knows no requests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from odps_nb.terms import RowRangeSplit, Split
+
+__all__ = ["Pieces"]
+
+TOLERANCE = 1.5
+
+
+class Pieces:
+    """The splits of a read, and what is read of each at a time.
+
+    Iterating cuts as it goes, by what rows have needed so far; an index split stays whole, since
+    only the service can cut it.
+
+    Parameters
+    ----------
+    size
+        Bytes of Arrow data that a piece should have. What is less than half as much again is
+        not cut: every request has its price.
+    row_bytes
+        Bytes of a row to begin with; ``None`` if nobody knows, and nothing is cut before rows
+        have come.
+
+    Examples
+    --------
+    >>> pieces = Pieces([RowRangeSplit(0, 10)], size=40, row_bytes=10.0)
+    >>> [str(piece) for _, piece in pieces]
+    ['rows 0…3', 'rows 3…6', 'rows 6…10']
+    """
+
+    def __init__(self, splits: Sequence[Split], *, size: int, row_bytes: float | None) -> None:
+        self._splits, self._size, self._row_bytes = splits, max(1, size), row_bytes
+        self._rows = self._bytes = 0
+
+    def came(self, batch: pa.RecordBatch) -> int:
+        """Count a batch, and return its bytes."""
+        size = int(batch.nbytes)
+        self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + size
+        return size
+
+    def __iter__(self) -> Iterator[tuple[Split, Split]]:
+        for split in self._splits:
+            if isinstance(split, RowRangeSplit):
+                for piece in self._cut(split):
+                    yield split, piece
+            else:
+                yield split, split
+
+    def _cut(self, split: RowRangeSplit) -> Iterator[RowRangeSplit]:
+        at, end = split.offset, split.offset + split.count
+        while at < end:
+            row_bytes = self._bytes / self._rows if self._rows else self._row_bytes
+            left = (end - at) * row_bytes / self._size if row_bytes else 0.0
+            parts = 1 if left <= TOLERANCE else math.ceil(left)
+            count = max(1, (end - at) // parts)
+            yield RowRangeSplit(at, count)
+            at += count

@@ -1,0 +1,231 @@
+"""Rows of one stream, read on from the exact row whatever breaks.
+
+Knows how a stream is opened at a row only by a function that makes the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import pyarrow as pa
+
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.client.read.arrow_body import RowStream
+from odps_nb.client.read.stream_schema import find_columns
+from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
+from odps_nb.http.transport import HttpResponse
+from odps_nb.schema import Column
+from odps_nb.terms import RowRangeSplit, Split
+from odps_nb.wire.calls import StreamingCall
+
+__all__ = ["RowCursor", "rows_of"]
+
+
+def rows_of(split: Split) -> int | None:
+    """Return how many rows a split has, where the split itself says."""
+    return split.count if isinstance(split, RowRangeSplit) else None
+
+
+class RowCursor:
+    """Batches from ``start`` to the end, over as many streams as it takes.
+
+    Parameters
+    ----------
+    request_at
+        Makes the request for the rows from a row number on.
+    what
+        Names the rows in notes and events.
+    start
+        First row wanted, counted as ``request_at`` counts.
+    expected
+        Row number at which the rows must end; ``None`` if nobody knows.
+    columns
+        What the session promised; every stream is held against it. ``None``: nobody knows.
+    select
+        Columns wanted, in their order; empty for those of the session in its order. With a
+        selection a stream may have further columns.
+    label
+        Name of the split for the tracker.
+    part
+        Whether others read other rows of this split.
+    pace
+        Of all who read beside; told when the service says that it is too much.
+    """
+
+    def __init__(
+        self,
+        storage: StorageClient,
+        request_at: Callable[[int], StreamingCall],
+        *,
+        what: str,
+        start: int = 0,
+        expected: int | None = None,
+        columns: Sequence[Column] | None = None,
+        select: Sequence[str] = (),
+        label: str | None = None,
+        part: bool = False,
+        pace: Pace | None = None,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+    ) -> None:
+        self._storage, self._request_at = storage, request_at
+        self._columns, self._select = columns, tuple(select)
+        self._start, self._row, self._expected = start, start, expected
+        self._what, self._label, self._tracker, self._cancel = what, label, tracker, cancel
+        self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
+        self._pace, self._items_seen, self._part = pace, 0, part
+        self._stream: RowStream | None = None
+        self._response: HttpResponse | None = None  # of the open stream
+        self._schema: pa.Schema | None = None
+        self._places: tuple[int, ...] | None = None  # of what is wanted; None: all as it comes
+        self._wire_bytes = 0  # of the open stream, as far as it was told
+        self._decoded_bytes = 0
+
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
+        """Iterate; leaving early closes the connection."""
+        with self._attempts, self._metered():
+            try:
+                while (batch := self._next()) is not None:
+                    yield batch
+            finally:
+                self._drop()
+        self._tell_end()
+
+    def rest(self) -> None:
+        """Give the connection up where another reader is refused one; the rows go on later."""
+        if self._stream is None or self._pace is None or not self._pace.starving:
+            return
+        self._drop()
+        if self._tracker is not None:
+            self._tracker.noted(f"{self._what} waits without a connection: others are refused one")
+
+    def _next(self) -> pa.RecordBatch | None:
+        while True:
+            try:
+                if self._cancel is not None:
+                    self._cancel.check()
+                return self._advance()
+            except OdpsNbError as error:
+                self._drop()
+                if self._pace is not None and isinstance(error, ThrottledError):
+                    self._slow_down(self._pace)
+                begun = self._row > self._start
+                resume = f"row {self._row}" if begun else None
+                others = self._pace is not None and self._pace.items > 0
+                self._attempts.again(error, idempotent=True, resume=resume, patient=begun or others)
+
+    def _slow_down(self, pace: Pace) -> None:
+        """Leave the place to those who get rows; the deadline counts from their last ones."""
+        pace.refused()
+        before, self._items_seen = self._items_seen, pace.items
+        if self._items_seen > before:
+            self._attempts.others_progressed()
+
+    def _advance(self) -> pa.RecordBatch | None:
+        if self._stream is None:
+            if self._row == self._expected:
+                return None
+            self._stream = self._open()
+        batch = self._stream.next()
+        if batch is None:
+            self._require_end(self._stream)
+            self._tell_wire()
+            return None
+        row = self._row + batch.num_rows
+        if self._expected is not None and row > self._expected:
+            asked = self._expected - self._start
+            raise FramingError(
+                f"{row - self._start} rows came where {asked} were asked for",
+                request_id=self._stream.request_id,
+            )
+        if self._places is not None:
+            batch = batch.select(list(self._places))
+        self._row = row
+        self._attempts.progressed()
+        self._tell(batch)
+        return batch
+
+    def _open(self) -> RowStream:
+        response = self._storage.open(self._request_at(self._row), attempts=self._attempts)
+        self._wire_bytes = 0
+        try:
+            stream = RowStream(response)
+            places = self._placed(stream)
+            if self._schema is not None and not stream.schema.equals(self._schema):
+                raise FramingError(
+                    "the columns changed between two streams of one snapshot",
+                    request_id=stream.request_id,
+                )
+        except BaseException:
+            response.close()
+            raise
+        self._response = response
+        self._schema, self._places = stream.schema, places
+        return stream
+
+    def _placed(self, stream: RowStream) -> tuple[int, ...] | None:
+        """Hold the stream's columns against the session's; return where those wanted lie."""
+        try:
+            places = self._wanted(stream.schema)
+        except FramingError as error:
+            error.request_id = error.request_id or stream.request_id
+            raise
+        return None if places == tuple(range(len(stream.schema))) else places
+
+    def _wanted(self, stream: pa.Schema) -> tuple[int, ...]:
+        found: tuple[int, ...] = ()
+        if self._columns is not None:
+            found = find_columns(stream, self._columns, may_have_more=bool(self._select))
+        if not self._select:
+            return found if self._columns is not None else tuple(range(len(stream)))
+        names = {name.casefold(): index for index, name in enumerate(stream.names)}
+        try:
+            return tuple(names[name.casefold()] for name in self._select)
+        except KeyError as error:
+            raise FramingError(f"the stream has no column {error.args[0]!r}") from None
+
+    def _require_end(self, stream: RowStream) -> None:
+        if self._expected is not None and self._row < self._expected:
+            raise TruncatedError(
+                f"the stream ends after {self._row - self._start} of "
+                f"{self._expected - self._start} rows",
+                expected=self._expected - self._start,
+                actual=self._row - self._start,
+                request_id=stream.request_id,
+            )
+
+    def _drop(self) -> None:
+        self._tell_wire()
+        stream, self._stream, self._response = self._stream, None, None
+        if stream is not None:
+            stream.close()
+
+    def _tell(self, batch: pa.RecordBatch) -> None:
+        if self._tracker is not None:
+            decoded = int(batch.nbytes)
+            self._decoded_bytes += decoded
+            self._tracker.add(split=self._label, rows=batch.num_rows, decoded_bytes=decoded)
+            self._tell_wire()
+
+    def _tell_wire(self) -> None:
+        if self._tracker is not None and self._response is not None:
+            new = self._response.wire_bytes - self._wire_bytes
+            self._wire_bytes += new
+            self._tracker.add(split=self._label, wire_bytes=new)
+
+    def _untold(self) -> int:
+        response = self._response
+        return 0 if response is None else max(0, response.arrived - self._wire_bytes)
+
+    def _metered(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._tracker is None else self._tracker.metered(self._untold)
+
+    def _tell_end(self) -> None:
+        if self._tracker is not None:
+            self._tracker.add(complete_bytes=self._decoded_bytes)
+            if self._label is not None:
+                self._tracker.split_done(self._label, part=self._part)

@@ -1,0 +1,309 @@
+"""Read sessions: a snapshot of a table, cut into splits (``protocol.md`` sections 3.1, 3.2, 4).
+
+Must not know: how rows arrive.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.columns import (
+    Columns,
+    choose_columns,
+    hidden_columns,
+    increment_of,
+    selected,
+    unit_of,
+)
+from odps_nb.client.read.plan import ReadPlan, ReadSession
+from odps_nb.client.read.resume import rows_of
+from odps_nb.errors import (
+    InvalidRequestError,
+    RequestTimeoutError,
+    ServiceError,
+    SessionExpiredError,
+)
+from odps_nb.terms import (
+    IndexSplit,
+    RowRangeSplit,
+    SessionStatus,
+    Split,
+    SplitMode,
+    TableName,
+    TimeUnit,
+)
+from odps_nb.wire.calls import (
+    NANOSECONDS_TOO_NARROW,
+    CreateReadSession,
+    GetReadSession,
+    ReadSessionAnswer,
+)
+
+__all__ = [
+    "ReadPlan",
+    "ReadSession",
+    "open_read_session",
+    "plan_ranges",
+    "reopen_read_session",
+    "require_ready",
+]
+
+DEFAULT_SPLIT_BYTES = 64 * 2**20
+#: The service refuses smaller splits (live tests of its clients); ranges of rows have no bound.
+MIN_SPLIT_BYTES = 10 * 2**20
+DEFAULT_SPLIT_ROWS = 1_000_000
+#: Splits of a session where nobody says how many or how large: of more than these they grow.
+DEFAULT_SPLITS = 100_000
+#: Splits that are taken when somebody does: each is a value here, and a task of Spark's driver.
+MAX_SPLITS = 1_000_000
+READY_TIMEOUT = 600.0
+
+
+# -- sessions ---------------------------------------------------------------------------------
+
+
+def open_read_session(
+    storage: StorageClient,
+    plan: ReadPlan,
+    *,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> ReadSession:
+    """Take a snapshot and cut it into splits.
+
+    Without a filter rows are counted exactly and cut into ranges here (`SplitMode.ROW_OFFSET`);
+    with one the service cuts (`SplitMode.SIZE`), unless smaller splits are wanted than it makes
+    or the table takes only ranges (as those with BLOBs do, by the vendor's manual).
+
+    Raises
+    ------
+    NotFoundError
+        No such project, table or partition.
+    InvalidRequestError
+        A column does not exist, the service does not take the filter, or what was said of the
+        splits makes over a million of them.
+    """
+    try:
+        return _opened(storage, plan, tracker, cancel)
+    except InvalidRequestError as error:
+        if error.code != NANOSECONDS_TOO_NARROW or plan.timestamp_unit is not None:
+            raise
+    return _opened(storage, replace(plan, timestamp_unit=TimeUnit.MICRO), tracker, cancel)
+
+
+def _opened(
+    storage: StorageClient,
+    plan: ReadPlan,
+    tracker: ProgressTracker | None,
+    cancel: CancelToken | None,
+) -> ReadSession:
+    ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
+    columns = choose_columns(plan, ask)
+    request = _request(plan, columns)
+    answer = _answered(plan, request, ask)
+    session = _session(plan, answer, columns)
+    if tracker is not None:
+        tracker.plan(session_id=session.session_id, rows_total=_rows_total(session))
+        for split in session.splits:
+            tracker.plan_split(str(split), rows=rows_of(split))
+    return session
+
+
+def _request(plan: ReadPlan, columns: Columns) -> CreateReadSession:
+    increment = increment_of(plan)
+    return CreateReadSession(
+        table=plan.table,
+        timestamp_unit=unit_of(plan),
+        data_columns=columns.data,
+        partition_columns=columns.parts,
+        partitions=plan.partitions,
+        # what a predicate does to an incremental read is not known
+        filter_predicate=columns.filter.predicate if columns.filter and not increment else "",
+        filter_fallback=columns.filter is not None,  # rows are filtered here in any case
+        **_split_options(plan, prunes=bool(columns.filter and columns.filter.predicate)),
+        **increment,
+    )
+
+
+def _answered(
+    plan: ReadPlan,
+    request: CreateReadSession,
+    ask: Callable[[CreateReadSession], ReadSessionAnswer],
+) -> ReadSessionAnswer:
+    """Ask for a session in the first mode that the table takes."""
+    if request.split_mode is SplitMode.SIZE:
+        try:
+            answer = ask(request)
+        except InvalidRequestError as error:
+            if error.code == NANOSECONDS_TOO_NARROW:
+                raise
+            try:  # the table may take ranges of rows only: see SplitMode.ROW_OFFSET
+                return ask(replace(request, split_mode=SplitMode.ROW_OFFSET, split_number=0))
+            except InvalidRequestError:
+                raise error from None
+    else:
+        answer = ask(request)
+        if request.split_mode is SplitMode.ROW_OFFSET and answer.record_count is None:
+            size = max(_split_bytes(plan), MIN_SPLIT_BYTES)
+            request = replace(request, split_mode=SplitMode.SIZE, split_number=size)
+            answer = ask(request)
+    by_size = request.split_mode is SplitMode.SIZE
+    if by_size and answer.splits_count > DEFAULT_SPLITS and _is_free(plan):
+        larger = _split_bytes(plan) * math.ceil(answer.splits_count / DEFAULT_SPLITS)
+        answer = ask(replace(request, split_number=larger))
+    return answer
+
+
+def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
+    """Return a session that was opened with this plan, refreshed, with the same rows and splits.
+
+    Raises
+    ------
+    SessionExpiredError
+        It is over, and its snapshot with it.
+    """
+    columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None))
+    answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
+    return _session(plan, require_ready(answer, plan.table), columns)
+
+
+def _rows_total(session: ReadSession) -> int | None:
+    if session.limit is None or session.row_count is None:
+        return session.row_count
+    return min(session.limit, session.row_count)
+
+
+def _split_bytes(plan: ReadPlan) -> int:
+    return plan.split_bytes or DEFAULT_SPLIT_BYTES
+
+
+def _split_options(plan: ReadPlan, *, prunes: bool) -> dict[str, Any]:
+    if plan.increment is not None and plan.increment.split_mode is not None:
+        return {"split_mode": plan.increment.split_mode}
+    fine = plan.splits is not None or _split_bytes(plan) < MIN_SPLIT_BYTES
+    if fine or not prunes or increment_of(plan):
+        return {"split_mode": SplitMode.ROW_OFFSET, "split_number": DEFAULT_SPLIT_ROWS}
+    return {"split_mode": SplitMode.SIZE, "split_number": _split_bytes(plan)}
+
+
+def _ask(
+    storage: StorageClient,
+    request: CreateReadSession,
+    *,
+    tracker: ProgressTracker | None,
+    cancel: CancelToken | None,
+) -> ReadSessionAnswer:
+    """Create a session and wait until it can be read."""
+    if tracker is not None:
+        tracker.phase(Phase.CREATING)
+    answer = storage.call(request, tracker=tracker, cancel=cancel)
+    waiting = storage.attempts(f"read session of {request.table}", tracker=tracker, cancel=cancel)
+    waited, delay = 0.0, 0.1
+    while answer.status is SessionStatus.INIT:
+        if waited >= READY_TIMEOUT:
+            raise RequestTimeoutError(
+                f"the read session of {request.table} is not ready after {waited:.0f} s",
+                hint="try again, or read fewer partitions",
+            )
+        waiting.pause(delay)
+        waited, delay = waited + delay, min(5.0, delay * 1.5)
+        token = answer.route_token
+        answer = storage.call(
+            GetReadSession(table=request.table, session_id=answer.session_id),
+            tracker=tracker,
+            cancel=cancel,
+        )
+        answer = replace(answer, route_token=answer.route_token or token)
+    return require_ready(answer, request.table)
+
+
+def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAnswer:
+    """Return the answer of a session that can be read; raise what became of another."""
+    if answer.status is SessionStatus.NORMAL:
+        return answer
+    kind = SessionExpiredError if answer.status is SessionStatus.EXPIRED else ServiceError
+    reason = answer.message or "no reason given"
+    raise kind(
+        f"the read session of {table} is {answer.status.value}: {reason}",
+        code=answer.status.value,
+        hint="read again; quote the session if it persists",
+    )
+
+
+def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns) -> ReadSession:
+    rows, found = answer.record_count, columns.filter
+    by_rows = answer.split_mode is SplitMode.ROW_OFFSET and rows is not None
+    if by_rows:
+        splits: tuple[Split, ...] = _ranges(plan, rows or 0, answer.estimated_size)
+    else:
+        count = answer.splits_count
+        if plan.increment is not None and answer.split_mode is SplitMode.BUCKET:
+            count = len(answer.bucket_ids)
+        splits = tuple(IndexSplit(n) for n in range(_bearable(count)))
+    schema = selected(answer.schema, columns.wanted)
+    if plan.increment is not None:
+        schema = plan.increment.shown(schema)
+    return ReadSession(
+        table=plan.table,
+        session_id=answer.session_id,
+        schema=schema,
+        splits=splits,
+        row_count=sum(rows_of(split) or 0 for split in splits) if by_rows and not found else None,
+        expires_at=answer.expires_at,
+        route_token=answer.route_token,
+        estimated_size=answer.estimated_size,
+        latest_version=answer.latest_version,
+        filter=found,
+        hidden=hidden_columns(answer.schema, schema, found),
+        stored_rows=rows if by_rows and found else None,
+        selects=bool(plan.columns),
+        limit=plan.limit,
+        columns=schema.names if plan.increment or len(schema) < len(answer.schema) else (),
+        compression=plan.compression,
+        timestamp_unit=unit_of(plan),
+        max_batch_rows=plan.max_batch_rows,
+        tells_changes=plan.increment is not None and plan.increment.changes,
+    )
+
+
+def _ranges(plan: ReadPlan, rows: int, size: int | None) -> tuple[RowRangeSplit, ...]:
+    if plan.limit is not None and not plan.where:
+        size = None if size is None or not rows else size * min(rows, plan.limit) // rows
+        rows = min(rows, plan.limit)
+    if plan.splits is not None:
+        return plan_ranges(rows, _bearable(min(rows, plan.splits)))
+    by_rows = math.ceil(rows / DEFAULT_SPLIT_ROWS)
+    wanted = math.ceil(size / _split_bytes(plan)) if size else by_rows
+    if _is_free(plan):
+        wanted = min(wanted, DEFAULT_SPLITS)
+    return plan_ranges(rows, _bearable(min(rows, wanted)))
+
+
+def _is_free(plan: ReadPlan) -> bool:
+    """Whether the number of splits is left to us."""
+    return plan.splits is None and plan.split_bytes is None
+
+
+def _bearable(splits: int) -> int:
+    if splits > MAX_SPLITS:
+        raise InvalidRequestError(
+            f"that would be {splits:,} splits; at most {MAX_SPLITS:,} are planned",
+            code="TooManySplits",
+            hint="make them larger (split_bytes=), or read fewer partitions at a time",
+        )
+    return splits
+
+
+def plan_ranges(rows: int, splits: int) -> tuple[RowRangeSplit, ...]:
+    """Cut ``[0, rows)`` into at most ``splits`` ranges whose lengths differ by one row at most."""
+    count = max(1, min(rows, splits)) if rows else 0
+    bounds = [rows * n // count for n in range(count + 1)] if count else [0]
+    return tuple(RowRangeSplit(low, high - low) for low, high in itertools.pairwise(bounds))

@@ -1,0 +1,364 @@
+"""Rows of a read session: one split, or all of them side by side.
+
+A split that breaks goes on at the exact row; a session that is over is an error, since another
+one would be another snapshot. See ``protocol.md`` sections 3.3 and 4.
+Must not know: pandas, what the batches become, who watches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice, starmap
+
+import pyarrow as pa
+
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
+from odps_nb.client.read.checks import Batches, Wanted, counted, limited, whole, within
+from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
+from odps_nb.client.read.keepalive import SessionKeeper
+from odps_nb.client.read.ranges import Pieces
+from odps_nb.client.read.resume import RowCursor, rows_of
+from odps_nb.client.read.session import (
+    ReadPlan,
+    ReadSession,
+    open_read_session,
+    plan_ranges,
+    reopen_read_session,
+)
+from odps_nb.schema import Column
+from odps_nb.terms import Compression, RowRangeSplit, Split
+from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES, ReadRows
+
+__all__ = [
+    "ReadPlan",
+    "ReadSession",
+    "iter_batches",
+    "iter_split",
+    "open_read_session",
+    "plan_ranges",
+    "reopen_read_session",
+]
+
+DEFAULT_BATCH_BYTES = 16 * 2**20
+SMALL_BATCH_BYTES = 64 * 2**10
+GROWN_BATCH_BYTES = 2 * 2**20
+"""Batches that lanes are added for are at least so large."""
+MOST_WORKERS = 16
+PIECE_BYTES = 8 * 2**20
+"""What a piece of a split has at least."""
+ALL_ROWS = 2**32 - 1
+"""What the C++ client sends as ``Count`` for all that are there."""
+FEW_BYTES = 16
+"""What a value needs whose length nobody knows."""
+
+
+def iter_split(
+    storage: StorageClient,
+    session: ReadSession,
+    split: Split,
+    *,
+    columns: tuple[str, ...] = (),
+    compression: Compression | None = None,
+    skip_rows: int = 0,
+    max_batch_rows: int | None = None,
+    max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+    keeper: SessionKeeper | None = None,
+    pace: Pace | None = None,
+    part_of: Split | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Iterate over the batches of one split; closing the iterator closes its connection.
+
+    What breaks on the way is read on from the exact row. The end of the iteration means that
+    the stream was whole: end marker, end of the HTTP body, and the number of rows if known.
+
+    Parameters
+    ----------
+    columns
+        A selection of the session's columns, in the order wanted; empty for all of them.
+    compression, max_batch_rows
+        ``None``: what the plan said. A batch has 20,000 rows at most.
+    skip_rows
+        Rows at the start of the split to leave out.
+    max_batch_bytes
+        Upper bound of a batch that the service is asked for; 0 is none. The service takes 1 to
+        256 MiB: less or more is asked as the nearest of them.
+    keeper
+        Keeps the session alive for several splits, in a thread of its own; its owner closes it.
+        Without one, the split asks itself, between two batches.
+    pace
+        Shared with those who read other splits, so that they make way for each other.
+    part_of
+        The split of the session that this one is a piece of, for those who watch.
+
+    Raises
+    ------
+    SessionExpiredError
+        The snapshot is gone; rows of another one are never mixed in.
+    TruncatedError
+        Rows are missing at the end, however often it was tried.
+    """
+    shown = columns or session.columns or session.schema.names
+    hidden = _hidden(session, shown)
+    request = ReadRows(
+        table=session.table,
+        session_id=session.session_id,
+        split=split,
+        max_batch_rows=min(MAX_BATCH_ROWS, max_batch_rows or session.max_batch_rows),
+        max_batch_raw_size=_batch_bound(max_batch_bytes),
+        data_columns=(*columns, *hidden) if columns else (),
+        compression=session.compression if compression is None else compression,
+    )
+    promised = _promised(session, (*columns, *hidden) if columns else ())
+    selected = (*shown, *hidden) if hidden else columns or session.columns
+    shared = keeper is not None
+    keeper = keeper or SessionKeeper(storage, session, tracker=tracker)
+    cursor = RowCursor(
+        storage,
+        partial(_read_from, request, keeper, cancel, session),
+        what=f"{split} of {session.table}",
+        start=skip_rows,
+        expected=None if session.prunes else rows_of(split),
+        columns=on_the_wire(promised) if session.tells_changes else promised,
+        select=names_on_the_wire(selected) if session.tells_changes else selected,
+        label=str(part_of or split),
+        part=part_of is not None and part_of != split,
+        pace=pace,
+        tracker=tracker,
+        cancel=cancel,
+    )
+    look_after = keeper.keep_aside if shared else partial(keeper.keep, cancel)
+    wanted = None
+    if session.filter is not None:
+        wanted = Wanted(session.filter, len(shown), str(part_of or split), tracker)
+    return _SplitRows(cursor, look_after, wanted, in_words if session.tells_changes else None)
+
+
+def _batch_bound(size: int) -> int:
+    return min(MAX_BATCH_BYTES, max(MIN_BATCH_BYTES, size)) if size else 0
+
+
+def _promised(session: ReadSession, columns: tuple[str, ...]) -> list[Column]:
+    all_of_them = [*session.schema, *session.hidden]
+    if not columns:
+        return all_of_them
+    folded = [name.casefold() for name in columns]
+    return [column for column in all_of_them if column.name.casefold() in folded]
+
+
+def _hidden(session: ReadSession, shown: Sequence[str]) -> tuple[str, ...]:
+    """Name the columns that the filter needs beside those that are wanted."""
+    if session.filter is None:
+        return ()
+    folded = {name.casefold() for name in shown}
+    return tuple(name for name in session.filter.columns if name.casefold() not in folded)
+
+
+def _read_from(
+    request: ReadRows,
+    keeper: SessionKeeper,
+    cancel: CancelToken | None,
+    session: ReadSession,
+    row: int,
+) -> ReadRows:
+    keeper.keep(cancel)
+    request, split = replace(request, route_token=keeper.route_token), request.split
+    if not isinstance(split, RowRangeSplit):
+        return replace(request, skip_rows=row)
+    if not session.prunes:
+        return replace(request, split=RowRangeSplit(split.offset + row, split.count - row))
+    if split.offset + split.count == session.stored_rows:
+        # Whether ranges number stored or filtered rows is not known: the last one has no end.
+        request = replace(request, split=RowRangeSplit(split.offset, ALL_ROWS - split.offset))
+    return replace(request, skip_rows=row)
+
+
+class _SplitRows:
+    """Batches of one split; looks after the session at each, and while none is taken."""
+
+    def __init__(
+        self,
+        cursor: RowCursor,
+        look_after: Callable[[], None],
+        wanted: Wanted | None,
+        shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+    ) -> None:
+        self._cursor, self._look_after = cursor, look_after
+        self._wanted, self._shape = wanted, shape
+        self._batches = cursor.batches()
+        self._begun = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            while True:
+                if self._begun:  # what opens a stream looks after the session itself
+                    self._look_after()
+                self._begun = True
+                batch = next(self._batches)
+                if self._wanted is not None:
+                    batch = self._wanted.of(batch)
+                if batch.num_rows:
+                    return batch if self._shape is None else self._shape(batch)
+        except BaseException:
+            self.close()
+            raise
+
+    def rest(self) -> None:
+        """Keep the session while the consumer rests, and make way for who is refused."""
+        self._look_after()
+        self._cursor.rest()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._batches.close()
+
+
+def iter_batches(
+    storage: StorageClient,
+    session: ReadSession,
+    *,
+    limit: int | None = None,
+    ordered: bool = True,
+    workers: int | None = None,
+    read_ahead: int | None = None,
+    max_bytes: int | None = None,
+    columns: tuple[str, ...] = (),
+    compression: Compression | None = None,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Iterate over the batches of all splits, read side by side.
+
+    Parameters
+    ----------
+    limit
+        Rows wanted at most; the session's own limit if ``None``. Reaching it closes all
+        connections.
+    ordered
+        Whether batches come in the order of the splits, or as they arrive.
+    workers
+        Splits read at a time. By default 8, and up to 16 where more are faster.
+    read_ahead
+        Bytes of batches that may be here before the consumer takes them; 256 MiB by default.
+    max_bytes
+        Bytes of batches wanted at most, all together; no more of them is read ahead.
+
+    Raises
+    ------
+    LimitExceededError
+        The next batch would make it more than ``max_bytes``; the read is over by then.
+    CancelledError
+        ``cancel`` was cancelled; connections are closed and threads are joined by then.
+    """
+    limit = session.limit if limit is None else limit
+    if tracker is not None:
+        tracker.phase(Phase.READING)
+    ahead = DEFAULT_MAX_BYTES if read_ahead is None else read_ahead
+    ahead = ahead if max_bytes is None else min(ahead, max_bytes)
+    cancel = storage.operation(cancel)
+    keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
+    pieces = Pieces(session.splits, size=_piece_bytes(ahead), row_bytes=_row_bytes(session))
+    pace = _pace_of(storage, pieces, workers, ahead, tracker)
+
+    def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
+        return lambda token: iter_split(
+            storage,
+            session,
+            piece,
+            columns=columns,
+            compression=compression,
+            max_batch_bytes=_batch_bytes(ahead, pace.most),
+            max_batch_rows=_batch_rows(session, ahead, pace.most),
+            tracker=tracker,
+            cancel=token,
+            keeper=keeper,
+            pace=pace,
+            part_of=split,
+        )
+
+    batches = fan_out(
+        starmap(job, pieces),
+        size=pieces.came,
+        workers=workers,
+        max_bytes=ahead // 2,
+        total_bytes=max_bytes,
+        ordered=ordered,
+        pace=pace,
+        cancel=cancel,
+    )
+    batches = _bounded(batches, session, limit, max_bytes)
+    return _kept(counted(batches, tracker), keeper)
+
+
+def _bounded(
+    batches: Batches, session: ReadSession, limit: int | None, max_bytes: int | None
+) -> Batches:
+    if limit is None:
+        batches = whole(batches, session.row_count, what=str(session.table))
+    else:
+        batches = limited(batches, limit)
+    return batches if max_bytes is None else within(batches, max_bytes)
+
+
+def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
+    try:
+        yield from batches
+    finally:
+        batches.close()
+        keeper.close()
+
+
+def _pace_of(
+    storage: StorageClient,
+    pieces: Pieces,
+    workers: int | None,
+    ahead: int,
+    tracker: ProgressTracker | None,
+) -> Pace:
+    """Begin with as many as ever; add more only as long as their batches stay large enough."""
+    room = workers or max(DEFAULT_WORKERS, min(MOST_WORKERS, ahead // (2 * GROWN_BATCH_BYTES)))
+    count = len(list(islice(pieces, room)))
+    return Pace(
+        min(count, workers or DEFAULT_WORKERS),
+        most=min(count, room),
+        clock=storage.monotonic,
+        tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
+    )
+
+
+def _piece_bytes(ahead: int) -> int:
+    """Let one piece of each lane wait for the consumer at a time."""
+    return max(PIECE_BYTES, ahead // (2 * DEFAULT_WORKERS))
+
+
+def _row_bytes(session: ReadSession) -> float | None:
+    """Guess what a row needs before the first ones have come."""
+    if not session.row_count or session.estimated_size is None or session.limit is not None:
+        return None  # the service estimates all rows, not those within a limit
+    estimate = session.estimated_size / session.row_count
+    # Nor does it say whether it estimates all columns, and cutting too small is a loss.
+    return min(estimate, FEW_BYTES * len(session.schema)) if session.selects else estimate
+
+
+def _batch_bytes(ahead: int, lanes: int) -> int:
+    """Half of what is here may be finished batches, half one batch in the hands of each worker."""
+    return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
+
+
+def _batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
+    """Bound a batch by its rows where it is to be smaller than the service bounds its bytes."""
+    size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
+    if size >= MIN_BATCH_BYTES:
+        return session.max_batch_rows
+    row = _row_bytes(session) or FEW_BYTES * max(1, len(session.schema))
+    return max(1, min(session.max_batch_rows, int(size / max(1, row))))

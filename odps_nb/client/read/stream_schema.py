@@ -1,0 +1,166 @@
+"""Whether the columns of an Arrow stream are those that its session promised.
+
+A session says names and MaxCompute types; the stream has a schema of its own, and what it has
+decides what a value becomes. Forms that services are known to send for a type are taken
+(``protocol.md`` 5.1, 5.2); a list where text was promised is not. Knows no bytes and no requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.errors import FramingError
+from odps_nb.schema import ArrayType, Column, DecimalType, MapType, OdpsType, StructType, TypeCode
+from odps_nb.wire.type_text import format_type
+
+__all__ = ["find_columns"]
+
+_SHOWN = 120
+_UTC = {"UTC", "ETC/UTC", "GMT", "Z", "+00:00"}
+
+
+def find_columns(
+    stream: pa.Schema, columns: Sequence[Column], *, may_have_more: bool = False
+) -> tuple[int, ...]:
+    """Return where each column of a session lies in its stream.
+
+    Order, case of names, nullability and metadata may differ. Types are compared as kinds of
+    values, nested ones in all their parts: units of time, precisions and the width of offsets may
+    differ, too.
+
+    Parameters
+    ----------
+    may_have_more
+        Whether further columns are no error, because the caller takes those it knows.
+
+    Raises
+    ------
+    FramingError
+        A column is missing, comes twice, holds another kind of values, or is not of the session.
+
+    Examples
+    --------
+    >>> from odps_nb.wire.type_text import parse_columns
+    >>> session = parse_columns("id bigint, name string")
+    >>> find_columns(pa.schema({"NAME": pa.large_string(), "id": pa.int64()}), session)
+    (1, 0)
+    """
+    names = [name.casefold() for name in stream.names]
+    wanted = [column.name.casefold() for column in columns]
+    if len(set(wanted)) < len(wanted) and names == wanted:
+        # the result of a query that names two columns alike
+        places = list(range(len(names)))
+    else:
+        places = _places(stream, names, columns)
+        if len(names) > len(columns) and not may_have_more:
+            stranger = next(name for name in stream.names if name.casefold() not in set(wanted))
+            raise FramingError(
+                f"the stream has {len(names)} columns and its session {len(columns)}: "
+                f"{_cut(repr(stranger))} is none of them"
+            )
+    for column, place in zip(columns, places, strict=True):
+        _require(stream.field(place).type, column.type, column.name)
+    return tuple(places)
+
+
+def _places(stream: pa.Schema, names: Sequence[str], columns: Sequence[Column]) -> list[int]:
+    where: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if where.setdefault(name, index) != index:
+            raise FramingError(f"the stream has the column {_cut(repr(stream.names[index]))} twice")
+    found = []
+    for column in columns:
+        place = where.get(column.name.casefold())
+        if place is None:
+            raise FramingError(f"the stream has no column {column.name!r}")
+        found.append(place)
+    return found
+
+
+def _require(came: pa.DataType, promised: OdpsType, path: str) -> None:
+    if isinstance(promised, ArrayType) and (pt.is_list(came) or pt.is_large_list(came)):
+        _require(came.value_type, promised.element, f"{path}.element")
+    elif isinstance(promised, MapType) and pt.is_map(came):
+        _require(came.key_type, promised.key, f"{path}.key")
+        _require(came.item_type, promised.value, f"{path}.value")
+    elif isinstance(promised, StructType) and pt.is_struct(came):
+        _require_members(came, promised, path)
+    elif not _is_form_of(came, promised):
+        raise FramingError(
+            f"the column {path!r} is {_cut(format_type(promised))} by its session, "
+            f"but Arrow {_cut(str(came))} in the stream",
+            hint="if the table was changed meanwhile, read it again; quote the request id if not",
+        )
+
+
+def _require_members(came: pa.DataType, promised: StructType, path: str) -> None:
+    places: dict[str, int] = {}
+    for place in range(came.num_fields):
+        if places.setdefault(came.field(place).name.casefold(), place) != place:
+            raise FramingError(f"the struct {path!r} has a member twice in the stream")
+    wanted = {member.name.casefold() for member in promised.fields}
+    if places.keys() != wanted:
+        odd = sorted(places.keys() ^ wanted)[0]
+        raise FramingError(f"the struct {path!r} differs from its session's in member {odd!r}")
+    for member in promised.fields:
+        place = places[member.name.casefold()]
+        _require(came.field(place).type, member.type, f"{path}.{member.name}")
+
+
+def _is_form_of(came: pa.DataType, promised: OdpsType) -> bool:
+    if isinstance(promised, (ArrayType, MapType, StructType)):
+        return False
+    if isinstance(promised, DecimalType):
+        if not (pt.is_decimal128(came) or pt.is_decimal256(came)):
+            return False
+        return promised.precision is None or came.scale == (promised.scale or 0)
+    return any(matches(came) for matches in _FORMS[promised.code])
+
+
+def _is_instant(came: pa.DataType) -> bool:
+    return bool(pt.is_timestamp(came) and (came.tz is None or came.tz.upper() in _UTC))
+
+
+def _is_seconds_and_nanos(came: pa.DataType) -> bool:
+    """Whether it is ``struct<sec, nano>``, as writers of intervals and older streams have it."""
+    if not pt.is_struct(came) or came.num_fields != 2:
+        return False
+    members = [came.field(place) for place in (0, 1)]
+    return [m.name for m in members] == ["sec", "nano"] and all(
+        pt.is_integer(m.type) for m in members
+    )
+
+
+_TEXT = (pt.is_string, pt.is_large_string)
+_BYTES = (pt.is_binary, pt.is_large_binary)
+_INSTANT = (_is_instant, _is_seconds_and_nanos)
+
+_FORMS: dict[TypeCode, tuple[Callable[[pa.DataType], bool], ...]] = {
+    TypeCode.TINYINT: (pt.is_int8,),
+    TypeCode.SMALLINT: (pt.is_int16,),
+    TypeCode.INT: (pt.is_int32,),
+    TypeCode.BIGINT: (pt.is_int64,),
+    TypeCode.FLOAT: (pt.is_float32,),
+    TypeCode.DOUBLE: (pt.is_float64,),
+    TypeCode.BOOLEAN: (pt.is_boolean,),
+    TypeCode.STRING: (*_TEXT, *_BYTES),
+    TypeCode.CHAR: (*_TEXT, *_BYTES),
+    TypeCode.VARCHAR: (*_TEXT, *_BYTES),
+    TypeCode.JSON: (*_TEXT, *_BYTES),
+    TypeCode.BINARY: _BYTES,
+    TypeCode.BLOB: (*_TEXT, *_BYTES),
+    TypeCode.DATE: (pt.is_date32,),
+    TypeCode.DATETIME: _INSTANT,
+    TypeCode.TIMESTAMP: _INSTANT,
+    TypeCode.TIMESTAMP_NTZ: _INSTANT,
+    TypeCode.INTERVAL_DAY_TIME: (pt.is_duration, pt.is_timestamp, _is_seconds_and_nanos),
+    TypeCode.INTERVAL_YEAR_MONTH: (pt.is_int32, pt.is_int64),
+    TypeCode.VARIANT: (lambda _: True,),  # no source says what it looks like
+}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

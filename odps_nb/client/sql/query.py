@@ -1,0 +1,246 @@
+"""SQL instances: submit, wait, cancel.
+
+``protocol.md`` section 9.3. The text of a query is the user's own and goes out as it is. Rows of
+a result are the business of ``odps_nb.client.sql.result``.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.catalog import control_call, schema_settings
+from odps_nb.errors import (
+    ConflictError,
+    NotFoundError,
+    OdpsNbError,
+    RequestTimeoutError,
+    ServiceError,
+    StateError,
+)
+from odps_nb.wire.control import (
+    SQL_TASK,
+    CancelInstance,
+    GetInstance,
+    GetInstanceResult,
+    GetTaskStatus,
+    SubmitSql,
+    TaskResult,
+    TaskState,
+    query_error,
+)
+
+if TYPE_CHECKING:
+    from odps_nb.client.calls.storage import StorageClient
+
+__all__ = [
+    "SQL_ZONE",
+    "SqlInstance",
+    "cancel_sql",
+    "run_sql",
+    "stop_quietly",
+    "submit_sql",
+    "wait_sql",
+]
+
+_log = logging.getLogger("odps_nb")
+
+FIRST_POLL, LAST_POLL = 0.05, 2.0
+#: The setting of a statement that says where it reads times (the stock client sends it, too).
+SQL_ZONE = "odps.sql.timezone"
+_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlInstance:
+    """A submitted query; ``is_over`` if the server had finished it when it answered."""
+
+    project: str
+    instance_id: str
+    task: str = SQL_TASK
+    is_over: bool = False
+    sql: str = field(default="", repr=False)
+
+    @property
+    def title(self) -> str:
+        """The query in one line, for a caption."""
+        text = " ".join(self.sql.split())
+        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def submit_sql(
+    storage: StorageClient,
+    sql: str,
+    *,
+    name: str = SQL_TASK,
+    settings: Mapping[str, str] | None = None,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> SqlInstance:
+    """Start a query and return at once.
+
+    It is sent once only: after a lost answer nobody knows whether it runs, so that it is never
+    started a second time without being asked for. Where the profile says a time zone, the query
+    is told to work in it, unless ``settings`` say another.
+
+    Raises
+    ------
+    InvalidRequestError
+        The service cannot read the text.
+    QueryError
+        The service ran it at once, and it failed.
+    """
+    profile = storage.profile
+    chosen = schema_settings(profile.schema) if profile.schema else {}
+    if profile.timezone is not None:
+        chosen = {**chosen, SQL_ZONE: profile.timezone}
+    request = SubmitSql(
+        project=profile.project,
+        sql=sql,
+        name=name,
+        settings={**chosen, **(settings or {})},
+        unique_id=str(uuid.uuid4()),
+    )
+    answer = control_call(storage, request, tracker=tracker, cancel=cancel)
+    tasks = answer.result.tasks if answer.result is not None else ()
+    for task in tasks:
+        if task.failed:
+            raise _failure(task, answer.instance_id)
+    return SqlInstance(
+        project=profile.project,
+        instance_id=answer.instance_id,
+        task=name,
+        is_over=bool(tasks) and all(task.status for task in tasks),
+        sql=sql,
+    )
+
+
+def wait_sql(
+    storage: StorageClient,
+    instance: SqlInstance,
+    *,
+    timeout: float | None = None,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Wait until the query has succeeded; each look is a request, at most every two seconds.
+
+    Parameters
+    ----------
+    timeout
+        Seconds; ``None`` waits for ever.
+
+    Raises
+    ------
+    QueryError
+        It failed or was stopped; the message is the service's own.
+    RequestTimeoutError
+        It still runs after ``timeout`` seconds, and goes on.
+    CancelledError
+        Somebody cancelled the token; the query goes on until `cancel_sql`.
+    """
+    if instance.is_over:
+        return
+    cancel = cancel or CancelToken()
+    if tracker is not None:
+        tracker.phase(Phase.RUNNING)
+    deadline = None if timeout is None else clock() + timeout
+    delay = FIRST_POLL
+    request = GetInstance(project=instance.project, instance_id=instance.instance_id)
+    while not control_call(storage, request, tracker=tracker, cancel=cancel).is_over:
+        left = delay if deadline is None else min(delay, deadline - clock())
+        if left <= 0:
+            raise RequestTimeoutError(
+                f"the query still runs after {timeout:g} seconds",
+                hint="wait again, or cancel it",
+            )
+        if cancel.wait(left):
+            cancel.check()
+        delay = min(LAST_POLL, delay * 1.5)
+    _require_success(storage, instance, tracker)
+
+
+def _require_success(
+    storage: StorageClient, instance: SqlInstance, tracker: ProgressTracker | None
+) -> None:
+    project, instance_id = instance.project, instance.instance_id
+    status = GetTaskStatus(project=project, instance_id=instance_id)
+    state = control_call(storage, status, tracker=tracker)
+    bad = [task for task in state.tasks if task.status.lower() != "success"]
+    if state.tasks and not bad:
+        return
+    wanted = GetInstanceResult(project=project, instance_id=instance_id)
+    result = control_call(storage, wanted, tracker=tracker)
+    ended = bad[0] if bad else TaskState(name=instance.task)
+    texts = [task.text for task in result.tasks if not bad or task.name == ended.name]
+    failed = TaskResult(name=ended.name, status=ended.status, text=texts[0] if texts else "")
+    raise _failure(failed, instance_id)
+
+
+# Where the text of a failure says what is missing or taken, its kind is that of a REST answer.
+_KINDS: Mapping[str, type[ServiceError]] = {
+    "NoSuchTable": NotFoundError,
+    "NoSuchPartition": NotFoundError,
+    "NoSuchObject": NotFoundError,
+}
+
+
+def _failure(task: TaskResult, instance_id: str) -> ServiceError:
+    error: ServiceError = query_error(task)
+    kind = _KINDS.get(error.code or "")
+    if kind is not None:
+        error = kind(error.message, code=error.code, hint=error.hint, status=error.status)
+    elif "already exist" in error.message:  # the service has no code of its own for it
+        error = ConflictError(
+            error.message,
+            code="TableAlreadyExists",
+            hint="drop it first, or say if_not_exists",
+        )
+    error.add_note(f"instance {instance_id}")
+    return error
+
+
+def run_sql(
+    storage: StorageClient,
+    sql: str,
+    *,
+    name: str = SQL_TASK,
+    settings: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> SqlInstance:
+    """Submit a query and wait for its success; leaving the wait early stops the query."""
+    instance = submit_sql(
+        storage, sql, name=name, settings=settings, tracker=tracker, cancel=cancel
+    )
+    try:
+        wait_sql(storage, instance, timeout=timeout, tracker=tracker, cancel=cancel)
+    except ServiceError:
+        raise
+    except BaseException:
+        stop_quietly(storage, instance)
+        raise
+    return instance
+
+
+def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
+    """Stop a query on the service; one that is over stays as it is."""
+    request = CancelInstance(project=instance.project, instance_id=instance.instance_id)
+    control_call(storage, request)
+
+
+def stop_quietly(storage: StorageClient, instance: SqlInstance) -> None:
+    """Stop a query where something else is already on its way to the user."""
+    try:
+        cancel_sql(storage, instance)
+    except (OdpsNbError, StateError) as error:
+        # The interrupt that brought us here is what the user must see.
+        _log.warning("instance %s could not be stopped: %s", instance.instance_id, error)

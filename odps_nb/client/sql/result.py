@@ -1,0 +1,227 @@
+"""Rows of a finished SQL instance over the Storage API (``protocol.md`` section 3.14).
+
+A result is a snapshot with a known number of rows: a large one is read in pages side by side, and
+a broken stream goes on at the row where it broke. Knows no pandas.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
+from odps_nb.client.read.checks import Batches, counted
+from odps_nb.client.read.resume import RowCursor
+from odps_nb.client.read.session import plan_ranges
+from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
+from odps_nb.errors import InvalidRequestError, QueryError
+from odps_nb.schema import TableSchema
+from odps_nb.terms import Compression, RowRangeSplit, SessionStatus
+from odps_nb.wire.calls import (
+    CreateInstanceReadSession,
+    GetInstanceReadSession,
+    InstanceSessionAnswer,
+    ReadInstance,
+)
+from odps_nb.wire.control import SQL_TASK
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odps_nb.client.calls.storage import StorageClient
+
+__all__ = ["ResultSession", "iter_accelerated", "iter_result", "open_result"]
+
+PAGE_ROWS = 100_000
+ACCELERATED_TASK = "console_sqlrt_task"
+"""Name of the task of accelerated queries (live tests of the C++ client)."""
+NO_ROWS = "InstanceTypeNotSupported"
+"""Code of the service for an instance that is no query (known from the stock client)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultSession:
+    """The result of a query as the Storage API offers it; lives on the server for a day."""
+
+    project: str
+    instance_id: str
+    session_id: str
+    schema: TableSchema
+    row_count: int
+    task: str = SQL_TASK
+
+
+def open_result(
+    storage: StorageClient,
+    instance: SqlInstance,
+    *,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> ResultSession:
+    """Open the rows of a query that has succeeded; waits while the service prepares them.
+
+    A statement that has no rows by its nature, such as ``create table``, gives a result without
+    columns.
+    """
+    try:
+        answer = _ready(storage, instance, tracker, cancel or CancelToken())
+    except InvalidRequestError as error:
+        if error.code != NO_ROWS:
+            raise
+        answer = InstanceSessionAnswer(download_id="")
+    if answer.status is not SessionStatus.NORMAL:
+        raise QueryError(
+            f"the result of instance {instance.instance_id} cannot be read: {answer.status.value}",
+            hint="run the query again",
+        )
+    return ResultSession(
+        project=instance.project,
+        instance_id=instance.instance_id,
+        session_id=answer.download_id,
+        schema=answer.schema,
+        row_count=answer.record_count or 0,
+        task=instance.task,
+    )
+
+
+def _ready(
+    storage: StorageClient,
+    instance: SqlInstance,
+    tracker: ProgressTracker | None,
+    cancel: CancelToken,
+) -> InstanceSessionAnswer:
+    create = CreateInstanceReadSession(project=instance.project, instance_id=instance.instance_id)
+    answer = storage.call(create, tracker=tracker, cancel=cancel)
+    delay = FIRST_POLL
+    while answer.status is SessionStatus.INIT:
+        if cancel.wait(delay):
+            cancel.check()
+        delay = min(LAST_POLL, delay * 1.5)
+        again = GetInstanceReadSession(
+            project=instance.project,
+            instance_id=instance.instance_id,
+            session_id=answer.download_id,
+        )
+        answer = storage.call(again, tracker=tracker, cancel=cancel)
+    return answer
+
+
+def iter_result(
+    storage: StorageClient,
+    session: ResultSession,
+    *,
+    limit: int | None = None,
+    compression: Compression = Compression.NONE,
+    page_rows: int = PAGE_ROWS,
+    workers: int | None = None,
+    read_ahead: int = DEFAULT_MAX_BYTES,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> Batches:
+    """Iterate over the rows in order; a broken stream goes on at the row where it broke.
+
+    A result of one page is one request. A larger one is cut into pages of about equal length
+    that are read side by side. Leaving the iterator early closes its connections.
+
+    Parameters
+    ----------
+    limit
+        Rows wanted at most; no more are asked for.
+    page_rows
+        Rows of a page at most.
+    workers
+        Pages read at a time; 8 by default.
+    read_ahead
+        Bytes of batches that may be here before the consumer takes them. The service alone
+        says how large a batch is; each worker may have one more in its hands.
+
+    Raises
+    ------
+    TruncatedError
+        The service sent fewer rows than it had announced.
+    """
+    total = session.row_count if limit is None else min(limit, session.row_count)
+    pages = plan_ranges(total, math.ceil(total / page_rows))
+    several = tracker if len(pages) > 1 else None
+    if several is not None:
+        for page in pages:
+            several.plan_split(str(page), rows=page.count)
+    lanes = DEFAULT_WORKERS if workers is None else workers
+    pace = Pace(min(len(pages), lanes), clock=storage.monotonic)
+
+    def job(page: RowRangeSplit) -> Job[pa.RecordBatch]:
+        cursor = partial(
+            RowCursor,
+            storage,
+            partial(_request, session, page, compression),
+            what=f"{page} of the result of instance {session.instance_id}",
+            start=page.offset,
+            expected=page.offset + page.count,
+            columns=tuple(session.schema),
+            label=None if several is None else str(page),
+            pace=pace,
+            tracker=tracker,
+        )
+        return lambda token: cursor(cancel=token).batches()
+
+    batches = fan_out(
+        map(job, pages),
+        size=lambda batch: int(batch.nbytes),
+        max_bytes=read_ahead,
+        pace=pace,
+        cancel=storage.operation(cancel),
+    )
+    return counted(batches, tracker)
+
+
+def iter_accelerated(
+    storage: StorageClient,
+    *,
+    project: str,
+    instance_id: str,
+    query_id: int,
+    task: str = ACCELERATED_TASK,
+    columns: tuple[str, ...] = (),
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> Batches:
+    """Iterate over the rows of an accelerated query, without a session.
+
+    Nobody says how many there are: the end of the stream proves that all came, and a broken one
+    goes on at the row where it broke (live tests of the C++ client: TestInstanceDirectReadStream).
+    """
+    first = ReadInstance(
+        project=project,
+        instance_id=instance_id,
+        session_id=None,
+        query_id=query_id,
+        task_name=task,
+        columns=columns,
+    )
+    cursor = RowCursor(
+        storage,
+        lambda row: replace(first, offset=row),
+        what=f"the result of query {query_id} of instance {instance_id}",
+        tracker=tracker,
+        cancel=storage.operation(cancel),
+    )
+    return counted(cursor.batches(), tracker)
+
+
+def _request(
+    session: ResultSession, page: RowRangeSplit, compression: Compression, row: int
+) -> ReadInstance:
+    return ReadInstance(
+        project=session.project,
+        instance_id=session.instance_id,
+        session_id=session.session_id,
+        offset=row,
+        count=page.offset + page.count - row,
+        task_name=session.task,
+        compression=compression,
+    )

@@ -1,0 +1,148 @@
+"""Batches cut into uploads of bounded size, and their bytes (``protocol.md`` sections 5.4, 7.6).
+
+The number of rows stands in front of an upload, so a part is gathered before it is sent.
+Must not know: sessions, offsets, retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from odps_nb.errors import ConversionError
+from odps_nb.terms import Compression
+
+__all__ = ["DEFAULT_PART_BYTES", "RowPart", "iter_parts", "write_ipc"]
+
+DEFAULT_PART_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPart:
+    """Rows of one upload."""
+
+    batches: tuple[pa.RecordBatch, ...]
+    rows: int
+    size: int  # bytes in memory
+
+    @classmethod
+    def of(cls, batches: Iterable[pa.RecordBatch]) -> RowPart:
+        """Count rows and bytes."""
+        held = tuple(batches)
+        return cls(
+            batches=held,
+            rows=sum(batch.num_rows for batch in held),
+            size=sum(int(batch.nbytes) for batch in held),
+        )
+
+    def after(self, rows: int) -> RowPart:
+        """Return the part without its first ``rows`` rows; nothing is copied."""
+        left, kept = rows, []
+        for batch in self.batches:
+            if left >= batch.num_rows:
+                left -= batch.num_rows
+            else:
+                kept.append(batch.slice(left))
+                left = 0
+        return RowPart.of(kept)
+
+
+def iter_parts(
+    batches: Iterable[pa.RecordBatch], *, max_bytes: int = DEFAULT_PART_BYTES
+) -> Iterator[RowPart]:
+    """Group batches into parts of about ``max_bytes`` each; batches without rows are left out.
+
+    A part is one Arrow stream: where the unit of a timestamp changes, a new one begins.
+
+    Raises
+    ------
+    ConversionError
+        The batches differ in their columns.
+    """
+    held: list[pa.RecordBatch] = []
+    size = 0
+    schema: pa.Schema | None = None
+    for batch in batches:
+        schema = schema or batch.schema
+        if not batch.schema.equals(schema):
+            _require_same(batch.schema, schema)
+            if held:
+                yield RowPart.of(held)
+            held, size, schema = [], 0, batch.schema
+        for piece in _pieces(batch, max_bytes):
+            if held and size + piece.nbytes > max_bytes:
+                yield RowPart.of(held)
+                held, size = [], 0
+            held.append(piece)
+            size += piece.nbytes
+    if held:
+        yield RowPart.of(held)
+
+
+def _require_same(found: pa.Schema, first: pa.Schema) -> None:
+    """Refuse batches that differ in more than units of time, which each stream says itself."""
+    for one, other in zip(found, first, strict=False):
+        if _without_unit(one) != _without_unit(other):
+            raise ConversionError(
+                f"column {one.name!r} is {one.type} in one batch and {other.name!r} is "
+                f"{other.type} in the first",
+                column=one.name,
+                source_type=str(one.type),
+                target_type=str(other.type),
+                hint="give all batches one schema",
+            )
+    if len(found) != len(first):
+        raise ConversionError(
+            f"a batch has {len(found)} columns and the first has {len(first)}",
+            hint="give all batches one schema",
+        )
+
+
+def _without_unit(field: pa.Field) -> str:
+    return str(field).replace("timestamp[us]", "timestamp[ns]")
+
+
+def _pieces(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    if batch.nbytes <= max_bytes:
+        if batch.num_rows:
+            yield batch
+        return
+    step = max(1, batch.num_rows * max_bytes // batch.nbytes)
+    for at in range(0, batch.num_rows, step):
+        yield batch.slice(at, step)
+
+
+class _Sink:
+    """What pyarrow writes to: hands every buffer on, and is never closed by it."""
+
+    closed = False
+
+    def __init__(self, write: Callable[[Any], object]) -> None:
+        self._write = write
+
+    def write(self, data: Any) -> int:
+        self._write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: pyarrow asks."""
+
+    def close(self) -> None:
+        """Do nothing: the upload is finished by its owner."""
+
+    def writable(self) -> bool:
+        """Say yes: pyarrow asks."""
+        return True
+
+
+def write_ipc(part: RowPart, compression: Compression, write: Callable[[Any], object]) -> None:
+    """Spell a part as one whole Arrow IPC stream, its buffers compressed inside."""
+    codec = None if compression is Compression.NONE else compression.value
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    sink = pa.PythonFile(_Sink(write), mode="w")
+    with pa.ipc.new_stream(sink, part.batches[0].schema, options=options) as writer:
+        for batch in part.batches:
+            writer.write_batch(batch)

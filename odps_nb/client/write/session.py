@@ -1,0 +1,383 @@
+"""Write sessions: all rows at once, or none (``protocol.md`` sections 3.5 to 3.10, 7).
+
+A session that is left without a commit is aborted; a commit whose answer was lost is looked up.
+Must not know: pandas, how rows are divided among streams.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from types import TracebackType
+
+from odps_nb.client.blob.upload import BlobContent, BlobItem
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.write.parts import DEFAULT_PART_BYTES
+from odps_nb.client.write.stream import WriteStream, open_write_stream
+from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
+from odps_nb.errors import (
+    ConflictError,
+    NotFoundError,
+    OdpsNbError,
+    ProtocolError,
+    ServerFaultError,
+    SessionExpiredError,
+    StateError,
+    TransportError,
+)
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.lifetime import Home, renew_after_fork
+from odps_nb.terms import PartitionSpec, SessionStatus, TableName
+from odps_nb.wire.calls import (
+    AbortWriteSession,
+    CommitWriteSession,
+    CreateWriteSession,
+    GetWriteSchema,
+    GetWriteSession,
+    WriteSessionStateAnswer,
+)
+from odps_nb.wire.schema_json import WriteSchema
+
+__all__ = [
+    "BlobContent",
+    "BlobItem",
+    "StreamReceipt",
+    "WriteSession",
+    "WriteSessionRef",
+    "WriteStream",
+    "abort_write",
+    "commit_write",
+    "fetch_write_state",
+    "fetch_write_status",
+    "named_streams",
+    "open_write_session",
+    "open_write_stream",
+]
+
+# Telling the server that nothing will come must not keep a person waiting who pressed Ctrl-C.
+_ABORT_RETRY = RetryPolicy(max_attempts=2, connect_attempts=1, deadline=5.0)
+_ABORT_TIMEOUT = 10.0
+
+_log = logging.getLogger("odps_nb")
+
+
+def open_write_session(
+    storage: StorageClient,
+    table: TableName,
+    *,
+    partition: PartitionSpec = PartitionSpec(),  # noqa: B008  a frozen value
+    overwrite: bool = False,
+    part_bytes: int = DEFAULT_PART_BYTES,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> WriteSession:
+    """Begin a transaction; a context manager that aborts unless it was committed.
+
+    Parameters
+    ----------
+    partition
+        Where the rows go. Keys that it leaves out must be columns of the rows.
+    overwrite
+        Whether the commit replaces the target: the table, the partitions under ``partition``,
+        or those that received rows.
+    part_bytes
+        Size of one upload; memory holds one per stream.
+
+    Raises
+    ------
+    NotFoundError
+        No such project or table.
+    """
+    if tracker is not None:
+        tracker.phase(Phase.CREATING)
+    answer = storage.call(
+        CreateWriteSession(table=table, partition=partition, overwrite=overwrite),
+        tracker=tracker,
+        cancel=cancel,
+    )
+    if answer.warning:
+        _log.warning("write session of %s: %s", table, answer.warning)
+    if tracker is not None:
+        tracker.plan(session_id=answer.session_id)
+    ref = WriteSessionRef(
+        table=table,
+        session_id=answer.session_id,
+        partition=partition,
+        route_token=answer.route_token,
+    )
+    return WriteSession(storage, ref, part_bytes=part_bytes, tracker=tracker, cancel=cancel)
+
+
+class WriteSession:
+    """A transaction on a table. Streams may be opened and written from several threads.
+
+    One that is not ``owned``, since another process opened it, is aborted by `abort` alone.
+    """
+
+    def __init__(
+        self,
+        storage: StorageClient,
+        ref: WriteSessionRef,
+        *,
+        part_bytes: int = DEFAULT_PART_BYTES,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+        owned: bool = True,
+    ) -> None:
+        self._storage, self.ref, self.owned = storage, ref, owned
+        self._part_bytes, self._tracker, self._cancel = part_bytes, tracker, cancel
+        self._lock = threading.Lock()
+        self._streams: dict[str, WriteStream] = {}
+        self._schema: WriteSchema | None = None
+        self._over: str | None = None  # "committed", "aborted"
+        self._commit_was_tried = False
+        self._home = Home()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Leave it to the parent, except for its name."""
+        self._lock = threading.Lock()
+
+    @property
+    def session_id(self) -> str:
+        """The server's name of this session."""
+        return self.ref.session_id
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was committed or aborted here."""
+        return self._over is not None
+
+    @property
+    def cancel(self) -> CancelToken:
+        """What stops its work."""
+        return self._cancel or CancelToken()
+
+    @property
+    def write_schema(self) -> WriteSchema:
+        """What the rows must have; asked from the server once, if no stream has told it."""
+        if self._schema is None:
+            self._require_open()
+            answer = self._storage.call(
+                GetWriteSchema(
+                    table=self.ref.table,
+                    session_id=self.ref.session_id,
+                    route_token=self.ref.route_token,
+                ),
+                tracker=self._tracker,
+                cancel=self._cancel,
+            )
+            self._schema = answer.schema
+        return self._schema
+
+    @property
+    def streams(self) -> tuple[WriteStream, ...]:
+        """The streams opened here, in the order of their ids' first use."""
+        with self._lock:
+            return tuple(self._streams.values())
+
+    def open_stream(
+        self, stream_id: str = "0", version: int = 1, *, resume: bool = False
+    ) -> WriteStream:
+        """Open an upload lane, or go on with one; see `open_write_stream`."""
+        self._require_open()
+        self._storage.end_before_closing(self)
+        stream = open_write_stream(
+            self._storage,
+            self.ref,
+            stream_id,
+            version,
+            resume=resume,
+            part_bytes=self._part_bytes,
+            tracker=self._tracker,
+            cancel=self._cancel,
+        )
+        with self._lock:
+            self._streams[stream_id] = stream
+            self._schema = self._schema or stream.schema
+        return stream
+
+    def commit(self, streams: Iterable[StreamReceipt | tuple[str, int]] | None = None) -> None:
+        """Make the rows visible, all of them at once.
+
+        Parameters
+        ----------
+        streams
+            Which streams and no others, as receipts or (id, version); ``None``: those opened
+            here.
+
+        Raises
+        ------
+        StateError
+            A stream is still open, or the session is over.
+        TransportError
+            No answer came, and the server cannot be asked either: a note says so.
+        """
+        self._require_open()
+        if streams is None:
+            streams = [stream.close() for stream in self._committable()]
+        self._commit_was_tried = True
+        commit_write(self._storage, self.ref, streams, tracker=self._tracker, cancel=self._cancel)
+        self._over = "committed"
+
+    def _committable(self) -> tuple[WriteStream, ...]:
+        for stream in self.streams:
+            if not stream.closed:
+                raise StateError(
+                    f"{stream.label} is still open", hint="close every stream before the commit"
+                )
+        return self.streams
+
+    def abort(self) -> None:
+        """Drop everything that was written. Idempotent; nothing to do after a commit."""
+        if self._over is None and self._home.is_here:
+            self._over = "aborted"
+            abort_write(self._storage, self.ref)
+
+    def end(self) -> None:
+        """Abort what nobody committed; what may be committed already is left alone."""
+        if not self._commit_was_tried:
+            self._leave(None)
+
+    def __enter__(self) -> WriteSession:
+        self._storage.end_before_closing(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._leave(error)
+
+    def _leave(self, error: BaseException | None) -> None:
+        if self._over is not None or not self.owned or not self._home.is_here:
+            return
+        try:
+            self.abort()
+            line = "the write was aborted; nothing of it is in the table"
+        except ConflictError as second:
+            line = f"the session was over before it could be aborted: {second}"
+            _log.warning("write session %s: %s", self.session_id, line)
+        except OdpsNbError as second:
+            line = f"the session could not be aborted and will expire: {second}"
+            _log.warning("write session %s: %s", self.session_id, line)
+        if isinstance(error, OdpsNbError):
+            error.add_note(line)
+
+    def __repr__(self) -> str:
+        return f"<WriteSession {self.ref.table} {self.session_id} {self._over or 'open'}>"
+
+    def _require_open(self) -> None:
+        self._home.require("this write")
+        if self._over is not None:
+            raise StateError(f"the write session is {self._over}", hint="begin another one")
+
+
+def named_streams(
+    storage: StorageClient,
+    session: WriteSessionRef,
+    streams: Iterable[StreamReceipt | tuple[str, int]],
+) -> tuple[tuple[str, int], ...]:
+    """Return the id and version of each stream that a commit has to name.
+
+    Where there is none, an empty stream is written: a commit that names no stream means all of
+    the session, those of failed and late writers included.
+    """
+    pairs = tuple(
+        (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one for one in streams
+    )
+    if pairs:
+        return pairs
+    empty = open_write_stream(storage, session, "empty").close()
+    return ((empty.stream_id, empty.version),)
+
+
+def commit_write(
+    storage: StorageClient,
+    session: WriteSessionRef,
+    streams: Iterable[StreamReceipt | tuple[str, int]] = (),
+    *,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> None:
+    """Commit exactly these streams of a session, from any process; see `WriteSession.commit`."""
+    if tracker is not None:
+        tracker.phase(Phase.COMMITTING)
+    pairs = named_streams(storage, session, streams)
+    request = CommitWriteSession(
+        table=session.table,
+        session_id=session.session_id,
+        streams=pairs,
+        route_token=session.route_token,
+    )
+    attempts = storage.attempts(
+        f"commit of {session.table}, session {session.session_id}", tracker=tracker, cancel=cancel
+    )
+    if cancel is not None:
+        cancel.check()  # the last moment: what is sent below is not taken back
+    in_doubt = False
+    while True:
+        try:
+            storage.call(request, tracker=tracker)
+            return
+        except (TransportError, ServerFaultError, ProtocolError) as error:
+            in_doubt = in_doubt or not (
+                isinstance(error, TransportError) and error.request_sent is False
+            )
+            if in_doubt and _is_committed(storage, session, error, tracker):
+                return
+            # A commit of what was committed is answered with success (section 3.7).
+            attempts.again(error, idempotent=True)
+        except (ConflictError, NotFoundError, SessionExpiredError) as error:
+            if in_doubt and _is_committed(storage, session, error, tracker):
+                return
+            if in_doubt:
+                error.add_note("an earlier try had no answer: look whether the rows are there")
+            raise
+
+
+def _is_committed(
+    storage: StorageClient,
+    session: WriteSessionRef,
+    error: OdpsNbError,
+    tracker: ProgressTracker | None,
+) -> bool:
+    """Ask the session what became of a commit whose answer was lost."""
+    try:
+        status = fetch_write_status(storage, session, tracker=tracker)
+    except OdpsNbError as second:
+        error.add_note(f"whether it was committed is unknown: asking the session gave {second}")
+        raise error from second
+    if status != SessionStatus.COMMITTED.value:
+        return False
+    if tracker is not None:
+        tracker.retried("the answer to the commit was lost, the session is committed")
+    return True
+
+
+def fetch_write_status(
+    storage: StorageClient, session: WriteSessionRef, *, tracker: ProgressTracker | None = None
+) -> str:
+    """Return the status of a session in capitals; empty where the service does not tell it."""
+    return (fetch_write_state(storage, session, tracker=tracker).status or "").upper()
+
+
+def fetch_write_state(
+    storage: StorageClient, session: WriteSessionRef, *, tracker: ProgressTracker | None = None
+) -> WriteSessionStateAnswer:
+    """Return the closed streams of a session, and its status where the service tells it."""
+    request = GetWriteSession(table=session.table, session_id=session.session_id)
+    return storage.call(request, tracker=tracker)
+
+
+def abort_write(storage: StorageClient, session: WriteSessionRef) -> None:
+    """Abort a session, from any process; one that is gone already is no error."""
+    request = AbortWriteSession(
+        table=session.table, session_id=session.session_id, route_token=session.route_token
+    )
+    try:
+        storage.call(request, retry=_ABORT_RETRY, read_timeout=_ABORT_TIMEOUT)
+    except (NotFoundError, SessionExpiredError) as error:
+        _log.debug("nothing to abort: %s", error)

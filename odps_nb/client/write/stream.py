@@ -1,0 +1,423 @@
+"""One upload lane of a write session (``protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
+
+Rows carry their offset, so that the server knows what it has: an upload whose answer was lost
+is looked up, never sent again blindly. Must not know: commits, other streams.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from types import TracebackType
+
+import pyarrow as pa
+
+from odps_nb.client.blob.upload import BlobItem, upload_blobs
+from odps_nb.client.calls.attempts import Attempts
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.write.parts import DEFAULT_PART_BYTES, RowPart, iter_parts, write_ipc
+from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
+from odps_nb.errors import (
+    ConflictError,
+    OdpsNbError,
+    ProtocolError,
+    ServerFaultError,
+    ServiceError,
+    StateError,
+    TransportError,
+)
+from odps_nb.lifetime import Home
+from odps_nb.terms import BlobReference, Compression, PartitionSpec
+from odps_nb.wire.calls import (
+    CloseWriteStream,
+    CreateWriteStream,
+    GetWriteStream,
+    WriteRows,
+    WriteRowsAnswer,
+    WriteStreamAnswer,
+)
+from odps_nb.wire.schema_json import WriteSchema
+
+__all__ = ["WriteStream", "open_write_stream"]
+
+_log = logging.getLogger("odps_nb")
+
+
+def open_write_stream(
+    storage: StorageClient,
+    session: WriteSessionRef,
+    stream_id: str,
+    version: int = 1,
+    *,
+    resume: bool = False,
+    part_bytes: int = DEFAULT_PART_BYTES,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> WriteStream:
+    """Open a lane; a higher version of the same id replaces what the lower one wrote.
+
+    With ``resume`` go on with a lane that was left open: `WriteStream.rows` says how many rows
+    the service has of it, and who had it can write no more.
+
+    Raises
+    ------
+    NotFoundError
+        There is none to resume.
+    ConflictError
+        The session is over, or a higher version is there already.
+    SessionExpiredError
+        The session is gone.
+    """
+    stream = WriteStream(
+        storage,
+        session,
+        stream_id,
+        version,
+        part_bytes=part_bytes,
+        tracker=tracker,
+        cancel=cancel,
+    )
+    return stream.resume() if resume else stream.start()
+
+
+class WriteStream:
+    """A lane of a write session, used from one thread; `close` makes it ready for the commit.
+
+    Leaving it as a context manager closes it after success and just lets go after an error.
+    """
+
+    def __init__(
+        self,
+        storage: StorageClient,
+        session: WriteSessionRef,
+        stream_id: str,
+        version: int,
+        *,
+        part_bytes: int,
+        tracker: ProgressTracker | None,
+        cancel: CancelToken | None,
+    ) -> None:
+        self._storage, self._session = storage, session
+        self.stream_id, self.version = stream_id, version
+        self._part_bytes, self._tracker, self._cancel = part_bytes, tracker, cancel
+        self._route_token = session.route_token
+        self._access_token: str | None = None
+        self._offset = 0  # rows that the server has for sure
+        self._size = 0
+        self._receipt: StreamReceipt | None = None
+        self._failed = False
+        self._home = Home()
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def start(self) -> WriteStream:
+        """Create the stream on the server; done by `open_write_stream`."""
+        answer = self._storage.call(
+            CreateWriteStream(
+                table=self._session.table,
+                session_id=self._session.session_id,
+                stream_id=self.stream_id,
+                stream_version=self.version,
+                exactly_once=True,
+                route_token=self._route_token,
+            ),
+            tracker=self._tracker,
+            cancel=self._cancel,
+        )
+        return self._stands(answer, answer.row_offset or 0)
+
+    def resume(self) -> WriteStream:
+        """Take over the stream where it stands; done by `open_write_stream`."""
+        answer = self._call_get(exactly_once=True)
+        offset = answer.row_offset if answer.access_token else answer.record_count
+        if offset is None:
+            raise ConflictError(
+                f"the service does not say how many rows {self.label} holds",
+                code="UnknownRowOffset",
+                hint="open a higher version of it and write all of its rows again",
+            )
+        return self._stands(answer, offset)
+
+    def _stands(self, answer: WriteStreamAnswer, offset: int) -> WriteStream:
+        self.schema: WriteSchema = answer.schema
+        self._table_id, self._schema_version = answer.table_id, answer.schema_version
+        self._access_token = answer.access_token
+        self._offset = offset
+        self._route_token = answer.route_token or self._route_token
+        if self._tracker is not None:
+            self._tracker.plan_split(self.label)
+        return self
+
+    @property
+    def label(self) -> str:
+        """Name of the stream for people."""
+        return f"stream {self.stream_id}"
+
+    @property
+    def rows(self) -> int:
+        """Rows that the server has confirmed."""
+        return self._offset
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether the service gave this stream offsets; without, a lost answer ends it."""
+        return self._access_token is not None
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was done, or an error ended the stream."""
+        return self._failed or self._receipt is not None
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error ended the stream."""
+        return self._failed
+
+    def give_up(self) -> None:
+        """Let the stream go without closing it; its rows are never committed."""
+        self._failed = self._receipt is None
+
+    def close(self) -> StreamReceipt:
+        """Say that the stream is whole; return what the commit needs. Idempotent."""
+        if self._receipt is None:
+            self.require_open()
+            self._storage.call(
+                CloseWriteStream(
+                    table=self._session.table,
+                    session_id=self._session.session_id,
+                    stream_id=self.stream_id,
+                    stream_version=self.version,
+                    route_token=self._route_token,
+                ),
+                tracker=self._tracker,
+                cancel=self._cancel,
+            )
+            self._receipt = StreamReceipt(
+                stream_id=self.stream_id, version=self.version, rows=self._offset, size=self._size
+            )
+            if self._tracker is not None:
+                self._tracker.split_done(self.label)
+        return self._receipt
+
+    def __enter__(self) -> WriteStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is None:
+            if not self._failed:
+                self.close()
+        else:
+            self._failed = True
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return (
+            f"<WriteStream {self.stream_id} version {self.version}, {self._offset} rows, {state}>"
+        )
+
+    def require_open(self) -> None:
+        """Raise a `StateError` unless rows can be written."""
+        self._home.require("this write")
+        if self.closed:
+            raise StateError(f"{self.label} is closed", hint="open another stream of the session")
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    def write(
+        self, batches: Iterable[pa.RecordBatch], compression: Compression = Compression.NONE
+    ) -> int:
+        """Upload batches and return their rows, all of them confirmed by the server.
+
+        Memory holds one part (64 MiB by default) at a time.
+
+        Raises
+        ------
+        ConversionError
+            The batches differ in their columns.
+        ServiceError
+            The server does not take the rows. The stream is of no use any more.
+        """
+        self.require_open()
+        if self._tracker is not None:
+            self._tracker.phase(Phase.WRITING)
+        before = self._offset
+        try:
+            for part in iter_parts(batches, max_bytes=self._part_bytes):
+                self._send(part, compression)
+                del part  # or it would be here while the next one is gathered
+        except BaseException:
+            self._failed = True
+            raise
+        return self._offset - before
+
+    def _send(self, part: RowPart, compression: Compression) -> None:
+        first = self._offset
+        attempts = self._storage.attempts(
+            f"TableWrite of {part.rows} rows from row {first} on into {self.label} of "
+            f"{self._session.table}",
+            tracker=self._tracker,
+            cancel=self._cancel,
+        )
+        with attempts:
+            self._send_until(first + part.rows, part, first, compression, attempts)
+        self._size += part.size
+        if self._tracker is not None:
+            self._tracker.add(
+                split=self.label, rows=part.rows, decoded_bytes=part.size, complete_bytes=part.size
+            )
+
+    def _send_until(
+        self, end: int, part: RowPart, first: int, compression: Compression, attempts: Attempts
+    ) -> None:
+        while self._offset < end:
+            rest = part.after(self._offset - first)
+            try:
+                self._confirm(self._upload(rest, compression, attempts), end)
+            except (TransportError, ServerFaultError, ProtocolError) as error:
+                self._look_up(error, first, end, attempts)
+            except ServiceError as error:
+                attempts.again(error, idempotent=False)  # only where the server did nothing
+
+    def _upload(
+        self, part: RowPart, compression: Compression, attempts: Attempts
+    ) -> WriteRowsAnswer:
+        request = WriteRows(
+            table=self._session.table,
+            session_id=self._session.session_id,
+            stream_id=self.stream_id,
+            stream_version=self.version,
+            count=part.rows,
+            row_offset=self._offset if self.is_exactly_once else None,
+            access_token=self._access_token,
+            route_token=self._route_token,
+            table_id=self._table_id,
+            schema_version=self._schema_version,
+        )
+        with self._storage.upload(request, attempts=attempts) as upload:
+            try:
+                write_ipc(part, compression, upload.write)
+                return upload.finish()
+            finally:
+                if self._tracker is not None:
+                    self._tracker.add(split=self.label, wire_bytes=upload.sent_bytes)
+
+    def _confirm(self, answer: WriteRowsAnswer, end: int) -> None:
+        self._route_token = answer.route_token or self._route_token
+        if answer.warning:
+            _log.warning("TableWrite into %s: %s", self.label, answer.warning)
+        if self.is_exactly_once and answer.row_offset not in (None, end):
+            raise ConflictError(
+                f"the server counts {answer.row_offset} rows in {self.label} where there are {end}",
+                code="RowOffsetConflict",
+                hint="another writer uses this stream",
+            )
+        self._offset = end
+
+    # -- after a lost answer ------------------------------------------------------------------
+
+    def _look_up(
+        self,
+        error: TransportError | ServiceError | ProtocolError,
+        first: int,
+        end: int,
+        attempts: Attempts,
+    ) -> None:
+        """Find out what became of an upload; return when the rest may be sent."""
+        if isinstance(error, TransportError) and error.request_sent is False:
+            attempts.again(error, idempotent=True)
+            return
+        if self._cancel is not None:
+            self._cancel.check()
+        landed = self._ask(error)
+        if landed is None or not first <= landed <= end:
+            raise self._conflict(error, landed, first, end) from error
+        if not self.is_exactly_once and landed != end:
+            # Without offsets the lost upload might still be on its way in.
+            error.add_note("whether these rows arrive is unknown, so they are not sent again")
+            attempts.give_up(error)
+        self._offset = landed
+        if landed < end:
+            attempts.again(error, idempotent=True, resume=f"row {landed}")
+        elif self._tracker is not None:
+            self._tracker.retried(f"{attempts.what}: the answer was lost, the rows are there")
+
+    def _ask(self, error: OdpsNbError) -> int | None:
+        try:
+            answer = self._call_get(exactly_once=self.is_exactly_once)
+        except OdpsNbError as second:
+            second.add_note(f"while asking what became of an upload that ended in: {error}")
+            raise
+        self._route_token = answer.route_token or self._route_token
+        if not self.is_exactly_once:
+            return answer.record_count
+        self._access_token = answer.access_token or self._access_token
+        return answer.row_offset
+
+    def _call_get(self, *, exactly_once: bool) -> WriteStreamAnswer:
+        return self._storage.call(
+            GetWriteStream(
+                table=self._session.table,
+                session_id=self._session.session_id,
+                stream_id=self.stream_id,
+                stream_version=self.version,
+                exactly_once=exactly_once,
+                route_token=self._route_token,
+            ),
+            tracker=self._tracker,
+            cancel=self._cancel,
+        )
+
+    def _conflict(
+        self, error: OdpsNbError, landed: int | None, first: int, end: int
+    ) -> OdpsNbError:
+        if landed is None:
+            error.add_note(
+                "the server does not say whether the rows arrived; nothing is sent again"
+            )
+            return error
+        return ConflictError(
+            f"the server has {landed} rows in {self.label}, where {first} to {end} are possible",
+            code="RowOffsetConflict",
+            hint="another writer uses this stream",
+        )
+
+    # -- blobs --------------------------------------------------------------------------------
+
+    def upload_blobs(
+        self,
+        items: Iterable[BlobItem],
+        column_id: int,
+        partition: PartitionSpec | None = None,
+        *,
+        compression: Compression = Compression.NONE,
+    ) -> list[BlobReference]:
+        """Upload blobs for a BLOB column and return their references, in order.
+
+        Parameters
+        ----------
+        items
+            (content, MIME type, file name): content is bytes, a path or a binary file.
+        column_id
+            Id of the BLOB leaf in `schema` (``schema.column_ids``), not a position.
+        partition
+            Where the rows will be; that of the session if ``None``.
+        """
+        self.require_open()
+        return upload_blobs(
+            self._storage,
+            items,
+            table=self._session.table,
+            session_id=self._session.session_id,
+            stream_id=self.stream_id,
+            version=self.version,
+            partition=self._session.partition if partition is None else partition,
+            column_id=column_id,
+            route_token=self._route_token,
+            compression=compression,
+            tracker=self._tracker,
+            cancel=self._cancel,
+        )

@@ -1,0 +1,29 @@
+"""What names a write in another process: plain values, made to be pickled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odps_nb.terms import PartitionSpec, TableName
+
+__all__ = ["StreamReceipt", "WriteSessionRef"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSessionRef:
+    """What names a write session in another process: a plain value that may be pickled."""
+
+    table: TableName
+    session_id: str
+    partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value
+    route_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReceipt:
+    """A closed stream, as a commit needs it; may be pickled. ``size`` is in bytes of Arrow."""
+
+    stream_id: str
+    version: int
+    rows: int
+    size: int

@@ -1,0 +1,146 @@
+"""MaxCompute types as Arrow types, as rows are stored and as they travel.
+
+Stored: DATETIME in ms, TIMESTAMP(_NTZ) in ns, or in us in a file whose years nanoseconds do not
+reach, intervals as ``duration[ns]`` and ``int64`` months,
+BLOB as the base64 text of its reference. A read session may ask for other time units; nothing
+else differs between disk and wire. ``protocol.md`` sections 5.1, 5.2, 6.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.local import faults
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    LengthType,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    StructType,
+    TypeCode,
+)
+from odps_nb.terms import TimeUnit
+
+__all__ = [
+    "arrow_field",
+    "arrow_schema",
+    "arrow_type",
+    "has_blob",
+    "has_timestamp",
+    "in_units",
+]
+
+_ARROW_UNITS = {
+    TimeUnit.SECOND: "s",
+    TimeUnit.MILLI: "ms",
+    TimeUnit.MICRO: "us",
+    TimeUnit.NANO: "ns",
+}
+
+_PLAIN: dict[TypeCode, Callable[[], pa.DataType]] = {
+    TypeCode.TINYINT: pa.int8,
+    TypeCode.SMALLINT: pa.int16,
+    TypeCode.INT: pa.int32,
+    TypeCode.BIGINT: pa.int64,
+    TypeCode.FLOAT: pa.float32,
+    TypeCode.DOUBLE: pa.float64,
+    TypeCode.BOOLEAN: pa.bool_,
+    TypeCode.STRING: pa.string,
+    TypeCode.CHAR: pa.string,
+    TypeCode.VARCHAR: pa.string,
+    TypeCode.JSON: pa.string,
+    TypeCode.BINARY: pa.binary,
+    TypeCode.BLOB: pa.binary,
+    TypeCode.DATE: pa.date32,
+    TypeCode.INTERVAL_DAY_TIME: lambda: pa.duration("ns"),
+    TypeCode.INTERVAL_YEAR_MONTH: pa.int64,
+}
+
+
+def arrow_type(
+    odps: OdpsType,
+    *,
+    timestamp_unit: TimeUnit = TimeUnit.NANO,
+    datetime_unit: TimeUnit = TimeUnit.MILLI,
+) -> pa.DataType:
+    """Return the Arrow type of a MaxCompute type; 400 for what Arrow reads cannot carry."""
+
+    def of(inner: OdpsType) -> pa.DataType:
+        return arrow_type(inner, timestamp_unit=timestamp_unit, datetime_unit=datetime_unit)
+
+    if isinstance(odps, ArrayType):
+        return pa.list_(pa.field("element", of(odps.element)))
+    if isinstance(odps, MapType):
+        return pa.map_(of(odps.key), of(odps.value))
+    if isinstance(odps, StructType):
+        return pa.struct([pa.field(f.name, of(f.type)) for f in odps.fields])
+    if isinstance(odps, DecimalType):
+        return _decimal(odps)
+    if odps.code is TypeCode.DATETIME:
+        return pa.timestamp(_ARROW_UNITS[datetime_unit])
+    if odps.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
+        return pa.timestamp(_ARROW_UNITS[timestamp_unit])
+    make = _PLAIN.get(odps.code)
+    if make is None:
+        raise faults.invalid(f"the type {odps.code.name} is not supported here")
+    return make()
+
+
+def _decimal(odps: DecimalType) -> pa.DataType:
+    precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
+    return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
+
+
+def arrow_field(column: Column, **units: TimeUnit) -> pa.Field:
+    """Return the Arrow field of a column."""
+    return pa.field(column.name, arrow_type(column.type, **units), nullable=column.nullable)
+
+
+def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
+    """Return the Arrow schema of columns, in their order."""
+    return pa.schema([arrow_field(column, **units) for column in columns])
+
+
+def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Give stored values in the time units of a session, cutting what is finer than the unit.
+
+    Times are rounded down, also before 1970; those inside of other values towards 1970. 400 for
+    a time that the unit does not reach, such as the year 9999 in nanoseconds.
+    """
+    if array.type.equals(target):
+        return array
+    try:
+        options = pc.CastOptions(target_type=target, allow_time_truncate=True)
+        cut = pc.cast(array, options=options)
+        if not pa.types.is_timestamp(target):
+            return cut
+        rounded_up = pc.greater(cut, array)
+        return pc.subtract(cut.view(pa.int64()), rounded_up.cast(pa.int64())).view(target)
+    except pa.ArrowInvalid as error:
+        raise faults.invalid(f"a time is out of the session's range: {error}") from None
+
+
+def has_blob(odps: OdpsType) -> bool:
+    """Whether a BLOB hides anywhere in the type."""
+    return _has(odps, (TypeCode.BLOB,))
+
+
+def has_timestamp(odps: OdpsType) -> bool:
+    """Whether a TIMESTAMP hides anywhere in the type."""
+    return _has(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
+
+
+def _has(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
+    if isinstance(odps, ArrayType):
+        return _has(odps.element, codes)
+    if isinstance(odps, MapType):
+        return _has(odps.key, codes) or _has(odps.value, codes)
+    if isinstance(odps, StructType):
+        return any(_has(f.type, codes) for f in odps.fields)
+    return isinstance(odps, (PrimitiveType, LengthType)) and odps.code in codes

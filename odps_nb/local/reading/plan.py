@@ -1,0 +1,232 @@
+"""Read sessions as values: what a request asks of a table, planned.
+
+Pure but for evaluating predicates on partition values. ``protocol.md`` sections 3.1, 4, 5.6.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.local import faults
+from odps_nb.local.reading.predicates import Predicate
+from odps_nb.local.reading.scans import ScanFile, ScanPlan
+from odps_nb.local.reading.splits import by_count, by_size
+from odps_nb.local.sql.duck import Duck
+from odps_nb.local.store.snapshots import Segment
+from odps_nb.local.store.tables import Table
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import SplitMode, TableName, TimeUnit
+from odps_nb.wire.calls.read import NOT_INCREMENTAL, CreateReadSession
+from odps_nb.wire.schema_json import decode_flat, encode_flat
+
+__all__ = [
+    "ReadSession",
+    "cut_ranges",
+    "echoed",
+    "find_column",
+    "output_schema",
+    "parse_filter",
+    "prune",
+    "scan_plan",
+    "seek",
+    "session_of_text",
+    "session_text",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSession:
+    """An open read session; ``ranges`` are the splits as row ranges of the snapshot."""
+
+    session_id: str
+    table: TableName
+    schema: TableSchema
+    plan: ScanPlan
+    mode: SplitMode
+    ranges: tuple[tuple[int, int], ...]
+    rows: int
+    size: int
+    expires: float
+    predicate_text: str = ""
+    version: int = 0
+    increment: Mapping[str, object] = field(default_factory=lambda: dict(NOT_INCREMENTAL))
+    buckets: tuple[int, ...] = ()
+
+    @property
+    def counts_kept(self) -> bool:
+        """Whether row ranges count what the filter keeps, instead of what is stored."""
+        return any(file.kept is not None for file in self.plan.files)
+
+    @property
+    def record_count(self) -> int | None:
+        """Rows that row ranges count, where the mode has them."""
+        if self.mode is not SplitMode.ROW_OFFSET:
+            return None
+        if self.counts_kept:
+            return sum(file.kept or 0 for file in self.plan.files)
+        return self.rows
+
+
+def echoed(request: CreateReadSession) -> dict[str, object]:
+    """Return the options of an incremental read as an answer repeats them: whole, and typed."""
+    said: Mapping[str, object] = request.incremental_options or {}
+    aliases = {"StartVersion": "From", "EndVersion": "To"}
+    found = dict(NOT_INCREMENTAL) | {"EnableIncrementalRead": request.incremental_read}
+    for key in ("StartVersion", "EndVersion", "StartTimeStamp", "EndTimeStamp", "Mode"):
+        value = said.get(key, said.get(aliases.get(key, key)))
+        if value in (None, ""):
+            continue
+        if key in aliases:
+            whole = str(value).lstrip("-").isdecimal()
+            found[key] = int(str(value)) if whole else found[key]
+        else:
+            found[key] = str(value)
+    return found
+
+
+def output_schema(table: Table, request: CreateReadSession) -> TableSchema:
+    """Say what the stream holds (``protocol.md`` section 5.6).
+
+    Where columns are named, exactly these come, and partition columns alone where only such are
+    named (C++ client: TestFilterOptionsRequiredPartitionColumns).
+    """
+    schema, keys = table.schema, set(table.partition_keys)
+    data = [find_column(schema, name) for name in request.data_columns]
+    parts = [find_column(schema, name) for name in request.partition_columns]
+    # a partition key among the data columns is wanted as a column all the same
+    parts += [c for c in data if c.name in keys and c not in parts]
+    data = [c for c in data if c.name not in keys]
+    if strangers := [c.name for c in parts if c.name not in keys]:
+        raise faults.invalid(f"{strangers[0]!r} is not a partition column")
+    if not request.data_columns and not request.partition_columns:
+        return schema
+    return TableSchema(columns=tuple(data), partition_columns=tuple(parts))
+
+
+def find_column(schema: TableSchema, name: str) -> Column:
+    """Return a column; 400 when there is none of that name."""
+    found = schema.find(name)
+    if found is None:
+        raise faults.invalid(f"there is no column {name!r}")
+    return found
+
+
+def parse_filter(table: Table, request: CreateReadSession, duck: Duck) -> Predicate | None:
+    """Read the filter; with the fallback asked for, one that does not apply is none."""
+    try:
+        return Predicate.parse(request.filter_predicate, table.schema, duck)
+    except InvalidRequestError:
+        if request.filter_fallback:
+            return None
+        raise
+
+
+def prune(
+    table: Table, segments: tuple[Segment, ...], predicate: Predicate | None
+) -> tuple[Segment, ...]:
+    """Leave out the files of partitions that the filter excludes."""
+    part = None if predicate is None else predicate.partition_part(table.partition_keys)
+    if part is None:
+        return segments
+    specs = list(dict.fromkeys(s.spec for s in segments))
+    kept = dict(zip(specs, part.keeps(specs, table.schema), strict=True))
+    return tuple(s for s in segments if kept[s.spec])
+
+
+def scan_plan(table: Table, segments: Sequence[Segment], columns: tuple[Column, ...]) -> ScanPlan:
+    """Plan a scan of whole files."""
+    return ScanPlan(
+        files=tuple(ScanFile(name=s.name, rows=s.rows, values=s.spec.items) for s in segments),
+        columns=columns,
+        table_columns=table.schema.all_columns,
+        partition_keys=frozenset(table.partition_keys),
+    )
+
+
+def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[tuple[int, int]]:
+    """Cut the snapshot as the request says."""
+    mode, number = request.split_mode, request.split_number
+    if mode is SplitMode.ROW_OFFSET:
+        return []
+    if mode is SplitMode.PARALLELISM:
+        return by_count(segments, number, cross_partition=request.cross_partition)
+    if mode is SplitMode.BUCKET:
+        return by_count(segments, 1)
+    return by_size(
+        segments,
+        number,
+        cross_partition=request.cross_partition,
+        max_files=request.split_max_file_num,
+    )
+
+
+def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
+    """Return where the file with kept row ``offset`` begins, and the kept rows before it."""
+    start = before = 0
+    for file in files:
+        if before + (file.kept or 0) > offset:
+            break
+        start, before = start + file.rows, before + (file.kept or 0)
+    return start, before
+
+
+def session_text(session: ReadSession) -> str:
+    """Write a session as the catalogue keeps it."""
+    plan = session.plan
+    return json.dumps(
+        {
+            "table": [session.table.project, session.table.schema, session.table.table],
+            "output": encode_flat(session.schema),
+            "columns": encode_flat(TableSchema(columns=plan.table_columns)),
+            "keys": sorted(plan.partition_keys),
+            "files": [[f.name, f.rows, f.values, f.kept] for f in plan.files],
+            "units": [plan.timestamp_unit.value, plan.datetime_unit.value],
+            "predicate": session.predicate_text,
+            "mode": session.mode.value,
+            "ranges": session.ranges,
+            "rows": session.rows,
+            "size": session.size,
+            "version": session.version,
+            "increment": dict(session.increment),
+            "block": plan.block_rows,
+            "buckets": session.buckets,
+        }
+    )
+
+
+def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> ReadSession:
+    """Read a session from the catalogue."""
+    saved = json.loads(text)
+    project, schema, table = saved["table"]
+    output, stored = decode_flat(saved["output"]), decode_flat(saved["columns"])
+    plan = ScanPlan(
+        files=tuple(
+            ScanFile(name=n, rows=r, values=tuple((k, v) for k, v in values), kept=kept)
+            for n, r, values, kept in saved["files"]
+        ),
+        columns=output.all_columns,
+        table_columns=stored.columns,
+        partition_keys=frozenset(saved["keys"]),
+        timestamp_unit=TimeUnit(saved["units"][0]),
+        datetime_unit=TimeUnit(saved["units"][1]),
+        predicate=Predicate.parse(saved["predicate"], stored, duck),
+        block_rows=saved.get("block", 1),
+    )
+    return ReadSession(
+        session_id=session_id,
+        table=TableName(project=project, schema=schema, table=table),
+        schema=output,
+        plan=plan,
+        mode=SplitMode(saved["mode"]),
+        ranges=tuple((a, b) for a, b in saved["ranges"]),
+        rows=saved["rows"],
+        size=saved["size"],
+        expires=expires,
+        predicate_text=saved["predicate"],
+        version=saved.get("version", 0),
+        increment=saved.get("increment", dict(NOT_INCREMENTAL)),
+        buckets=tuple(saved.get("buckets", ())),
+    )

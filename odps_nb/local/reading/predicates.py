@@ -1,0 +1,231 @@
+"""``FilterPredicate`` texts: parsed as MaxCompute SQL, evaluated by DuckDB behind its fence.
+
+A predicate becomes a boolean column over the few columns it names; the rows themselves never
+pass through DuckDB, so their types cannot change. World local; knows no sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import arrow_type
+from odps_nb.local.sql.calls import called, looks_outside
+from odps_nb.local.sql.duck import Duck
+from odps_nb.local.store.partition_values import constant
+from odps_nb.schema import TableSchema
+from odps_nb.terms import PartitionSpec
+
+__all__ = ["Evaluator", "Predicate"]
+
+MAX_LENGTH = 64 * 1024
+# DuckDB's own words for many rows or columns, and for waiting, that the parser does not know
+_NOT_OF_A_ROW = frozenset({"unnest", "columns", "sleep_ms", "pg_sleep", "write_log"})
+# what makes long texts and lists of short ones: DuckDB neither counts their memory nor stops them
+_GROWING = frozenset(
+    {
+        *("repeat", "lpad", "rpad", "format", "printf", "bar", "range", "generate_series"),
+        *("list_resize", "array_resize", "reduce", "list_reduce", "array_reduce"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicate:
+    """A checked predicate: the columns it needs, and its DuckDB text as conjuncts."""
+
+    columns: tuple[str, ...]
+    conjuncts: tuple[tuple[frozenset[str], str], ...]
+    duck: Duck = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate | None:
+        """Read a predicate; ``None`` for an empty one.
+
+        Raises
+        ------
+        InvalidRequestError
+            No boolean expression over the columns of the table.
+        """
+        if not text.strip():
+            return None
+        if len(text) > MAX_LENGTH:
+            raise _refused(f"the filter predicate is longer than {MAX_LENGTH} characters")
+        parsed = _parse(text)
+        conjuncts = tuple(
+            (_resolve(part, schema, text), part.sql(dialect="duckdb")) for part in _flatten(parsed)
+        )
+        used = frozenset[str]().union(*(names for names, _ in conjuncts))
+        columns = tuple(name for name in schema.names if name in used)
+        for _, spelled in conjuncts:
+            _check_calls(spelled)
+        predicate = cls(columns=columns, conjuncts=conjuncts, duck=duck)
+        predicate._try_on(schema)
+        return predicate
+
+    @property
+    def sql(self) -> str:
+        """The whole condition for DuckDB."""
+        return " AND ".join(f"({text})" for _, text in self.conjuncts)
+
+    def partition_part(self, keys: tuple[str, ...]) -> Predicate | None:
+        """The conjuncts that only partition values decide, or ``None`` when there are none."""
+        own = tuple(c for c in self.conjuncts if c[0] and c[0] <= frozenset(keys))
+        if not own:
+            return None
+        used = frozenset[str]().union(*(names for names, _ in own))
+        return replace(self, columns=tuple(k for k in keys if k in used), conjuncts=own)
+
+    def keeps(self, specs: list[PartitionSpec], schema: TableSchema) -> list[bool]:
+        """Say for each partition whether the predicate (a `partition_part`) holds for it."""
+        if not specs:
+            return []
+        types = {c.name: arrow_type(c.type) for c in schema.partition_columns}
+        columns = {
+            name: pa.array(
+                [constant(dict(s.items)[name], types[name], name).as_py() for s in specs],
+                types[name],
+            )
+            for name in self.columns
+        }
+        with self.evaluator() as evaluator:
+            kept: list[bool] = evaluator.mask(columns, len(specs)).to_pylist()
+        return kept
+
+    @contextmanager
+    def evaluator(self) -> Iterator[Evaluator]:
+        """Open what evaluates this predicate; closed when the block is left."""
+        with self.duck.connection() as connection:
+            yield Evaluator(connection, self.sql)
+
+    def _try_on(self, schema: TableSchema) -> None:
+        """Evaluate on two rows of nulls, so that what is wrong shows at session creation.
+
+        Unknown functions and types show without rows; constants that cannot be compared
+        (``"id" = 1``: a text, not a column) and aggregates show only with some.
+        """
+        types = {c.name: arrow_type(c.type) for c in schema.all_columns}
+        nulls = {name: pa.nulls(2, types[name]) for name in self.columns}
+        with self.evaluator() as evaluator:
+            if not pa.types.is_boolean(evaluator.value_type(nulls, 2)):
+                raise _refused("the filter predicate is not a boolean expression")
+            evaluator.mask(nulls, 2)
+
+
+class Evaluator:
+    """Evaluates one predicate on batch after batch."""
+
+    def __init__(self, connection: Any, sql: str) -> None:
+        self._connection, self._sql = connection, sql
+
+    def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
+        """Return which rows satisfy the predicate; null counts as no."""
+        kept = self._run(f"COALESCE(CAST(({self._sql}) AS BOOLEAN), FALSE)", columns, rows)
+        return kept.column(0).combine_chunks()
+
+    def value_type(self, columns: Mapping[str, pa.Array], rows: int) -> pa.DataType:
+        """Return the type of the expression."""
+        return self._run(self._sql, columns, rows).schema.field(0).type
+
+    def _run(self, expression: str, columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
+        import duckdb
+
+        # a column of our own keeps the row count where the predicate names no column
+        batch = pa.table({**columns, "": pa.nulls(rows, pa.bool_())})
+        self._connection.register("batch", batch)
+        try:
+            found = self._connection.sql(f"SELECT {expression} AS keep FROM batch").to_arrow_table()
+        except duckdb.Error as error:
+            first = str(error).strip().splitlines()[0]
+            raise _refused(f"the filter predicate cannot be applied: {first}") from None
+        finally:
+            self._connection.unregister("batch")
+        if found.num_rows != rows:
+            raise _refused("the filter predicate does not give one value for each row")
+        return found
+
+
+def _refused(message: str, before: str = "") -> InvalidRequestError:
+    """Make the refusal, with line and column behind the text ``before`` the fault."""
+    lines = before.split("\n")
+    return faults.invalid(f"[{len(lines)},{len(lines[-1]) + 1}] {message}")
+
+
+def _before(error: Any) -> str:
+    """Return as many lines and columns as stand before what the parser fails on."""
+    for fault in getattr(error, "errors", ()):
+        before: int = fault["col"] - len(fault["highlight"] or "")
+        return "\n" * (int(fault["line"]) - 1) + " " * max(0, before)
+    return ""
+
+
+def _parse(text: str) -> Any:
+    import sqlglot
+    from sqlglot import exp
+
+    try:
+        statements = sqlglot.parse(text, dialect="hive")
+    except sqlglot.errors.SqlglotError as error:
+        first = str(error).splitlines()[0]
+        raise _refused(f"the filter predicate cannot be read: {first}", _before(error)) from None
+    except RecursionError:
+        raise _refused("the filter predicate is nested too deeply") from None
+    if len(statements) != 1 or not isinstance(statements[0], exp.Condition):
+        raise _refused("the filter predicate is not one boolean expression")
+    found = statements[0]
+    fenced = (exp.Query, exp.Subquery, exp.Table, exp.Command, exp.Placeholder, exp.Parameter)
+    if found.find(*fenced) is not None:
+        raise _refused("a filter predicate has no subqueries, tables or parameters")
+    # what looks beyond its row would depend on how the rows are cut into batches
+    beyond = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
+    if found.find(*beyond) is not None or any(
+        call.name.casefold() in _NOT_OF_A_ROW for call in found.find_all(exp.Anonymous)
+    ):
+        raise _refused("a filter predicate looks at one row: no aggregates, windows, explode")
+    return found
+
+
+def _check_calls(spelled: str) -> None:
+    """Refuse calls of what grows or looks outside, by the names that DuckDB will read."""
+    for name in called(spelled):
+        if name in _GROWING:
+            raise _refused(
+                f"a filter predicate cannot call {name!r}, which makes long values of short ones"
+            )
+        if looks_outside(name):
+            raise _refused(f"a filter predicate cannot call {name!r}")
+
+
+def _flatten(parsed: Any) -> list[Any]:
+    from sqlglot import exp
+
+    parsed = parsed.unnest()
+    if isinstance(parsed, exp.And):
+        return [*_flatten(parsed.left), *_flatten(parsed.right)]
+    return [parsed]
+
+
+def _resolve(parsed: Any, schema: TableSchema, text: str) -> frozenset[str]:
+    """Return the columns an expression uses; quote them so that any name is safe."""
+    from sqlglot import exp
+
+    used = set()
+    for node in parsed.find_all(exp.Column):
+        parts = node.parts
+        column = schema.find(parts[0].name)
+        if column is None:
+            raise _refused(
+                f"the filter predicate names {parts[0].name!r}; the table has no such column",
+                text[: parts[0].meta.get("start", 0)],
+            )
+        parts[0].set("this", column.name)
+        for part in parts:
+            part.set("quoted", True)
+        used.add(column.name)
+    return frozenset(used)

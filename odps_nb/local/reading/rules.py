@@ -1,0 +1,79 @@
+"""What the real service takes of a read and how coarsely it filters.
+
+Its bounds are known from live tests of its own clients: aliyun-odps-sdk-cpp
+(``test/max_storage_api/table_read_test.cpp``) and, of the older protocol, aliyun-odps-python-sdk
+(``odps/apis/storage_api/tests``). What nobody has tested is in ``docs/open-questions.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import has_blob
+from odps_nb.local.store.tables import Table
+from odps_nb.terms import SplitMode
+from odps_nb.wire.calls import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_ROWS,
+    MIN_BATCH_BYTES,
+    CreateReadSession,
+    ReadRows,
+)
+
+__all__ = ["ReadRules", "check_batch"]
+
+CLUSTERED_BLOCK_ROWS = 1_000
+"""Under 2,000 rows come of a clustered table that holds one match (TestPredicate…ClusterTable)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRules:
+    """What may be chosen when a service is started; the defaults are the real service.
+
+    ``min_split_bytes`` is the smallest split by size. A filter leaves out whole blocks of
+    ``filter_block_rows`` rows of a file, or single rows where that is 1. Row ranges of a session
+    with a filter address the rows as they are stored, or with ``kept_ranges`` those that the
+    filter keeps: nobody has tested which of both the real service does.
+    """
+
+    min_split_bytes: int = 10 * 2**20
+    filter_block_rows: int = 10_000
+    kept_ranges: bool = False
+
+    def block_rows(self, table: Table) -> int:
+        """Return how many rows of a file of this table a filter keeps or leaves out together."""
+        if table.is_clustered:
+            return min(CLUSTERED_BLOCK_ROWS, self.filter_block_rows)
+        return self.filter_block_rows
+
+    def check_split(self, table: Table, request: CreateReadSession) -> None:
+        """Refuse with 400 a way of splitting that this table does not have, or too small splits."""
+        mode, name = request.split_mode, table.name.table
+        keyed = bool(table.key_columns)
+        if mode is SplitMode.ROW_OFFSET or (
+            mode is SplitMode.BUCKET and keyed and request.incremental_read
+        ):
+            return
+        if keyed or table.is_append2 or any(has_blob(c.type) for c in table.schema.columns):
+            raise faults.invalid(
+                f"{name} is a transactional table: it takes SplitMode RowOffset, not {mode.value}"
+            )
+        if mode is SplitMode.BUCKET and not table.is_clustered:
+            raise faults.invalid(f"{name} has no buckets: it is not clustered")
+        if mode is SplitMode.SIZE and request.split_number < self.min_split_bytes:
+            raise faults.invalid(
+                f"SplitNumber {request.split_number} is too small: a split by size has at least"
+                f" {self.min_split_bytes} bytes"
+            )
+
+
+def check_batch(request: ReadRows) -> None:
+    """Refuse with 400 batches that are larger or smaller than the service makes them."""
+    if request.max_batch_rows > MAX_BATCH_ROWS:
+        raise faults.invalid(f"MaxBatchRows {request.max_batch_rows} is more than {MAX_BATCH_ROWS}")
+    size = request.max_batch_raw_size
+    if size and not MIN_BATCH_BYTES <= size <= MAX_BATCH_BYTES:
+        raise faults.invalid(
+            f"MaxBatchRawSize {size} is neither 0 nor {MIN_BATCH_BYTES} to {MAX_BATCH_BYTES}"
+        )

@@ -1,0 +1,238 @@
+"""Row ranges of a snapshot as Arrow batches: files in order, columns chosen, rows filtered.
+
+A snapshot is a list of files; its rows are numbered through, file after file. Everything here is
+lazy and holds one row group at a time. World local; knows no sessions and no HTTP.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type, in_units
+from odps_nb.local.reading.predicates import Evaluator, Predicate
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.partition_values import constant_array
+from odps_nb.local.store.row_files import read_rows
+from odps_nb.schema import Column
+from odps_nb.terms import TimeUnit
+
+__all__ = ["ScanFile", "ScanPlan", "batches_of", "cut_rows", "scan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanFile:
+    """A row file of a snapshot with its partition values, and the rows a filter keeps of it."""
+
+    name: str
+    rows: int
+    values: tuple[tuple[str, str], ...] = ()
+    kept: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """What a stream holds: ``columns`` in order; ``partition_keys`` says which are constants.
+
+    The ``predicate`` keeps or leaves out ``block_rows`` rows of a file together.
+    """
+
+    files: tuple[ScanFile, ...]
+    columns: tuple[Column, ...]
+    table_columns: tuple[Column, ...]
+    partition_keys: frozenset[str]
+    timestamp_unit: TimeUnit = TimeUnit.NANO
+    datetime_unit: TimeUnit = TimeUnit.MILLI
+    predicate: Predicate | None = None
+    block_rows: int = 1
+
+    def schema(self, columns: Sequence[Column] | None = None) -> pa.Schema:
+        """Return the Arrow schema of the stream (of some columns)."""
+        return arrow_schema(
+            self.columns if columns is None else columns,
+            timestamp_unit=self.timestamp_unit,
+            datetime_unit=self.datetime_unit,
+        )
+
+
+def scan(
+    folder: Folder,
+    plan: ScanPlan,
+    start: int,
+    stop: int,
+    *,
+    columns: Sequence[Column] | None = None,
+    skip: int = 0,
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows ``[start, stop)`` of the snapshot, filtered; never an empty batch.
+
+    Parameters
+    ----------
+    start, stop
+        Row numbers of the snapshot, before the filter.
+    columns
+        A subset of the plan's columns, in the order wanted; default: all.
+    skip
+        Rows to leave out at the beginning, counted after the filter.
+    """
+    wanted = tuple(plan.columns if columns is None else columns)
+    if plan.predicate is None:
+        start, skip = min(start + skip, stop), 0
+    schema = plan.schema(wanted)
+    with contextlib.ExitStack() as stack:
+        evaluator = None
+        if plan.predicate is not None:
+            evaluator = stack.enter_context(plan.predicate.evaluator())
+        for file, low, high in cut_rows(plan.files, start, stop):
+            for batch in batches_of(folder, plan, file, low, high, wanted, schema, evaluator):
+                kept = batch
+                if skip:
+                    taken = min(skip, batch.num_rows)
+                    kept, skip = batch.slice(taken), skip - taken
+                if kept.num_rows:
+                    yield kept
+
+
+def cut_rows(
+    files: Sequence[ScanFile], start: int, stop: int
+) -> Iterator[tuple[ScanFile, int, int]]:
+    """Say which rows of which files make up the range ``[start, stop)``."""
+    seen = 0
+    for file in files:
+        low, high = max(start - seen, 0), min(stop - seen, file.rows)
+        if low < high:
+            yield file, low, high
+        seen += file.rows
+        if seen >= stop:
+            return
+
+
+def batches_of(
+    folder: Folder,
+    plan: ScanPlan,
+    file: ScanFile,
+    low: int,
+    high: int,
+    wanted: Sequence[Column],
+    schema: pa.Schema,
+    evaluator: Evaluator | None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows ``[low, high)`` of one file as the stream has them, filtered."""
+    if evaluator is None or plan.block_rows <= 1:
+        yield from _rows_of(folder, plan, file, low, high, wanted, schema, evaluator)
+        return
+    for start, stop in _kept_blocks(folder, plan, file, low, high, evaluator):
+        yield from _rows_of(folder, plan, file, start, stop, wanted, schema, None)
+
+
+def _kept_blocks(
+    folder: Folder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
+) -> Iterator[tuple[int, int]]:
+    """Say which rows of ``[low, high)`` lie in a block with a row that the filter keeps.
+
+    Blocks are those of the file, however a split cuts through them: what comes of a table does
+    not depend on how it is cut.
+    """
+    size = plan.block_rows
+    start, end = low // size * size, min(file.rows, -(-high // size) * size)
+    row, block, found = start, start // size, False
+    for kept in _masks(folder, plan, file, start, end, evaluator):
+        seen, ranges = 0, list[tuple[int, int]]()
+        while seen < len(kept):
+            stop = min(end, (block + 1) * size)
+            taken = min(stop - row, len(kept) - seen)
+            found = found or bool(kept.slice(seen, taken).true_count)
+            row, seen = row + taken, seen + taken
+            if row == stop:
+                if found:
+                    ranges.append((max(low, block * size), min(high, stop)))
+                block, found = block + 1, False
+        yield from _joined(ranges)
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Let ranges that touch be one, which is read at once."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        if joined and joined[-1][1] == start:
+            start = joined.pop()[0]
+        joined.append((start, stop))
+    return joined
+
+
+def _masks(
+    folder: Folder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
+) -> Iterator[pa.BooleanArray]:
+    """Yield which rows of ``[low, high)`` the filter keeps."""
+    used = _used(plan)
+    values = dict(file.values)
+    for batch in read_rows(folder, file.name, _stored(plan, used), low, high):
+        arrays = {name: _array(batch, column, values.get(name)) for name, column in used.items()}
+        yield evaluator.mask(arrays, batch.num_rows)
+
+
+def _used(plan: ScanPlan) -> dict[str, Column]:
+    """Return the columns that the filter needs, by name."""
+    names = () if plan.predicate is None else plan.predicate.columns
+    stored = {c.name: c for c in plan.table_columns}
+    return {name: stored[name] for name in names}
+
+
+def _stored(plan: ScanPlan, needed: dict[str, Column]) -> list[str]:
+    """Return which of these columns files hold."""
+    return [name for name in needed if name not in plan.partition_keys]
+
+
+def _rows_of(
+    folder: Folder,
+    plan: ScanPlan,
+    file: ScanFile,
+    low: int,
+    high: int,
+    wanted: Sequence[Column],
+    schema: pa.Schema,
+    evaluator: Evaluator | None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows ``[low, high)`` of one file, only those that an evaluator keeps."""
+    used = {} if evaluator is None else _used(plan)
+    needed = {c.name: c for c in wanted} | used
+    values = dict(file.values)
+    for batch in read_rows(folder, file.name, _stored(plan, needed), low, high):
+        arrays = {name: _array(batch, column, values.get(name)) for name, column in needed.items()}
+        rows = batch.num_rows
+        mask = None
+        if evaluator is not None:
+            mask = evaluator.mask({name: arrays[name] for name in used}, rows)
+            if not mask.true_count:
+                continue
+            if mask.true_count == rows:
+                mask = None
+        yield _shape(arrays, wanted, schema, rows, mask)
+
+
+def _array(batch: pa.RecordBatch, column: Column, value: str | None) -> pa.Array:
+    target = arrow_type(column.type)
+    if value is not None:
+        return constant_array(value, target, column.name, batch.num_rows)
+    index = batch.schema.get_field_index(column.name)
+    # a file may be older than the column
+    return batch.column(index) if index >= 0 else pa.nulls(batch.num_rows, target)
+
+
+def _shape(
+    arrays: dict[str, pa.Array],
+    wanted: Sequence[Column],
+    schema: pa.Schema,
+    rows: int,
+    mask: pa.BooleanArray | None,
+) -> pa.RecordBatch:
+    shown = [in_units(arrays[c.name], field.type) for c, field in zip(wanted, schema, strict=True)]
+    if mask is not None:
+        shown = [array.filter(mask) for array in shown]
+        rows = mask.true_count
+    if not shown:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    return pa.record_batch(shown, schema=schema)

@@ -1,0 +1,367 @@
+"""Read sessions: a snapshot, its columns, its splits, and how long they live.
+
+A session is a row in the catalogue with a plan that needs nothing else but the files it pins:
+the table may change or go away. ``protocol.md`` sections 3.1 to 3.4 and 4.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+
+import pyarrow as pa
+
+from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import has_timestamp
+from odps_nb.local.reading.increments import (
+    MODES,
+    Changed,
+    Interval,
+    bucket_ranges,
+    changed_rows,
+    changes_table,
+    with_system_columns,
+)
+from odps_nb.local.reading.plan import (
+    ReadSession,
+    cut_ranges,
+    echoed,
+    find_column,
+    output_schema,
+    parse_filter,
+    prune,
+    scan_plan,
+    seek,
+    session_of_text,
+    session_text,
+)
+from odps_nb.local.reading.rules import ReadRules
+from odps_nb.local.reading.scans import ScanFile, ScanPlan, batches_of, scan
+from odps_nb.local.sql.duck import Duck
+from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.changes import ChangeLog
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import Folder, new_id
+from odps_nb.local.store.row_files import FAR, FINE
+from odps_nb.local.store.snapshots import Segment, Snapshots
+from odps_nb.local.store.tables import Table
+from odps_nb.schema import TableSchema
+from odps_nb.terms import IndexSplit, PartitionSpec, Split, SplitMode, TableName, TimeUnit
+from odps_nb.wire.calls.preview import Preview
+from odps_nb.wire.calls.read import NANOSECONDS_TOO_NARROW, CreateReadSession
+
+__all__ = ["ReadSessions"]
+
+LIFETIME = 24 * 3600.0
+CACHED = 256
+PREVIEW_ROWS = 10_000
+
+
+class ReadSessions:
+    """Makes, finds and reads sessions."""
+
+    def __init__(
+        self,
+        database: Database,
+        catalog: Catalog,
+        snapshots: Snapshots,
+        folder: Folder,
+        duck: Duck,
+        clock: Callable[[], float],
+        rules: ReadRules | None = None,
+    ) -> None:
+        self._db, self._catalog, self._snapshots = database, catalog, snapshots
+        self._folder, self._duck, self._clock = folder, duck, clock
+        self._rules = rules or ReadRules()
+        self._cache: OrderedDict[str, ReadSession] = OrderedDict()
+        self._cache_lock = Lock()
+
+    def create(self, request: CreateReadSession) -> ReadSession:
+        """Take a snapshot of what is visible now and cut it."""
+        session_id = new_id()
+        with self._db.transaction():
+            table = self._catalog.table(request.table)
+            self._rules.check_split(table, request)
+            changed = self._changed(table, request)
+            if changed is None:
+                segments = self._segments(table, request)
+                self._snapshots.pin(session_id, segments)
+            else:
+                table, own = changes_table(table), [(c.spec, c.file) for c in changed]
+                segments = self._snapshots.pin_own(session_id, table, own)
+        try:
+            session = self._planned(session_id, table, segments, request, changed)
+            self._save(session, table)
+        except BaseException:
+            self._snapshots.unpin(session_id)
+            raise
+        return session
+
+    def get(self, name: TableName, session_id: str, *, refresh: bool = False) -> ReadSession:
+        """Return a session of that table; 404 when unknown or over."""
+        session = self._cached(session_id) or self._load(session_id)
+        if session.expires <= self._clock():
+            raise faults.expired(session_id)
+        theirs = (session.table.project, session.table.table.casefold())
+        if (name.project, name.table.casefold()) != theirs:
+            raise faults.no_such_session(session_id)
+        if refresh:
+            session = replace(session, expires=self._clock() + LIFETIME)
+            self._db.run(
+                "UPDATE read_sessions SET expires = ? WHERE session_id = ?",
+                session.expires,
+                session_id,
+            )
+            self._remember(session)
+        return session
+
+    def rows(
+        self,
+        session: ReadSession,
+        split: Split,
+        *,
+        columns: Sequence[str] = (),
+        skip: int = 0,
+        unordered: bool = False,
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return the Arrow schema of a split and its batches, lazily.
+
+        ``columns`` come in the order named, or ``unordered`` in the session's.
+        """
+        plan = session.plan
+        wanted = tuple(find_column(session.schema, name) for name in columns) or plan.columns
+        if unordered:
+            wanted = tuple(column for column in plan.columns if column in wanted)
+        start, stop, skip, take = self._window(session, split, skip)
+        batches = scan(self._folder, plan, start, stop, columns=wanted, skip=skip)
+        return plan.schema(wanted), batches if take is None else _first(batches, take)
+
+    def preview(
+        self, request: Preview, *, must_exist: bool = False
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return the first rows of a table or partition as it is now.
+
+        A limit of 0 is all of them; of a partition that is not there, there are none, or where it
+        ``must_exist`` it is a 404.
+        """
+        table = self._catalog.table(request.table)
+        specs = [] if request.partition is None else [table.spec(request.partition)]
+        if must_exist and specs:
+            self._must_exist(table, specs[0])
+        segments = self._snapshots.visible(table, specs)
+        chosen = tuple(find_column(table.schema, name) for name in request.columns)
+        plan = scan_plan(table, segments, chosen or tuple(table.schema.all_columns))
+        if any(segment.name.endswith(FAR) for segment in segments):
+            plan = replace(plan, timestamp_unit=TimeUnit.MICRO)  # a preview asks for no unit
+        stop = sum(s.rows for s in segments)
+        limit = PREVIEW_ROWS if request.limit is None else request.limit
+        stop = min(limit, stop) if limit > 0 else stop
+        # read at once: nothing pins the files of a preview
+        return plan.schema(), iter(list(scan(self._folder, plan, 0, stop)))
+
+    def expire(self, session_id: str) -> None:
+        """Let a session end now; its files are no longer kept for it."""
+        with self._db.transaction() as db:
+            db.execute("UPDATE read_sessions SET expires = 0 WHERE session_id = ?", (session_id,))
+            self._snapshots.unpin(session_id)
+        with self._cache_lock:
+            self._cache.pop(session_id, None)
+
+    def forget_expired(self) -> None:
+        """Drop sessions that ended, with their pins."""
+        gone = self._db.rows(
+            "SELECT session_id FROM read_sessions WHERE expires <= ?", self._clock()
+        )
+        for row in gone:
+            with self._db.transaction() as db:
+                db.execute("DELETE FROM read_sessions WHERE session_id = ?", (row["session_id"],))
+                self._snapshots.unpin(row["session_id"])
+
+    # -- making -------------------------------------------------------------------------------
+
+    def _segments(self, table: Table, request: CreateReadSession) -> tuple[Segment, ...]:
+        specs = self._specs(table, request)
+        if request.incremental_read:
+            interval = self._interval(table, request)
+            return self._snapshots.added_since(
+                table,
+                interval.after,
+                interval.upto,
+                specs,
+                appends_only=interval.mode == "append",
+            )
+        return self._snapshots.visible(table, specs)
+
+    def _changed(self, table: Table, request: CreateReadSession) -> tuple[Changed, ...] | None:
+        """Make the rows of an incremental read of a primary-key table; ``None`` for others."""
+        if not request.incremental_read or not table.key_columns:
+            return None
+        interval = self._interval(table, request)
+        if interval.mode not in MODES:
+            return None
+        specs = self._specs(table, request)
+        log = ChangeLog(self._db, self._folder)
+        return tuple(changed_rows(self._folder, log, table, interval, specs))
+
+    def _specs(self, table: Table, request: CreateReadSession) -> list[PartitionSpec]:
+        specs = [table.spec(spec) for spec in request.partitions]
+        for spec in specs:
+            self._must_exist(table, spec)
+        return specs
+
+    def _must_exist(self, table: Table, spec: object) -> None:
+        if not any(spec.covers(p.spec) for p in self._catalog.partitions(table)):  # type: ignore[attr-defined]
+            raise faults.no_such_partition(spec, table.name)
+
+    def _interval(self, table: Table, request: CreateReadSession) -> Interval:
+        options = request.incremental_options or {}
+        return Interval.of(options, table, partial(self._snapshots.version_at, table))
+
+    def _planned(
+        self,
+        session_id: str,
+        table: Table,
+        segments: tuple[Segment, ...],
+        request: CreateReadSession,
+        changed: tuple[Changed, ...] | None = None,
+    ) -> ReadSession:
+        output = output_schema(table, request)
+        if changed is not None:
+            output = with_system_columns(output)
+        predicate = parse_filter(table, request, self._duck)
+        by_rows = request.split_mode is SplitMode.ROW_OFFSET
+        if not by_rows or self._rules.kept_ranges:
+            segments = prune(table, segments, predicate)
+        if request.timestamp_unit is TimeUnit.NANO:
+            _require_nanoseconds(output, segments)
+        plan = replace(
+            scan_plan(table, segments, output.all_columns),
+            timestamp_unit=request.timestamp_unit,
+            datetime_unit=request.datetime_unit,
+            predicate=predicate,
+            block_rows=self._rules.block_rows(table),
+        )
+        if by_rows and self._rules.kept_ranges and predicate is not None:
+            plan = replace(plan, files=tuple(self._counted(plan)))
+        ranges, buckets = self._ranges(segments, request, changed)
+        return ReadSession(
+            session_id=session_id,
+            table=table.name,
+            schema=output,
+            plan=plan,
+            mode=request.split_mode,
+            ranges=tuple(ranges),
+            rows=sum(s.rows for s in segments),
+            size=sum(s.raw_bytes for s in segments),
+            expires=self._clock() + LIFETIME,
+            predicate_text=request.filter_predicate if predicate is not None else "",
+            version=table.version,
+            increment=echoed(request),
+            buckets=buckets,
+        )
+
+    def _ranges(
+        self,
+        segments: Sequence[Segment],
+        request: CreateReadSession,
+        changed: tuple[Changed, ...] | None,
+    ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
+        """Cut the rows; in mode Bucket say which bucket each range is."""
+        if request.split_mode is not SplitMode.BUCKET:
+            return cut_ranges(segments, request), ()
+        if changed is not None:
+            return bucket_ranges(changed, segments)
+        ranges = cut_ranges(segments, request)
+        return ranges, tuple(range(len(ranges)))
+
+    def _counted(self, plan: ScanPlan) -> Iterator[ScanFile]:
+        """Count what the filter keeps of each file: row ranges number the kept rows."""
+        assert plan.predicate is not None
+        with plan.predicate.evaluator() as evaluator:
+            for file in plan.files:
+                batches = batches_of(
+                    self._folder, plan, file, 0, file.rows, (), plan.schema(()), evaluator
+                )
+                yield replace(file, kept=sum(batch.num_rows for batch in batches))
+
+    def _window(
+        self, session: ReadSession, split: Split, skip: int
+    ) -> tuple[int, int, int, int | None]:
+        """Return snapshot rows ``[start, stop)``, kept rows to skip, and how many to give."""
+        if isinstance(split, IndexSplit):
+            if session.mode is SplitMode.ROW_OFFSET or not 0 <= split.index < len(session.ranges):
+                raise faults.invalid(f"the session has no split {split.index}")
+            start, stop = session.ranges[split.index]
+            return start, stop, skip, None
+        if session.plan.predicate is not None and session.mode is not SplitMode.ROW_OFFSET:
+            raise faults.invalid("a session with a filter is read by Index, or made with RowOffset")
+        total = session.rows if session.record_count is None else session.record_count
+        if split.offset > total:
+            raise faults.invalid(
+                f"Offset {split.offset} is beyond the {total} rows of the session",
+                code="InvalidRowRange",
+            )
+        if not session.counts_kept:
+            return split.offset, min(split.offset + split.count, total), skip, None
+        start, before = seek(session.plan.files, split.offset)
+        return start, session.rows, split.offset - before + skip, max(0, split.count - skip)
+
+    # -- keeping ------------------------------------------------------------------------------
+
+    def _save(self, session: ReadSession, table: Table) -> None:
+        self._db.run(
+            "INSERT INTO read_sessions VALUES (?, ?, ?, ?, ?)",
+            session.session_id,
+            table.table_id,
+            self._clock(),
+            session.expires,
+            session_text(session),
+        )
+        self._remember(session)
+
+    def _load(self, session_id: str) -> ReadSession:
+        row = self._db.row("SELECT * FROM read_sessions WHERE session_id = ?", session_id)
+        if row is None:
+            raise faults.no_such_session(session_id)
+        session = session_of_text(session_id, row["plan"], row["expires"], self._duck)
+        self._remember(session)
+        return session
+
+    def _cached(self, session_id: str) -> ReadSession | None:
+        with self._cache_lock:
+            return self._cache.get(session_id)
+
+    def _remember(self, session: ReadSession) -> None:
+        with self._cache_lock:
+            self._cache[session.session_id] = session
+            self._cache.move_to_end(session.session_id)
+            while len(self._cache) > CACHED:
+                self._cache.popitem(last=False)
+
+
+def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if rows <= 0:
+            return
+        yield batch.slice(0, rows)
+        rows -= batch.num_rows
+    return
+
+
+def _require_nanoseconds(output: TableSchema, segments: Sequence[Segment]) -> None:
+    """Refuse a session whose unit would make other times of some rows."""
+    far = any(segment.name.endswith(FAR) for segment in segments)
+    if not far or not any(has_timestamp(column.type) for column in output):
+        return
+    if any(segment.name.endswith(FINE) for segment in segments):
+        raise faults.invalid(
+            "some TIMESTAMPs are out of the range of nanoseconds, others have digits below a"
+            " microsecond: no unit holds both; ask for microseconds to cut those digits"
+        )
+    raise faults.invalid(
+        "some TIMESTAMPs are out of the range of nanoseconds: ask for microseconds",
+        code=NANOSECONDS_TOO_NARROW,
+    )

@@ -1,0 +1,49 @@
+"""Rows as the service's CSV: results of SQL and ``table.head`` (section 9.3)."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pyarrow as pa
+
+__all__ = ["csv_text"]
+
+
+def csv_text(schema: pa.Schema, batches: list[pa.RecordBatch]) -> str:
+    """Write rows as the service's CSV: a quoted header, values quoted, null as ``\\N``."""
+    out = io.StringIO()
+    head = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    head.writerow(schema.names)
+    for batch in batches:
+        columns = [_texts(batch.column(i)) for i in range(batch.num_columns)]
+        for row in zip(*columns, strict=True):
+            out.write(",".join(_cell(value) for value in row) + "\n")
+    return out.getvalue()
+
+
+def _cell(value: str | None) -> str:
+    return "\\N" if value is None else '"' + value.replace('"', '""') + '"'
+
+
+def _texts(array: pa.Array) -> list[str | None]:
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("ns" if array.type.unit == "ns" else "us"))
+        return [None if v is None else _moment(v, array.type.unit) for v in array]
+    return [None if v is None else _text(v) for v in array.to_pylist()]
+
+
+def _moment(value: pa.Scalar, unit: str) -> str | None:
+    if not value.is_valid:
+        return None
+    text = str(value.cast(pa.string()))
+    whole, _, fraction = text.partition(".")
+    return f"{whole}.{fraction}" if fraction.strip("0") else whole
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value)

@@ -1,0 +1,74 @@
+"""The Arrow stream of the tunnel, both ways (``protocol.md`` section 9.4).
+
+::
+
+    u32 BE chunk size · [ chunk · u32 BE CRC32C of the chunk ] … · last chunk · u32 BE CRC32C of all
+
+Inside are record batch messages alone: both sides know the schema.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator, Iterator
+
+import pyarrow as pa
+
+from odps_nb.local import faults
+from odps_nb.local.writing.ingest import checked_batches
+from odps_nb.wire.arrow_stream import END_MARKER
+from odps_nb.wire.crc32c import crc32c
+
+__all__ = ["decode_arrow", "encode_arrow"]
+
+CHUNK_SIZE = 65536
+MAX_CHUNK = 64 * 1024 * 1024
+_U32 = struct.Struct(">I")
+
+
+def encode_arrow(batches: Iterator[pa.RecordBatch]) -> Generator[bytes | memoryview, None, None]:
+    """Yield the stream of some batches."""
+    yield _U32.pack(CHUNK_SIZE)
+    held, total = bytearray(), 0
+    for batch in batches:
+        held += batch.serialize()
+        whole = len(held) // CHUNK_SIZE * CHUNK_SIZE
+        if whole:
+            view = memoryview(held)[:whole]
+            total = crc32c(view, total)
+            yield b"".join(_checked(view))
+            view.release()
+            del held[:whole]
+    total = crc32c(held, total)
+    yield bytes(held) + _U32.pack(total)
+
+
+def _checked(view: memoryview) -> Iterator[bytes]:
+    for start in range(0, len(view), CHUNK_SIZE):
+        chunk = view[start : start + CHUNK_SIZE]
+        yield bytes(chunk)
+        yield _U32.pack(crc32c(chunk))
+
+
+def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a whole stream; 400 when it is damaged or cut."""
+    if len(data) < 8:
+        raise faults.malformed("the Arrow stream of the tunnel is empty")
+    (size,) = _U32.unpack(data[:4])
+    if not 0 < size <= MAX_CHUNK:
+        raise faults.malformed(f"the Arrow stream has chunks of {size} bytes")
+    payload, at, total = bytearray(schema.serialize()), 4, 0
+    while len(data) - at >= size + 4:
+        chunk = data[at : at + size]
+        if _U32.unpack(data[at + size : at + size + 4])[0] != crc32c(chunk):
+            # a whole stream may end with a chunk of exactly this size
+            break
+        total = crc32c(chunk, total)
+        payload += chunk
+        at += size + 4
+    last = data[at:-4]
+    if len(data) - at < 4 or _U32.unpack(data[-4:])[0] != crc32c(last, total):
+        raise faults.malformed("the checksum of the Arrow stream does not match")
+    payload += last
+    payload += END_MARKER
+    yield from checked_batches(pa.py_buffer(payload))

@@ -1,0 +1,289 @@
+"""The row stream of the tunnel, both ways (``protocol.md`` section 9.4).
+
+::
+
+    field: tag varint (column << 3 | wire type) · value      per non-null column, from 1
+    record end:  tag 33553408 · varint CRC32C of the record
+    stream end:  tag 33554430 · zigzag count · tag 33554431 · varint CRC32C of the record CRCs
+
+A record's CRC covers, per column, its number as int32 and its value in fixed width. The stock
+client writes the last CRC sign-extended; both forms are read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator, Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import arrow_schema
+from odps_nb.local.routes.tunnel_values import from_plain, to_plain
+from odps_nb.schema import ArrayType, Column, DecimalType, MapType, OdpsType, StructType, TypeCode
+from odps_nb.wire.crc32c import crc32c
+
+__all__ = ["decode_rows", "encode_rows"]
+
+END_RECORD, META_COUNT, META_CHECKSUM = 33553408, 33554430, 33554431
+VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
+BATCH_ROWS = 4096
+CHUNK = 256 * 1024
+MAX_TEXT = 64 * 1024 * 1024
+
+_INT32 = struct.Struct("<i")
+_INT64 = struct.Struct("<q")
+_FLOAT = struct.Struct("<f")
+_DOUBLE = struct.Struct("<d")
+_INTEGER_CODES = {
+    TypeCode.TINYINT,
+    TypeCode.SMALLINT,
+    TypeCode.INT,
+    TypeCode.BIGINT,
+    TypeCode.DATE,
+    TypeCode.DATETIME,
+    TypeCode.INTERVAL_YEAR_MONTH,
+}
+_SPLIT_CODES = {TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ, TypeCode.INTERVAL_DAY_TIME}
+
+
+def _wire_type(odps: OdpsType) -> int:
+    if odps.code in _INTEGER_CODES or odps.code is TypeCode.BOOLEAN:
+        return VARINT
+    if odps.code is TypeCode.FLOAT:
+        return FIXED32
+    return FIXED64 if odps.code is TypeCode.DOUBLE else DELIMITED
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _zigzag(number: int) -> bytes:
+    return _varint(number << 1 if number >= 0 else (-number << 1) - 1)
+
+
+# -- encoding ---------------------------------------------------------------------------------
+
+
+def encode_rows(
+    columns: Sequence[Column], batches: Iterator[pa.RecordBatch]
+) -> Generator[bytes | memoryview, None, None]:
+    """Yield the stream of rows whose columns are stored columns, in order."""
+    tags = [
+        (_varint((i << 3) | _wire_type(c.type)), _INT32.pack(i), c.type)
+        for i, c in enumerate(columns, 1)
+    ]
+    end = _varint(END_RECORD << 3)
+    out, count, total = bytearray(), 0, 0
+    for batch in batches:
+        values = [to_plain(a, c.type) for a, c in zip(batch.columns, columns, strict=True)]
+        for row in zip(*values, strict=True):
+            crc = 0
+            for value, (tag, number, odps) in zip(row, tags, strict=True):
+                if value is None:
+                    continue
+                data, checked = _encode(value, odps)
+                out += tag + data
+                crc = crc32c(number + checked, crc)
+            out += end + _varint(crc)
+            total = crc32c(crc.to_bytes(4, "little"), total)
+            count += 1
+            if len(out) >= CHUNK:
+                yield bytes(out)
+                out.clear()
+    out += _varint(META_COUNT << 3) + _zigzag(count)
+    out += _varint(META_CHECKSUM << 3) + _varint(total)
+    yield bytes(out)
+
+
+def _encode(value: Any, odps: OdpsType) -> tuple[bytes, bytes]:
+    """Return a value as it travels and as it is checksummed."""
+    if isinstance(odps, ArrayType):
+        return _encode_list(value, odps.element)
+    if isinstance(odps, MapType):
+        keys = _encode_list([k for k, _ in value], odps.key)
+        items = _encode_list([v for _, v in value], odps.value)
+        return keys[0] + items[0], keys[1] + items[1]
+    if isinstance(odps, StructType):
+        return _join(_encode_item(value[f.name], f.type) for f in odps.fields)
+    if odps.code in _INTEGER_CODES:
+        return _zigzag(value), _INT64.pack(value)
+    if odps.code in _SPLIT_CODES:
+        seconds, nanos = divmod(value, 1_000_000_000)
+        checked = _INT64.pack(seconds) + _INT32.pack(nanos)
+        return _zigzag(seconds) + _zigzag(nanos), checked
+    if odps.code is TypeCode.BOOLEAN:
+        data = b"\x01" if value else b"\x00"
+        return data, data
+    if odps.code in (TypeCode.FLOAT, TypeCode.DOUBLE):
+        data = (_FLOAT if odps.code is TypeCode.FLOAT else _DOUBLE).pack(value)
+        return data, data
+    data = value if isinstance(value, bytes) else _text(value).encode("utf-8")
+    return _varint(len(data)) + data, data
+
+
+def _text(value: Any) -> str:
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+def _encode_list(values: list[Any], odps: OdpsType) -> tuple[bytes, bytes]:
+    data, checked = _join(_encode_item(value, odps) for value in values)
+    return _varint(len(values)) + data, checked
+
+
+def _encode_item(value: Any, odps: OdpsType) -> tuple[bytes, bytes]:
+    if value is None:
+        return b"\x01", b""
+    data, checked = _encode(value, odps)
+    return b"\x00" + data, checked
+
+
+def _join(pairs: Iterator[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
+    found = list(pairs)
+    return b"".join(data for data, _ in found), b"".join(checked for _, checked in found)
+
+
+# -- decoding ---------------------------------------------------------------------------------
+
+
+def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a whole stream as stored columns; 400 when it is damaged or cut."""
+    reader = _Reader(data)
+    rows: list[list[Any]] = []
+    count = total = 0
+    schema = arrow_schema(columns)
+    try:
+        while True:
+            number, row, crc = _record(reader, columns)
+            if number == META_COUNT:
+                break
+            rows.append(row)
+            count += 1
+            total = crc32c(crc.to_bytes(4, "little"), total)
+            if len(rows) >= BATCH_ROWS:
+                yield _batch(rows, columns, schema)
+                rows = []
+        told = reader.zigzag()
+        reader.expect(META_CHECKSUM)
+        told_crc = reader.varint() & 0xFFFFFFFF
+    except (IndexError, struct.error):
+        raise faults.malformed("the row stream ends too early") from None
+    if told != count or told_crc != total:
+        raise faults.malformed(f"the row stream says {told} rows and holds {count}, or is damaged")
+    if rows:
+        yield _batch(rows, columns, schema)
+
+
+def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any], int]:
+    """Read one record, or the tag that begins the end of the stream."""
+    row: list[Any] = [None] * len(columns)
+    crc = 0
+    while True:
+        number = reader.varint() >> 3
+        if number == META_COUNT:
+            return number, row, crc
+        if number == END_RECORD:
+            if reader.varint() & 0xFFFFFFFF != crc:
+                raise faults.malformed("the checksum of a record does not match")
+            return number, row, crc
+        if not 1 <= number <= len(columns):
+            raise faults.malformed(f"the row stream names column {number} of {len(columns)}")
+        value, checked = _decode(reader, columns[number - 1].type)
+        row[number - 1] = value
+        crc = crc32c(_INT32.pack(number) + checked, crc)
+
+
+def _decode(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
+    if isinstance(odps, ArrayType):
+        return _decode_list(reader, odps.element)
+    if isinstance(odps, MapType):
+        keys, first = _decode_list(reader, odps.key)
+        items, second = _decode_list(reader, odps.value)
+        if len(keys) != len(items):
+            raise faults.malformed("a map has not as many values as keys")
+        return list(zip(keys, items, strict=True)), first + second
+    if isinstance(odps, StructType):
+        pairs = [_decode_item(reader, f.type) for f in odps.fields]
+        return [value for value, _ in pairs], b"".join(checked for _, checked in pairs)
+    if odps.code in _INTEGER_CODES:
+        number = reader.zigzag()
+        return number, _INT64.pack(number)
+    if odps.code in _SPLIT_CODES:
+        seconds, nanos = reader.zigzag(), reader.zigzag()
+        checked = _INT64.pack(seconds) + _INT32.pack(nanos)
+        return seconds * 1_000_000_000 + nanos, checked
+    if odps.code is TypeCode.BOOLEAN:
+        flag = reader.take(1)
+        return flag != b"\x00", flag
+    if odps.code in (TypeCode.FLOAT, TypeCode.DOUBLE):
+        form = _FLOAT if odps.code is TypeCode.FLOAT else _DOUBLE
+        data = reader.take(form.size)
+        return form.unpack(data)[0], data
+    text = reader.take(reader.length())
+    return (
+        text.decode("ascii", "replace").encode() if isinstance(odps, DecimalType) else text
+    ), text
+
+
+def _decode_list(reader: _Reader, odps: OdpsType) -> tuple[list[Any], bytes]:
+    pairs = [_decode_item(reader, odps) for _ in range(reader.length())]
+    return [value for value, _ in pairs], b"".join(checked for _, checked in pairs)
+
+
+def _decode_item(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
+    return (None, b"") if reader.take(1) != b"\x00" else _decode(reader, odps)
+
+
+def _batch(rows: list[list[Any]], columns: Sequence[Column], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [from_plain([row[i] for row in rows], column) for i, column in enumerate(columns)]
+    return pa.record_batch(arrays, schema=schema)
+
+
+class _Reader:
+    """Takes numbers and bytes from a buffer; an end too early is an `IndexError`."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data, self._at = data, 0
+
+    def varint(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self._data[self._at]
+            self._at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number & 0xFFFFFFFFFFFFFFFF
+            shift += 7
+            if shift > 63:
+                raise faults.malformed("a number of the row stream is too long")
+
+    def zigzag(self) -> int:
+        number = self.varint()
+        return number >> 1 if not number & 1 else -((number + 1) >> 1)
+
+    def length(self) -> int:
+        number = self.varint()
+        if number > MAX_TEXT:
+            raise faults.malformed(f"a length of {number} in the row stream is too much")
+        return number
+
+    def take(self, count: int) -> bytes:
+        end = self._at + count
+        if end > len(self._data):
+            raise IndexError
+        data = bytes(self._data[self._at : end])
+        self._at = end
+        return data
+
+    def expect(self, number: int) -> None:
+        found = self.varint() >> 3
+        if found != number:
+            raise faults.malformed(f"the row stream has tag {found} where {number} belongs")

@@ -1,0 +1,80 @@
+"""Arrow columns as the plain Python values of the tunnel's row stream, and back.
+
+Times are integers here (DATETIME milliseconds, TIMESTAMP and INTERVAL_DAY_TIME nanoseconds, DATE
+days), decimals are text: what the wire carries, without a library's idea of time between.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import arrow_type
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    MapType,
+    OdpsType,
+    StructType,
+    TypeCode,
+)
+
+__all__ = ["from_plain", "plain_type", "to_plain"]
+
+_INTEGERS = {
+    TypeCode.DATETIME: pa.int64,
+    TypeCode.TIMESTAMP: pa.int64,
+    TypeCode.TIMESTAMP_NTZ: pa.int64,
+    TypeCode.INTERVAL_DAY_TIME: pa.int64,
+    TypeCode.DATE: pa.int32,
+}
+
+
+def plain_type(odps: OdpsType) -> pa.DataType:
+    """Return the Arrow type whose Python values are the plain ones (decimals stay decimals)."""
+    if isinstance(odps, ArrayType):
+        return pa.list_(pa.field("element", plain_type(odps.element)))
+    if isinstance(odps, MapType):
+        return pa.map_(plain_type(odps.key), plain_type(odps.value))
+    if isinstance(odps, StructType):
+        return pa.struct([pa.field(f.name, plain_type(f.type)) for f in odps.fields])
+    make = _INTEGERS.get(odps.code)
+    return arrow_type(odps) if make is None else make()
+
+
+def to_plain(array: pa.Array, odps: OdpsType) -> list[Any]:
+    """Return the values of a stored column."""
+    target = plain_type(odps)
+    values: list[Any] = (array if array.type.equals(target) else array.cast(target)).to_pylist()
+    return values
+
+
+def from_plain(values: list[Any], column: Column) -> pa.Array:
+    """Return a stored column from plain values; 400 when they do not fit."""
+    try:
+        prepared = [_prepared(value, column.type) for value in values]
+        array = pa.array(prepared, plain_type(column.type))
+        return array.cast(arrow_type(column.type))
+    except (pa.ArrowException, InvalidOperation, ValueError, TypeError) as error:
+        raise faults.invalid(f"the column {column.name!r}: {error}") from None
+
+
+def _prepared(value: Any, odps: OdpsType) -> Any:
+    if value is None:
+        return None
+    if isinstance(odps, ArrayType):
+        return [_prepared(item, odps.element) for item in value]
+    if isinstance(odps, MapType):
+        return [(_prepared(k, odps.key), _prepared(v, odps.value)) for k, v in value]
+    if isinstance(odps, StructType):
+        members = zip(odps.fields, value, strict=True)
+        return {f.name: _prepared(v, f.type) for f, v in members}
+    if isinstance(odps, DecimalType):
+        return Decimal(value.decode("ascii"))
+    if isinstance(value, bytes) and odps.code not in (TypeCode.BINARY, TypeCode.BLOB):
+        return value.decode("utf-8")
+    return value

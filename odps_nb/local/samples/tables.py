@@ -1,0 +1,194 @@
+"""The sample tables in a new folder: built once per user, then linked.
+
+Building takes seconds, so a finished folder with nothing but the samples is kept in the user's
+cache under the fingerprint of what made it. A new service folder gets hard links to its files
+(they never change) and a copy of its catalogue.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+
+import pyarrow as pa
+
+from odps_nb.local.reading.arrow_types import has_blob
+from odps_nb.local.samples.catalog import SAMPLES, Sample, SampleBatch, SampleBlob
+from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
+from odps_nb.local.store.database import SCHEMA_VERSION
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.snapshots import Addition
+from odps_nb.local.store.tables import Table
+from odps_nb.local.writing.ingest import Ingest
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.control import BLOB_TABLE_PROPERTIES
+
+__all__ = ["adopt", "cache_folder", "install_samples", "load_sample"]
+
+KEPT_SECONDS = 24 * 3600.0
+
+
+def cache_folder() -> Path:
+    """Return where this user keeps built samples."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "odps_nb"
+
+
+def install_samples(folder: Folder) -> bool:
+    """Fill a locked, new folder with the samples, unless it has a catalogue; say which."""
+    if folder.has_catalog:
+        return False
+    template = _template()
+    # marked until the catalogue is there: a kill on the way leaves a folder that is new still
+    marked = [path.name for name in ("rows", "blobs") for path in (template / name).iterdir()]
+    folder.mark(marked)
+    for name in ("rows", "blobs", "hot"):
+        for source in (template / name).iterdir():
+            _link(source, folder.root / name / source.name)
+    folder.hot.scan()
+    work = folder.work_file(".sqlite")
+    shutil.copyfile(template / folder.catalog.name, work)
+    folder.publish(work, folder.catalog)
+    folder.settle(marked)
+    return True
+
+
+def adopt(service: Service) -> None:
+    """Make the samples of a copied catalogue belong to this service's project and owner."""
+    project = service.settings.project
+    with service.database.transaction() as db:
+        if project != DEFAULT_PROJECT:
+            for table in ("tables", "blobs"):
+                db.execute(
+                    f"UPDATE {table} SET project = ? WHERE project = ?", (project, DEFAULT_PROJECT)
+                )
+            db.execute("DELETE FROM schemas WHERE project = ?", (DEFAULT_PROJECT,))
+            db.execute("DELETE FROM projects WHERE name = ?", (DEFAULT_PROJECT,))
+        db.execute("UPDATE projects SET owner = ?", (service.owner,))
+        db.execute("UPDATE tables SET owner = ?", (service.owner,))
+
+
+def load_sample(service: Service, sample: Sample, pool: Executor) -> None:
+    """Create one sample table and commit its rows; files are written in the pool meanwhile."""
+    name = TableName(project=service.settings.project, table=sample.name)
+    blobs = any(has_blob(column.type) for column in sample.schema.columns)
+    table = service.catalog.create_table(
+        name,
+        sample.schema,
+        owner=service.owner,
+        comment=sample.comment,
+        properties=BLOB_TABLE_PROPERTIES if blobs else None,
+    )
+    running = []
+    for spec, batches in groupby(sample.rows(), key=lambda batch: batch.partition):
+        rows = [_with_references(service, batch) for batch in batches]
+        running.append(pool.submit(_write, service, table, spec, rows))
+    additions = [addition for future in running for addition in future.result()]
+    service.snapshots.publish(table, additions)
+
+
+def _write(
+    service: Service, table: Table, spec: PartitionSpec, rows: list[pa.RecordBatch]
+) -> list[Addition]:
+    with Ingest(service.folder, table, spec, service.blobs) as ingest:
+        for batch in rows:
+            ingest.write(batch)
+        return ingest.finish()
+
+
+def _with_references(service: Service, batch: SampleBatch) -> pa.RecordBatch:
+    found: list[SampleBlob] = []
+
+    def collect(blob: SampleBlob) -> bytes:
+        found.append(blob)
+        return b""
+
+    if not batch.blobs:
+        return batch.batch
+    batch.with_references(collect)
+    stored = iter(
+        service.blobs.store_bytes(
+            ((b.data, b.mime_type, b.file_name) for b in found), service.settings.project
+        )
+    )
+    return batch.with_references(lambda blob: next(stored).reference.raw)
+
+
+def _template() -> Path:
+    """Return the folder with the built samples, building it when it is not there."""
+    cache = cache_folder()
+    finished = cache / f"samples-{_fingerprint()}"
+    if finished.is_dir():
+        return finished
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache / "samples.lock"):
+        if finished.is_dir():
+            return finished
+        building = Path(tempfile.mkdtemp(prefix="samples-building-", dir=cache))
+        try:
+            _build(building)
+            building.rename(finished)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+        _prune(cache, finished)
+    return finished
+
+
+def _prune(cache: Path, finished: Path) -> None:
+    """Delete what older versions built, once nobody can be linking from it any more."""
+    for path in cache.glob("samples-*"):
+        if path.is_dir() and path != finished and path.stat().st_mtime < time.time() - KEPT_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _build(root: Path) -> None:
+    settings = Settings(durable=False, keys={"samples": "unused"})
+    with Service(root, settings) as service, ThreadPoolExecutor(2) as pool:
+        for sample in SAMPLES:
+            load_sample(service, sample, pool)
+    for name in ("lock", "access_key.json", "hot/clean"):
+        (root / name).unlink(missing_ok=True)
+    # one file instead of a log beside it, so that it can be copied
+    connection = sqlite3.connect(root / "catalog.sqlite")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("PRAGMA journal_mode=DELETE")
+    connection.close()
+
+
+def _fingerprint() -> str:
+    """Name what the samples depend on: their code, the catalogue's layout, the file writer."""
+    digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__}".encode())
+    here = Path(__file__).parent
+    store, reading = here.with_name("store"), here.with_name("reading")
+    written_by = (store / "row_files.py", store / "arrow_cache.py", reading / "arrow_types.py")
+    for path in sorted([*here.glob("*.py"), *written_by]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or links are not allowed
+        shutil.copyfile(source, target)

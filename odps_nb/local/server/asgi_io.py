@@ -1,0 +1,149 @@
+"""Between Starlette and the service: bodies in, streams out, errors as documents.
+
+A request body is read to its end whatever happens, so that a client sees our answer and not a
+broken pipe. A response is pulled chunk by chunk from a generator in a worker thread, one chunk
+ahead; who stops reading holds no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Executor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from odps_nb.local import faults
+from odps_nb.local.store.folder import Folder
+
+__all__ = ["Bytes", "StreamedResponse", "body_bytes", "body_file", "drain", "run"]
+
+SPOOL = 4 << 20
+MAX_SMALL_BODY = 64 << 20
+
+Bytes = bytes | memoryview
+T = TypeVar("T")
+
+
+async def run(pool: Executor, work: Callable[..., T], *arguments: Any) -> T:
+    """Run blocking work in a worker thread."""
+    return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
+
+
+async def body_bytes(request: Request, limit: int = MAX_SMALL_BODY) -> bytes:
+    """Read a small body; 400 when it is over the limit (after reading it to its end)."""
+    parts, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= limit:
+            parts.append(chunk)
+    if size > limit:
+        raise faults.invalid(f"the body has {size} bytes; this request takes at most {limit}")
+    return b"".join(parts)
+
+
+async def body_file(request: Request, folder: Folder, pool: Executor, limit: int) -> Path:
+    """Write a body to a work file and return its path; the caller deletes or renames it."""
+    path = folder.work_file(".body")
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    held: list[bytes] = []
+    waiting = size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limit:
+                continue  # read on to the end, keep nothing
+            held.append(chunk)
+            waiting += len(chunk)
+            if waiting >= SPOOL:
+                await run(pool, _write, fd, held)
+                held, waiting = [], 0
+        if size > limit:
+            raise faults.invalid(f"the body has {size} bytes; at most {limit} are taken")
+        _write(fd, held)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(fd)
+    return path
+
+
+def _write(fd: int, chunks: list[bytes]) -> None:
+    data = memoryview(b"".join(chunks))
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+async def drain(request: Request) -> None:
+    """Read what is left of a body and forget it."""
+    with suppress(ClientDisconnect, RuntimeError):  # gone, or read already
+        async for _ in request.stream():
+            pass
+
+
+class StreamedResponse(Response):
+    """A response whose chunks come from a generator that runs in worker threads.
+
+    The first chunk is taken before the status is sent, so that an early failure is still an
+    error document. A failure later on breaks the connection: the client must see that the
+    body is not whole.
+    """
+
+    def __init__(
+        self,
+        chunks: Generator[Bytes, None, None],
+        pool: Executor,
+        *,
+        media_type: str = "application/octet-stream",
+        headers: Mapping[str, str] | None = None,
+        length: int | None = None,
+    ) -> None:
+        extra = {} if length is None else {"content-length": str(length)}
+        self._chunks, self._pool = chunks, pool
+        self._first: Bytes | None = None
+        self.status_code = 200
+        self.media_type = media_type
+        self.background = None
+        self.body = b""
+        self.init_headers({**(headers or {}), **extra})
+        if length is None:
+            # Response writes a length for its own (empty) body; this one is chunked
+            self.raw_headers = [h for h in self.raw_headers if h[0] != b"content-length"]
+
+    async def prepare(self) -> StreamedResponse:
+        """Make the first chunk; raises what the generator raises."""
+        self._first = await run(self._pool, next, self._chunks, None)
+        return self
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send status, chunks and end; stop pulling when the client is gone."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        # the server drops what is sent to a closed connection without a word, so listen for it
+        gone = asyncio.ensure_future(_disconnect(receive))
+        chunk: Any = self._first
+        upcoming: asyncio.Future[Any] | None = None
+        loop = asyncio.get_running_loop()
+        try:
+            while chunk is not None and not gone.done():
+                upcoming = loop.run_in_executor(self._pool, next, self._chunks, None)
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                chunk, upcoming = await upcoming, None
+            if chunk is None:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            gone.cancel()
+            if upcoming is not None:
+                await asyncio.wait([upcoming])  # a generator that runs cannot be closed
+            await asyncio.get_running_loop().run_in_executor(self._pool, self._chunks.close)
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,213 @@
+"""Starts the embedded service as a child process and stops it.
+
+The child ends by itself when this process does, however that happens: it holds the other end of
+a pipe. Importing this module loads nothing of the service.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from odps_nb.errors import ConfigError, MissingDependencyError
+from odps_nb.lifetime import Home, renew_after_fork
+
+__all__ = ["LocalService", "start"]
+
+START_TIMEOUT = 120.0
+STOP_TIMEOUT = 15.0
+_NEEDED = ("duckdb", "sqlglot", "starlette", "uvicorn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalService:
+    """A running embedded service; ``stop`` it, or leave a ``with`` block.
+
+    ``status_url`` is a page for a browser that says what it holds; who has the address may see it.
+    ``temporary_root`` is its folder where it was given none; gone when it has stopped.
+    """
+
+    endpoint: str
+    tunnel_endpoint: str
+    project: str
+    access_id: str
+    access_key: str = field(repr=False)
+    pid: int
+    status_url: str = field(repr=False)
+    temporary_root: str | None = field(repr=False)
+    _process: subprocess.Popen[str] = field(repr=False, compare=False)
+    _reader: threading.Thread = field(repr=False, compare=False)
+    _home: Home = field(repr=False, compare=False, default_factory=Home)
+
+    def stop(self) -> None:
+        """End the service gracefully; a second call does nothing, nor one in a forked child."""
+        if not self._home.is_here:
+            return
+        process = self._process
+        if process.stdin is not None and not process.stdin.closed:
+            process.stdin.close()
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        _finish(process, self._reader)
+        if self.temporary_root is not None:  # gone already, unless the service was killed
+            shutil.rmtree(self.temporary_root, ignore_errors=True)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives."""
+        return self._process.poll() is None
+
+    def __enter__(self) -> LocalService:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __reduce__(self) -> Any:
+        raise ConfigError("a running service cannot be pickled", hint="pass its endpoint and keys")
+
+
+def start(
+    root: str | Path | None = None,
+    *,
+    samples: bool = True,
+    project: str | None = None,
+    options: tuple[str, ...] = (),
+) -> LocalService:
+    """Start the embedded service in a child process and wait until it answers.
+
+    Parameters
+    ----------
+    root
+        Folder to serve, made when missing; ``None`` for a temporary one that goes away.
+    samples
+        Whether a new folder gets the sample tables.
+    options
+        Further arguments of ``odps-nb serve``.
+
+    Raises
+    ------
+    ConfigError
+        The folder is served already, or the service did not come up; the message says why.
+    MissingDependencyError
+        The extra ``local`` is not installed.
+    """
+    _require_extra()
+    command = [
+        sys.executable,
+        "-m",
+        "odps_nb.local.server.serve",
+        "--json",
+        "--with-parent",
+        *options,
+    ]
+    if root is not None:
+        command += ["--root", str(root)]
+    if not samples:
+        command.append("--no-samples")
+    if project is not None:
+        command += ["--project", project]
+    process = _Child(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C in a notebook or terminal is for the client
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    errors, reader = _drain(process.stderr)
+    line = _first_line(process)
+    if not line:
+        process.kill()
+        _finish(process, reader)
+        raise ConfigError(
+            f"the embedded service did not start: {' '.join(errors) or 'it ended without a word'}",
+            option="root",
+            hint="run 'odps-nb serve --verbose' to see more",
+        )
+    facts = json.loads(line)
+    return LocalService(
+        endpoint=facts["endpoint"],
+        tunnel_endpoint=facts["tunnel_endpoint"],
+        project=facts["project"],
+        access_id=facts["access_id"],
+        access_key=facts["access_key"],
+        pid=process.pid,
+        status_url=facts["status_url"],
+        temporary_root=facts["temporary_root"],
+        _process=process,
+        _reader=reader,
+    )
+
+
+class _Child(subprocess.Popen[str]):
+    """The service's process. Its end of the pipe must not live on in forked children of ours."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Let the service end with the parent, whatever becomes of this process."""
+        if self.stdin is not None:
+            self.stdin.close()
+
+
+def _require_extra() -> None:
+    from importlib.util import find_spec
+
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise MissingDependencyError(
+            f"the embedded service needs {', '.join(missing)}",
+            extra="local",
+            hint="pip install 'odps-nb[local]'",
+        )
+
+
+def _drain(stream: IO[str] | None) -> tuple[deque[str], threading.Thread]:
+    """Read the child's stderr to its end, so that it never blocks; keep the last lines."""
+    kept: deque[str] = deque(maxlen=20)
+    assert stream is not None
+
+    def read() -> None:
+        for line in stream:
+            kept.append(line.strip())
+
+    thread = threading.Thread(target=read, name="odps-nb-service-stderr", daemon=True)
+    thread.start()
+    return kept, thread
+
+
+def _finish(process: subprocess.Popen[str], reader: threading.Thread) -> None:
+    """Wait for a process that is ending and close its pipes."""
+    process.wait()
+    reader.join(STOP_TIMEOUT)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def _first_line(process: subprocess.Popen[str]) -> str:
+    """Return the first line of stdout, or nothing when the child ends or takes too long."""
+    timer = threading.Timer(START_TIMEOUT, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        assert process.stdout is not None
+        return process.stdout.readline()
+    finally:
+        timer.cancel()

@@ -1,0 +1,215 @@
+"""Faults on request: cut, stall, corrupt, refuse, expire, close.
+
+Off unless the service was started with ``--misbehave``. Then ``PUT /api/misbehaviour`` takes the
+rules as JSON, ``GET`` shows them with how often each struck, ``DELETE`` ends them::
+
+    {"seed": 7, "rules": [
+        {"action": "TableRead", "skip": 1, "times": 2, "fault": "cut", "at": 5000},
+        {"action": "*", "probability": 0.1, "fault": "status", "status": 429, "retry_after": 0.1},
+        {"action": "TableCommitWriteSession", "fault": "close"}]}
+
+``action`` is a Storage API action, ``*``, or the beginning of a path (``/api/projects``); with
+``session`` only requests of that read or write session match. A rule strikes after ``skip``
+matching requests, at most ``times`` times (default 1; 0: always). The same seed and the same
+requests give the same faults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict, dataclass, field
+from random import Random
+from threading import Lock
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from odps_nb.errors import OdpsNbError
+from odps_nb.local import faults
+from odps_nb.local.service import Service
+from odps_nb.wire.calls import ROUTE_TOKEN, STATUS_OF_CODE, encode_error_json, encode_error_xml
+
+__all__ = ["FAULTS", "MisbehavingApp", "Misbehaviour", "Rule"]
+
+FAULTS = ("cut", "stall", "corrupt", "status", "expire", "no_route_token", "close")
+MAX_RULES = 1000
+_CODE_OF_STATUS = {429: "FlowExceeded", 500: "InternalServerError", 503: "ServiceUnavailable"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Rule:
+    """One rule; ``matched`` and ``struck`` count.
+
+    ``at`` is a byte of the response body, ``seconds`` how long a stall lasts.
+    """
+
+    action: str
+    fault: str
+    session: str = ""
+    skip: int = 0
+    times: int = 1
+    probability: float = 1.0
+    at: int = 0
+    seconds: float = 1.0
+    status: int = 503
+    code: str | None = None
+    retry_after: float | None = None
+    matched: int = 0
+    struck: int = 0
+
+
+@dataclass(slots=True)
+class Misbehaviour:
+    """The rules in force; empty at first."""
+
+    rules: list[Rule] = field(default_factory=list)
+    _random: Random = field(default_factory=lambda: Random(0))
+    _lock: Lock = field(default_factory=Lock)
+
+    def load(self, document: bytes) -> None:
+        """Take new rules in place of all others; 400 when they make no sense."""
+        try:
+            given = json.loads(document or b"{}")
+            rules = [_rule(one) for one in given.get("rules", [])][:MAX_RULES]
+            seed = int(given.get("seed", 0))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise faults.invalid(f"the rules cannot be read: {error}") from None
+        with self._lock:
+            self.rules, self._random = rules, Random(seed)
+
+    def dump(self) -> bytes:
+        """Write the rules with their counts."""
+        with self._lock:
+            return json.dumps({"rules": [asdict(rule) for rule in self.rules]}).encode()
+
+    def choose(self, action: str, path: str, session: str = "") -> Rule | None:
+        """Return the rule that strikes this request, if any; counts it."""
+        with self._lock:
+            for rule in self.rules:
+                beginning = rule.action.startswith("/") and path.startswith(rule.action)
+                if rule.action not in ("*", action) and not beginning:
+                    continue
+                if rule.session not in ("", session):
+                    continue
+                rule.matched += 1
+                if rule.matched <= rule.skip or 0 < rule.times <= rule.struck:
+                    continue
+                if self._random.random() >= rule.probability:
+                    continue
+                rule.struck += 1
+                return rule
+        return None
+
+
+def _rule(given: dict[str, Any]) -> Rule:
+    known = {key: value for key, value in given.items() if key not in ("matched", "struck")}
+    rule = Rule(**known)
+    if rule.fault not in FAULTS:
+        raise ValueError(f"{rule.fault!r} is none of {', '.join(FAULTS)}")
+    return rule
+
+
+class MisbehavingApp:
+    """The application, made to fail as the rules say."""
+
+    def __init__(self, app: ASGIApp, service: Service, misbehaviour: Misbehaviour) -> None:
+        self._app, self._service, self._misbehaviour = app, service, misbehaviour
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or fail at it."""
+        if scope["type"] != "http" or scope["path"] == "/api/misbehaviour":
+            await self._app(scope, receive, send)
+            return
+        params = parse_qs(scope["query_string"].decode("latin-1"))
+        action, session = (params.get(name, [""])[0] for name in ("Action", "SessionId"))
+        rule = self._misbehaviour.choose(action, scope["path"], session)
+        if rule is None:
+            await self._app(scope, receive, send)
+        elif rule.fault == "status":
+            await _drain(receive)
+            await _refuse(rule, send, xml=not action)
+        elif rule.fault == "close":
+            await self._app(scope, receive, _nowhere)
+            _abort(scope)
+        else:
+            if rule.fault == "expire":
+                self._expire(session)
+            await self._app(scope, receive, _Spoiled(rule, scope, send).send)
+
+    def _expire(self, session_id: str) -> None:
+        try:
+            self._service.read_sessions.expire(session_id)
+        except OdpsNbError:
+            return  # no read session: nothing to expire
+
+
+class _Spoiled:
+    """Passes messages on until the rule's place in the body is reached."""
+
+    def __init__(self, rule: Rule, scope: Scope, send: Send) -> None:
+        self._rule, self._scope, self._send = rule, scope, send
+        self._sent, self._done = 0, False
+
+    async def send(self, message: Message) -> None:
+        """Send one message, spoiled where the rule says so."""
+        rule = self._rule
+        if message["type"] == "http.response.start":
+            if rule.fault == "no_route_token":
+                name = ROUTE_TOKEN.encode()
+                message = {**message, "headers": [h for h in message["headers"] if h[0] != name]}
+            await self._send(message)
+            return
+        body = bytes(message.get("body", b""))
+        reached = not self._done and rule.at < self._sent + len(body)
+        ends = not message.get("more_body", False)
+        if rule.fault == "cut" and (reached or (ends and not self._done)):
+            self._done = True
+            head = body[: max(0, rule.at - self._sent)]
+            await self._send({**message, "body": head, "more_body": True})
+            # what is written must be on its way before the connection goes
+            await asyncio.sleep(0.05)
+            _abort(self._scope)
+            return
+        if reached and rule.fault == "stall":
+            self._done = True
+            await asyncio.sleep(rule.seconds)
+        if reached and rule.fault == "corrupt":
+            self._done = True
+            place = rule.at - self._sent
+            body = body[:place] + bytes([body[place] ^ 0x55]) + body[place + 1 :]
+        self._sent += len(body)
+        await self._send({**message, "body": body})
+
+
+async def _nowhere(message: Message) -> None:
+    """Take an answer that nobody will get."""
+
+
+async def _drain(receive: Receive) -> None:
+    while True:
+        message = await receive()
+        if message["type"] != "http.request" or not message.get("more_body"):
+            return
+
+
+async def _refuse(rule: Rule, send: Send, *, xml: bool) -> None:
+    known = next((c for c, status in STATUS_OF_CODE.items() if status == rule.status), "Unknown")
+    code = rule.code or _CODE_OF_STATUS.get(rule.status, known)
+    encode = encode_error_xml if xml else encode_error_json
+    body = encode(code, "the service was asked to misbehave", "MISBEHAVIOUR")
+    headers = [
+        (b"content-type", b"application/xml" if xml else b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"x-odps-request-id", b"MISBEHAVIOUR"),
+    ]
+    if rule.retry_after is not None:
+        headers.append((b"retry-after", str(rule.retry_after).encode()))
+    await send({"type": "http.response.start", "status": rule.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _abort(scope: Scope) -> None:
+    """Close the connection as a crash would: nothing more is said."""
+    scope["state"]["connection"].transport.abort()

@@ -1,0 +1,67 @@
+"""Which key may read and write which projects.
+
+A key without rights of its own may do everything; a service without rights asks nobody. Each
+route says what it needs in the project that it names (`odps_nb.local.routes.table`). Statements of
+SQL name projects inside their text: those are asked about where names are resolved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from odps_nb.errors import ConfigError
+from odps_nb.local import faults
+
+__all__ = ["Right", "Rights"]
+
+
+class Right(IntEnum):
+    """What a key may do in a project; the greater one holds the smaller one."""
+
+    READ = 1
+    WRITE = 2
+
+
+class Rights:
+    """The rights of all keys.
+
+    Parameters
+    ----------
+    given
+        Key id → project → ``"read"`` or ``"write"``.
+    """
+
+    def __init__(self, given: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        self._given = {
+            access_id: {project.casefold(): _right(name) for project, name in projects.items()}
+            for access_id, projects in (given or {}).items()
+        }
+        self.projects = tuple(dict.fromkeys(p for own in (given or {}).values() for p in own))
+
+    def limits(self, access_id: str) -> bool:
+        """Whether there is something that this key may not."""
+        return access_id in self._given
+
+    def allows(self, access_id: str, project: str, right: Right) -> bool:
+        """Whether a key has a right in a project."""
+        own = self._given.get(access_id)
+        return own is None or own.get(project.casefold(), 0) >= right
+
+    def require(self, access_id: str, project: str, right: Right) -> None:
+        """Refuse with 403 ``NoPermission`` unless the key has the right."""
+        if not self.allows(access_id, project, right):
+            raise faults.forbidden(
+                "ODPS-0130013:Authorization exception - Authorization Failed [4002], the key has "
+                f"no right to {right.name.lower()} in the project {project!r}"
+            )
+
+
+def _right(name: Any) -> Right:
+    try:
+        return Right[str(name).upper()]
+    except KeyError:
+        raise ConfigError(
+            f"{name!r} is no right", option="credentials", hint='write "read" or "write"'
+        ) from None

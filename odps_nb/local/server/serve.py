@@ -1,0 +1,394 @@
+"""``odps-nb serve``: the embedded service as a process.
+
+The first line on stdout (with ``--json``) says where it listens and with which key; everything
+else goes to stderr. Ends on SIGTERM or SIGINT, and with its parent when asked to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from odps_nb.errors import ConfigError, OdpsNbError, explain
+from odps_nb.local.reading.rules import ReadRules
+from odps_nb.local.samples.tables import adopt, install_samples
+from odps_nb.local.server.app import build_app
+from odps_nb.local.server.connections import KEEP_ALIVE, Connection
+from odps_nb.local.server.json_log import JsonFormatter, LoggedApp, requests_log
+from odps_nb.local.server.misbehaviour import Misbehaviour
+from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
+from odps_nb.local.sql.queries import QueryLimits
+from odps_nb.local.store.folder import Folder
+
+__all__ = ["main"]
+
+log = logging.getLogger("odps_nb.local")
+
+HOST = "127.0.0.1"
+GRACE = 5
+HARD_AFTER = 4
+HARD_STATUS = 3
+TIDY_EVERY = 60.0
+PARENT_CHECK = 1.0
+END_CHECK = 0.25
+_HELP = """\
+Serves a folder as a small MaxCompute project on this machine: tables, blobs, SQL. It listens on
+127.0.0.1 only. The access key is made at random when the folder is new and kept in it, readable
+by you alone; ODPS_NB_LOCAL_ACCESS_ID and ODPS_NB_LOCAL_ACCESS_KEY set another one.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until told to stop; return the exit status."""
+    options = _parser().parse_args(argv)
+    _start_log(options)
+    temporary: str | None = None
+    last: HardEnd | None = None
+    try:
+        _on_signal(_leave)  # at any moment of the start, too: what was opened is put away
+        if options.root is None:
+            temporary = tempfile.mkdtemp(prefix="odps-nb-")
+        last = HardEnd(GRACE + HARD_AFTER, temporary=temporary)
+        _serve(options, Path(temporary or options.root), last)
+    except OdpsNbError as error:
+        sys.stderr.write("\n".join(explain(error)) + "\n")
+        return 1
+    except _Left:
+        return 0
+    finally:
+        _on_signal(lambda: None)
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+        if last is not None:
+            last.reached()
+    return 0
+
+
+class _Left(BaseException):
+    """A signal told the service to end before it served anybody."""
+
+
+def _leave() -> None:
+    raise _Left
+
+
+def _start_log(options: argparse.Namespace) -> None:
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if options.log_json else logging.Formatter(form))
+    logging.basicConfig(
+        level=logging.DEBUG if options.verbose else logging.WARNING, handlers=[handler]
+    )
+    if options.log_json:
+        requests_log.setLevel(logging.INFO)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="odps-nb serve", description=_HELP)
+    parser.add_argument("--root", help="folder of the service; default: a temporary one")
+    parser.add_argument("--port", type=int, default=0, help="0 (default) takes a free one")
+    parser.add_argument("--project", default=DEFAULT_PROJECT, help="name of the project")
+    parser.add_argument("--json", action="store_true", help="say where it listens as JSON")
+    parser.add_argument(
+        "--no-samples", action="store_true", help="no sample tables in a new folder"
+    )
+    parser.add_argument(
+        "--set-aside",
+        action="store_true",
+        help="move data files that the catalogue does not know into ROOT/unknown",
+    )
+    parser.add_argument("--schemas", action="store_true", help="switch the schema feature on")
+    parser.add_argument(
+        "--credentials",
+        help="JSON file with 'keys' (id: secret), 'sts_tokens' (id: token), 'bearer_tokens' "
+        "(token: id), 'rights' (id: {project: read or write}; a key without may do all); "
+        "only its owner may read it",
+    )
+    limits = QueryLimits()
+    parser.add_argument(
+        "--query-memory",
+        type=int,
+        default=limits.memory,
+        metavar="MIB",
+        help="memory that one SQL statement may take (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--query-seconds",
+        type=float,
+        default=limits.seconds,
+        metavar="S",
+        help="time that one SQL statement may take (default: %(default)g)",
+    )
+    _add_read_rules(parser)
+    parser.add_argument("--misbehave", action="store_true", help="take rules for faults")
+    parser.add_argument("--scenario", help="file with rules for faults, in force at once")
+    parser.add_argument(
+        "--log-json",
+        action="store_true",
+        help="log to stderr as JSON, an object a line; each request is one, without secrets",
+    )
+    parser.add_argument("--verbose", action="store_true", help="log requests and errors")
+    parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def _add_read_rules(parser: argparse.ArgumentParser) -> None:
+    rules = ReadRules()
+    parser.add_argument(
+        "--min-split-bytes",
+        type=int,
+        default=rules.min_split_bytes,
+        metavar="BYTES",
+        help="smallest split by size (default: %(default)s, as in the real service)",
+    )
+    parser.add_argument(
+        "--filter-block-rows",
+        type=int,
+        default=rules.filter_block_rows,
+        metavar="ROWS",
+        help="rows that a filter keeps or leaves out together; 1 filters exactly"
+        " (default: %(default)s, as in the real service)",
+    )
+    parser.add_argument(
+        "--kept-ranges",
+        action="store_true",
+        help="row ranges of a filtered session count the rows that it keeps, not those stored",
+    )
+
+
+class HardEnd:
+    """Ends the process when it has not ended by itself in time after it was told to.
+
+    Nothing is lost that was promised: the catalogue changes in transactions, and files count when
+    they are whole. It is as safe as ``kill -9``, which the service survives.
+    """
+
+    def __init__(self, seconds: float, *, temporary: str | None = None) -> None:
+        self._seconds, self._temporary = seconds, temporary
+        self._ended = threading.Event()
+
+    def begin(self) -> None:
+        """Count from now."""
+        threading.Thread(target=self._wait, name="odps-nb-hard-end", daemon=True).start()
+
+    def reached(self) -> None:
+        """Say that all is put away."""
+        self._ended.set()
+
+    def _wait(self) -> None:
+        if self._ended.wait(self._seconds):
+            return
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        log.error("the service did not end in %g s and ends at once", self._seconds)
+        os._exit(HARD_STATUS)
+
+
+def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
+    listener = _listener(options.port)
+    # asyncio sets this only where a socket names its protocol, which this one does not; without
+    # it each small answer waits 40 ms for the client's delayed acknowledgement
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    given = _credentials(options.credentials)
+    settings = Settings(
+        project=options.project,
+        keys=given.get("keys") or _keys(),
+        sts_tokens=given.get("sts_tokens"),
+        bearer_tokens=given.get("bearer_tokens"),
+        rights=given.get("rights"),
+        schemas=options.schemas,
+        durable=options.root is not None,
+        set_aside=options.set_aside,
+        query_limits=QueryLimits(memory=options.query_memory, seconds=options.query_seconds),
+        reads=ReadRules(
+            min_split_bytes=options.min_split_bytes,
+            filter_block_rows=options.filter_block_rows,
+            kept_ranges=options.kept_ranges,
+        ),
+    )
+    prepared = False
+
+    def prepare(folder: Folder) -> None:
+        nonlocal prepared
+        prepared = not options.no_samples and install_samples(folder)
+
+    with listener, Service(root, settings, prepare=prepare) as service:
+        if prepared:
+            adopt(service)
+        app = build_app(service, _misbehaviour(options))
+        server = uvicorn.Server(
+            uvicorn.Config(
+                LoggedApp(app) if options.log_json else app,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                http=Connection,
+                timeout_keep_alive=KEEP_ALIVE,
+                timeout_graceful_shutdown=GRACE,
+                server_header=False,
+            )
+        )
+        # uvicorn takes over when it runs, and hands a signal on when it has stopped: there is
+        # still something to put away then
+        _on_signal(lambda: setattr(server, "should_exit", True))
+        _announce(options, service, listener.getsockname()[1])
+        done = threading.Event()
+        _background(service, server, done, last, with_parent=options.with_parent)
+        try:
+            server.run(sockets=[listener])
+        finally:
+            done.set()
+
+
+def _listener(port: int) -> socket.socket:
+    try:
+        return socket.create_server((HOST, port), backlog=512)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"the service cannot listen on port {port}: {getattr(error, 'strerror', error)}",
+            option="port",
+            hint="leave --port out, and a free one is taken",
+        ) from None
+
+
+def _on_signal(do: Callable[[], object]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: do())
+
+
+def _misbehaviour(options: argparse.Namespace) -> Misbehaviour | None:
+    if not (options.misbehave or options.scenario):
+        return None
+    rules = Misbehaviour()
+    if options.scenario:
+        try:
+            rules.load(Path(options.scenario).read_bytes())
+        except OSError as error:
+            raise ConfigError(
+                f"the rules in {options.scenario} cannot be read: {error.strerror}",
+                option="scenario",
+                hint="name a file with the rules as JSON",
+            ) from None
+    return rules
+
+
+def _credentials(path: str | None) -> dict[str, Any]:
+    """Read a credentials file; one that others can read is refused."""
+    if path is None:
+        return {}
+    file = Path(path)
+    try:
+        if file.stat().st_mode & 0o077:
+            raise ConfigError(
+                f"{file} can be read by others", option="credentials", hint=f"chmod 600 {file}"
+            )
+        found = json.loads(file.read_text())
+        rights = {key: dict(own) for key, own in found.pop("rights", {}).items()}
+        given = {k: {str(a): str(b) for a, b in found[k].items()} for k in found}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(
+            f"the credentials in {file} cannot be read: {type(error).__name__}",
+            option="credentials",
+            hint='write {"keys": {"id": "secret"}, "bearer_tokens": {"token": "id"}}',
+        ) from None
+    if strangers := rights.keys() - given.get("keys", {}).keys():
+        raise ConfigError(
+            f"there are rights for {', '.join(sorted(strangers))}, and no such key",
+            option="credentials",
+            hint="name each of them under 'keys', too",
+        )
+    return {**given, "rights": rights}
+
+
+def _keys() -> dict[str, str] | None:
+    access_id = os.environ.get("ODPS_NB_LOCAL_ACCESS_ID")
+    secret = os.environ.get("ODPS_NB_LOCAL_ACCESS_KEY")
+    return {access_id: secret} if access_id and secret else None
+
+
+def _announce(options: argparse.Namespace, service: Service, port: int) -> None:
+    facts = {
+        "endpoint": f"http://{HOST}:{port}/api",
+        "tunnel_endpoint": f"http://{HOST}:{port}",
+        "project": service.settings.project,
+        "status_url": f"http://{HOST}:{port}/?token={service.status_token}",
+        "access_id": service.owner,
+        "access_key": service.keys[service.owner],
+    }
+    if options.json:
+        # A parent removes it where this process is killed and cannot.
+        temporary = None if options.root is not None else str(service.folder.root)
+        text = json.dumps({**facts, "temporary_root": temporary})
+    else:
+        text = (
+            f"serving {service.folder.root}\n"
+            + "".join(f"  {key:16}{facts[key]}\n" for key in list(facts)[:5])
+            + f"  access key      in {service.folder.root / 'access_key.json'}"
+        )
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _background(
+    service: Service,
+    server: uvicorn.Server,
+    done: threading.Event,
+    last: HardEnd,
+    *,
+    with_parent: bool,
+) -> None:
+    """Start what runs beside the server: tidying, and listening for the end."""
+    threads = [
+        threading.Thread(target=_tidy, args=(service, done), daemon=True),
+        threading.Thread(target=_watch_end, args=(server, done, last), daemon=True),
+    ]
+    if with_parent:
+        threads.append(threading.Thread(target=_watch_pipe, args=(server,), daemon=True))
+        threads.append(threading.Thread(target=_watch_pid, args=(server, done), daemon=True))
+    for thread in threads:
+        thread.start()
+
+
+def _tidy(service: Service, done: threading.Event) -> None:
+    while not done.wait(TIDY_EVERY):
+        service.tidy()
+
+
+def _watch_end(server: uvicorn.Server, done: threading.Event, last: HardEnd) -> None:
+    """Begin to count when the server is told to stop, and not when it has managed to."""
+    while not (server.should_exit or done.wait(END_CHECK)):
+        pass
+    last.begin()
+
+
+def _watch_pipe(server: uvicorn.Server) -> None:
+    """The parent holds the other end of stdin and never writes: its end is our end."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    server.should_exit = True
+
+
+def _watch_pid(server: uvicorn.Server, done: threading.Event) -> None:
+    """Processes forked by the parent may hold the pipe open after it; its pid tells, too."""
+    parent = os.getppid()
+    while not done.wait(PARENT_CHECK):
+        if os.getppid() != parent:
+            server.should_exit = True
+            return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

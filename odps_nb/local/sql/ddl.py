@@ -1,0 +1,151 @@
+"""Statements that change or show what exists; each is one step or nothing."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odps_nb.local import faults
+from odps_nb.local.server.rights import Right, Rights
+from odps_nb.local.sql import statements as sql_statements
+from odps_nb.local.sql.results import Rows, text_rows
+from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.snapshots import Snapshots
+from odps_nb.local.store.tables import Table
+from odps_nb.schema import TableSchema
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.type_text import format_type
+
+__all__ = ["Definitions", "Place"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where names without project or schema belong, who asks, and where times are read."""
+
+    project: str
+    schema: str | None = None
+    owner: str = ""
+    three_parts: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    rights: Rights = field(default_factory=Rights)
+    timezone: str = "UTC"
+
+    def table(self, name: sql_statements.Name, right: Right = Right.READ) -> TableName:
+        """Read a name as written in SQL; 403 for a table of a project without the right."""
+        if len(name) > 3:
+            raise faults.parse_failed(f"{'.'.join(name)} is no table name")
+        if len(name) == 2 and self.three_parts:
+            found = TableName(project=self.project, schema=name[0], table=name[1])
+        else:
+            found = TableName.parse(".".join(name), project=self.project, schema=self.schema)
+        self.rights.require(self.owner, found.project, right)
+        return found
+
+
+class Definitions:
+    """Runs DDL and SHOW statements."""
+
+    def __init__(self, catalog: Catalog, snapshots: Snapshots) -> None:
+        self._catalog, self._snapshots = catalog, snapshots
+
+    def change(self, statement: Any, place: Place) -> None:
+        """Run a statement that changes what exists."""
+        if isinstance(statement, (sql_statements.CreateSchema, sql_statements.DropSchema)):
+            self._change_schema(statement, place)
+        elif isinstance(statement, sql_statements.DropTable):
+            self._drop(statement, place)
+        else:
+            self._change(statement, self._catalog.table(place.table(statement.name, Right.WRITE)))
+
+    def _change(self, statement: Any, table: Table) -> None:
+        match statement:
+            case sql_statements.Truncate():
+                specs = [table.spec(s) for s in statement.specs] or [PartitionSpec()]
+                self._snapshots.publish(table, (), replace=specs)
+            case sql_statements.AddPartitions():
+                self._add_partitions(statement, table)
+            case sql_statements.DropPartitions():
+                self._drop_partitions(statement, table)
+            case sql_statements.AlterTable():
+                self._catalog.alter_table(
+                    table,
+                    name=statement.new_name,
+                    comment=statement.comment,
+                    lifecycle=statement.lifecycle,
+                    properties=dict(statement.properties),
+                )
+            case sql_statements.AddColumns():
+                schema = TableSchema(
+                    columns=(*table.schema.columns, *statement.columns),
+                    partition_columns=table.schema.partition_columns,
+                )
+                self._catalog.change_schema(table, schema)
+
+    def _change_schema(
+        self, statement: sql_statements.CreateSchema | sql_statements.DropSchema, place: Place
+    ) -> None:
+        project, name = _schema_name(statement.name, place)
+        place.rights.require(place.owner, project, Right.WRITE)
+        if isinstance(statement, sql_statements.CreateSchema):
+            self._catalog.add_schema(project, name, if_not_exists=statement.if_not_exists)
+        elif not statement.if_exists or name in self._catalog.schemas(project):
+            self._catalog.drop_schema(project, name)
+
+    def _drop(self, statement: sql_statements.DropTable, place: Place) -> None:
+        name = place.table(statement.name, Right.WRITE)
+        table = self._catalog.find_table(name)
+        if table is None and statement.if_exists:
+            return
+        self._snapshots.drop_table(table or self._catalog.table(name))
+
+    def _add_partitions(self, statement: sql_statements.AddPartitions, table: Table) -> None:
+        for spec in statement.specs:
+            _, made = self._catalog.ensure_partition(table, spec)
+            if not made and not statement.if_not_exists:
+                raise faults.invalid(
+                    f"ODPS-0110061: the partition {spec} exists", code="ObjectAlreadyExists"
+                )
+
+    def _drop_partitions(self, statement: sql_statements.DropPartitions, table: Table) -> None:
+        for spec in statement.specs:
+            wanted = table.spec(spec)
+            found = [p for p in self._catalog.partitions(table) if wanted.covers(p.spec)]
+            if not found and not statement.if_exists:
+                raise faults.no_such_partition(spec, table.name)
+            for partition in found:
+                self._snapshots.drop_partition(table, partition)
+
+    # -- looking ------------------------------------------------------------------------------
+
+    def show(self, statement: Any, place: Place) -> Rows:
+        """Run a statement that shows what exists."""
+        if isinstance(statement, sql_statements.ShowTables):
+            project, schema = place.project, place.schema
+            if statement.scope:
+                project, schema = _scope(statement.scope, place)
+            place.rights.require(place.owner, project, Right.READ)
+            names = [t.name.table for t in self._catalog.tables(project, schema)]
+            return text_rows(
+                ("table_name",), [(n,) for n in names if fnmatch.fnmatch(n, statement.pattern)]
+            )
+        table = self._catalog.table(place.table(statement.name))
+        if isinstance(statement, sql_statements.ShowPartitions):
+            specs = [str(p.spec).replace(",", "/") for p in self._catalog.partitions(table)]
+            return text_rows(("partition",), [(spec,) for spec in specs])
+        return text_rows(
+            ("name", "type", "comment"),
+            [(c.name, format_type(c.type), c.comment) for c in table.schema],
+        )
+
+
+def _schema_name(name: sql_statements.Name, place: Place) -> tuple[str, str]:
+    return (name[0], name[1]) if len(name) == 2 else (place.project, name[-1])
+
+
+def _scope(name: sql_statements.Name, place: Place) -> tuple[str, str | None]:
+    if len(name) == 2:
+        return name[0], name[1]
+    return (place.project, name[0]) if place.three_parts else (name[0], None)

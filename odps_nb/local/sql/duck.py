@@ -1,0 +1,77 @@
+"""DuckDB behind a fence: no files, no network, no Python objects by name.
+
+One database in memory per service; each query has a connection of its own, which sees only what
+is registered with it. What was taken away cannot be given back (``lock_configuration``). Used for
+predicates and for SQL.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+__all__ = ["Duck"]
+
+# GLOBAL, or a new connection would begin with the defaults again
+_FENCE = (
+    "SET GLOBAL python_enable_replacements=false",  # SQL must not see variables of this program
+    "SET GLOBAL autoinstall_known_extensions=false",
+    "SET GLOBAL autoload_known_extensions=false",
+    "SET GLOBAL allow_community_extensions=false",
+    "SET GLOBAL old_implicit_casting=true",  # MaxCompute compares text with numbers, too
+    "SET GLOBAL preserve_insertion_order=true",
+    "SET GLOBAL TimeZone='UTC'",
+    "SET GLOBAL enable_external_access=false",
+)
+
+
+class Duck:
+    """The fenced database; close it.
+
+    Parameters
+    ----------
+    macros
+        Definitions of functions of our own, as after ``CREATE MACRO``.
+    memory
+        Limit for all queries together, as DuckDB spells it.
+    spill
+        Folder for what does not fit into ``memory``; without it that fails. (Left to itself
+        DuckDB writes rows into the working directory, readable by everybody.)
+    """
+
+    def __init__(
+        self, *, macros: Sequence[str] = (), memory: str = "2GB", spill: Path | None = None
+    ) -> None:
+        import duckdb
+
+        self._lock = Lock()
+        self._database = duckdb.connect(":memory:")
+        folder = "" if spill is None else str(spill).replace("'", "''")
+        for statement in (
+            f"SET threads={max(1, min(4, os.cpu_count() or 1))}",
+            f"SET memory_limit='{memory}'",
+            f"SET temp_directory='{folder}'",
+            *_FENCE,
+            *(f"CREATE MACRO {macro}" for macro in macros),
+            "SET GLOBAL lock_configuration=true",
+        ):
+            self._database.execute(statement)
+
+    @contextmanager
+    def connection(self) -> Iterator[Any]:
+        """Give a connection that sees nothing yet; it is closed with the block."""
+        with self._lock:  # the database object itself is not made for threads
+            connection = self._database.cursor()
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Close the database; a second call does nothing."""
+        with self._lock:
+            self._database.close()

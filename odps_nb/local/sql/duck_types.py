@@ -1,0 +1,144 @@
+"""MaxCompute types as DuckDB spells them, and types of results back."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import arrow_type, has_timestamp
+from odps_nb.schema import (
+    ArrayType,
+    DecimalType,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    TypeCode,
+)
+from odps_nb.terms import TimeUnit
+
+__all__ = ["duck_type", "result_array", "result_type"]
+
+_DUCK = {
+    TypeCode.TINYINT: "TINYINT",
+    TypeCode.SMALLINT: "SMALLINT",
+    TypeCode.INT: "INTEGER",
+    TypeCode.BIGINT: "BIGINT",
+    TypeCode.FLOAT: "FLOAT",
+    TypeCode.DOUBLE: "DOUBLE",
+    TypeCode.BOOLEAN: "BOOLEAN",
+    TypeCode.STRING: "VARCHAR",
+    TypeCode.CHAR: "VARCHAR",
+    TypeCode.VARCHAR: "VARCHAR",
+    TypeCode.JSON: "VARCHAR",
+    TypeCode.BINARY: "BLOB",
+    TypeCode.BLOB: "BLOB",
+    TypeCode.DATE: "DATE",
+    TypeCode.DATETIME: "TIMESTAMP_MS",
+    TypeCode.TIMESTAMP: "TIMESTAMP_NS",
+    TypeCode.TIMESTAMP_NTZ: "TIMESTAMP_NS",
+    TypeCode.INTERVAL_DAY_TIME: "INTERVAL",
+    TypeCode.INTERVAL_YEAR_MONTH: "BIGINT",
+}
+
+_RESULT: tuple[tuple[pa.DataType, TypeCode], ...] = (
+    (pa.int8(), TypeCode.TINYINT),
+    (pa.int16(), TypeCode.SMALLINT),
+    (pa.int32(), TypeCode.INT),
+    (pa.int64(), TypeCode.BIGINT),
+    (pa.uint8(), TypeCode.SMALLINT),
+    (pa.uint16(), TypeCode.INT),
+    (pa.uint32(), TypeCode.BIGINT),
+    (pa.uint64(), TypeCode.BIGINT),
+    (pa.float32(), TypeCode.FLOAT),
+    (pa.float64(), TypeCode.DOUBLE),
+    (pa.bool_(), TypeCode.BOOLEAN),
+    (pa.string(), TypeCode.STRING),
+    (pa.large_string(), TypeCode.STRING),
+    (pa.binary(), TypeCode.BINARY),
+    (pa.large_binary(), TypeCode.BINARY),
+    (pa.date32(), TypeCode.DATE),
+    (pa.month_day_nano_interval(), TypeCode.INTERVAL_DAY_TIME),
+    (pa.null(), TypeCode.STRING),
+)
+
+
+def duck_type(odps: OdpsType) -> str:
+    """Spell a type for a CAST."""
+    if isinstance(odps, ArrayType):
+        return f"{duck_type(odps.element)}[]"
+    if isinstance(odps, MapType):
+        return f"MAP({duck_type(odps.key)}, {duck_type(odps.value)})"
+    if isinstance(odps, StructType):
+        members = ", ".join(f"{_quoted(f.name)} {duck_type(f.type)}" for f in odps.fields)
+        return f"STRUCT({members})"
+    if isinstance(odps, DecimalType):
+        precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
+        return f"DECIMAL({min(precision, 38)}, {scale})"
+    try:
+        return _DUCK[odps.code]
+    except KeyError:
+        raise faults.invalid(f"SQL cannot work with {odps.code.name} here") from None
+
+
+def result_type(spelled: str, arrow: pa.DataType) -> OdpsType:
+    """Return the MaxCompute type of a result column, from DuckDB's spelling and Arrow's type."""
+    if spelled in ("HUGEINT", "UHUGEINT"):
+        return PrimitiveType(TypeCode.BIGINT)  # sums of integers
+    return _from_arrow(arrow)
+
+
+def _from_arrow(arrow: pa.DataType) -> OdpsType:
+    if pa.types.is_timestamp(arrow):
+        code = TypeCode.DATETIME if arrow.unit in ("s", "ms") else TypeCode.TIMESTAMP
+        return PrimitiveType(code)
+    if pa.types.is_decimal(arrow):
+        return DecimalType(arrow.precision, arrow.scale)
+    if pa.types.is_dictionary(arrow):
+        return _from_arrow(arrow.value_type)
+    if pa.types.is_map(arrow):
+        return MapType(_from_arrow(arrow.key_type), _from_arrow(arrow.item_type))
+    if pa.types.is_list(arrow) or pa.types.is_fixed_size_list(arrow):
+        return ArrayType(_from_arrow(arrow.value_type))
+    if pa.types.is_struct(arrow):
+        return StructType(tuple(StructField(f.name, _from_arrow(f.type)) for f in arrow))
+    for known, code in _RESULT:
+        if arrow.equals(known):
+            return PrimitiveType(code)
+    raise faults.invalid(f"the result has a column of a type that MaxCompute lacks: {arrow}")
+
+
+def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
+    """Give a result column its stored type."""
+    target = arrow_type(odps)
+    if array.type.equals(target):
+        return array
+    if pa.types.is_interval(array.type):
+        return _durations(array)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_timestamp(array.type) and array.type.tz is not None:
+        array = array.cast(pa.timestamp(array.type.unit))
+    try:
+        return array.cast(target)
+    except pa.ArrowInvalid as error:
+        if not has_timestamp(odps):
+            raise faults.invalid(f"a value of the result cannot be kept: {error}") from None
+    return array.cast(arrow_type(odps, timestamp_unit=TimeUnit.MICRO))
+
+
+def _durations(array: pa.Array) -> pa.Array:
+    nanos: list[int | None] = []
+    for value in array.to_pylist():
+        if value is None:
+            nanos.append(None)
+            continue
+        if value.months:
+            raise faults.invalid("an interval of months has no length in days")
+        nanos.append(value.days * 86_400_000_000_000 + value.nanoseconds)
+    return pa.array(nanos, pa.int64()).cast(pa.duration("ns"))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

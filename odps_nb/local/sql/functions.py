@@ -1,0 +1,113 @@
+"""MaxCompute functions that DuckDB lacks or reads differently, as DuckDB macros.
+
+sqlglot knows Hive's functions; where MaxCompute has its own (units of dates, ``wm_concat``,
+``to_char`` …) the parser leaves the call alone and it becomes a call of a macro ``mc_…`` from here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from odps_nb.local import faults
+
+__all__ = ["MACROS", "maxcompute_dialect", "translate_functions"]
+
+# units as people write them -> parts of DuckDB
+_PART = """CASE lower({part})
+    WHEN 'yyyy' THEN 'year' WHEN 'year' THEN 'year' WHEN 'yy' THEN 'year'
+    WHEN 'mm' THEN 'month' WHEN 'month' THEN 'month' WHEN 'mon' THEN 'month'
+    WHEN 'dd' THEN 'day' WHEN 'day' THEN 'day'
+    WHEN 'hh' THEN 'hour' WHEN 'hour' THEN 'hour' WHEN 'mi' THEN 'minute'
+    WHEN 'ss' THEN 'second' WHEN 'ff3' THEN 'millisecond' WHEN 'week' THEN 'week'
+    ELSE error('unknown unit ' || {part}) END"""
+
+_FORMAT = re.compile("yyyy|mm|dd|hh24|hh|mi|ss|%", re.IGNORECASE)
+_STRFTIME = {
+    "yyyy": "%Y",
+    "mm": "%m",
+    "dd": "%d",
+    "hh24": "%H",
+    "hh": "%H",
+    "mi": "%M",
+    "ss": "%S",
+    "%": "%%",
+}
+
+MACROS = (
+    "mc_getdate() AS CAST(get_current_timestamp() AS TIMESTAMP_MS)",
+    f"mc_datediff(a, b) AS date_diff('day', CAST(b AS DATE), CAST(a AS DATE)),"
+    f" (a, b, part) AS date_diff({_PART.format(part='part')}, CAST(b AS TIMESTAMP),"
+    " CAST(a AS TIMESTAMP))",
+    f"mc_dateadd(d, n, part) AS CAST(CAST(d AS TIMESTAMP) + CASE {_PART.format(part='part')}"
+    " WHEN 'year' THEN to_years(CAST(n AS INTEGER)) WHEN 'month' THEN to_months(CAST(n AS INTEGER))"
+    " WHEN 'day' THEN to_days(CAST(n AS INTEGER)) WHEN 'hour' THEN to_hours(n)"
+    " WHEN 'minute' THEN to_minutes(n) WHEN 'second' THEN to_seconds(n)"
+    " WHEN 'millisecond' THEN to_milliseconds(n) END AS TIMESTAMP_MS)",
+    "mc_date_add(d, n) AS CAST(d AS DATE) + CAST(n AS INTEGER)",
+    "mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(n AS INTEGER)",
+    "mc_add_months(d, n) AS CAST(CAST(d AS DATE) + to_months(CAST(n AS INTEGER)) AS DATE)",
+    f"mc_datepart(d, part) AS CASE {_PART.format(part='part')} WHEN 'year' THEN"
+    " year(CAST(d AS TIMESTAMP)) WHEN 'month' THEN month(CAST(d AS TIMESTAMP))"
+    " WHEN 'day' THEN day(CAST(d AS TIMESTAMP)) WHEN 'hour' THEN hour(CAST(d AS TIMESTAMP))"
+    " WHEN 'minute' THEN minute(CAST(d AS TIMESTAMP))"
+    " WHEN 'second' THEN second(CAST(d AS TIMESTAMP)) END",
+    f"mc_datetrunc(d, part) AS CAST(date_trunc({_PART.format(part='part')},"
+    " CAST(d AS TIMESTAMP)) AS TIMESTAMP_MS)",
+    f"mc_trunc(d, part) AS CAST(date_trunc({_PART.format(part='part')}, CAST(d AS DATE)) AS DATE)",
+    "mc_lastday(d) AS CAST(last_day(CAST(d AS DATE)) AS TIMESTAMP_MS)",
+    "mc_weekday(d) AS isodow(CAST(d AS DATE)) - 1",
+    "mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT),"
+    " (d) AS CAST(epoch(CAST(d AS TIMESTAMP)) AS BIGINT)",
+    "mc_to_char(x) AS CAST(x AS VARCHAR), (x, form) AS strftime(CAST(x AS TIMESTAMP), form)",
+    "mc_tolower(x) AS lower(x)",
+    "mc_toupper(x) AS upper(x)",
+    "mc_lengthb(x) AS octet_length(encode(x))",
+    "mc_isnull(x) AS x IS NULL",
+    "mc_wm_concat(separator, x) AS string_agg(CAST(x AS VARCHAR), separator)",
+    "mc_char_matchcount(a, b) AS length(b) - length(translate(b, a, ''))",
+    "mc_keyvalue(x, k) AS split_part(list_filter(string_split(x, ';'),"
+    " lambda p: starts_with(p, k || ':'))[1], ':', 2),"
+    " (x, s, t, k) AS split_part(list_filter(string_split(x, s),"
+    " lambda p: starts_with(p, k || t))[1], t, 2)",
+)
+_NAMES = frozenset(macro.split("(")[0] for macro in MACROS)
+# known to sqlglot's Hive, but with fewer arguments or another result than here
+_OWN = ("DATEDIFF", "DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_CHAR", "UNIX_TIMESTAMP")
+
+
+def maxcompute_dialect() -> Any:
+    """Return the dialect to read MaxCompute SQL with."""
+    from sqlglot.dialects.hive import Hive
+
+    known = {key: make for key, make in Hive.Parser.FUNCTIONS.items() if key not in _OWN}
+    parser = type("Parser", (Hive.Parser,), {"FUNCTIONS": known})
+    return type("MaxCompute", (Hive,), {"Parser": parser})
+
+
+def translate_functions(query: Any) -> None:
+    """Point the calls of MaxCompute's own functions at their macros, in place."""
+    from sqlglot import exp
+
+    for call in list(query.find_all(exp.Anonymous)):
+        name = f"mc_{call.name.lower()}"
+        if name not in _NAMES:
+            continue
+        first = call.expressions[0] if call.expressions else None
+        if name == "mc_wm_concat" and isinstance(first, exp.Distinct):
+            separator, value = first.expressions[0], first.expressions[1]
+            call.set("this", "string_agg")
+            call.set("expressions", [exp.Distinct(expressions=[value]), separator])
+            continue
+        if name == "mc_to_char" and len(call.expressions) == 2:
+            _check_format(call.expressions[1])
+        call.set("this", name)
+
+
+def _check_format(form: Any) -> None:
+    """Turn ``yyyy-mm-dd hh:mi:ss`` into the form of DuckDB, which must be a constant."""
+    from sqlglot import exp
+
+    if not (isinstance(form, exp.Literal) and form.is_string):
+        raise faults.parse_failed("the format of TO_CHAR must be a string literal here")
+    form.set("this", _FORMAT.sub(lambda found: _STRFTIME[found[0].lower()], form.this))

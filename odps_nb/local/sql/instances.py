@@ -1,0 +1,347 @@
+"""SQL instances: submitted, run in a thread, asked about, cancelled, read.
+
+The result of an instance is a row file like any other. An instance that was running when the
+service ended has failed; nothing of it is visible. ``protocol.md`` sections 3.14 and 9.3.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Lock
+
+import pyarrow as pa
+
+from odps_nb.errors import CancelledError, OdpsNbError
+from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import arrow_schema
+from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
+from odps_nb.local.server import full_disk
+from odps_nb.local.server.full_disk import is_full
+from odps_nb.local.sql.ddl import Place
+from odps_nb.local.sql.results import Rows
+from odps_nb.local.sql.run import SqlRunner, Stopper
+from odps_nb.local.sql.statements import Query, Statement
+from odps_nb.local.sql.text import parse_script
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import ROWS, Folder, new_id
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.local.store.row_files import FAR, RowFileWriter
+from odps_nb.schema import TableSchema
+from odps_nb.terms import TimeUnit
+from odps_nb.wire.schema_json import decode_flat, encode_flat
+
+__all__ = ["Instance", "Instances"]
+
+log = logging.getLogger("odps_nb.local")
+
+WORKERS = 4
+CANCEL_TRIES, CANCEL_PAUSE = 50, 0.1
+RUNNING, SUCCESS, FAILED, CANCELLED = "Running", "Success", "Failed", "Cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A SQL instance; ``schema`` is empty unless it gave rows. Times are epoch seconds."""
+
+    instance_id: str
+    project: str
+    owner: str
+    task: str
+    source: str
+    query: str
+    status: str
+    message: str
+    schema: TableSchema
+    file: str | None
+    rows: int
+    created: float
+    ended: float | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.status != RUNNING
+
+    @property
+    def is_query(self) -> bool:
+        """Whether the last statement asks for rows of tables (``SHOW`` and ``DESC`` do not)."""
+        return isinstance(parse_script(self.query)[-1], Query)
+
+
+class Instances:
+    """Runs scripts and keeps their results."""
+
+    def __init__(
+        self, database: Database, folder: Folder, runner: SqlRunner, clock: Callable[[], float]
+    ) -> None:
+        self._db, self._folder, self._runner, self._clock = database, folder, runner, clock
+        self._ledger = Ledger(database, folder)
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-sql")
+        self._running: dict[str, tuple[Stopper, Future[None]]] = {}
+        self._unwritten: dict[str, tuple[str, str, float]] = {}
+        self._lock = Lock()
+        self._db.run(
+            "UPDATE instances SET status = ?, message = ?, ended = ? WHERE status = ?",
+            FAILED,
+            "ODPS-0010000: System internal error - the service was stopped while it ran",
+            clock(),
+            RUNNING,
+        )
+
+    def submit(
+        self, place: Place, query: str, *, task: str, source: str = "", patience: float = 0.0
+    ) -> Instance:
+        """Start a script; the text is read at once, so that a syntax error is an error here.
+
+        Parameters
+        ----------
+        patience
+            Wait so many seconds for the end before returning.
+        """
+        statements = parse_script(query)
+        instance_id = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._clock())) + (
+            f"{secrets.randbelow(10**3):03d}g{secrets.token_hex(5)}"
+        )
+        self._db.run(
+            "INSERT INTO instances VALUES (?, ?, ?, ?, ?, ?, ?, '', '', NULL, 0, ?, NULL)",
+            instance_id,
+            place.project,
+            place.owner,
+            task,
+            source,
+            query,
+            RUNNING,
+            self._clock(),
+        )
+        stopper = Stopper()
+        with self._lock:
+            future = self._pool.submit(self._run, instance_id, statements, place, stopper)
+            self._running[instance_id] = (stopper, future)
+        self.wait(instance_id, patience)
+        return self.get(place.project, instance_id)
+
+    def wait(self, instance_id: str, seconds: float) -> None:
+        """Wait for the end of an instance, but not longer than so many seconds."""
+        with self._lock:
+            running = self._running.get(instance_id)
+        if running is not None and seconds > 0:
+            wait([running[1]], timeout=seconds)
+
+    def get(self, project: str, instance_id: str) -> Instance:
+        """Return an instance; `NotFoundError` when unknown."""
+        row = self._db.row(
+            "SELECT * FROM instances WHERE instance_id = ? AND project = ?", instance_id, project
+        )
+        if row is None:
+            raise faults.no_such(
+                f"the instance {instance_id!r} does not exist", code="NoSuchObject"
+            )
+        definition = row["definition"]
+        status, message, ended = self._unwritten.get(
+            instance_id, (row["status"], row["message"], row["ended"])
+        )
+        return Instance(
+            instance_id=instance_id,
+            project=project,
+            owner=row["owner"],
+            task=row["task"],
+            source=row["source"],
+            query=row["query"],
+            status=status,
+            message=message,
+            schema=decode_flat(json.loads(definition)) if definition else TableSchema(),
+            file=row["file"],
+            rows=row["rows"],
+            created=row["created"],
+            ended=ended,
+        )
+
+    def check_owner(self, project: str, instance_id: str, access_id: str) -> None:
+        """Refuse with 403 an instance that another key has submitted."""
+        if self.get(project, instance_id).owner != access_id:
+            raise faults.forbidden(
+                f"ODPS-0130013:Authorization exception - the instance {instance_id} is another's"
+            )
+
+    def cancel(self, project: str, instance_id: str) -> None:
+        """Stop an instance; one that is over stays as it is."""
+        self.get(project, instance_id)
+        with self._lock:
+            running = self._running.get(instance_id)
+        if running is None:
+            return
+        stopper, future = running
+        for _ in range(CANCEL_TRIES):
+            # said again and again: an interrupt between two queries is lost
+            stopper.stop()
+            if wait([future], timeout=CANCEL_PAUSE).done:
+                return
+
+    def listed(self, project: str, limit: int = 100) -> list[str]:
+        """Return the ids of the newest instances."""
+        rows = self._db.rows(
+            "SELECT instance_id FROM instances WHERE project = ? ORDER BY created DESC LIMIT ?",
+            project,
+            limit,
+        )
+        return [row["instance_id"] for row in rows]
+
+    # -- results ------------------------------------------------------------------------------
+
+    def result(self, project: str, instance_id: str) -> Instance:
+        """Return an instance that succeeded; 400 when it did not, or not yet."""
+        found = self.get(project, instance_id)
+        if found.status == FAILED:
+            raise faults.invalid(found.message)
+        if found.status != SUCCESS:
+            raise faults.invalid_state(f"the instance {instance_id} is {found.status.lower()}")
+        if not found.schema.columns:
+            raise faults.invalid(
+                f"the instance {instance_id} has no result rows", code="InstanceTypeNotSupported"
+            )
+        return found
+
+    def open_download(self, instance_id: str) -> str:
+        """Return a new download id for a result."""
+        download_id = new_id()
+        self._db.run(
+            "INSERT INTO downloads VALUES (?, ?, ?)", download_id, instance_id, self._clock()
+        )
+        return download_id
+
+    def check_download(self, download_id: str, instance_id: str) -> None:
+        """Fail unless the download id was given out for this instance."""
+        row = self._db.row("SELECT instance_id FROM downloads WHERE download_id = ?", download_id)
+        if row is None or row["instance_id"] != instance_id:
+            raise faults.no_such_session(download_id)
+
+    def rows(
+        self, instance: Instance, offset: int, count: int, *, columns: Sequence[str] = ()
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return schema and rows ``[offset, offset + count)`` of a result."""
+        if offset > instance.rows:
+            raise faults.invalid(
+                f"Offset {offset} is beyond the {instance.rows} rows", code="InvalidRowRange"
+            )
+        stored = instance.schema.columns
+        chosen = []
+        for name in columns:
+            column = instance.schema.find(name)
+            if column is None:
+                raise faults.invalid(f"the result has no column {name!r}")
+            chosen.append(column)
+        files: tuple[ScanFile, ...] = ()
+        if instance.file is not None:
+            files = (ScanFile(name=instance.file, rows=instance.rows),)
+        is_far = instance.file is not None and instance.file.endswith(FAR)
+        unit = TimeUnit.MICRO if is_far else TimeUnit.NANO
+        plan = ScanPlan(
+            files=files,
+            columns=tuple(chosen) or stored,
+            table_columns=stored,
+            partition_keys=frozenset(),
+            timestamp_unit=unit,
+        )
+        stop = min(offset + count, instance.rows)
+        return plan.schema(), scan(self._folder, plan, offset, stop)
+
+    def close(self) -> None:
+        """Cancel what runs and end the threads."""
+        with self._lock:
+            running = list(self._running.values())
+        for stopper, _ in running:
+            stopper.stop()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    # -- running ------------------------------------------------------------------------------
+
+    def _run(
+        self, instance_id: str, statements: list[Statement], place: Place, stopper: Stopper
+    ) -> None:
+        status, message = SUCCESS, ""
+        try:
+            for statement in statements:
+                stopper.check()
+                with ExitStack() as stack:
+                    rows = self._runner.run(statement, place, stopper, stack)
+                    if rows is not None:
+                        self._keep(instance_id, rows, stopper)
+        except CancelledError:
+            status = CANCELLED
+        except OdpsNbError as error:
+            status, message = FAILED, _spelled(error)
+        except Exception as error:  # any fault of ours must end the instance, or it runs for ever
+            status, message = FAILED, "ODPS-0010000: System internal error"
+            if is_full(error):
+                message += f" - {full_disk.MESSAGE}"
+            else:
+                log.exception("instance %s failed inside the service", instance_id)
+        finally:
+            self._end(instance_id, status, message)
+
+    def _end(self, instance_id: str, status: str, message: str) -> None:
+        """Write down how an instance ended; where that fails, it is known until the service ends.
+
+        (At the next start it counts as one that was stopped while it ran.)
+        """
+        ended = self._clock()
+        try:
+            self._db.run(
+                "UPDATE instances SET status = ?, message = ?, ended = ? WHERE instance_id = ?",
+                status,
+                message,
+                ended,
+                instance_id,
+            )
+        except sqlite3.Error as error:
+            log.warning("the end of the instance %s was not written down: %s", instance_id, error)
+            self._unwritten[instance_id] = (status, message, ended)
+        with self._lock:
+            self._running.pop(instance_id, None)
+
+    def _keep(self, instance_id: str, rows: Rows, stopper: Stopper) -> None:
+        first = next(rows.batches, None)
+        stored = arrow_schema(rows.schema.columns)
+        schema = stored if first is None else first.schema
+        with RowFileWriter(self._folder, schema) as writer:
+            for batch in itertools.chain([] if first is None else [first], rows.batches):
+                stopper.check()
+                writer.write(_as_first(batch, schema))
+            file = writer.finish("" if schema == stored else FAR)
+        with self._db.transaction() as db:
+            self._ledger.keep([file.file_name])
+            earlier = db.execute(
+                "SELECT file FROM instances WHERE instance_id = ? AND file IS NOT NULL",
+                (instance_id,),
+            ).fetchall()
+            self._ledger.drop([row["file"] + ROWS for row in earlier])
+            db.execute(
+                "UPDATE instances SET definition = ?, file = ?, rows = ? WHERE instance_id = ?",
+                (json.dumps(encode_flat(rows.schema)), file.name, file.rows, instance_id),
+            )
+
+
+def _as_first(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Let the times of all batches have the unit of the first one."""
+    try:
+        return batch if batch.schema == schema else batch.cast(schema)
+    except pa.ArrowInvalid as error:
+        raise faults.invalid(
+            f"no unit holds all TIMESTAMPs of the result, cast them to DATETIME: {error}"
+        ) from None
+
+
+def _spelled(error: OdpsNbError) -> str:
+    text = error.message
+    return (
+        text if text.startswith("ODPS-") else f"ODPS-0130071: Semantic analysis exception - {text}"
+    )

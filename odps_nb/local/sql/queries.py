@@ -1,0 +1,290 @@
+"""Queries in processes of their own, which are bounded and can always be ended.
+
+A process is started for the first query, kept for the next one, and ended when a query is
+cancelled, takes too long or too much memory, or is left before its end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from odps_nb.errors import CancelledError
+from odps_nb.local import faults
+from odps_nb.local.sql.worker import (
+    BATCH_BYTES,
+    BATCHES,
+    HEAD,
+    MAX_ROW,
+    OUT_OF_MEMORY,
+    REQUEST_HEAD,
+)
+from odps_nb.local.store.folder import new_id
+
+__all__ = ["Described", "Queries", "QueryLimits", "QueryRun"]
+
+IDLE = 4
+KEPT_BYTES = 512 << 20
+MAX_PAYLOAD = BATCH_BYTES + MAX_ROW + (1 << 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryLimits:
+    """What one statement may take: memory in MiB, and seconds."""
+
+    memory: int = 3072
+    seconds: float = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """Columns of a query: names, types as DuckDB spells them, and the Arrow schema."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    schema: pa.Schema
+
+
+class Queries:
+    """Gives processes to queries; close it.
+
+    Parameters
+    ----------
+    work
+        Folder for what does not fit into the memory of a query.
+    """
+
+    def __init__(self, work: Path, limits: QueryLimits) -> None:
+        self._work, self._limits = work, limits
+        self._idle: list[_Process] = []
+        self._all: set[_Process] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @contextmanager
+    def run(self, tables: Mapping[str, Any]) -> Iterator[QueryRun]:
+        """Give what runs texts over these tables (Arrow tables or datasets) and nothing else."""
+        process = self._take()
+        found = QueryRun(process, self._limits)
+        kept = False
+        try:
+            found.open(tables)
+            yield found
+            kept = found.end() < KEPT_BYTES
+        finally:
+            found.over()
+            self._give_back(process, kept=kept)
+
+    def close(self) -> None:
+        """End all processes at once; a second call does nothing."""
+        with self._lock:
+            self._closed = True
+            running = list(self._all)
+        for process in running:
+            process.end()
+
+    def _take(self) -> _Process:
+        with self._lock:
+            while self._idle:
+                process = self._idle.pop()
+                if process.is_running:
+                    return process
+                self._all.discard(process)
+                process.end()
+            if self._closed:
+                raise CancelledError("the service ends")
+            process = _Process(self._limits.memory, self._work)
+            self._all.add(process)
+            return process
+
+    def _give_back(self, process: _Process, *, kept: bool) -> None:
+        with self._lock:
+            if kept and not self._closed and len(self._idle) < IDLE:
+                self._idle.append(process)
+                return
+            self._all.discard(process)
+        process.end()
+
+
+class QueryRun:
+    """One query: describe texts and run them; `interrupt` may be called from any thread."""
+
+    def __init__(self, process: _Process, limits: QueryLimits) -> None:
+        self._process, self._limits = process, limits
+        self._whole = True
+        self._ended_for = ""
+        self._timer = threading.Timer(limits.seconds, self._too_late)
+        self._timer.daemon = True
+
+    def open(self, tables: Mapping[str, Any]) -> None:
+        """Say which tables there are; the time counts from when the process is there."""
+        self._ask("open", tables=dict(tables))
+        self._answered()
+        self._timer.start()
+
+    def describe(self, sql: str) -> Described:
+        """Return the columns of a query without running it."""
+        self._ask("describe", sql=sql)
+        found = self._receive()
+        if not isinstance(found, dict):
+            raise faults.internal("a query was described without its columns")
+        self._check(found)
+        schema = self._receive()
+        if not isinstance(schema, pa.Table):
+            self._check(schema)
+            raise faults.internal("a query was described without its schema")
+        self._answered()
+        return Described(
+            columns=tuple(found["columns"]), types=tuple(found["types"]), schema=schema.schema
+        )
+
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """Run a query and yield its rows."""
+        self._ask("run", sql=sql)
+        self._whole = False
+        while isinstance(rows := self._receive(), pa.Table):
+            yield from rows.to_batches()
+        self._whole = True
+        self._check(rows)
+
+    def interrupt(self) -> None:
+        """End the query at once, whatever it does; its process goes away."""
+        self._stop("cancelled")
+
+    def end(self) -> int:
+        """Finish in order; the bytes that the process still holds."""
+        if not self._whole:
+            return sys.maxsize
+        self._ask("end")
+        memory: int = self._answered()["memory"]
+        return memory
+
+    def over(self) -> None:
+        """Stop the clock."""
+        self._timer.cancel()
+
+    def _too_late(self) -> None:
+        self._stop("too late")
+
+    def _stop(self, reason: str) -> None:
+        self._ended_for = self._ended_for or reason
+        self._process.kill()
+
+    def _ask(self, do: str, **what: Any) -> None:
+        try:
+            self._process.send({"do": do, **what})
+        except BrokenPipeError:
+            raise self._failure() from None
+
+    def _answered(self) -> dict[str, Any]:
+        found = self._receive()
+        if not isinstance(found, dict):
+            raise faults.internal("a query answered with rows that nobody asked for")
+        self._check(found)
+        return found
+
+    def _receive(self) -> dict[str, Any] | pa.Table:
+        found = self._process.receive()
+        if found is None:
+            raise self._failure()
+        return found
+
+    def _check(self, found: dict[str, Any]) -> None:
+        if "failed" in found:
+            raise _failed(found["failed"])
+
+    def _failure(self) -> Exception:
+        """Say why the process has ended."""
+        status = self._process.wait()
+        if self._ended_for == "cancelled":
+            return CancelledError("the query was cancelled")
+        if self._ended_for:
+            seconds = self._limits.seconds
+            return _failed(f"Timeout Error: the query ran longer than {seconds:g} seconds")
+        if status == OUT_OF_MEMORY:
+            memory = self._limits.memory
+            return _failed(f"Out of Memory Error: the query needs more than {memory} MiB")
+        return _failed(f"Fatal Error: the process of the query ended with status {status}")
+
+
+def _failed(first: str) -> Exception:
+    if first.startswith(("Parser Error", "Binder Error", "Catalog Error")):
+        return faults.parse_failed(f"Semantic analysis exception - {first}")
+    return faults.invalid(f"ODPS-0121095: {first}")
+
+
+class _Process:
+    """A process of `worker`, and the pipes to it."""
+
+    def __init__(self, memory: int, work: Path) -> None:
+        self._spill = work / f"spill-{new_id()}"
+        command = [sys.executable, "-m", "odps_nb.local.sql.worker", str(memory)]
+        self._process = subprocess.Popen(
+            [*command, str(self._spill)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # keys of the service are no business of a query
+            env={k: v for k, v in os.environ.items() if not k.startswith("ODPS_")},
+        )
+
+    def send(self, request: dict[str, Any]) -> None:
+        """Send one request; `BrokenPipeError` when the process has ended."""
+        assert self._process.stdin is not None
+        data = pickle.dumps(request)
+        self._process.stdin.write(REQUEST_HEAD.pack(len(data)) + data)
+        self._process.stdin.flush()
+
+    def receive(self) -> dict[str, Any] | pa.Table | None:
+        """Return the next answer or rows; ``None`` when the process has ended."""
+        source = self._process.stdout
+        assert source is not None
+        head = source.read(HEAD.size)
+        if len(head) < HEAD.size:
+            return None
+        kind, size = HEAD.unpack(head)
+        if size > MAX_PAYLOAD:
+            raise faults.internal(f"a query answered with {size} bytes at once")
+        payload = source.read(size)
+        if len(payload) < size:
+            return None
+        if kind == BATCHES:
+            return pa.ipc.open_stream(payload).read_all()
+        found: dict[str, Any] = json.loads(payload)
+        return found
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """End the process; who waits for an answer gets ``None``."""
+        self._process.kill()
+
+    def wait(self) -> int:
+        """Wait for the end of a process that is ending."""
+        return self._process.wait()
+
+    def end(self) -> None:
+        """End the process and give back what it held; a second call does nothing."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue  # what was not sent has no reader any more
+        shutil.rmtree(self._spill, ignore_errors=True)

@@ -1,0 +1,106 @@
+"""Queries in DuckDB: tables in as Arrow datasets, rows out in MaxCompute types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from pyarrow import fs
+
+from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type
+from odps_nb.local.sql.duck_types import duck_type, result_array, result_type
+from odps_nb.local.sql.queries import QueryRun
+from odps_nb.local.sql.query import TranslatedQuery
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.partition_values import constant
+from odps_nb.local.store.row_files import FAR
+from odps_nb.local.store.snapshots import Segment
+from odps_nb.local.store.tables import Table
+from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
+from odps_nb.terms import TimeUnit
+
+__all__ = ["Rows", "dataset", "text_rows", "typed_rows"]
+
+STRING = PrimitiveType(TypeCode.STRING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of a query, made while they are taken."""
+
+    schema: TableSchema
+    batches: Iterator[pa.RecordBatch]
+
+
+def dataset(folder: Folder, table: Table, segments: Sequence[Segment]) -> ds.Dataset | pa.Table:
+    """Return the visible rows of a table with its partition columns, as a value to be sent."""
+    far = any(segment.name.endswith(FAR) for segment in segments)
+    unit = TimeUnit.MICRO if far else TimeUnit.NANO
+    schema = arrow_schema(table.schema, timestamp_unit=unit)
+    schema = pa.schema([field.with_nullable(True) for field in schema])
+    if not segments:
+        return schema.empty_table()
+    files, here = ds.ParquetFileFormat(), fs.LocalFileSystem()
+    types = {c.name: arrow_type(c.type) for c in table.schema.partition_columns}
+    fragments = []
+    for segment in segments:
+        condition: Any = None
+        for key, value in segment.spec:
+            one = ds.field(key) == constant(value, types[key], key)
+            condition = one if condition is None else condition & one
+        path = str(folder.row_file(segment.name))
+        fragments.append(files.make_fragment(path, here, partition_expression=condition))
+    return ds.FileSystemDataset(fragments, schema, files, here)
+
+
+def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType]) -> Rows:
+    """Prepare a query whose rows have MaxCompute types.
+
+    ``stored`` gives the types of columns that may pass through as they are.
+    """
+    found = run.describe(query.sql)
+    columns = []
+    names: set[str] = set()
+    for index, (name, spelled) in enumerate(zip(found.columns, found.types, strict=True)):
+        arrow = found.schema.field(index).type
+        odps = result_type(spelled, arrow)
+        source = name if query.plain_columns is None else query.plain_columns[index]
+        kept = stored.get((source or "").casefold())
+        if kept is not None and duck_type(kept) == _plain_spelling(spelled):
+            odps = kept
+        shown = name
+        while shown.casefold() in names:
+            shown = f"{shown}_{index}"
+        names.add(shown.casefold())
+        columns.append(Column(name=shown, type=odps))
+    schema = TableSchema(columns=tuple(columns))
+
+    def typed() -> Iterator[pa.RecordBatch]:
+        for batch in run.batches(query.sql):
+            arrays = [
+                result_array(array, column.type)
+                for array, column in zip(batch.columns, columns, strict=True)
+            ]
+            fields = [
+                pa.field(column.name, array.type, column.nullable)
+                for array, column in zip(arrays, columns, strict=True)
+            ]
+            yield pa.record_batch(arrays, schema=pa.schema(fields))
+
+    return Rows(schema=schema, batches=typed())
+
+
+def _plain_spelling(spelled: str) -> str:
+    """DuckDB writes ``DECIMAL(18,2)``, our casts ``DECIMAL(18, 2)``."""
+    return spelled.replace(",", ", ").replace(",  ", ", ")
+
+
+def text_rows(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> Rows:
+    """Return rows of STRING columns."""
+    schema = TableSchema(columns=tuple(Column(name=name, type=STRING) for name in names))
+    arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(names))]
+    batch = pa.record_batch(arrays, schema=arrow_schema(schema.columns))
+    return Rows(schema=schema, batches=iter([batch] if rows else []))

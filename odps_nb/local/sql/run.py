@@ -1,0 +1,257 @@
+"""Runs SQL statements on the catalogue: DDL here, queries in `queries`.
+
+A query sees the tables as they are when it starts and nothing else of this machine. What it
+writes becomes visible at once, or not at all.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from odps_nb.errors import CancelledError
+from odps_nb.local import faults
+from odps_nb.local.server.rights import Right
+from odps_nb.local.sql import statements as sql_statements
+from odps_nb.local.sql.changes import rows_of
+from odps_nb.local.sql.ddl import Definitions, Place
+from odps_nb.local.sql.duck_types import duck_type, result_array
+from odps_nb.local.sql.queries import Queries, QueryRun
+from odps_nb.local.sql.query import TranslatedQuery, translate
+from odps_nb.local.sql.results import Rows, dataset, typed_rows
+from odps_nb.local.store.blobs import BlobStore
+from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.folder import Folder, new_id
+from odps_nb.local.store.snapshots import Snapshots
+from odps_nb.local.store.tables import OPERATION, Table, check_blob_table
+from odps_nb.local.writing.ingest import Ingest
+from odps_nb.local.writing.upserts import DELETE, UPSERT, Publisher
+from odps_nb.schema import Column, OdpsType, TypeCode
+from odps_nb.terms import PartitionSpec
+
+__all__ = ["SqlRunner", "Stopper"]
+
+_SHOWN = (sql_statements.ShowTables, sql_statements.ShowPartitions, sql_statements.Describe)
+
+
+@dataclass(slots=True)
+class Stopper:
+    """Stops a running statement from another thread."""
+
+    stopped: bool = False
+    _runs: list[QueryRun] = field(default_factory=list)
+
+    def watch(self, run: QueryRun) -> None:
+        """Interrupt this query when told to stop."""
+        self._runs.append(run)
+        self.check()
+
+    def release(self, run: QueryRun) -> None:
+        """Forget a query that is done."""
+        self._runs.remove(run)
+
+    def stop(self) -> None:
+        """Stop now."""
+        self.stopped = True
+        for run in list(self._runs):
+            run.interrupt()
+
+    def check(self) -> None:
+        """Raise when told to stop."""
+        if self.stopped:
+            raise CancelledError("the query was cancelled")
+
+
+class SqlRunner:
+    """Runs statements; each call does one and is done when its rows are taken."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        snapshots: Snapshots,
+        publisher: Publisher,
+        blobs: BlobStore,
+        folder: Folder,
+        queries: Queries,
+    ) -> None:
+        self._catalog, self._snapshots, self._publisher = catalog, snapshots, publisher
+        self._blobs, self._folder, self._queries = blobs, folder, queries
+        self._definitions = Definitions(catalog, snapshots)
+
+    def run(
+        self, statement: sql_statements.Statement, place: Place, stopper: Stopper, stack: ExitStack
+    ) -> Rows | None:
+        """Run a statement; a query gives rows, which are valid until ``stack`` is closed."""
+        if isinstance(statement, sql_statements.Query):
+            return self._query(statement.text, place, stopper, stack)
+        if isinstance(statement, _SHOWN):
+            return self._definitions.show(statement, place)
+        if isinstance(statement, sql_statements.Insert):
+            self._insert(statement, place, stopper, stack)
+        elif isinstance(statement, sql_statements.Change):
+            table = self._catalog.table(place.table(statement.name, Right.WRITE))
+            operation = UPSERT if statement.values else DELETE
+            self._insert(rows_of(statement, table), place, stopper, stack, operation)
+        elif isinstance(statement, sql_statements.CreateTable):
+            self._create(statement, place, stopper, stack)
+        else:
+            self._definitions.change(statement, place)
+        return None
+
+    # -- queries ------------------------------------------------------------------------------
+
+    def _query(self, text: str, place: Place, stopper: Stopper, stack: ExitStack) -> Rows:
+        run, query = self._open(text, place, stopper, stack)
+        return typed_rows(run, query, self._stored_types(query, place))
+
+    def _open(
+        self, text: str, place: Place, stopper: Stopper, stack: ExitStack
+    ) -> tuple[QueryRun, TranslatedQuery]:
+        query = translate(
+            text,
+            exists=lambda name: self._catalog.table(place.table(name)),
+            timezone=place.timezone,
+        )
+        pin = new_id()
+        stack.callback(self._snapshots.unpin, pin)
+        tables = {}
+        for ours, name in query.tables.items():
+            table = self._catalog.table(place.table(name))
+            segments = self._snapshots.visible(table)
+            self._snapshots.pin(pin, segments)
+            tables[ours] = dataset(self._folder, table, segments)
+        run = stack.enter_context(self._queries.run(tables))
+        stopper.watch(run)
+        stack.callback(stopper.release, run)
+        return run, query
+
+    def _stored_types(self, query: TranslatedQuery, place: Place) -> dict[str, OdpsType]:
+        """Types of columns that a result may hold as they are, where the name says which."""
+        found: dict[str, OdpsType | None] = {}
+        for name in query.tables.values():
+            for column in self._catalog.table(place.table(name)).schema:
+                key = column.name.casefold()
+                same = found.setdefault(key, column.type)
+                if same != column.type:
+                    found[key] = None
+        return {key: odps for key, odps in found.items() if odps is not None}
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def _insert(
+        self,
+        statement: sql_statements.Insert,
+        place: Place,
+        stopper: Stopper,
+        stack: ExitStack,
+        operation: int | None = None,
+    ) -> None:
+        table = self._catalog.table(place.table(statement.name, Right.WRITE))
+        spec, columns = _insert_target(table, statement)
+        run, query = self._open(statement.query, place, stopper, stack)
+        names = ", ".join(f"c{i}" for i in range(len(columns)))
+        found = run.describe(query.sql)
+        given = found.columns
+        if len(given) != len(columns):
+            raise faults.invalid(
+                f"ODPS-0130071: the query gives {len(given)} columns, "
+                f"the table takes {len(columns)}"
+            )
+        casts = ", ".join(
+            f"{_cast(f'c{i}', column, spelled)} AS c{i}"
+            for i, (column, spelled) in enumerate(zip(columns, found.types, strict=True))
+        )
+        wrapped = f"SELECT {casts} FROM ({query.sql}) AS q({names})"
+        with Ingest(self._folder, table, spec, self._blobs) as ingest:
+            for batch in run.batches(wrapped):
+                stopper.check()
+                arrays = [
+                    result_array(array, column.type)
+                    for array, column in zip(batch.columns, columns, strict=True)
+                ]
+                rows = pa.record_batch(arrays, names=[c.name for c in columns])
+                if operation is not None:
+                    operations = pa.array([operation] * rows.num_rows, pa.int8())
+                    rows = rows.append_column(OPERATION.name, operations)
+                ingest.write(rows)
+            additions = ingest.finish()
+        stopper.check()
+        replace: list[PartitionSpec] | None = None
+        if statement.overwrite:
+            dynamic = table.is_partitioned and len(spec) < len(table.partition_keys)
+            replace = [a.spec for a in additions] if dynamic else [spec]
+        if table.is_partitioned and len(spec) == len(table.partition_keys):
+            self._catalog.ensure_partition(table, spec)
+        self._publisher.publish(table, additions, replace=replace)
+
+    def _create(
+        self,
+        statement: sql_statements.CreateTable,
+        place: Place,
+        stopper: Stopper,
+        stack: ExitStack,
+    ) -> None:
+        name = place.table(statement.name, Right.WRITE)
+        if statement.if_not_exists and self._catalog.find_table(name) is not None:
+            return
+        rows = None
+        schema, properties = statement.schema, dict(statement.properties)
+        if statement.like is not None:
+            like = self._catalog.table(place.table(statement.like))
+            schema, properties = like.schema, dict(like.properties)
+        elif statement.query is not None:
+            rows = self._query(statement.query, place, stopper, stack)
+            schema = rows.schema
+        assert schema is not None
+        if statement.like is None:
+            check_blob_table(schema, properties, place.settings)
+        table = self._catalog.create_table(
+            name,
+            schema,
+            owner=place.owner,
+            comment=statement.comment,
+            lifecycle=statement.lifecycle,
+            properties=properties,
+        )
+        if rows is None:
+            return
+        try:
+            with Ingest(self._folder, table, PartitionSpec(), self._blobs) as ingest:
+                for batch in rows.batches:
+                    stopper.check()
+                    ingest.write(batch)
+                additions = ingest.finish()
+            self._publisher.publish(table, additions)
+        except BaseException:
+            self._snapshots.drop_table(table)
+            raise
+
+
+def _insert_target(
+    table: Table, statement: sql_statements.Insert
+) -> tuple[PartitionSpec, tuple[Column, ...]]:
+    """Return the fixed partition keys and the columns that the query feeds, in order."""
+    fixed = tuple((k, v) for k, v in statement.partition if v is not None)
+    spec = table.spec(PartitionSpec(fixed))
+    table.spec(PartitionSpec(tuple((k, v or "") for k, v in statement.partition)))
+    given = {key for key, _ in spec}
+    dynamic = tuple(c for c in table.schema.partition_columns if c.name not in given)
+    columns = table.schema.columns
+    if statement.columns:
+        found = [table.schema.find(name) for name in statement.columns]
+        if None in found:
+            missing = statement.columns[found.index(None)]
+            raise faults.invalid(f"ODPS-0130071: the table has no column {missing!r}")
+        columns = tuple(c for c in found if c is not None and c not in dynamic)
+    return spec, (*columns, *dynamic)
+
+
+def _cast(name: str, column: Column, spelled: str) -> str:
+    """Spell the cast to a column's type; times keep their own unit, which may reach further."""
+    is_timestamp = column.type.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
+    if is_timestamp and spelled.startswith("TIMESTAMP"):
+        return name
+    wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
+    return f"CAST({name} AS {wanted})"

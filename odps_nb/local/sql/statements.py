@@ -1,0 +1,185 @@
+"""SQL statements as values; names stay as written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import PartitionSpec
+
+__all__ = [
+    "AddColumns",
+    "AddPartitions",
+    "AlterTable",
+    "Change",
+    "CreateSchema",
+    "CreateTable",
+    "Describe",
+    "DropPartitions",
+    "DropSchema",
+    "DropTable",
+    "Insert",
+    "Name",
+    "Query",
+    "ShowPartitions",
+    "ShowTables",
+    "Statement",
+    "Truncate",
+]
+
+Name = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A SELECT (or VALUES, or WITH …)."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """CREATE TABLE; ``query`` for CREATE TABLE … AS, ``like`` for CREATE TABLE … LIKE."""
+
+    name: Name
+    schema: TableSchema | None
+    if_not_exists: bool = False
+    comment: str = ""
+    lifecycle: int = -1
+    properties: tuple[tuple[str, str], ...] = ()
+    query: str | None = None
+    like: Name | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable:
+    """DROP TABLE."""
+
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncate:
+    """TRUNCATE TABLE [PARTITION …]."""
+
+    name: Name
+    specs: tuple[PartitionSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitions:
+    """ALTER TABLE … ADD PARTITION …."""
+
+    name: Name
+    specs: tuple[PartitionSpec, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPartitions:
+    """ALTER TABLE … DROP PARTITION …."""
+
+    name: Name
+    specs: tuple[PartitionSpec, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddColumns:
+    """ALTER TABLE … ADD COLUMNS (…)."""
+
+    name: Name
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTable:
+    """ALTER TABLE … RENAME TO / SET COMMENT / SET LIFECYCLE / SET TBLPROPERTIES / TOUCH.
+
+    ``None`` leaves a thing as it is.
+    """
+
+    name: Name
+    new_name: str | None = None
+    comment: str | None = None
+    lifecycle: int | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """INSERT INTO/OVERWRITE …; a partition key without a value is dynamic."""
+
+    name: Name
+    overwrite: bool
+    query: str
+    partition: tuple[tuple[str, str | None], ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """UPDATE … SET column = expression, or without values DELETE FROM …; both with WHERE."""
+
+    name: Name
+    alias: str = ""
+    values: tuple[tuple[str, str], ...] = ()
+    condition: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTables:
+    """SHOW TABLES [IN …] [LIKE …]."""
+
+    scope: Name = ()
+    pattern: str = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowPartitions:
+    """SHOW PARTITIONS …."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe:
+    """DESC …."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSchema:
+    """CREATE SCHEMA."""
+
+    name: Name
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropSchema:
+    """DROP SCHEMA."""
+
+    name: Name
+    if_exists: bool = False
+
+
+Statement = (
+    Query
+    | CreateTable
+    | DropTable
+    | Truncate
+    | AddPartitions
+    | DropPartitions
+    | AddColumns
+    | AlterTable
+    | Insert
+    | Change
+    | ShowTables
+    | ShowPartitions
+    | Describe
+    | CreateSchema
+    | DropSchema
+)

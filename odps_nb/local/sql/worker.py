@@ -1,0 +1,160 @@
+"""A process that runs queries for the service, and may be ended at any moment.
+
+A function of DuckDB that makes a long text can neither be interrupted nor is its memory counted.
+So queries run in here: what takes too much memory or time ends this process, and nothing else.
+
+::
+
+    stdin    u32 length · pickle of a request (from our own parent alone)
+    stdout   kind · u64 length · payload         kind J: JSON, kind B: Arrow stream of some rows
+
+One request at a time; the end of stdin is the end of the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import queue
+import resource
+import signal
+import struct
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from odps_nb.local.reading.row_stream import rebatch
+from odps_nb.local.sql.duck import Duck
+from odps_nb.local.sql.functions import MACROS
+
+__all__ = ["BATCHES", "HEAD", "JSON", "MAX_ROW", "OUT_OF_MEMORY", "REQUEST_HEAD", "main"]
+
+JSON, BATCHES = b"J", b"B"
+HEAD, REQUEST_HEAD = struct.Struct(">cQ"), struct.Struct(">I")
+OUT_OF_MEMORY = 77
+BATCH_ROWS = 2048
+BATCH_BYTES = 16 << 20
+MAX_ROW = 64 << 20
+LOOK_EVERY = 0.02
+_MIB = 1 << 20
+
+
+def main() -> None:
+    """Answer requests until there are no more; arguments: MiB of memory, folder to spill into."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, which ends us
+    limit, spill = int(sys.argv[1]) * _MIB, Path(sys.argv[2])
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
+    _sacrifice()
+    threading.Thread(target=_watch, args=(limit,), daemon=True).start()
+    # DuckDB counts most of what it takes; a third is left for what it does not
+    duck = Duck(macros=MACROS, memory=f"{limit // _MIB * 2 // 3}MiB", spill=spill)
+    while True:
+        _query(duck, requests, answers, str(spill))
+
+
+def _listen(source: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
+    try:
+        while head := source.read(REQUEST_HEAD.size):
+            # the other end of the pipe is the process that started us
+            requests.put(pickle.loads(source.read(REQUEST_HEAD.unpack(head)[0])))  # noqa: S301
+    finally:
+        os._exit(0)  # at the end of the pipe, also in the middle of a request
+
+
+def _query(
+    duck: Duck, requests: queue.SimpleQueue[dict[str, Any]], answers: BinaryIO, spill: str
+) -> None:
+    """Answer the requests of one query: some to describe or run a text, then ``end``."""
+    with duck.connection() as connection:
+        while (request := requests.get())["do"] != "end":
+            try:
+                if request["do"] == "open":
+                    for name, rows in request["tables"].items():
+                        connection.register(name, rows)
+                elif request["do"] == "describe":
+                    _describe(connection, request["sql"], answers)
+                else:
+                    for rows in _rows(connection, request["sql"]):
+                        _send(answers, BATCHES, rows)
+                answer: dict[str, Any] = {"done": True}
+            except Exception as error:  # noqa: BLE001 - it travels to the parent, which raises it
+                answer = {"failed": _first_line(error).replace(spill, "the spill folder")}
+            _send(answers, JSON, json.dumps(answer).encode())
+    _send(answers, JSON, json.dumps({"done": True, "memory": _memory()}).encode())
+
+
+def _describe(connection: Any, sql: str, answers: BinaryIO) -> None:
+    relation = connection.sql(sql)
+    types = [str(spelled) for spelled in relation.types]
+    found = {"columns": list(relation.columns), "types": types}
+    _send(answers, JSON, json.dumps(found).encode())
+    empty = connection.sql(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table()
+    _send(answers, BATCHES, _stream(empty.schema, []))
+
+
+def _rows(connection: Any, sql: str) -> Iterator[bytes | memoryview]:
+    reader = connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+    for batch in rebatch(iter(reader), max_rows=BATCH_ROWS, max_bytes=BATCH_BYTES):
+        if batch.nbytes > MAX_ROW:
+            raise ValueError(
+                f"Out of Range Error: a row of the result has {batch.nbytes} bytes; "
+                f"at most {MAX_ROW} are taken"
+            )
+        yield _stream(reader.schema, [batch])
+
+
+def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> memoryview:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return memoryview(sink.getvalue())
+
+
+def _send(answers: BinaryIO, kind: bytes, payload: bytes | memoryview) -> None:
+    answers.write(HEAD.pack(kind, len(payload)))
+    answers.write(payload)
+    answers.flush()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _sacrifice() -> None:
+    """Let the system end this process, and not the service, when all memory is taken."""
+    with contextlib.suppress(OSError):  # only Linux has it, and only this one process suffers
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _watch(limit: int) -> None:
+    """End the process when its memory is over the limit; DuckDB's own limit misses long texts."""
+    pause = threading.Event()
+    while not pause.wait(LOOK_EVERY):
+        if _memory() > limit:
+            os._exit(OUT_OF_MEMORY)
+
+
+def _memory() -> int:
+    """Return the bytes that this process holds (its peak, where the system tells no more)."""
+    try:
+        with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123 - every 20 ms
+            _, resident, shared = file.read().split()[:3]
+        return (int(resident) - int(shared)) * resource.getpagesize()
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Row files a second time, as plain Arrow: memory-mapped, they need no decoding.
+
+Parquet is the truth; these files are a cache beside it with a limit in bytes, and any of them may
+be missing. They are not forced to disk: after an end that was not clean they are all dropped.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import OrderedDict
+from pathlib import Path
+from threading import Lock
+
+import pyarrow as pa
+
+__all__ = ["HotFiles"]
+
+LIMIT = 2 << 30
+SMALLEST = 256 << 10
+FREE_SHARE = 0.25
+_NAME = re.compile(r"[0-9a-f]{32}[nu]?\.arrow", re.ASCII)
+
+
+class HotFiles:
+    """The cache of one service folder.
+
+    Parameters
+    ----------
+    folder
+        Where the files live; made when missing.
+    limit
+        Bytes that they may take, also never more than a quarter of the free disk.
+    """
+
+    def __init__(self, folder: Path, *, limit: int = LIMIT) -> None:
+        self._folder = folder
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._clean = folder / "clean"
+        if not self._clean.exists():
+            for path in folder.iterdir():
+                if _NAME.fullmatch(path.name):
+                    path.unlink()
+        self._clean.unlink(missing_ok=True)
+        self._limit = min(limit, int(shutil.disk_usage(folder).free * FREE_SHARE))
+        self._lock = Lock()
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+        self.scan()
+
+    def scan(self) -> None:
+        """Take in what lies in the folder, oldest first."""
+        files = sorted(self._folder.glob("*.arrow"), key=lambda path: path.stat().st_mtime)
+        with self._lock:
+            self._sizes = OrderedDict((path.stem, path.stat().st_size) for path in files)
+
+    def admit(self, name: str, work_file: Path) -> None:
+        """Take over a finished Arrow file for a row file, if it is worth it and fits."""
+        size = work_file.stat().st_size
+        if not SMALLEST <= size <= self._limit:
+            work_file.unlink()
+            return
+        with self._lock:
+            while self._sizes and sum(self._sizes.values()) + size > self._limit:
+                oldest, _ = self._sizes.popitem(last=False)
+                self._path(oldest).unlink(missing_ok=True)
+            work_file.replace(self._path(name))
+            self._sizes[name] = size
+
+    def open(self, name: str) -> pa.MemoryMappedFile | None:
+        """Return the mapped file of a row file, or ``None``; the caller closes it."""
+        with self._lock:
+            if name not in self._sizes:
+                return None
+            self._sizes.move_to_end(name)
+        try:
+            return pa.memory_map(str(self._path(name)))
+        except FileNotFoundError:  # dropped between the look and the opening
+            return None
+
+    def drop(self, name: str) -> None:
+        """Forget a row file."""
+        with self._lock:
+            if self._sizes.pop(name, None) is not None:
+                self._path(name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Say that all files are whole."""
+        self._clean.touch()
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.arrow"

@@ -1,0 +1,258 @@
+"""Blobs: packs on disk, references in rows, bodies for downloads.
+
+An upload becomes one pack file; each blob is a stretch of it. A reference names a row of the
+catalogue and proves that it was given out: ``ff · id (8 bytes) · secret (8 bytes)``. It begins
+with a byte that no text has, so raw references and their base64 text cannot be mixed up.
+``protocol.md`` section 6.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from odps_nb.local import faults
+from odps_nb.local.store.blob_bodies import (
+    Piece,
+    Stretch,
+    download_body,
+    pack_batch,
+    pack_bytes,
+    pack_single,
+)
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import PACK, ROWS, Folder
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.terms import BlobReference, Compression
+
+__all__ = ["BlobStore", "BlobUse", "StoredBlob"]
+
+GARBAGE_AGE = 48 * 3600.0
+_RAW_SIZE = 17
+_LOOKUP = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBlob:
+    """A blob that is on disk; ``secret`` is shown to nobody but in the reference."""
+
+    blob_id: int
+    secret: bytes
+    pack: str
+    start: int
+    size: int
+    md5: str
+    crc32: int
+    content_type: str = ""
+    file_name: str = ""
+    project: str = ""
+
+    @property
+    def reference(self) -> BlobReference:
+        """The token that names the blob."""
+        return BlobReference.from_raw(b"\xff" + self.blob_id.to_bytes(8, "big") + self.secret)
+
+    def __repr__(self) -> str:
+        return f"StoredBlob({self.blob_id}, {self.size} bytes)"
+
+
+class BlobStore:
+    """Stores uploads, finds references, makes download bodies."""
+
+    def __init__(self, database: Database, folder: Folder, clock: Callable[[], float]) -> None:
+        self._db, self._folder, self._clock = database, folder, clock
+        self._ledger = Ledger(database, folder)
+
+    # -- uploads ------------------------------------------------------------------------------
+
+    def store_one(self, body: Path, coding: Compression, project: str) -> StoredBlob:
+        """Keep the body of a single upload; the file is taken over."""
+        work = self._folder.work_file(".pack")
+        return self._keep(work, [pack_single(body, work, coding)], project)[0]
+
+    def store_batch(self, body: Path, coding: Compression, project: str) -> list[StoredBlob]:
+        """Keep the blobs of a batch upload, in frame order; footers are verified."""
+        work = self._folder.work_file(".pack")
+        return self._keep(work, pack_batch(body, work, coding), project)
+
+    def store_bytes(
+        self, blobs: Iterable[tuple[bytes, str, str]], project: str
+    ) -> list[StoredBlob]:
+        """Keep blobs that are at hand as (data, content type, file name)."""
+        work = self._folder.work_file(".pack")
+        return self._keep(work, pack_bytes(blobs, work), project)
+
+    def _keep(self, work: Path, pieces: Sequence[Piece], project: str) -> list[StoredBlob]:
+        if not pieces:
+            work.unlink(missing_ok=True)
+            return []
+        pack, now = self._folder.publish_pack(work), self._clock()
+        stored = []
+        with self._db.transaction() as db:
+            self._ledger.keep([pack + PACK])
+            for piece in pieces:
+                secret = secrets.token_bytes(8)
+                cursor = db.execute(
+                    "INSERT INTO blobs (secret, pack, start, size, crc32, md5, content_type,"
+                    " file_name, project, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        secret,
+                        pack,
+                        piece.start,
+                        piece.size,
+                        piece.crc32,
+                        piece.md5,
+                        piece.content_type,
+                        piece.file_name,
+                        project,
+                        now,
+                    ),
+                )
+                stored.append(_stored(piece, cursor.lastrowid or 0, secret, pack))
+        return stored
+
+    # -- references and downloads ------------------------------------------------------------
+
+    def find(self, references: Sequence[BlobReference]) -> list[StoredBlob]:
+        """Return the blobs in the order of the references; 404 for one that is none of ours."""
+        keys = [_key(reference.raw) for reference in references]
+        found = self._look_up([key for key in keys if key is not None])
+        result = []
+        for reference, key in zip(references, keys, strict=True):
+            blob = None if key is None else found.get(key)
+            if blob is None:
+                raise faults.no_such(f"there is no blob {reference!r}")
+            result.append(blob)
+        return result
+
+    def _look_up(self, keys: Iterable[tuple[int, bytes]]) -> dict[tuple[int, bytes], StoredBlob]:
+        ids = sorted({blob_id for blob_id, _ in keys})
+        found: dict[tuple[int, bytes], StoredBlob] = {}
+        for at in range(0, len(ids), _LOOKUP):
+            some = ids[at : at + _LOOKUP]
+            marks = ",".join("?" * len(some))
+            for row in self._db.rows(f"SELECT * FROM blobs WHERE blob_id IN ({marks})", *some):
+                blob = StoredBlob(
+                    blob_id=row["blob_id"],
+                    secret=row["secret"],
+                    pack=row["pack"],
+                    start=row["start"],
+                    size=row["size"],
+                    md5=row["md5"],
+                    crc32=row["crc32"],
+                    content_type=row["content_type"],
+                    file_name=row["file_name"],
+                    project=row["project"],
+                )
+                found[blob.blob_id, blob.secret] = blob
+        return found
+
+    def spell(self, array: pa.Array, use: BlobUse) -> pa.Array:
+        """Turn written references (raw bytes, or their base64 text) into the stored text."""
+        raw = [None if value is None else _raw(value) for value in array.to_pylist()]
+        keys = [None if value is None else _key(value) for value in raw]
+        if any(value is not None and key is None for value, key in zip(raw, keys, strict=True)):
+            raise faults.invalid("a BLOB column holds something that is no blob reference")
+        known = self._look_up(key for key in keys if key is not None)
+        texts: list[bytes | None] = []
+        for key in keys:
+            if key is None:
+                texts.append(None)
+                continue
+            if key not in known:
+                raise faults.invalid("a BLOB column holds a reference to no blob of this service")
+            use.blob_ids.add(key[0])
+            texts.append(known[key].reference.token.encode("ascii"))
+        return pa.array(texts, pa.binary())
+
+    def used_by(self, file: str, use: BlobUse) -> None:
+        """Remember that a row file refers to blobs: they are kept while it is."""
+        if use.blob_ids:
+            with self._db.transaction() as db:
+                db.executemany(
+                    "INSERT OR IGNORE INTO blob_uses VALUES (?, ?)",
+                    [(file, blob_id) for blob_id in use.blob_ids],
+                )
+
+    def collect(self) -> int:
+        """Delete packs none of whose blobs is in any row file, once they are old; say how many.
+
+        A fresh upload is not in a row yet, so age protects it.
+        """
+        oldest = self._clock() - GARBAGE_AGE
+        with self._db.transaction() as db:
+            unknown = db.execute(
+                "SELECT DISTINCT file FROM blob_uses WHERE file NOT IN (SELECT name FROM files"
+                " UNION SELECT name FROM parts)"
+            ).fetchall()
+            marked = self._folder.marked()  # files on their way into the catalogue
+            db.executemany(
+                "DELETE FROM blob_uses WHERE file = ?",
+                [(row["file"],) for row in unknown if row["file"] + ROWS not in marked],
+            )
+            packs = db.execute(
+                "SELECT pack FROM blobs b GROUP BY pack HAVING MAX(created) < ? AND"
+                " NOT EXISTS (SELECT 1 FROM blob_uses u JOIN blobs o ON o.blob_id = u.blob_id"
+                " WHERE o.pack = b.pack)",
+                (oldest,),
+            ).fetchall()
+            db.executemany("DELETE FROM blobs WHERE pack = ?", [(r["pack"],) for r in packs])
+            self._ledger.drop([row["pack"] + PACK for row in packs])
+        return len(packs)
+
+    def body(
+        self, blobs: Sequence[StoredBlob], coding: Compression
+    ) -> Generator[bytes | memoryview, None, None]:
+        """Yield the body of a download of these blobs."""
+        stretches = [
+            Stretch(
+                pack=self._folder.blob_pack(blob.pack),
+                start=blob.start,
+                size=blob.size,
+                content_type=blob.content_type,
+                file_name=blob.file_name,
+            )
+            for blob in blobs
+        ]
+        return download_body(stretches, coding)
+
+
+class BlobUse:
+    """The blobs that one row file refers to."""
+
+    def __init__(self) -> None:
+        self.blob_ids: set[int] = set()
+
+
+def _stored(piece: Piece, blob_id: int, secret: bytes, pack: str) -> StoredBlob:
+    return StoredBlob(
+        blob_id=blob_id,
+        secret=secret,
+        pack=pack,
+        start=piece.start,
+        size=piece.size,
+        md5=piece.md5,
+        crc32=piece.crc32,
+        content_type=piece.content_type,
+        file_name=piece.file_name,
+    )
+
+
+def _raw(value: bytes) -> bytes:
+    if value[:1] != b"\xff":
+        with suppress(binascii.Error, ValueError):
+            return base64.b64decode(value, validate=True)
+    return value
+
+
+def _key(raw: bytes) -> tuple[int, bytes] | None:
+    if len(raw) != _RAW_SIZE or raw[0] != 0xFF or raw[1] & 0x80:
+        return None
+    return int.from_bytes(raw[1:9], "big"), raw[9:]

@@ -1,0 +1,283 @@
+"""What exists: projects, schemas, tables and partitions.
+
+Names are compared without regard to case and kept as they were given. Each change is one
+transaction of the `Database`. Knows no row files: those are in ``snapshots``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from odps_nb.local import faults
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.tables import (
+    PRIMARY_KEY,
+    Partition,
+    Table,
+    check_columns,
+    check_values,
+    definition_text,
+    partition_of_row,
+    spec_text,
+    table_of_row,
+)
+from odps_nb.local.store.version_marks import RECORDED, VersionMarks
+from odps_nb.schema import TableSchema
+from odps_nb.terms import PartitionSpec, TableName
+
+__all__ = ["DEFAULT_SCHEMA", "Catalog"]
+
+DEFAULT_SCHEMA = "default"
+
+
+class Catalog:
+    """Reads and changes of what exists.
+
+    Parameters
+    ----------
+    database
+        Open catalogue.
+    clock
+        Epoch seconds, now.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._db, self._clock, self._marks = database, clock, VersionMarks(database)
+
+    # -- projects and schemas -----------------------------------------------------------------
+
+    def add_project(self, name: str, *, owner: str) -> None:
+        """Make a project with its default schema, unless it is there."""
+        now = self._clock()
+        with self._db.transaction() as db:
+            db.execute("INSERT OR IGNORE INTO projects VALUES (?, ?, ?)", (name, owner, now))
+            db.execute(
+                "INSERT OR IGNORE INTO schemas VALUES (?, ?, ?)", (name, DEFAULT_SCHEMA, now)
+            )
+
+    def projects(self) -> tuple[str, ...]:
+        """Return the names of all projects."""
+        return tuple(r["name"] for r in self._db.rows("SELECT name FROM projects ORDER BY name"))
+
+    def project(self, name: str) -> tuple[str, float]:
+        """Return owner and creation time of a project; `NotFoundError` if there is none."""
+        row = self._db.row("SELECT owner, created FROM projects WHERE name = ?", name)
+        if row is None:
+            raise faults.no_such_project(name)
+        return row["owner"], row["created"]
+
+    def schemas(self, project: str) -> tuple[str, ...]:
+        """Return the schemas of a project."""
+        self.project(project)
+        found = self._db.rows("SELECT name FROM schemas WHERE project = ? ORDER BY name", project)
+        return tuple(r["name"] for r in found)
+
+    def add_schema(self, project: str, name: str, *, if_not_exists: bool = False) -> None:
+        """Make a schema."""
+        with self._db.transaction() as db:
+            if name in self.schemas(project):
+                if if_not_exists:
+                    return
+                raise faults.invalid(f"the schema {name!r} exists", code="ObjectAlreadyExists")
+            db.execute("INSERT INTO schemas VALUES (?, ?, ?)", (project, name, self._clock()))
+
+    def drop_schema(self, project: str, name: str) -> None:
+        """Remove an empty schema."""
+        with self._db.transaction() as db:
+            if name not in self.schemas(project) or name == DEFAULT_SCHEMA:
+                raise faults.no_such(f"the schema {name!r} cannot be dropped", code="NoSuchSchema")
+            if self.tables(project, name):
+                raise faults.invalid_state(f"the schema {name!r} still holds tables")
+            db.execute("DELETE FROM schemas WHERE project = ? AND name = ?", (project, name))
+
+    # -- tables -------------------------------------------------------------------------------
+
+    def create_table(
+        self,
+        name: TableName,
+        schema: TableSchema,
+        *,
+        owner: str,
+        comment: str = "",
+        lifecycle: int = -1,
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Make an empty table; 400 ``ObjectAlreadyExists`` when the name is taken."""
+        check_columns(schema)
+        now = self._clock()
+        # an empty primary-key table has a version (live tests of the C++ client: TestIncremental…)
+        first = 1 if PRIMARY_KEY in (properties or {}) else 0
+        with self._db.transaction() as db:
+            self._db.must_last()
+            self._check_schema(name)
+            if self.find_table(name) is not None:
+                raise faults.invalid(
+                    "ODPS-0110061: Failed to run ddltask - Table or view already exists - "
+                    f"table {name} is already existing",
+                    code="ObjectAlreadyExists",
+                )
+            db.execute(
+                "INSERT INTO tables (project, schema, name, name_key, comment, owner, lifecycle,"
+                " definition, properties, schema_version, version, created, altered, modified)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
+                (
+                    name.project,
+                    name.schema or DEFAULT_SCHEMA,
+                    name.table,
+                    name.table.casefold(),
+                    comment,
+                    owner,
+                    lifecycle,
+                    definition_text(schema),
+                    json.dumps(dict(properties or {})),
+                    first,
+                    now,
+                    now,
+                    now,
+                ),
+            )
+            table = self.table(name)
+            if first:
+                db.execute("INSERT INTO versions VALUES (?, ?, ?)", (table.table_id, first, now))
+                self._marks.add(table.table_id, first, RECORDED)
+            return table
+
+    def find_table(self, name: TableName) -> Table | None:
+        """Return the table, or ``None``."""
+        row = self._db.row(
+            "SELECT * FROM tables WHERE project = ? AND schema = ? AND name_key = ?",
+            name.project,
+            name.schema or DEFAULT_SCHEMA,
+            name.table.casefold(),
+        )
+        return None if row is None else table_of_row(row)
+
+    def table(self, name: TableName) -> Table:
+        """Return the table; `NotFoundError` for the table, its schema or its project."""
+        found = self.find_table(name)
+        if found is None:
+            self._check_schema(name)
+            raise faults.no_such_table(name)
+        return found
+
+    def table_by_id(self, table_id: int) -> Table:
+        """Return the table of a session; `NotFoundError` when it was dropped meanwhile."""
+        row = self._db.row("SELECT * FROM tables WHERE table_id = ?", table_id)
+        if row is None:
+            raise faults.no_such_table(f"of id {table_id}")
+        return table_of_row(row)
+
+    def tables(
+        self, project: str, schema: str | None = None, *, prefix: str = ""
+    ) -> tuple[Table, ...]:
+        """Return the tables of a schema whose names begin with ``prefix``, by name."""
+        self._check_schema(TableName(project=project, schema=schema, table="_"))
+        rows = self._db.rows(
+            "SELECT * FROM tables WHERE project = ? AND schema = ? ORDER BY name_key",
+            project,
+            schema or DEFAULT_SCHEMA,
+        )
+        return tuple(table_of_row(r) for r in rows if r["name_key"].startswith(prefix.casefold()))
+
+    def forget_table(self, table: Table) -> None:
+        """Remove a table and its partitions from the catalogue (its files: ``snapshots``)."""
+        with self._db.transaction() as db:
+            self._db.must_last()
+            db.execute("DELETE FROM partitions WHERE table_id = ?", (table.table_id,))
+            db.execute("DELETE FROM versions WHERE table_id = ?", (table.table_id,))
+            db.execute("DELETE FROM version_marks WHERE table_id = ?", (table.table_id,))
+            db.execute("DELETE FROM tables WHERE table_id = ?", (table.table_id,))
+
+    def change_schema(self, table: Table, schema: TableSchema) -> Table:
+        """Give a table another schema (columns added at the end) and a new schema version."""
+        check_columns(schema)
+        with self._db.transaction() as db:
+            self._db.must_last()
+            db.execute(
+                "UPDATE tables SET definition = ?, schema_version = schema_version + 1, altered = ?"
+                " WHERE table_id = ?",
+                (definition_text(schema), self._clock(), table.table_id),
+            )
+            return self.table_by_id(table.table_id)
+
+    def alter_table(
+        self,
+        table: Table,
+        *,
+        name: str | None = None,
+        comment: str | None = None,
+        lifecycle: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Change what is said about a table; ``None`` leaves a thing as it is."""
+        named = replace(table.name, table=name or table.name.table)
+        with self._db.transaction() as db:
+            self._db.must_last()
+            other = self.find_table(named)
+            if other is not None and other.table_id != table.table_id:
+                raise faults.invalid(f"the table {named} exists", code="ObjectAlreadyExists")
+            db.execute(
+                "UPDATE tables SET name = ?, name_key = ?, comment = ?, lifecycle = ?,"
+                " properties = ?, altered = ? WHERE table_id = ?",
+                (
+                    named.table,
+                    named.table.casefold(),
+                    table.comment if comment is None else comment,
+                    table.lifecycle if lifecycle is None else lifecycle,
+                    json.dumps({**table.properties, **(properties or {})}),
+                    self._clock(),
+                    table.table_id,
+                ),
+            )
+
+    # -- partitions ---------------------------------------------------------------------------
+
+    def partitions(self, table: Table) -> tuple[Partition, ...]:
+        """Return the partitions in the order of their values, with what they hold."""
+        rows = self._db.rows(
+            "SELECT p.*, COALESCE(SUM(f.rows), 0) AS rows, COALESCE(SUM(f.raw_bytes), 0) AS bytes,"
+            " COUNT(f.file_id) AS files FROM partitions p LEFT JOIN files f"
+            " ON f.table_id = p.table_id AND f.partition_id = p.partition_id AND f.removed IS NULL"
+            " WHERE p.table_id = ? GROUP BY p.partition_id",
+            table.table_id,
+        )
+        found = [partition_of_row(table, row) for row in rows]
+        return tuple(sorted(found, key=lambda p: tuple(v for _, v in p.spec)))
+
+    def partition(self, table: Table, spec: PartitionSpec) -> Partition:
+        """Return one partition by its whole spec; `NotFoundError` when missing."""
+        spec = table.spec(spec, whole=True)
+        for found in self.partitions(table):
+            if found.spec == spec:
+                return found
+        raise faults.no_such_partition(spec, table.name)
+
+    def ensure_partition(self, table: Table, spec: PartitionSpec) -> tuple[int, bool]:
+        """Return the id of a partition and whether this call made it."""
+        spec = check_values(table, table.spec(spec, whole=True))
+        now, text = self._clock(), spec_text(spec)
+        with self._db.transaction() as db:
+            self._db.must_last()
+            row = db.execute(
+                "SELECT partition_id FROM partitions WHERE table_id = ? AND spec = ?",
+                (table.table_id, text),
+            ).fetchone()
+            if row is not None:
+                return int(row[0]), False
+            cursor = db.execute(
+                "INSERT INTO partitions (table_id, spec, created, altered, modified)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (table.table_id, text, now, now, now),
+            )
+            assert cursor.lastrowid is not None
+            return cursor.lastrowid, True
+
+    def forget_partition(self, partition: Partition) -> None:
+        """Remove a partition from the catalogue (its files: ``snapshots``)."""
+        self._db.run("DELETE FROM partitions WHERE partition_id = ?", partition.partition_id)
+
+    def _check_schema(self, name: TableName) -> None:
+        if (name.schema or DEFAULT_SCHEMA) not in self.schemas(name.project):
+            raise faults.no_such(f"Schema not found - '{name.schema}'", code="NoSuchSchema")

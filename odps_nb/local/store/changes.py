@@ -1,0 +1,181 @@
+"""What each version of a primary-key table changed, row by row.
+
+Beside the rows that are visible, a commit keeps one row file for each partition that it touched:
+columns of the table, and in `OPERATION_TYPE` what became of the row. These files are named in the
+catalogue as removed in the version that added them, so that no reader of the table sees them, and
+pinned under a name of their own for as long as the table is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.local import faults
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.local.store.snapshots import Addition
+from odps_nb.local.store.tables import Table, spec_of_text, spec_text
+from odps_nb.local.store.version_marks import RECORDED, REPLACED, VersionMarks
+from odps_nb.schema import Column, PrimitiveType, TypeCode
+from odps_nb.terms import PartitionSpec
+
+__all__ = [
+    "DELETE",
+    "INSERT",
+    "OPERATION_TYPE",
+    "UPDATE_AFTER",
+    "UPDATE_BEFORE",
+    "ChangeLog",
+    "Merged",
+    "Record",
+    "merge",
+]
+
+OPERATION_TYPE = Column(name="__meta_op_type", type=PrimitiveType(TypeCode.TINYINT))
+"""What became of a row (live tests of the C++ client: TestIncrementalReadOptionsCDCMode)."""
+INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER = 2, 4, 16, 32
+
+_ORDINAL = "__ordinal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """Places in the rows that were merged: those that stay, and what changed, as it came.
+
+    ``operations`` says for each place in ``changed`` what became of the row.
+    """
+
+    kept: np.ndarray
+    changed: np.ndarray
+    operations: np.ndarray
+
+
+def merge(
+    rows: pa.Table, keys: Sequence[str], deleted: pa.Array, *, old: int, stay: bool
+) -> Merged:
+    """Find the last row of each key, and how it differs from what was there.
+
+    Parameters
+    ----------
+    rows
+        What is there, then what comes. Both may repeat a key; the last row of it counts.
+    deleted
+        For each row whether it removes its key.
+    old
+        Number of the rows that are there.
+    stay
+        Whether those stay that nothing comes for; an overwrite takes them away.
+    """
+    numbered = rows.select(list(keys)).append_column(_ORDINAL, pa.array(range(rows.num_rows)))
+    ends = numbered.group_by(list(keys)).aggregate([(_ORDINAL, "min"), (_ORDINAL, "max")])
+    first = ends.column(f"{_ORDINAL}_min").to_numpy()
+    last = ends.column(f"{_ORDINAL}_max").to_numpy()
+    gone = pc.fill_null(deleted, fill_value=False).to_numpy(zero_copy_only=False)
+    existed, came = first < old, last >= old
+    alive = ~gone[last] & (came | stay)
+    touched = came | (existed & ~alive)
+    places, operations, order = [], [], []
+    for mask, ends_at, operation in (
+        (touched & existed & alive, first, UPDATE_BEFORE),
+        (touched & existed & alive, last, UPDATE_AFTER),
+        (touched & existed & ~alive, first, DELETE),
+        (touched & ~existed & alive, last, INSERT),
+    ):
+        places.append(ends_at[mask])
+        operations.append(np.full(int(mask.sum()), operation, np.int8))
+        order.append(last[mask])
+    by_coming = np.argsort(np.concatenate(order), kind="stable")
+    return Merged(
+        kept=np.sort(last[alive]),
+        changed=np.concatenate(places)[by_coming],
+        operations=np.concatenate(operations)[by_coming],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The file with what a version changed in a partition; ``at`` in seconds of the epoch."""
+
+    name: str
+    version: int
+    at: float
+    spec: PartitionSpec
+
+
+class ChangeLog:
+    """Keeps the changes of each version."""
+
+    def __init__(self, database: Database, folder: Folder) -> None:
+        self._db, self._ledger = database, Ledger(database, folder)
+        self._marks = VersionMarks(database)
+
+    def keep(self, table: Table, version: int, changes: Sequence[Addition]) -> None:
+        """Remember the changes of a version; those without rows are dropped."""
+        with self._db.transaction() as db:
+            self._marks.add(table.table_id, version, RECORDED)
+            for change in changes:
+                file = change.file
+                if not file.rows:
+                    self._ledger.drop([file.file_name])
+                    continue
+                self._ledger.keep([file.file_name])
+                cursor = db.execute(
+                    "INSERT INTO files (name, table_id, partition_id, rows, raw_bytes, disk_bytes,"
+                    " added, removed) VALUES (?, ?, (SELECT partition_id FROM partitions"
+                    " WHERE table_id = ? AND spec = ?), ?, ?, ?, ?, ?)",
+                    (
+                        file.name,
+                        table.table_id,
+                        table.table_id,
+                        spec_text(change.spec),
+                        file.rows,
+                        file.raw_bytes,
+                        file.disk_bytes,
+                        version,
+                        version,
+                    ),
+                )
+                db.execute("INSERT INTO pins VALUES (?, ?)", (table.changes_pin, cursor.lastrowid))
+
+    def records(
+        self, table: Table, after: int, upto: int, specs: Sequence[PartitionSpec] = ()
+    ) -> Iterator[Record]:
+        """Yield what versions ``(after, upto]`` changed, partition by partition, oldest first.
+
+        Raises
+        ------
+        ConflictError
+            A version replaced rows without a record of them.
+        NotFoundError
+            A version has no record, or the partition of one is gone.
+        """
+        upto = min(upto, table.version)
+        recorded = set(self._marks.between(table.table_id, after, upto, RECORDED))
+        replaced = set(self._marks.between(table.table_id, after, upto, REPLACED))
+        for version in range(max(after, 0) + 1, upto + 1):
+            if version not in recorded and version in replaced:
+                raise faults.not_appended(table.name, version)
+            if version not in recorded:
+                raise faults.no_such_version(table.name, version)
+        rows = self._db.rows(
+            "SELECT f.name, f.added, v.at, p.spec FROM files f"
+            " JOIN pins ON pins.file_id = f.file_id AND pins.session_id = ?"
+            " JOIN versions v ON v.table_id = f.table_id AND v.version = f.added"
+            " LEFT JOIN partitions p ON p.partition_id = f.partition_id"
+            " WHERE f.added > ? AND f.added <= ? ORDER BY p.spec, f.added",
+            table.changes_pin,
+            after,
+            upto,
+        )
+        for row in rows:
+            if table.is_partitioned and row["spec"] is None:
+                raise faults.no_such_version(table.name, row["added"])
+            spec = spec_of_text(table, row["spec"])
+            if not specs or any(one.covers(spec) for one in specs):
+                yield Record(name=row["name"], version=row["added"], at=row["at"], spec=spec)

@@ -1,0 +1,269 @@
+"""SQLite: the tables of the catalogue and transactions over them.
+
+One connection, one lock: every statement of the service is a few index look-ups, so that order
+is worth more than parallelism. A transaction either happens as a whole or not at all; whoever
+reads sees the state between two of them. Knows no table names of users and no files.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from odps_nb.errors import ConfigError
+
+__all__ = ["Database"]
+
+SCHEMA_VERSION = 1
+
+# Made in folders of earlier builds, too. Nobody knows any more what the versions did that are
+# there already: they count as gone.
+_VERSION_MARKS = """
+CREATE TABLE version_marks (table_id INTEGER NOT NULL, version INTEGER NOT NULL,
+    mark TEXT NOT NULL, PRIMARY KEY (table_id, version, mark)) WITHOUT ROWID;
+INSERT INTO version_marks SELECT table_id, version, 'gone' FROM versions;
+"""
+
+_TABLES = """
+CREATE TABLE projects (name TEXT PRIMARY KEY, owner TEXT NOT NULL, created REAL NOT NULL);
+CREATE TABLE schemas (project TEXT NOT NULL, name TEXT NOT NULL, created REAL NOT NULL,
+    PRIMARY KEY (project, name));
+CREATE TABLE tables (
+    table_id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, schema TEXT NOT NULL,
+    name TEXT NOT NULL, name_key TEXT NOT NULL, comment TEXT NOT NULL, owner TEXT NOT NULL,
+    lifecycle INTEGER NOT NULL, definition TEXT NOT NULL, properties TEXT NOT NULL,
+    schema_version INTEGER NOT NULL, version INTEGER NOT NULL,
+    created REAL NOT NULL, altered REAL NOT NULL, modified REAL NOT NULL,
+    UNIQUE (project, schema, name_key));
+CREATE TABLE partitions (
+    partition_id INTEGER PRIMARY KEY AUTOINCREMENT, table_id INTEGER NOT NULL,
+    spec TEXT NOT NULL, created REAL NOT NULL, altered REAL NOT NULL, modified REAL NOT NULL,
+    UNIQUE (table_id, spec));
+CREATE TABLE versions (table_id INTEGER NOT NULL, version INTEGER NOT NULL, at REAL NOT NULL,
+    PRIMARY KEY (table_id, version));
+CREATE TABLE files (
+    file_id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
+    table_id INTEGER NOT NULL, partition_id INTEGER, rows INTEGER NOT NULL,
+    raw_bytes INTEGER NOT NULL, disk_bytes INTEGER NOT NULL,
+    added INTEGER NOT NULL, removed INTEGER);
+CREATE INDEX files_of_table ON files (table_id, removed);
+CREATE TABLE read_sessions (
+    session_id TEXT PRIMARY KEY, table_id INTEGER NOT NULL, created REAL NOT NULL,
+    expires REAL NOT NULL, plan TEXT NOT NULL);
+CREATE TABLE pins (session_id TEXT NOT NULL, file_id INTEGER NOT NULL,
+    PRIMARY KEY (session_id, file_id)) WITHOUT ROWID;
+CREATE INDEX pins_of_file ON pins (file_id);
+CREATE TABLE write_sessions (
+    session_id TEXT PRIMARY KEY, table_id INTEGER NOT NULL, spec TEXT NOT NULL,
+    overwrite INTEGER NOT NULL, mode TEXT NOT NULL, status TEXT NOT NULL,
+    created REAL NOT NULL, expires REAL NOT NULL);
+CREATE TABLE streams (
+    session_id TEXT NOT NULL, stream_id TEXT NOT NULL, version INTEGER NOT NULL,
+    state TEXT NOT NULL, token TEXT NOT NULL, next_row INTEGER NOT NULL,
+    rows INTEGER NOT NULL, bytes INTEGER NOT NULL,
+    PRIMARY KEY (session_id, stream_id, version));
+CREATE TABLE parts (
+    part_id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
+    session_id TEXT NOT NULL, stream_id TEXT NOT NULL, version INTEGER NOT NULL,
+    spec TEXT NOT NULL, rows INTEGER NOT NULL, raw_bytes INTEGER NOT NULL,
+    disk_bytes INTEGER NOT NULL);
+CREATE INDEX parts_of_session ON parts (session_id, stream_id, version);
+CREATE TABLE blobs (
+    blob_id INTEGER PRIMARY KEY AUTOINCREMENT, secret BLOB NOT NULL, pack TEXT NOT NULL,
+    start INTEGER NOT NULL, size INTEGER NOT NULL, crc32 INTEGER NOT NULL, md5 TEXT NOT NULL,
+    content_type TEXT NOT NULL, file_name TEXT NOT NULL, project TEXT NOT NULL,
+    created REAL NOT NULL);
+CREATE INDEX blobs_of_pack ON blobs (pack);
+CREATE TABLE blob_uses (file TEXT NOT NULL, blob_id INTEGER NOT NULL,
+    PRIMARY KEY (file, blob_id)) WITHOUT ROWID;
+CREATE INDEX uses_of_blob ON blob_uses (blob_id);
+CREATE TABLE instances (
+    instance_id TEXT PRIMARY KEY, project TEXT NOT NULL, owner TEXT NOT NULL,
+    task TEXT NOT NULL, source TEXT NOT NULL, query TEXT NOT NULL, status TEXT NOT NULL,
+    message TEXT NOT NULL, definition TEXT NOT NULL, file TEXT, rows INTEGER NOT NULL,
+    created REAL NOT NULL, ended REAL);
+CREATE TABLE downloads (
+    download_id TEXT PRIMARY KEY, instance_id TEXT NOT NULL, created REAL NOT NULL);
+"""
+
+
+class Database:
+    """The catalogue's connection; safe to use from any thread.
+
+    Parameters
+    ----------
+    path
+        The SQLite file, made when missing. A damaged one is a `ConfigError`.
+    durable
+        Whether a step that was marked with `must_last` survives a power cut. Every step
+        survives ``kill -9``.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._path, self._log = path, path.with_name(path.name + "-wal")
+        self._durable, self._lasting = durable, False
+        self._after: list[Callable[[], None]] = []
+        try:
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        except sqlite3.Error as error:
+            raise _refused(path, error) from None
+        try:
+            self._open()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            self._connection.close()
+            raise _refused(path, error) from None
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _open(self) -> None:
+        self._connection.row_factory = sqlite3.Row
+        run = self._connection.execute
+        if (found := run("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise _damaged(self._path, str(found).splitlines()[-1])
+        self._path.chmod(0o600)
+        run("PRAGMA journal_mode=WAL")
+        # A step is appended to the log and no more; those that must last force the log to disk,
+        # which in this mode takes all steps before them along.
+        run("PRAGMA synchronous=NORMAL")
+        run("PRAGMA busy_timeout=5000")
+        self._prepare()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Give the connection inside one atomic step; an exception undoes all of it.
+
+        Nested use joins the outer step.
+        """
+        after: list[Callable[[], None]] = []
+        with self._lock:
+            if self._depth:
+                yield self._connection
+                return
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._depth, self._after = 1, after
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+                if self._lasting and self._durable:
+                    self._force_log()
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth, self._lasting, self._after = 0, False, []
+        for step in after:
+            step()
+
+    def after_commit(self, step: Callable[[], None]) -> None:
+        """Have something done when the running transaction has happened, and only then."""
+        assert self._depth, "there is no transaction"
+        self._after.append(step)
+
+    def must_last(self) -> None:
+        """Have the running transaction survive a power cut, too: it was promised to somebody."""
+        self._lasting = True
+
+    def rows(self, statement: str, *values: Any) -> list[sqlite3.Row]:
+        """Return all rows of a query."""
+        with self._lock:
+            return self._connection.execute(statement, values).fetchall()
+
+    def row(self, statement: str, *values: Any) -> sqlite3.Row | None:
+        """Return the first row of a query, or ``None``."""
+        with self._lock:
+            found: sqlite3.Row | None = self._connection.execute(statement, values).fetchone()
+            return found
+
+    def run(self, statement: str, *values: Any) -> int:
+        """Run one statement as its own step; return the number of rows it touched."""
+        with self.transaction() as connection:
+            return connection.execute(statement, values).rowcount
+
+    def close(self) -> None:
+        """Close the connection; a second call does nothing."""
+        with self._lock:
+            self._connection.close()
+
+    def _force_log(self) -> None:
+        fd = os.open(self._log, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _prepare(self) -> None:
+        found = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        have = self._columns(self._connection)
+        if found == SCHEMA_VERSION:
+            if missing := _expected_columns() - have:
+                table, column = min(missing)
+                raise _damaged(self._path, f"it lacks {table}.{column}")
+            self._add_marks()
+            return
+        if found:
+            raise ConfigError(
+                f"the folder was made by another version of the service (layout {found})",
+                option="root",
+                hint="serve a new folder, or install the version that made this one",
+            )
+        if have:
+            raise _damaged(self._path, "it belongs to another program")
+        with self.transaction() as connection:
+            for statement in _TABLES.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            self._add_marks()
+
+    @staticmethod
+    def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+        """Return (table, column) of all there is."""
+        return {
+            (found[0], found[1])
+            for found in connection.execute(
+                "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c"
+                " WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+            )
+        }
+
+    def _add_marks(self) -> None:
+        if self.row("SELECT 1 FROM sqlite_master WHERE name = 'version_marks'") is not None:
+            return
+        with self.transaction() as connection:
+            for statement in _VERSION_MARKS.split(";"):
+                connection.execute(statement)
+
+
+def _expected_columns() -> set[tuple[str, str]]:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(_TABLES)
+        return Database._columns(connection)
+    finally:
+        connection.close()
+
+
+def _refused(path: Path, error: Exception) -> ConfigError:
+    if not isinstance(error, sqlite3.OperationalError):
+        return _damaged(path, str(error))
+    return ConfigError(
+        f"{path} cannot be opened: {error}",
+        option="root",
+        hint="look at its permissions, the space on its disk, and what else has it open",
+    )
+
+
+def _damaged(path: Path, reason: str) -> ConfigError:
+    return ConfigError(
+        f"{path} is no whole catalogue of the service: {reason}",
+        option="root",
+        hint=f"restore {path.name} from a backup (nothing was changed), or serve an empty folder",
+    )

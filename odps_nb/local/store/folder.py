@@ -1,0 +1,289 @@
+"""The folder that one service owns: layout, lock, access key, safe file writing.
+
+::
+
+    ROOT/                    0700
+      lock                   held by the process that serves it
+      access_key.json        0600: the access keys of this service
+      catalog.sqlite         what exists and what is visible
+      rows/<id>.parquet      row files, named by the service, never by a user's text
+      hot/<id>.arrow         the same rows, ready to send (a cache)
+      blobs/<id>.pack        blobs of one upload, one after the other
+      pending/<file name>    a mark: whether that file is needed, the catalogue says
+      work/                  bodies and files that are not finished yet
+
+A file in ``rows`` or ``blobs`` is marked before it gets its name there, and before the catalogue
+forgets it. The mark goes when the catalogue knows the file for good, or the file is gone. So
+what a crash leaves behind can be told from what an old or empty catalogue does not know: only
+the former is ever deleted (``inventory``). Knows nothing of tables or HTTP.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from odps_nb.errors import ConfigError
+from odps_nb.local.store.arrow_cache import HotFiles
+
+__all__ = ["PACK", "ROWS", "Folder", "new_id"]
+
+log = logging.getLogger("odps_nb.local")
+
+ROWS, PACK = ".parquet", ".pack"
+_FINAL_NAME = re.compile(r"[0-9a-f]{32}[nu]?\.(parquet|pack)", re.ASCII)
+# Only what bears a name of ours is ever cleared away: a folder named as root may hold other things.
+_WORK_NAME = re.compile(r"[0-9a-f]{32}\.[a-z]+|spill-[0-9a-f]{32}", re.ASCII)
+
+
+def new_id() -> str:
+    """Return a name for a file or session: 32 hexadecimal digits, never derived from input."""
+    return secrets.token_hex(16)
+
+
+class Folder:
+    """A locked service folder. `close` releases it; files stay.
+
+    Parameters
+    ----------
+    root
+        Made when missing. A second process on the same folder gets a `ConfigError`.
+    durable
+        Whether finished files are forced to disk (``fsync``) before they count.
+    """
+
+    def __init__(self, root: Path, *, durable: bool = True) -> None:
+        self.root = root.absolute()
+        self.durable = durable
+        self._lock = -1
+        try:
+            self._open()
+        except OSError as error:
+            self._unlock()
+            raise ConfigError(
+                f"the folder {self.root} cannot be served: {error.strerror or error}",
+                option="root",
+                hint="name a folder that you can write to, or a new one",
+            ) from error
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _open(self) -> None:
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.root.chmod(0o700)
+        self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._take_lock()
+        for part in (self.work, self.pending):
+            part.mkdir(mode=0o700, exist_ok=True)
+        if not self.has_catalog:
+            self.make_places()
+        # Whatever was being written when the last process ended was never promised to anybody.
+        for path in self.work.iterdir():
+            if _WORK_NAME.fullmatch(path.name):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.hot = HotFiles(self.root / "hot")
+
+    def make_places(self) -> None:
+        """Make the folders of data files, where they are missing and nothing is missed."""
+        for part in (self.rows, self.blobs):
+            part.mkdir(mode=0o700, exist_ok=True)
+
+    @property
+    def rows(self) -> Path:
+        """Where row files live."""
+        return self.root / "rows"
+
+    @property
+    def blobs(self) -> Path:
+        """Where blob packs live."""
+        return self.root / "blobs"
+
+    @property
+    def work(self) -> Path:
+        """Where unfinished files live."""
+        return self.root / "work"
+
+    @property
+    def pending(self) -> Path:
+        """Where the marks are of files that the catalogue decides about."""
+        return self.root / "pending"
+
+    @property
+    def catalog(self) -> Path:
+        """The SQLite file."""
+        return self.root / "catalog.sqlite"
+
+    @property
+    def has_catalog(self) -> bool:
+        """Whether the SQLite file is there and not empty."""
+        return self.catalog.exists() and self.catalog.stat().st_size > 0
+
+    def row_file(self, name: str) -> Path:
+        """Path of a row file by its id."""
+        return self.rows / f"{_checked(name)}.parquet"
+
+    def blob_pack(self, name: str) -> Path:
+        """Path of a blob pack by its id."""
+        return self.blobs / f"{_checked(name)}.pack"
+
+    def work_file(self, suffix: str) -> Path:
+        """Return a fresh path for something unfinished."""
+        return self.work / f"{new_id()}{suffix}"
+
+    def publish(self, work_file: Path, final: Path) -> None:
+        """Give a finished file its name: on disk first when durable, then renamed."""
+        if self.durable:
+            with work_file.open("rb") as file:
+                os.fsync(file.fileno())
+        work_file.replace(final)
+        if self.durable:
+            fd = os.open(final.parent, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def publish_rows(self, work_file: Path, ending: str = "") -> str:
+        """Give a finished row file its place, marked; return its id, with this ending."""
+        name = new_id() + ending
+        self.mark([name + ROWS])
+        self.publish(work_file, self.row_file(name))
+        return name
+
+    def publish_pack(self, work_file: Path) -> str:
+        """Give a finished pack its place, marked; return its id."""
+        name = new_id()
+        self.mark([name + PACK])
+        self.publish(work_file, self.blob_pack(name))
+        return name
+
+    # -- marks --------------------------------------------------------------------------------
+
+    def mark(self, file_names: Iterable[str]) -> None:
+        """Say of files that they may be nobody's after a crash: the catalogue decides."""
+        for name in file_names:
+            (self.pending / name).touch(mode=0o600)
+
+    def settle(self, file_names: Iterable[str]) -> None:
+        """Take the marks of files that the catalogue knows for good (or that are gone)."""
+        for name in file_names:
+            try:
+                (self.pending / name).unlink(missing_ok=True)
+            except OSError as error:  # the mark says too much, which costs nothing
+                log.warning("the mark of %s stays: %s", name, error)
+
+    def drop(self, file_names: Iterable[str]) -> None:
+        """Delete marked files that the catalogue does not know any more."""
+        for name in file_names:
+            stem, place = name.partition(".")[0], self.place_of(name)
+            try:
+                if place.suffix == ROWS:
+                    self.hot.drop(stem)
+                place.unlink(missing_ok=True)
+            except OSError as error:  # marked still: the next start tries again
+                log.warning("%s could not be deleted: %s", place, error)
+                continue
+            self.settle([name])
+
+    def place_of(self, file_name: str) -> Path:
+        """Path of a row file or pack by its whole name."""
+        stem, _, kind = file_name.partition(".")
+        return self.row_file(stem) if f".{kind}" == ROWS else self.blob_pack(stem)
+
+    def data_files(self) -> set[str]:
+        """Return the names of all row files and packs that are there."""
+        return _data_files(self.rows) | _data_files(self.blobs)
+
+    def marked(self) -> set[str]:
+        """Return the names of all files that are marked."""
+        return _data_files(self.pending)
+
+    def set_aside(self, file_names: Iterable[str]) -> Path:
+        """Move data files out of the way, and return where they are now."""
+        aside = self.root / "unknown"
+        aside.mkdir(mode=0o700, exist_ok=True)
+        for name in file_names:
+            self.place_of(name).replace(aside / name)
+            self.settle([name])
+        return aside
+
+    # -- keys and the end ---------------------------------------------------------------------
+
+    def access_keys(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return access ids and secrets; made at random once, kept in a file only we can read."""
+        path = self.root / "access_key.json"
+        if given:
+            keys = dict(given)
+        elif path.exists():
+            return _read_keys(path)
+        else:
+            keys = {f"local{secrets.token_hex(6)}": secrets.token_urlsafe(24)}
+        work = self.work_file(".json")
+        fd = os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "w") as file:
+            json.dump(keys, file)
+        self.publish(work, path)
+        return keys
+
+    def close(self) -> None:
+        """Release the folder; a second call does nothing."""
+        if self._lock >= 0:
+            self.hot.close()
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _take_lock(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            raise ConfigError(
+                f"the folder {self.root} is served by another process (pid {holder})",
+                option="root",
+                hint="stop that process, or serve another folder",
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+
+
+def _checked(name: str) -> str:
+    """File names come from `new_id` alone; anything else is a defect, not a path."""
+    if not name.isalnum() or len(name) > 64:
+        raise ValueError(f"not a file id: {name!r}")
+    return name
+
+
+def _data_files(folder: Path) -> set[str]:
+    if not folder.is_dir():
+        return set()
+    return {path.name for path in folder.iterdir() if _FINAL_NAME.fullmatch(path.name)}
+
+
+def _read_keys(path: Path) -> dict[str, str]:
+    try:
+        found = {str(k): str(v) for k, v in json.loads(path.read_text()).items()}
+    except (OSError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"the access keys in {path} cannot be read: {type(error).__name__}",
+            option="root",
+            hint=f"restore the file; or delete it, and a new key is made: rm {path}",
+        ) from None
+    if not found:
+        raise ConfigError(
+            f"there is no access key in {path}",
+            option="root",
+            hint=f"restore the file; or delete it, and a new key is made: rm {path}",
+        )
+    return found

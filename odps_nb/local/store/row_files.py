@@ -1,0 +1,212 @@
+"""Row files: Parquet written once, read by row range.
+
+A row file holds the data columns of one partition (partition values live in the catalogue).
+Files are written under ``work/`` and renamed when whole. Reading is lazy and bounded: one row
+group at a time. Knows Arrow and the folder; no sessions, no SQL.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from odps_nb.local import faults
+from odps_nb.local.store.folder import ROWS, Folder
+from odps_nb.terms import TimeUnit
+
+__all__ = ["FAR", "FINE", "RowFile", "RowFileWriter", "read_rows", "unit_of"]
+
+log = logging.getLogger("odps_nb.local")
+
+ROW_GROUP_ROWS = 64 * 1024
+FLUSH_BYTES = 32 * 1024 * 1024
+SAMPLED_ROWS = 10_000
+REPEATS = 4
+# Marks at the end of a file's name, which is hexadecimal: what times it has.
+FAR = "u"
+"""Its timestamps are in microseconds: nanoseconds do not reach some."""
+FINE = "n"
+"""Some of its timestamps have digits below a microsecond."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFile:
+    """A finished row file: its id, rows, bytes as Arrow and bytes on disk."""
+
+    name: str
+    rows: int
+    raw_bytes: int
+    disk_bytes: int
+
+    @property
+    def file_name(self) -> str:
+        """What the file is called in its folder."""
+        return self.name + ROWS
+
+
+class RowFileWriter:
+    """Writes one row file; leaving the block by an error leaves nothing behind.
+
+    Batches are gathered into row groups, so that many small batches make no small groups.
+    """
+
+    def __init__(self, folder: Folder, schema: pa.Schema) -> None:
+        self._folder, self._schema = folder, schema
+        self._path = folder.work_file(".parquet")
+        self._writer: pq.ParquetWriter | None = None
+        self._hot_path = folder.work_file(".arrow")
+        self._hot: pa.RecordBatchFileWriter | None = pa.ipc.new_file(str(self._hot_path), schema)
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = self._pending_bytes = 0
+        self.rows = self.raw_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows; the batch has exactly the writer's schema."""
+        self._pending.append(batch)
+        self._pending_rows += batch.num_rows
+        self._pending_bytes += batch.nbytes
+        self.rows += batch.num_rows
+        self.raw_bytes += batch.nbytes
+        if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= FLUSH_BYTES:
+            self._flush()
+
+    def finish(self, mark: str = "") -> RowFile:
+        """Close and publish the file; return what the catalogue must know.
+
+        ``mark`` ends its name, such as `FAR`.
+        """
+        self._flush()
+        if self._writer is None:
+            self._writer = self._open(self._schema.empty_table())
+        self._close()
+        size = self._path.stat().st_size
+        name = self._folder.publish_rows(self._path, mark)
+        self._folder.hot.admit(name, self._hot_path)
+        return RowFile(name=name, rows=self.rows, raw_bytes=self.raw_bytes, disk_bytes=size)
+
+    def discard(self) -> None:
+        """Drop what was written; a second call does nothing."""
+        try:
+            self._close()
+        except OSError as error:  # no room for the end of a file that nobody wants
+            log.info("%s was dropped unfinished: %s", self._path.name, error)
+        self._path.unlink(missing_ok=True)
+        self._hot_path.unlink(missing_ok=True)
+
+    def __enter__(self) -> RowFileWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.discard()
+
+    def _flush(self) -> None:
+        if not self._pending_rows:
+            self._pending.clear()
+            return
+        assert self._hot is not None
+        table = pa.Table.from_batches(self._pending, self._schema).combine_chunks()
+        self._writer = self._writer or self._open(table)
+        self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        self._hot.write_table(table, max_chunksize=ROW_GROUP_ROWS)
+        self._pending.clear()
+        self._pending_rows = self._pending_bytes = 0
+
+    def _open(self, sample: pa.Table) -> pq.ParquetWriter:
+        """Open the Parquet file; dictionaries only where values repeat, they cost time."""
+        repeating = [n for n in sample.column_names if _repeats(sample.column(n))]
+        return pq.ParquetWriter(
+            self._path, self._schema, compression="lz4", use_dictionary=repeating
+        )
+
+    def _close(self) -> None:
+        with ExitStack() as stack:
+            for writer in (self._writer, self._hot):
+                if writer is not None:
+                    stack.callback(writer.close)
+            self._writer = self._hot = None
+
+
+def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
+    """Return the unit that the timestamps of all files need, and the mark of a file with them."""
+    far = any(name.endswith(FAR) for name in names)
+    fine = any(name.endswith(FINE) for name in names)
+    if far and fine:
+        raise faults.invalid(
+            "some TIMESTAMPs are out of the range of nanoseconds, others have digits below a"
+            " microsecond: a file with a primary key holds one unit"
+        )
+    return (TimeUnit.MICRO, FAR) if far else (TimeUnit.NANO, FINE if fine else "")
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
+        return False
+    some = column.slice(0, SAMPLED_ROWS)
+    return bool(pc.count_distinct(some).as_py() * REPEATS < len(some))
+
+
+def read_rows(
+    folder: Folder, name: str, columns: Sequence[str], start: int, stop: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows ``[start, stop)`` of a file in order, a row group at a time.
+
+    Columns that the file was written without are left out; the caller fills them. With no
+    columns left, batches carry the row count alone.
+    """
+    source = folder.hot.open(name)
+    if source is not None:
+        with source:
+            yield from _hot_rows(pa.ipc.open_file(source), columns, start, stop)
+        return
+    with pq.ParquetFile(folder.row_file(name), memory_map=True) as file:
+        have = set(file.schema_arrow.names)
+        wanted = [column for column in columns if column in have]
+        seen = 0
+        for index in range(file.num_row_groups):
+            rows = file.metadata.row_group(index).num_rows
+            low, high = max(start - seen, 0), min(stop - seen, rows)
+            if low < high:
+                yield from _group(file, index, wanted, rows).slice(low, high - low).to_batches()
+            seen += rows
+            if seen >= stop:
+                return
+
+
+def _group(file: pq.ParquetFile, index: int, columns: list[str], rows: int) -> pa.Table:
+    if not columns:
+        # a table without columns cannot say how many rows it has; a batch can
+        return pa.table({"": pa.nulls(rows)})
+    return file.read_row_group(index, columns=columns, use_threads=True)
+
+
+def _hot_rows(
+    file: pa.RecordBatchFileReader, columns: Sequence[str], start: int, stop: int
+) -> Iterator[pa.RecordBatch]:
+    have = set(file.schema.names)
+    wanted = [column for column in columns if column in have]
+    seen = 0
+    for index in range(file.num_record_batches):
+        if seen >= stop:
+            return
+        batch = file.get_batch(index)
+        low, high = max(start - seen, 0), min(stop - seen, batch.num_rows)
+        seen += batch.num_rows
+        if low < high:
+            chosen = batch.select(wanted) if wanted else _counted(batch)
+            yield chosen.slice(low, high - low)
+
+
+def _counted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch({"": pa.nulls(batch.num_rows)})

@@ -1,0 +1,268 @@
+"""Which rows a table shows: versions of sets of row files.
+
+A file is visible from the version that added it until the version that removed it. A commit adds
+one version in one transaction, so a reader sees all of it or nothing. A read session pins the
+files it was cut from; a removed file is deleted once nobody pins it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from odps_nb.local import faults
+from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import ROWS, Folder
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.local.store.row_files import RowFile
+from odps_nb.local.store.tables import Partition, Table, spec_of_text
+from odps_nb.local.store.version_marks import GONE, REPLACED, VersionMarks
+from odps_nb.terms import PartitionSpec
+
+__all__ = ["Addition", "Segment", "Snapshots"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """One visible row file and the partition it belongs to."""
+
+    file_id: int
+    name: str
+    rows: int
+    raw_bytes: int
+    spec: PartitionSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """A finished row file that a commit makes visible in a partition (empty spec: the table)."""
+
+    spec: PartitionSpec
+    file: RowFile
+
+
+class Snapshots:
+    """Reads and changes of what is visible."""
+
+    def __init__(
+        self, database: Database, catalog: Catalog, folder: Folder, clock: Callable[[], float]
+    ) -> None:
+        self._db, self._catalog, self._clock = database, catalog, clock
+        self._ledger = Ledger(database, folder)
+        self._marks = VersionMarks(database)
+
+    def visible(self, table: Table, specs: Sequence[PartitionSpec] = ()) -> tuple[Segment, ...]:
+        """Return the files that a reader sees now, in row order.
+
+        ``specs`` restricts to partitions that one of the (partial) specs covers.
+        """
+        return self._segments(table, "f.removed IS NULL", (), specs)
+
+    def added_since(
+        self,
+        table: Table,
+        after: int,
+        upto: int,
+        specs: Sequence[PartitionSpec] = (),
+        *,
+        appends_only: bool = False,
+    ) -> tuple[Segment, ...]:
+        """Return the files that versions ``(after, upto]`` added: always the same, or an error.
+
+        Parameters
+        ----------
+        appends_only
+            Leave out versions that also took rows away, instead of refusing them.
+
+        Raises
+        ------
+        ConflictError
+            A version replaced rows, which rows that were added cannot tell of.
+        NotFoundError
+            Rows that a version added are gone since: they were replaced later.
+        """
+        replaced = self._marks.between(table.table_id, after, upto, REPLACED)
+        if replaced and not appends_only:
+            raise faults.not_appended(table.name, replaced[0])
+        gone = self._marks.between(table.table_id, after, upto, GONE)
+        if missing := [version for version in gone if version not in replaced]:
+            raise faults.no_such_version(table.name, missing[0])
+        return self._segments(
+            table,
+            "f.added > ? AND f.added <= ? AND f.added NOT IN (SELECT version FROM version_marks"
+            " WHERE table_id = f.table_id AND mark = ?)",
+            (after, upto, REPLACED),
+            specs,
+        )
+
+    def version_at(self, table: Table, at: float) -> int:
+        """Return the newest version not younger than ``at`` (epoch seconds); 0 before the first."""
+        row = self._db.row(
+            "SELECT MAX(version) AS v FROM versions WHERE table_id = ? AND at <= ?",
+            table.table_id,
+            at,
+        )
+        return int(row["v"]) if row is not None and row["v"] is not None else 0
+
+    def publish(
+        self,
+        table: Table,
+        additions: Sequence[Addition],
+        *,
+        replace: Sequence[PartitionSpec] | None = None,
+    ) -> int:
+        """Make files visible and hide what they replace, as one new version; return it.
+
+        Parameters
+        ----------
+        replace
+            Specs whose present rows go away (an empty spec: all of the table); ``None`` adds.
+        """
+        now = self._clock()
+        with self._db.transaction() as db:
+            self._db.must_last()
+            table = self._catalog.table_by_id(table.table_id)
+            version = table.version + 1
+            if replace is not None:
+                self._replace(table, self.visible(table, replace), version)
+            for addition in additions:
+                self._add(table, addition, version, now)
+            db.execute("INSERT INTO versions VALUES (?, ?, ?)", (table.table_id, version, now))
+            db.execute(
+                "UPDATE tables SET version = ?, modified = ? WHERE table_id = ?",
+                (version, now, table.table_id),
+            )
+            return version
+
+    def drop_table(self, table: Table) -> None:
+        """Remove the table; sessions that read it go on."""
+        with self._db.transaction():
+            self._hide(self._segments(table, "f.removed IS NULL", (), ()), table.version + 1)
+            self.unpin(table.changes_pin)
+            self._catalog.forget_table(table)
+
+    def drop_partition(self, table: Table, partition: Partition) -> None:
+        """Remove a partition and its rows."""
+        with self._db.transaction():
+            self.publish(table, (), replace=[partition.spec])
+            self._catalog.forget_partition(partition)
+
+    def pin(self, session_id: str, segments: Iterable[Segment]) -> None:
+        """Keep files while a session refers to them."""
+        with self._db.transaction() as db:
+            db.executemany(
+                "INSERT OR IGNORE INTO pins VALUES (?, ?)",
+                [(session_id, segment.file_id) for segment in segments],
+            )
+
+    def pin_own(
+        self,
+        session_id: str,
+        table: Table,
+        files: Sequence[tuple[PartitionSpec, RowFile | None]],
+    ) -> tuple[Segment, ...]:
+        """Keep files that were made for a session, and that nobody else ever sees."""
+        with self._db.transaction():
+            made = [Addition(spec=spec, file=file) for spec, file in files if file is not None]
+            return tuple(self._pin_one(session_id, table, addition) for addition in made)
+
+    def _pin_one(self, session_id: str, table: Table, addition: Addition) -> Segment:
+        file = addition.file
+        self._ledger.keep([file.file_name])
+        with self._db.transaction() as db:
+            cursor = db.execute(
+                "INSERT INTO files (name, table_id, rows, raw_bytes, disk_bytes, added, removed)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (file.name, table.table_id, file.rows, file.raw_bytes, file.disk_bytes, -1, -1),
+            )
+            assert cursor.lastrowid is not None
+            db.execute("INSERT INTO pins VALUES (?, ?)", (session_id, cursor.lastrowid))
+        return Segment(
+            file_id=cursor.lastrowid,
+            name=file.name,
+            rows=file.rows,
+            raw_bytes=file.raw_bytes,
+            spec=addition.spec,
+        )
+
+    def unpin(self, session_id: str) -> None:
+        """Let go of the files of a session."""
+        self._db.run("DELETE FROM pins WHERE session_id = ?", session_id)
+
+    def collect(self) -> int:
+        """Delete removed files that nobody pins; return how many."""
+        with self._db.transaction() as db:
+            gone = db.execute(
+                "SELECT file_id, name, table_id, added FROM files WHERE removed IS NOT NULL"
+                " AND file_id NOT IN (SELECT file_id FROM pins)"
+            ).fetchall()
+            self._marks.add_gone(gone)
+            db.executemany("DELETE FROM files WHERE file_id = ?", [(r["file_id"],) for r in gone])
+            self._ledger.drop([row["name"] + ROWS for row in gone])
+        return len(gone)
+
+    def _segments(
+        self,
+        table: Table,
+        condition: str,
+        values: tuple[object, ...],
+        specs: Sequence[PartitionSpec],
+    ) -> tuple[Segment, ...]:
+        rows = self._db.rows(
+            "SELECT f.file_id, f.name, f.rows, f.raw_bytes, p.spec FROM files f"
+            " LEFT JOIN partitions p ON p.partition_id = f.partition_id"
+            f" WHERE f.table_id = ? AND {condition} ORDER BY p.spec, f.added, f.file_id",
+            table.table_id,
+            *values,
+        )
+        found = (
+            Segment(
+                file_id=row["file_id"],
+                name=row["name"],
+                rows=row["rows"],
+                raw_bytes=row["raw_bytes"],
+                spec=spec_of_text(table, row["spec"]),
+            )
+            for row in rows
+        )
+        return tuple(s for s in found if not specs or any(one.covers(s.spec) for one in specs))
+
+    def _replace(self, table: Table, segments: Sequence[Segment], version: int) -> None:
+        if segments:
+            self._marks.add(table.table_id, version, REPLACED)
+            self._hide(segments, version)
+
+    def _hide(self, segments: Iterable[Segment], version: int) -> None:
+        with self._db.transaction() as db:
+            db.executemany(
+                "UPDATE files SET removed = ? WHERE file_id = ?",
+                [(version, segment.file_id) for segment in segments],
+            )
+
+    def _add(self, table: Table, addition: Addition, version: int, now: float) -> None:
+        partition_id = None
+        file = addition.file
+        with self._db.transaction() as db:
+            if table.is_partitioned:
+                partition_id, _ = self._catalog.ensure_partition(table, addition.spec)
+                db.execute(
+                    "UPDATE partitions SET modified = ? WHERE partition_id = ?", (now, partition_id)
+                )
+            if not file.rows:
+                self._ledger.drop([file.file_name])
+            else:
+                self._ledger.keep([file.file_name])
+                db.execute(
+                    "INSERT INTO files (name, table_id, partition_id, rows, raw_bytes, disk_bytes,"
+                    " added) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        file.name,
+                        table.table_id,
+                        partition_id,
+                        file.rows,
+                        file.raw_bytes,
+                        file.disk_bytes,
+                        version,
+                    ),
+                )

@@ -1,0 +1,265 @@
+"""Tables and partitions as values, and as rows of the catalogue.
+
+Pure but for reading ``sqlite3.Row``; nothing here asks the database.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import arrow_type, has_blob
+from odps_nb.local.store.partition_values import check_listable, constant
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    StructType,
+    TableSchema,
+    TypeCode,
+)
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
+from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
+
+__all__ = [
+    "CLUSTERED_BY",
+    "OPERATION",
+    "PRIMARY_KEY",
+    "Partition",
+    "Table",
+    "check_blob_table",
+    "check_columns",
+    "check_values",
+    "definition_text",
+    "partition_of_row",
+    "spec_of_text",
+    "spec_text",
+    "table_of_row",
+]
+
+PRIMARY_KEY = "primary_key"
+CLUSTERED_BY = "clustered_by"
+OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
+"""The column in which rows of a primary-key table say what they do."""
+
+_PARTITION_TYPES = {
+    TypeCode.TINYINT,
+    TypeCode.SMALLINT,
+    TypeCode.INT,
+    TypeCode.BIGINT,
+    TypeCode.STRING,
+    TypeCode.CHAR,
+    TypeCode.VARCHAR,
+    TypeCode.DATE,
+    TypeCode.DATETIME,
+    TypeCode.TIMESTAMP,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table as the catalogue knows it; times are epoch seconds."""
+
+    table_id: int
+    name: TableName
+    schema: TableSchema
+    comment: str = ""
+    owner: str = ""
+    lifecycle: int = -1
+    properties: Mapping[str, str] = field(default_factory=dict)
+    schema_version: int = 0
+    version: int = 0
+    created: float = 0.0
+    altered: float = 0.0
+    modified: float = 0.0
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """Names of the primary key; empty for a table without one."""
+        return tuple(name for name in self.properties.get(PRIMARY_KEY, "").split(",") if name)
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether it was made with ``CLUSTERED BY``."""
+        return CLUSTERED_BY in self.properties
+
+    @property
+    def is_append2(self) -> bool:
+        """Whether it is a transactional table, or one of the newer append format."""
+        said = {key.lower(): value.lower() for key, value in self.properties.items()}
+        return said.get("transactional") == "true" or said.get("table.format.version") == "2"
+
+    @property
+    def changes_pin(self) -> str:
+        """What keeps the files that say what each version changed."""
+        return f"changes-{self.table_id}"
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether rows live in partitions."""
+        return bool(self.schema.partition_columns)
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """Names of the partition columns, outermost first."""
+        return tuple(column.name for column in self.schema.partition_columns)
+
+    def spec(self, items: PartitionSpec, *, whole: bool = False) -> PartitionSpec:
+        """Return the spec in key order with the table's spelling of keys.
+
+        Raises
+        ------
+        InvalidRequestError
+            Unknown or repeated key, or (with ``whole``) a key is missing.
+        """
+        known = {key.casefold(): key for key in self.partition_keys}
+        given: dict[str, str] = {}
+        for key, value in items:
+            name = known.get(key.casefold())
+            if name is None or name in given:
+                keys = ", ".join(self.partition_keys) or "(none)"
+                raise faults.invalid(
+                    f"{items} does not fit the partition keys {keys} of {self.name.table}",
+                    code="InvalidPartitionSpec",
+                )
+            given[name] = value
+        if whole and len(given) < len(known):
+            missing = next(key for key in self.partition_keys if key not in given)
+            raise faults.invalid(
+                f"the partition spec {str(items)!r} lacks {missing!r}", code="InvalidPartitionSpec"
+            )
+        return PartitionSpec(tuple((k, given[k]) for k in self.partition_keys if k in given))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition with what it holds now."""
+
+    partition_id: int
+    spec: PartitionSpec
+    created: float
+    altered: float
+    modified: float
+    rows: int = 0
+    raw_bytes: int = 0
+    files: int = 0
+
+
+def check_values(table: Table, spec: PartitionSpec) -> PartitionSpec:
+    """Return the spec when each value can be a value of its key's type; else 400."""
+    types = {column.name: column.type for column in table.schema.partition_columns}
+    for key, value in spec:
+        check_listable(value, key)
+        constant(value, arrow_type(types[key]), key)
+    return spec
+
+
+def check_columns(schema: TableSchema) -> None:
+    """Fail with 400 unless a table can have these columns."""
+    if not schema.columns:
+        raise faults.invalid("a table needs a column")
+    seen: set[str] = set()
+    for column in schema.all_columns:
+        if column.name.casefold() in seen:
+            raise faults.invalid(f"the column {column.name!r} is named twice")
+        seen.add(column.name.casefold())
+        arrow_type(column.type)
+        if _blob_as_key(column.type):
+            raise faults.invalid(f"the column {column.name!r} has a BLOB in the key of a MAP")
+    for column in schema.partition_columns:
+        if column.type.code not in _PARTITION_TYPES:
+            raise faults.invalid(
+                f"{column.type.code.name} cannot be the type of the partition key {column.name!r}"
+            )
+
+
+def check_blob_table(
+    schema: TableSchema, properties: Mapping[str, str], settings: Mapping[str, str]
+) -> None:
+    """Fail with 400 for a BLOB in a table that is not made as tables with BLOBs are.
+
+    The types of version 2 are on in each project here, so that the job need not say so.
+    """
+    check_columns(schema)
+    if not any(has_blob(column.type) for column in schema.columns):
+        return
+    wanted = dict(BLOB_TABLE_SETTINGS)
+    del wanted["odps.sql.type.system.odps2"]
+    missing = [f"SET {k}={v}" for k, v in wanted.items() if settings.get(k, "").lower() != v] + [
+        f"TBLPROPERTIES ('{k}'='{v}')"
+        for k, v in BLOB_TABLE_PROPERTIES.items()
+        if properties.get(k, "").lower() != v
+    ]
+    if missing:
+        raise faults.invalid(
+            "ODPS-0130071: only Append Delta tables hold a BLOB; say also: " + ", ".join(missing)
+        )
+
+
+def _blob_as_key(type_: OdpsType, *, in_key: bool = False) -> bool:
+    """Say whether a key of a MAP holds a BLOB: blobs cannot be compared."""
+    if isinstance(type_, ArrayType):
+        return _blob_as_key(type_.element, in_key=in_key)
+    if isinstance(type_, MapType):
+        key = _blob_as_key(type_.key, in_key=True)
+        return key or _blob_as_key(type_.value, in_key=in_key)
+    if isinstance(type_, StructType):
+        return any(_blob_as_key(member.type, in_key=in_key) for member in type_.fields)
+    return in_key and type_.code is TypeCode.BLOB
+
+
+def definition_text(schema: TableSchema) -> str:
+    """Write the columns as the catalogue keeps them."""
+    return json.dumps(encode_flat(schema), ensure_ascii=False)
+
+
+def table_of_row(row: sqlite3.Row) -> Table:
+    """Read a table from its row in the catalogue."""
+    schema = row["schema"]
+    return Table(
+        table_id=row["table_id"],
+        name=TableName(project=row["project"], schema=schema, table=row["name"]),
+        schema=assign_column_ids(decode_flat(json.loads(row["definition"]))),
+        comment=row["comment"],
+        owner=row["owner"],
+        lifecycle=row["lifecycle"],
+        properties=json.loads(row["properties"]),
+        schema_version=row["schema_version"],
+        version=row["version"],
+        created=row["created"],
+        altered=row["altered"],
+        modified=row["modified"],
+    )
+
+
+def partition_of_row(table: Table, row: sqlite3.Row) -> Partition:
+    """Read a partition from its row in the catalogue."""
+    values = json.loads(row["spec"])
+    return Partition(
+        partition_id=row["partition_id"],
+        spec=PartitionSpec(tuple(zip(table.partition_keys, values, strict=True))),
+        created=row["created"],
+        altered=row["altered"],
+        modified=row["modified"],
+        rows=row["rows"],
+        raw_bytes=row["bytes"],
+        files=row["files"],
+    )
+
+
+def spec_text(spec: PartitionSpec) -> str:
+    """Write partition values as the catalogue keeps them."""
+    return json.dumps([value for _, value in spec], ensure_ascii=False)
+
+
+def spec_of_text(table: Table, text: str | None) -> PartitionSpec:
+    """Read partition values from the catalogue; none are those of a table without partitions."""
+    if text is None:
+        return PartitionSpec()
+    return PartitionSpec(tuple(zip(table.partition_keys, json.loads(text), strict=True)))

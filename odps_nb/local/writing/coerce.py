@@ -1,0 +1,323 @@
+"""Incoming Arrow batches to the exact stored types: by name, else by position.
+
+Safe widening and respelling only (``protocol.md`` section 5.7): anything that would change a
+value is refused with the column's name. Pure: batches in, batches out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import arrow_type, has_blob, has_timestamp
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    LengthType,
+    MapType,
+    OdpsType,
+    StructType,
+    TypeCode,
+)
+from odps_nb.terms import TimeUnit
+
+__all__ = ["MAX_FIELD_SIZE", "BlobSpelling", "conform", "match_columns"]
+
+MAX_FIELD_SIZE = 8 * 1024 * 1024
+
+BlobSpelling = Callable[[pa.Array], pa.Array]
+"""Turns a BLOB column as written (raw references) into the stored text; 400 if unknown."""
+
+
+def match_columns(
+    incoming: pa.Schema,
+    columns: Sequence[Column],
+    *,
+    exact: bool = False,
+    optional: Sequence[str] = (),
+) -> tuple[int | None, ...]:
+    """Say which incoming field feeds each column; ``None``: absent, to be filled with nulls.
+
+    Names are compared without regard to case; in the right order, any names will do (live tests
+    of pyodps, older protocol: test_write_rows_without_partition_by_diff_schema_neg1).
+
+    Parameters
+    ----------
+    exact
+        Refuse rows without one of the columns (same place: …_with_partition_by_diff_schema_neg1).
+    optional
+        Columns that may be absent all the same.
+    """
+    by_name: dict[str, int] = {}
+    for index, name in enumerate(incoming.names):
+        if by_name.setdefault(name.casefold(), index) != index:
+            raise faults.invalid(f"the column {name!r} arrives twice")
+    found = tuple(by_name.get(column.name.casefold()) for column in columns)
+    matched = {index for index in found if index is not None}
+    strangers = [n for i, n in enumerate(incoming.names) if i not in matched]
+    if strangers:
+        by_place = _by_place(found, columns, len(incoming), optional)
+        if by_place is None:
+            raise faults.invalid(f"the table has no column {strangers[0]!r}", code="SchemaModified")
+        return by_place
+    absent = [c.name for c, i in zip(columns, found, strict=True) if i is None]
+    missing = [name for name in absent if name not in optional]
+    if exact and missing:
+        raise faults.invalid(f"the rows have no column {missing[0]!r}", code="SchemaModified")
+    return found
+
+
+def _by_place(
+    found: Sequence[int | None], columns: Sequence[Column], width: int, optional: Sequence[str]
+) -> tuple[int | None, ...] | None:
+    """Match columns in their order; ``None`` if the number or a name that is known says no."""
+    absent_ok = [i is None and c.name in optional for c, i in zip(columns, found, strict=True)]
+    skipped = absent_ok if width < len(columns) else [False] * len(columns)
+    if width != len(columns) - sum(skipped):
+        return None
+    places = iter(range(width))
+    wanted = tuple(None if skip else next(places) for skip in skipped)
+    if any(i is not None and i != place for i, place in zip(found, wanted, strict=True)):
+        return None
+    return wanted
+
+
+def conform(
+    batch: pa.RecordBatch,
+    columns: Sequence[Column],
+    matches: Sequence[int | None],
+    *,
+    blobs: BlobSpelling,
+) -> pa.RecordBatch:
+    """Return the batch with the columns, order and types of the table."""
+    arrays = []
+    for column, index in zip(columns, matches, strict=True):
+        target = arrow_type(column.type)
+        if index is None:
+            array = pa.nulls(batch.num_rows, target)
+        else:
+            array = _fit_column(batch.column(index), column, target, blobs)
+        if not column.nullable and array.null_count:
+            raise faults.invalid(f"the column {column.name!r} must not be null")
+        arrays.append(array)
+    fields = [pa.field(c.name, a.type) for c, a in zip(columns, arrays, strict=True)]
+    return pa.record_batch(arrays, schema=pa.schema(fields))
+
+
+def _fit_column(
+    array: pa.Array, column: Column, target: pa.DataType, blobs: BlobSpelling
+) -> pa.Array:
+    """Fit a column; its timestamps in microseconds where nanoseconds do not reach."""
+    try:
+        return _fit(array, column.type, target, column.name, blobs)
+    except InvalidRequestError:
+        if not has_timestamp(column.type):
+            raise
+    wide = arrow_type(column.type, timestamp_unit=TimeUnit.MICRO)
+    return _fit(array, column.type, wide, column.name, blobs)
+
+
+def _fit(
+    array: pa.Array, odps: OdpsType, target: pa.DataType, path: str, blobs: BlobSpelling
+) -> pa.Array:
+    """Make one array exactly of the target type, looking inside nested types."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    if isinstance(odps, (ArrayType, MapType, StructType)):
+        if array.type.equals(target) and not has_blob(odps):
+            return array
+        return _fit_nested(array, odps, target, path, blobs)
+    if odps.code is TypeCode.BLOB:
+        return blobs(_plain(array, pa.binary(), path))
+    fitted = _fit_scalar(array, target, path)
+    _check_size(fitted, odps, path)
+    return fitted
+
+
+def _fit_nested(
+    array: pa.Array, odps: OdpsType, target: pa.DataType, path: str, blobs: BlobSpelling
+) -> pa.Array:
+    if isinstance(odps, ArrayType):
+        if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+            if not pa.types.is_fixed_size_list(array.type):
+                raise _mismatch(path, array.type, target)
+            array = array.cast(pa.list_(array.type.value_type))
+        if pa.types.is_large_list(array.type):
+            array = array.cast(pa.list_(array.type.value_type))
+        values, offsets = _window(array)
+        inner = _fit(values, odps.element, target.value_type, f"{path}.element", blobs)
+        return pa.ListArray.from_arrays(offsets, inner, type=target, mask=_mask(array))
+    if isinstance(odps, MapType):
+        if not pa.types.is_map(array.type):
+            raise _mismatch(path, array.type, target)
+        entries, offsets = _window(array)
+        keys = _fit(entries.field(0), odps.key, target.key_type, f"{path}.key", blobs)
+        items = _fit(entries.field(1), odps.value, target.item_type, f"{path}.value", blobs)
+        if keys.null_count:
+            raise faults.invalid(f"a key of the map {path!r} is null")
+        return _map_array(offsets, keys, items, target, array)
+    assert isinstance(odps, StructType)
+    return _fit_struct(array, odps, target, path, blobs)
+
+
+def _fit_struct(
+    array: pa.Array, odps: StructType, target: pa.DataType, path: str, blobs: BlobSpelling
+) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        raise _mismatch(path, array.type, target)
+    places = {array.type.field(i).name.casefold(): i for i in range(array.type.num_fields)}
+    wanted = {f.name.casefold() for f in odps.fields}
+    if strangers := sorted(places.keys() - wanted):
+        raise faults.invalid(f"the struct {path!r} has no member {strangers[0]!r}")
+    members = []
+    for index, member in enumerate(odps.fields):
+        inner = target.field(index).type
+        place = places.get(member.name.casefold())
+        if place is None:
+            members.append(pa.nulls(len(array), inner))
+            continue
+        # flatten-like access by field() honours the slice but not the parent's nulls
+        members.append(_fit(array.field(place), member.type, inner, f"{path}.{member.name}", blobs))
+    return pa.StructArray.from_arrays(members, fields=list(target), mask=_mask(array))
+
+
+def _window(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the child values that a (sliced) list or map covers, and offsets from zero."""
+    offsets = array.offsets
+    first = offsets[0].as_py() if len(offsets) else 0
+    last = offsets[-1].as_py() if len(offsets) else 0
+    if pa.types.is_map(array.type):
+        keys, items = array.keys, array.items
+        # .keys/.items are the whole children; offsets count from their start
+        entries = pa.StructArray.from_arrays(
+            [keys.slice(first, last - first), items.slice(first, last - first)], ["key", "value"]
+        )
+        return entries, _from_zero(offsets, first)
+    return array.values.slice(first, last - first), _from_zero(offsets, first)
+
+
+def _from_zero(offsets: pa.Array, first: int) -> pa.Array:
+    return pc.subtract(offsets, pa.scalar(first, offsets.type))
+
+
+def _map_array(
+    offsets: pa.Array, keys: pa.Array, items: pa.Array, target: pa.DataType, source: pa.Array
+) -> pa.Array:
+    entries = pa.StructArray.from_arrays(
+        [keys, items], fields=[target.key_field, target.item_field]
+    )
+    validity = None
+    if source.null_count:
+        validity = pc.is_valid(source).buffers()[1]
+    return pa.Array.from_buffers(
+        target,
+        len(source),
+        [validity, offsets.buffers()[1]],
+        null_count=source.null_count,
+        offset=0,
+        children=[entries],
+    )
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return pc.is_null(array) if array.null_count else None
+
+
+def _fit_scalar(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    source = array.type
+    if source.equals(target):
+        return array
+    if pa.types.is_duration(target) and pa.types.is_struct(source):
+        return _interval(array, path)
+    if not _may_widen(source, target):
+        raise _mismatch(path, source, target)
+    if pa.types.is_timestamp(source) and source.tz is not None:
+        array = array.cast(pa.timestamp(source.unit))  # instants: the zone is only how it looks
+    return _plain(array, target, path)
+
+
+def _plain(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    if array.type.equals(target):
+        return array
+    try:
+        if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
+            # Arrow wants room for the widest integer; the values may need less
+            array = array.cast(pa.decimal256(76, target.scale))
+        return array.cast(target, safe=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise faults.invalid(f"the column {path!r}: {error}") from error
+
+
+def _interval(array: pa.Array, path: str) -> pa.Array:
+    """Read ``struct<sec, nano>``, the form in which pyodps writes INTERVAL_DAY_TIME."""
+    if array.type.num_fields != 2:
+        raise _mismatch(path, array.type, pa.duration("ns"))
+    seconds = array.field(0).cast(pa.int64())
+    nanos = array.field(1).cast(pa.int64())
+    try:
+        total = pc.add_checked(pc.multiply_checked(seconds, 1_000_000_000), nanos)
+    except pa.ArrowInvalid as error:
+        raise faults.invalid(f"the column {path!r}: {error}") from error
+    if array.null_count:
+        total = pc.if_else(pc.is_valid(array), total, pa.scalar(None, pa.int64()))
+    return total.cast(pa.duration("ns"))
+
+
+def _may_widen(source: pa.DataType, target: pa.DataType) -> bool:
+    kinds = pa.types
+    if kinds.is_floating(target):
+        widened = kinds.is_integer(source) and source.bit_width < target.bit_width
+        return bool(kinds.is_floating(source) or widened)
+    for is_target, accepted in (
+        (kinds.is_integer, (kinds.is_integer,)),  # the safe cast refuses what does not fit
+        (kinds.is_decimal, (kinds.is_decimal, kinds.is_integer)),
+        (kinds.is_timestamp, (kinds.is_timestamp,)),
+        (kinds.is_date32, (kinds.is_date,)),
+        (kinds.is_duration, (kinds.is_duration,)),
+        (_is_text, (_is_text,)),
+    ):
+        if is_target(target):
+            return any(accept(source) for accept in accepted)
+    return False
+
+
+def _is_text(arrow: pa.DataType) -> bool:
+    kinds = pa.types
+    return any(
+        is_kind(arrow)
+        for is_kind in (
+            kinds.is_string,
+            kinds.is_large_string,
+            kinds.is_string_view,
+            kinds.is_binary,
+            kinds.is_large_binary,
+            kinds.is_binary_view,
+            kinds.is_fixed_size_binary,
+        )
+    )
+
+
+def _check_size(array: pa.Array, odps: OdpsType, path: str) -> None:
+    if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)) or not len(array):
+        return
+    longest = pc.max(pc.binary_length(array)).as_py()
+    if longest is not None and longest > MAX_FIELD_SIZE:
+        raise faults.invalid(
+            f"a value of {path!r} has {longest} bytes; at most {MAX_FIELD_SIZE} fit"
+        )
+    if isinstance(odps, LengthType) and longest is not None and longest > odps.length:
+        letters = pc.max(pc.utf8_length(array)).as_py()
+        if letters > odps.length:
+            raise faults.invalid(
+                f"a value of {path!r} has {letters} characters; at most {odps.length} fit"
+            )
+
+
+def _mismatch(path: str, source: pa.DataType, target: pa.DataType) -> Exception:
+    return faults.invalid(f"the column {path!r} takes {target}, not {source}")

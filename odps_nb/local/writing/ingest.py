@@ -1,0 +1,222 @@
+"""Rows on their way in: conformed, split by partition, written to row files.
+
+One `Ingest` takes the batches of one request; its files are finished but belong to nobody until
+a commit names them. ``protocol.md`` sections 5.7 and 7.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.arrow.validation import validate
+from odps_nb.errors import ProtocolError
+from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type, has_timestamp
+from odps_nb.local.store.blobs import BlobStore, BlobUse
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.partition_values import spelled
+from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter
+from odps_nb.local.store.snapshots import Addition
+from odps_nb.local.store.tables import OPERATION, Table
+from odps_nb.local.writing.coerce import conform, match_columns
+from odps_nb.schema import Column
+from odps_nb.terms import PartitionSpec, TimeUnit
+from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck
+
+__all__ = ["Ingest", "checked_batches", "read_body"]
+
+MAX_PARTITIONS = 2000
+
+
+@dataclass(slots=True)
+class _Target:
+    writer: RowFileWriter
+    mark: str = ""
+    use: BlobUse = field(default_factory=BlobUse)
+
+
+class Ingest:
+    """Writes the batches of one request; leaving the block without `finish` drops them.
+
+    Parameters
+    ----------
+    spec
+        The partition keys that the session fixes; the other keys come as columns.
+    exact
+        Refuse rows that lack a column, as the service does; otherwise it becomes null (an INSERT
+        may name some columns only).
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        table: Table,
+        spec: PartitionSpec,
+        blobs: BlobStore,
+        *,
+        exact: bool = False,
+    ) -> None:
+        self._folder, self._table, self._spec, self._blobs = folder, table, spec, blobs
+        self._exact = exact
+        fixed = {key for key, _ in spec}
+        self._dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
+        self._operation = (OPERATION,) if table.key_columns else ()
+        data = table.schema.columns
+        if self._operation:  # a delete names its key and no more
+            keys = set(table.key_columns)
+            data = tuple(c if c.name in keys else replace(c, nullable=True) for c in data)
+        self._columns: tuple[Column, ...] = (
+            *data,
+            *self._operation,
+            *self._dynamic,
+        )
+        self._matches: tuple[int | None, ...] | None = None
+        self._stored = arrow_schema([*data, *self._operation])
+        self._timed = [n for n, c in enumerate(table.schema.columns) if has_timestamp(c.type)]
+        # One file has one unit: a partition that gets both gets two files.
+        self._targets: dict[tuple[PartitionSpec, pa.Schema], _Target] = {}
+        self._finished: list[str] = []
+        self.rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows; 400 when they do not fit the table."""
+        if self._matches is None:
+            self._matches = match_columns(
+                batch.schema, self._columns, exact=self._exact, optional=(OPERATION.name,)
+            )
+        use = BlobUse()
+        fitted = conform(
+            batch, self._columns, self._matches, blobs=lambda array: self._blobs.spell(array, use)
+        )
+        if self._operation:
+            self._check_nulls(fitted)
+        self.rows += fitted.num_rows
+        for spec, rows in self._by_partition(fitted):
+            target = self._target(spec, rows.schema)
+            target.mark = target.mark or self._mark(rows)
+            target.use.blob_ids |= use.blob_ids
+            target.writer.write(rows)
+
+    def finish(self) -> list[Addition]:
+        """Close the files and return what a commit can make visible."""
+        done = []
+        for (spec, _), target in self._targets.items():
+            file = target.writer.finish(target.mark)
+            self._finished.append(file.file_name)
+            self._blobs.used_by(file.name, target.use)
+            done.append(Addition(spec=spec, file=file))
+        self._finished = []  # they are the caller's now
+        return done
+
+    def __enter__(self) -> Ingest:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for target in self._targets.values():
+            target.writer.discard()
+        self._folder.drop(self._finished)
+
+    def _check_nulls(self, batch: pa.RecordBatch) -> None:
+        """Refuse nulls in columns that take none, in rows that are no deletes."""
+        deletes = pc.equal(batch.column(OPERATION.name), ord("D"))
+        for column in self._table.schema.columns:
+            if not column.nullable and (nulls := batch.column(column.name).is_null()).true_count:
+                if pc.all(
+                    pc.or_(pc.invert(nulls), pc.fill_null(deletes, fill_value=False))
+                ).as_py():
+                    continue
+                raise faults.invalid(f"the column {column.name!r} must not be null")
+
+    def _by_partition(
+        self, batch: pa.RecordBatch
+    ) -> Iterator[tuple[PartitionSpec, pa.RecordBatch]]:
+        count = len(self._stored)
+        arrays = batch.columns[:count]
+        fields = [field.with_type(a.type) for field, a in zip(self._stored, arrays, strict=True)]
+        data = pa.record_batch(arrays, schema=pa.schema(fields))
+        if not self._dynamic:
+            yield self._whole({}), data
+            return
+        keys = [
+            spelled(batch.column(count + i), c.name).dictionary_encode()
+            for i, c in enumerate(self._dynamic)
+        ]
+        for values, rows in _groups(keys):
+            chosen = dict(zip((c.name for c in self._dynamic), values, strict=True))
+            yield self._whole(chosen), data if rows is None else data.take(pa.array(rows))
+
+    def _whole(self, dynamic: dict[str, str]) -> PartitionSpec:
+        values = dict(self._spec.items) | dynamic
+        return PartitionSpec(tuple((k, values[k]) for k in self._table.partition_keys))
+
+    def _mark(self, rows: pa.RecordBatch) -> str:
+        """Say what times some rows have that not every unit holds."""
+        if rows.schema != self._stored:
+            return FAR
+        for place in self._timed:
+            column = rows.column(place)
+            wide = arrow_type(self._table.schema.columns[place].type, timestamp_unit=TimeUnit.MICRO)
+            try:
+                column.cast(wide)
+            except pa.ArrowInvalid:
+                return FINE
+        return ""
+
+    def _target(self, spec: PartitionSpec, schema: pa.Schema) -> _Target:
+        found = self._targets.get((spec, schema))
+        if found is None:
+            if len(self._targets) >= MAX_PARTITIONS:
+                raise faults.invalid(f"one request writes to more than {MAX_PARTITIONS} partitions")
+            found = _Target(RowFileWriter(self._folder, schema))
+            self._targets[spec, schema] = found
+        return found
+
+
+def _groups(
+    keys: list[pa.DictionaryArray],
+) -> Iterator[tuple[tuple[str, ...], np.ndarray | None]]:
+    """Yield each combination of key values with the rows that have it, order kept."""
+    if all(len(key.dictionary) == 1 for key in keys):
+        yield tuple(key.dictionary[0].as_py() for key in keys), None
+        return
+    codes = np.zeros(len(keys[0]), dtype=np.int64)
+    for key in keys:
+        codes = codes * max(1, len(key.dictionary)) + key.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    ends = np.flatnonzero(np.diff(codes[order])) + 1
+    for rows in np.split(order, ends):
+        if len(rows):
+            first = int(rows[0])
+            yield tuple(key[first].as_py() for key in keys), rows
+
+
+def read_body(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of an uploaded Arrow IPC stream; 400 if it is not a whole one.
+
+    Empty batches are left out. The end marker must be there: a stream without one was cut.
+    """
+    if not path.stat().st_size:
+        raise faults.malformed("the body is no Arrow IPC stream: it is empty")
+    with pa.memory_map(str(path)) as source:
+        yield from checked_batches(source.read_buffer())
+
+
+def checked_batches(stream: pa.Buffer) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a whole Arrow IPC stream that somebody sent; 400 for a damaged one."""
+    check = EndMarkerCheck(max_decompressed=DEFAULT_MAX_BODY)
+    try:
+        check.feed(memoryview(stream))
+        check.require()
+        with pa.ipc.open_stream(stream) as reader:
+            for batch in reader:
+                validate(batch)
+                if batch.num_rows:
+                    yield batch
+    except (ProtocolError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise faults.malformed(f"the Arrow IPC stream cannot be read: {error}") from error

@@ -1,0 +1,344 @@
+"""Write sessions: streams, parts, commit and abort (``protocol.md`` section 7).
+
+A part is one uploaded body: files on disk, named in the catalogue, seen by nobody. A commit turns
+parts into visible files in one transaction. What a lost answer leaves open can always be asked.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+
+import pyarrow as pa
+
+from odps_nb.local import faults
+from odps_nb.local.store.blobs import BlobStore
+from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import Folder, new_id
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.local.store.snapshots import Addition
+from odps_nb.local.store.tables import Table
+from odps_nb.local.writing.ingest import Ingest
+from odps_nb.local.writing.streams import (
+    Landed,
+    Stream,
+    Streams,
+    WriteSession,
+    natural_order,
+    staging_text,
+)
+from odps_nb.local.writing.upserts import Publisher
+from odps_nb.terms import PartitionSpec, TableName, WriteMode
+
+__all__ = ["ABORTED", "COMMITTED", "OPEN", "WriteSessions"]
+
+LIFETIME = 24 * 3600.0
+OPEN, COMMITTED, ABORTED = "NORMAL", "COMMITTED", "ABORTED"
+DEFAULT_ID = "default"
+
+
+class WriteSessions:
+    """Makes and finishes sessions; takes rows."""
+
+    def __init__(
+        self,
+        database: Database,
+        catalog: Catalog,
+        publisher: Publisher,
+        blobs: BlobStore,
+        folder: Folder,
+        clock: Callable[[], float],
+    ) -> None:
+        self._db, self._catalog = database, catalog
+        self._blobs, self._folder, self._clock = blobs, folder, clock
+        self._ledger, self._publisher = Ledger(database, folder), publisher
+        self._streams = Streams(database, self._ledger)
+
+    # -- sessions -----------------------------------------------------------------------------
+
+    def create(
+        self, name: TableName, spec: PartitionSpec, *, overwrite: bool, mode: WriteMode
+    ) -> WriteSession:
+        """Begin a session on a table, or on the partitions under ``spec``."""
+        table = self._catalog.table(name)
+        spec = table.spec(spec)
+        session_id = new_id()
+        self._insert(session_id, table, spec, overwrite=overwrite, mode=mode)
+        return self.get(name, session_id)
+
+    def get(self, name: TableName, session_id: str) -> WriteSession:
+        """Return a session of that table; 404 when unknown or over.
+
+        The session named ``default`` is always there: it is how streaming writers without a
+        session of their own write.
+        """
+        table = self._catalog.table(name)
+        key = session_id
+        if session_id == DEFAULT_ID:
+            key = f"{DEFAULT_ID}-{table.table_id}"
+            if self._db.row("SELECT 1 FROM write_sessions WHERE session_id = ?", key) is None:
+                mode = WriteMode.STREAMING
+                self._insert(key, table, PartitionSpec(), overwrite=False, mode=mode)
+        row = self._db.row("SELECT * FROM write_sessions WHERE session_id = ?", key)
+        if row is None or row["table_id"] != table.table_id:
+            raise faults.no_such_session(session_id)
+        if row["status"] == OPEN and row["expires"] <= self._clock() and session_id != DEFAULT_ID:
+            raise faults.expired(session_id)
+        return WriteSession(
+            session_id=key,
+            table=table,
+            spec=PartitionSpec(tuple((k, v) for k, v in json.loads(row["spec"]))),
+            overwrite=bool(row["overwrite"]),
+            mode=WriteMode(row["mode"]),
+            status=row["status"],
+        )
+
+    def commit(
+        self,
+        session: WriteSession,
+        chosen: Sequence[tuple[str, int]] = (),
+        *,
+        nothing: bool = False,
+    ) -> None:
+        """Make rows visible, once: a committed session stays committed, an aborted one fails.
+
+        No (stream id, version) chosen means `closed_streams`, or none with ``nothing``. Rows of
+        open streams are dropped without a word, as the service does (live tests of the C++
+        client: TestTableWriteMultiStreamsWithSpecialState).
+        """
+        with self._db.transaction() as db:
+            session = self.get(session.table.name, session.session_id)
+            if session.status == COMMITTED or session.is_streaming:
+                return
+            self._require_open(session)
+            streams = [] if nothing else self._chosen(session, chosen)
+            additions = [a for s in streams for a in self._streams.parts(session, s)]
+            self._publish(session, additions)
+            self._streams.drop_parts(session.session_id, [a.file.name for a in additions])
+            db.execute(
+                "UPDATE write_sessions SET status = ? WHERE session_id = ?",
+                (COMMITTED, session.session_id),
+            )
+
+    def abort(self, session: WriteSession) -> None:
+        """Drop a session and its rows; doing it twice is fine, after a commit it fails."""
+        with self._db.transaction() as db:
+            session = self.get(session.table.name, session.session_id)
+            if session.status == COMMITTED:
+                raise faults.invalid_state(f"the session {session.session_id!r} is committed")
+            if session.is_streaming:
+                return
+            self._streams.drop_parts(session.session_id)
+            db.execute(
+                "UPDATE write_sessions SET status = ? WHERE session_id = ?",
+                (ABORTED, session.session_id),
+            )
+
+    def abort_expired(self) -> None:
+        """Abort open sessions whose time is over."""
+        for row in self._db.rows(
+            "SELECT session_id FROM write_sessions WHERE status = ? AND expires <= ?"
+            " AND mode NOT IN (?, ?)",
+            OPEN,
+            self._clock(),
+            WriteMode.STREAMING.value,
+            WriteMode.STREAMING_REALTIME.value,
+        ):
+            with self._db.transaction() as db:
+                self._streams.drop_parts(row["session_id"])
+                db.execute(
+                    "UPDATE write_sessions SET status = ? WHERE session_id = ?",
+                    (ABORTED, row["session_id"]),
+                )
+
+    # -- streams ------------------------------------------------------------------------------
+
+    def open_stream(
+        self, session: WriteSession, stream_id: str, version: int, *, exactly_once: bool
+    ) -> Stream:
+        """Open a lane; a higher version replaces the earlier one, a lower one is refused."""
+        with self._db.transaction() as db:
+            self._require_open(session)
+            newest = self._streams.newest(session, stream_id)
+            if newest is not None and version < newest.version:
+                raise faults.invalid_state(
+                    f"the stream {stream_id!r} is at version {newest.version} already"
+                )
+            token = secrets.token_urlsafe(16) if exactly_once else ""
+            if newest is None or version > newest.version:
+                db.execute(
+                    "INSERT INTO streams VALUES (?, ?, ?, 'open', ?, 0, 0, 0)",
+                    (session.session_id, stream_id, version, token),
+                )
+            elif exactly_once:
+                self._streams.set_token(session, newest, token)
+            return self._streams.stream(session, stream_id, version)
+
+    def renewed_stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
+        """Return an exactly-once stream with a new access token; the old one is worth nothing."""
+        stream = self._streams.stream(session, stream_id, version)
+        self._streams.set_token(session, stream, secrets.token_urlsafe(16))
+        return self._streams.stream(session, stream_id, version)
+
+    def close_stream(self, session: WriteSession, stream_id: str, version: int) -> None:
+        """Say that a stream is whole; closing twice is fine."""
+        stream = self._streams.stream(session, stream_id, version)
+        if session.status == ABORTED:
+            raise faults.invalid_state(f"the session {session.session_id!r} is aborted")
+        self._db.run(
+            "UPDATE streams SET state = 'closed' WHERE session_id = ? AND stream_id = ?"
+            " AND version = ?",
+            session.session_id,
+            stream_id,
+            stream.version,
+        )
+
+    def stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
+        """Return one stream; 404 when it was never opened."""
+        return self._streams.stream(session, stream_id, version)
+
+    def newest_version(self, session: WriteSession, stream_id: str) -> int:
+        """Return the highest version of a stream, open or closed; 0 when there is none."""
+        newest = self._streams.newest(session, stream_id)
+        return 0 if newest is None else newest.version
+
+    def closed_streams(self, session: WriteSession) -> list[Stream]:
+        """Return what a commit of all takes: each stream at its highest closed version."""
+        return self._streams.closed(session)
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    def write(
+        self,
+        session: WriteSession,
+        stream: Stream,
+        batches: Iterable[pa.RecordBatch],
+        *,
+        row_offset: int | None = None,
+        token: str | None = None,
+    ) -> Landed:
+        """Take the rows of one upload into a stream, however many were announced.
+
+        An exactly-once upload whose rows are in already changes nothing and says where the
+        stream stands; one that leaves a gap is a `ConflictError`.
+        """
+        self._check_writable(session, stream)
+        if row_offset is not None:
+            self._check_token(stream, token)
+            if row_offset > stream.next_row:
+                raise faults.offset_conflict(stream.next_row, row_offset)
+        with Ingest(self._folder, session.table, session.spec, self._blobs, exact=True) as ingest:
+            for batch in batches:
+                ingest.write(batch)
+            additions = ingest.finish()
+        try:
+            return self._land(session, stream, additions, ingest.rows, row_offset)
+        except BaseException:
+            self._ledger.give_up([a.file.file_name for a in additions])
+            raise
+
+    def _land(
+        self,
+        session: WriteSession,
+        stream: Stream,
+        additions: list[Addition],
+        rows: int,
+        row_offset: int | None,
+    ) -> Landed:
+        with self._db.transaction() as db:
+            session = self.get(session.table.name, session.session_id)
+            stream = self._streams.stream(session, stream.stream_id, stream.version)
+            self._check_writable(session, stream)
+            if row_offset is not None and row_offset != stream.next_row:
+                # sent again, or an upload of the same rows won while this one was on its way
+                if row_offset + rows <= stream.next_row:
+                    self._ledger.drop([a.file.file_name for a in additions])
+                    return Landed(stream=stream, staging_id="", rows=0)
+                raise faults.offset_conflict(stream.next_row, row_offset)
+            if session.is_streaming or stream.stream_id == DEFAULT_ID:
+                number = self._publisher.publish(session.table, additions)
+            else:
+                number = self._streams.add_parts(session, stream, additions)
+            db.execute(
+                "UPDATE streams SET next_row = next_row + ?, rows = rows + ?, bytes = bytes + ?"
+                " WHERE session_id = ? AND stream_id = ? AND version = ?",
+                (
+                    rows,
+                    rows,
+                    sum(a.file.raw_bytes for a in additions),
+                    session.session_id,
+                    stream.stream_id,
+                    stream.version,
+                ),
+            )
+            stream = self._streams.stream(session, stream.stream_id, stream.version)
+        return Landed(stream=stream, staging_id=staging_text(number), rows=rows)
+
+    def _publish(self, session: WriteSession, additions: list[Addition]) -> None:
+        table, spec = session.table, session.spec
+        whole = len(spec) == len(table.partition_keys)
+        replace: list[PartitionSpec] | None = None
+        if session.overwrite:
+            dynamic = table.is_partitioned and not whole
+            replace = list({a.spec: None for a in additions}) if dynamic else [spec]
+        if table.is_partitioned and whole:
+            self._catalog.ensure_partition(table, spec)
+        if additions or replace:
+            self._publisher.publish(table, additions, replace=replace)
+
+    # -- rules --------------------------------------------------------------------------------
+
+    def _chosen(self, session: WriteSession, pairs: Sequence[tuple[str, int]]) -> list[Stream]:
+        if pairs:
+            named = [
+                self._streams.stream(session, stream_id, version) for stream_id, version in pairs
+            ]
+            return sorted(named, key=lambda s: natural_order(s.stream_id))
+        return self._streams.closed(session)
+
+    def _require_open(self, session: WriteSession) -> None:
+        if session.status != OPEN:
+            raise faults.invalid_state(
+                f"the session {session.session_id!r} is {session.status.lower()}"
+            )
+
+    def _check_writable(self, session: WriteSession, stream: Stream) -> None:
+        self._require_open(session)
+        newest = self._streams.newest(session, stream.stream_id)
+        if newest is not None and newest.version > stream.version:
+            raise faults.invalid_state(
+                f"version {newest.version} of the stream {stream.stream_id!r} replaced this one"
+            )
+        if not stream.is_open and not session.is_streaming:
+            raise faults.invalid_state(f"the stream {stream.stream_id!r} is closed")
+
+    def _check_token(self, stream: Stream, token: str | None) -> None:
+        if not stream.token:
+            raise faults.invalid("the stream was not made for exactly-once writes")
+        if not hmac.compare_digest(stream.token.encode(), (token or "").encode()):
+            raise faults.forbidden("the access token of the stream is not the newest one")
+
+    def _insert(
+        self,
+        session_id: str,
+        table: Table,
+        spec: PartitionSpec,
+        *,
+        overwrite: bool,
+        mode: WriteMode,
+    ) -> None:
+        now = self._clock()
+        self._db.run(
+            "INSERT OR IGNORE INTO write_sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            session_id,
+            table.table_id,
+            json.dumps(spec.items, ensure_ascii=False),
+            overwrite,
+            mode.value,
+            OPEN,
+            now,
+            now + LIFETIME,
+        )

@@ -1,0 +1,193 @@
+"""Write sessions, streams and parts as rows of the catalogue.
+
+What is stored and how it is found; what may happen when, `sessions` knows.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from odps_nb.local import faults
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import ROWS
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.local.store.row_files import RowFile
+from odps_nb.local.store.snapshots import Addition
+from odps_nb.local.store.tables import Table
+from odps_nb.terms import PartitionSpec, WriteMode
+
+__all__ = ["Landed", "Stream", "Streams", "WriteSession", "natural_order", "staging_text"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSession:
+    """A write session; ``status`` is NORMAL, COMMITTED or ABORTED."""
+
+    session_id: str
+    table: Table
+    spec: PartitionSpec
+    overwrite: bool
+    mode: WriteMode
+    status: str
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether each upload is visible at once."""
+        return self.mode in (WriteMode.STREAMING, WriteMode.STREAMING_REALTIME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """One upload lane; ``token`` is empty unless it is an exactly-once stream."""
+
+    stream_id: str
+    version: int
+    is_open: bool
+    token: str
+    next_row: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """What an upload did: where the stream stands, and the flush it was.
+
+    ``staging_id`` is text that clients must not read (the Java and Python clients take it so).
+    """
+
+    stream: Stream
+    staging_id: str
+    rows: int
+
+
+class Streams:
+    """Finds and changes streams and parts; each call is one step."""
+
+    def __init__(self, database: Database, ledger: Ledger) -> None:
+        self._db, self._ledger = database, ledger
+
+    def closed(self, session: WriteSession) -> list[Stream]:
+        """Return the highest closed version of each stream that has one, in stream order.
+
+        Open ones do not count, also where they are newer (live tests of the C++ client:
+        TestTableWriteMultiStreamsWithSpecialState).
+        """
+        newest: dict[str, Stream] = {}
+        for row in self._db.rows(
+            "SELECT * FROM streams WHERE session_id = ? AND state = 'closed' ORDER BY version",
+            session.session_id,
+        ):
+            newest[row["stream_id"]] = _stream(row)
+        return sorted(newest.values(), key=lambda s: natural_order(s.stream_id))
+
+    def stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
+        """Return one stream; 404 when it was never opened."""
+        row = self._db.row(
+            "SELECT * FROM streams WHERE session_id = ? AND stream_id = ? AND version = ?",
+            session.session_id,
+            stream_id,
+            version,
+        )
+        if row is None:
+            raise faults.no_such_stream(stream_id)
+        return _stream(row)
+
+    def newest(self, session: WriteSession, stream_id: str) -> Stream | None:
+        """Return the highest version of a stream, or ``None``."""
+        row = self._db.row(
+            "SELECT * FROM streams WHERE session_id = ? AND stream_id = ?"
+            " ORDER BY version DESC LIMIT 1",
+            session.session_id,
+            stream_id,
+        )
+        return None if row is None else _stream(row)
+
+    def set_token(self, session: WriteSession, stream: Stream, token: str) -> None:
+        """Give an exactly-once stream another access token."""
+        self._db.run(
+            "UPDATE streams SET token = ? WHERE session_id = ? AND stream_id = ? AND version = ?",
+            token,
+            session.session_id,
+            stream.stream_id,
+            stream.version,
+        )
+
+    def add_parts(
+        self, session: WriteSession, stream: Stream, additions: Sequence[Addition]
+    ) -> int:
+        """Remember uploaded files; return the number of the last."""
+        last = 0
+        with self._db.transaction() as db:
+            for addition in additions:
+                file = addition.file
+                cursor = db.execute(
+                    "INSERT INTO parts (name, session_id, stream_id, version, spec, rows,"
+                    " raw_bytes, disk_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        file.name,
+                        session.session_id,
+                        stream.stream_id,
+                        stream.version,
+                        json.dumps(addition.spec.items, ensure_ascii=False),
+                        file.rows,
+                        file.raw_bytes,
+                        file.disk_bytes,
+                    ),
+                )
+                last = cursor.lastrowid or 0
+            self._ledger.keep([addition.file.file_name for addition in additions])
+        return last
+
+    def parts(self, session: WriteSession, stream: Stream) -> Iterator[Addition]:
+        """Yield what was uploaded into a stream, in order."""
+        for row in self._db.rows(
+            "SELECT * FROM parts WHERE session_id = ? AND stream_id = ? AND version = ?"
+            " ORDER BY part_id",
+            session.session_id,
+            stream.stream_id,
+            stream.version,
+        ):
+            yield Addition(
+                spec=PartitionSpec(tuple((k, v) for k, v in json.loads(row["spec"]))),
+                file=RowFile(
+                    name=row["name"],
+                    rows=row["rows"],
+                    raw_bytes=row["raw_bytes"],
+                    disk_bytes=row["disk_bytes"],
+                ),
+            )
+
+    def drop_parts(self, session_id: str, published: Sequence[str] = ()) -> None:
+        """Forget the parts of a session, and delete their files unless they were published."""
+        with self._db.transaction() as db:
+            found = db.execute("SELECT name FROM parts WHERE session_id = ?", (session_id,))
+            names = {row["name"] for row in found}
+            db.execute("DELETE FROM parts WHERE session_id = ?", (session_id,))
+            self._ledger.drop([name + ROWS for name in sorted(names - set(published))])
+
+
+def _stream(row: sqlite3.Row) -> Stream:
+    return Stream(
+        stream_id=row["stream_id"],
+        version=row["version"],
+        is_open=row["state"] == "open",
+        token=row["token"],
+        next_row=row["next_row"],
+        rows=row["rows"],
+        bytes=row["bytes"],
+    )
+
+
+def staging_text(number: int) -> str:
+    """Spell the number of a flush so that nobody takes it for a number; order is kept."""
+    return f"staging-{number:012d}"
+
+
+def natural_order(stream_id: str) -> tuple[bool, int, str]:
+    """Order ``2`` before ``10`` and numbers before names."""
+    number = stream_id.isascii() and stream_id.isdigit() and len(stream_id) < 19
+    return (not number, int(stream_id) if number else 0, stream_id)

@@ -1,0 +1,120 @@
+"""Primary-key tables: upserts and deletes merged into the rows there are.
+
+A part of such a table carries ``__operation`` per row: 85 (``U``) puts a row in place of the one
+with its key, 68 (``D``) removes it; null is an upsert. A commit rewrites each partition that it
+touches, within the transaction that makes the result visible. ``protocol.md`` section 5.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.local.reading.arrow_types import arrow_schema
+from odps_nb.local.store.changes import OPERATION_TYPE, ChangeLog, merge
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.ledger import Ledger
+from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_rows, unit_of
+from odps_nb.local.store.snapshots import Addition, Snapshots
+from odps_nb.local.store.tables import OPERATION, Table
+from odps_nb.terms import PartitionSpec, TimeUnit
+
+__all__ = ["DELETE", "UPSERT", "Publisher"]
+
+UPSERT, DELETE = ord("U"), ord("D")
+BATCH_ROWS = 64 * 1024
+
+
+class Publisher:
+    """Makes additions visible: as they are, or merged by key."""
+
+    def __init__(self, database: Database, snapshots: Snapshots, folder: Folder) -> None:
+        self._db, self._snapshots, self._folder = database, snapshots, folder
+        self._ledger, self._changes = Ledger(database, folder), ChangeLog(database, folder)
+
+    def publish(
+        self,
+        table: Table,
+        additions: Sequence[Addition],
+        *,
+        replace: Sequence[PartitionSpec] | None = None,
+    ) -> int:
+        """Publish as `Snapshots.publish` does; return the version.
+
+        The files of a primary-key table are used up: what is visible are new files, and what the
+        version changed is kept beside them.
+        """
+        if not table.key_columns:
+            return self._snapshots.publish(table, additions, replace=replace)
+        with self._db.transaction():
+            replaced = [
+                s.spec for one in replace or () for s in self._snapshots.visible(table, [one])
+            ]
+            merged, changes = [], []
+            for spec in dict.fromkeys([*(addition.spec for addition in additions), *replaced]):
+                parts = [a.file.name for a in additions if a.spec == spec]
+                over = replace is not None and any(one.covers(spec) for one in replace)
+                visible, changed = self._merge(table, spec, parts, stay=not over)
+                merged.append(visible)
+                changes.append(changed)
+            self._ledger.drop([addition.file.file_name for addition in additions])
+            touched = [*(replace or ()), *(addition.spec for addition in merged)]
+            version = self._snapshots.publish(table, merged, replace=touched)
+            self._changes.keep(table, version, changes)
+            return version
+
+    def _merge(
+        self, table: Table, spec: PartitionSpec, parts: Sequence[str], *, stay: bool
+    ) -> tuple[Addition, Addition]:
+        """Write what a partition shows from now on, and what that changes."""
+        present = [s.name for s in self._snapshots.visible(table, [spec])]
+        names = [*present, *parts]
+        unit, mark = unit_of(names)
+        there = pa.concat_tables([self._rows(table, n, unit) for n in present]) if present else None
+        came = [self._rows(table, name, unit) for name in parts]
+        rows = pa.concat_tables([*([] if there is None else [there]), *came])
+        deleted = pc.equal(rows.column(OPERATION.name), DELETE).combine_chunks()
+        old = 0 if there is None else there.num_rows
+        found = merge(rows, table.key_columns, deleted, old=old, stay=stay)
+        data = rows.drop_columns([OPERATION.name])
+        changed = data.take(pa.array(found.changed)).append_column(
+            pa.field(OPERATION_TYPE.name, pa.int8()), pa.array(found.operations, pa.int8())
+        )
+        files = [self._file(one, mark, names) for one in (data.take(pa.array(found.kept)), changed)]
+        return Addition(spec=spec, file=files[0]), Addition(spec=spec, file=files[1])
+
+    def _file(self, rows: pa.Table, mark: str, made_of: Sequence[str]) -> RowFile:
+        """Write rows into a file, which uses the blobs of those that it was made of."""
+        with RowFileWriter(self._folder, rows.schema) as writer:
+            for batch in rows.to_batches(BATCH_ROWS):
+                writer.write(batch)
+            file = writer.finish(mark)
+        self._db.run(
+            "INSERT OR IGNORE INTO blob_uses SELECT ?, blob_id FROM blob_uses WHERE file IN"
+            f" ({','.join('?' * len(made_of))})",
+            file.name,
+            *made_of,
+        )
+        return file
+
+    def _rows(self, table: Table, name: str, unit: TimeUnit) -> pa.Table:
+        """Read a whole file with all columns of the table and the operation; absent is null."""
+        columns = arrow_schema([*table.schema.columns, OPERATION], timestamp_unit=unit)
+
+        def filled() -> Iterator[pa.RecordBatch]:
+            for batch in read_rows(self._folder, name, columns.names, 0, 1 << 62):
+                have = batch.schema.names
+                yield pa.record_batch(
+                    [
+                        batch.column(f.name).cast(f.type)
+                        if f.name in have
+                        else pa.nulls(batch.num_rows, f.type)
+                        for f in columns
+                    ],
+                    schema=columns,
+                )
+
+        return pa.Table.from_batches(filled(), columns)

@@ -1,0 +1,116 @@
+"""Our errors in a cell: three lines instead of a page.
+
+IPython's custom exception hook gives the lines an ordinary ``error`` output: the cell counts as
+failed for every tool, "run all" stops, and each front end escapes the text as it does for any
+traceback. The full traceback is one step away: ``%odps traceback`` or ``%tb`` for the last error,
+``%config OdpsMagics.traceback = True`` for all.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from odps_nb.errors import OdpsNbError, StateError, explain
+
+__all__ = ["OUR_ERRORS", "FailureHook", "error_lines"]
+
+OUR_ERRORS = (OdpsNbError, StateError)
+MAX_LINE = 600
+
+# No colour: front ends put errors on red of their own, and red on red is not read.
+_BOLD, _RESET = "\x1b[1m", "\x1b[0m"
+
+
+def error_lines(error: BaseException, *, limit: int = MAX_LINE) -> list[str]:
+    """Return what failed, where and what to do, each as one bounded line of printable text.
+
+    A service chooses parts of these texts: `explain` has escaped what could move a terminal's
+    cursor or hide text, and what else cannot be printed becomes a blank.
+    """
+    return [_one_line(line, limit) for line in explain(error)]
+
+
+def _one_line(text: str, limit: int) -> str:
+    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+class FailureHook:
+    """Puts `error_lines` in the place of tracebacks of our errors, and takes it out again.
+
+    Parameters
+    ----------
+    shell
+        The running InteractiveShell.
+    wants_traceback
+        Asked at each error; ``True`` shows IPython's own traceback.
+    """
+
+    def __init__(self, shell: Any, *, wants_traceback: Callable[[], bool]) -> None:
+        self._shell, self._wants_traceback = shell, wants_traceback
+        self._before: tuple[tuple[type[BaseException], ...], Any] | None = None
+        self._last: traceback.TracebackException | None = None
+
+    def install(self) -> None:
+        """Take over our errors; those that another hook handles stay with it."""
+        shell = self._shell
+        self._before = (shell.custom_exceptions, shell.CustomTB)
+        theirs = tuple(shell.custom_exceptions)
+        shell.set_custom_exc((*OUR_ERRORS, *theirs), self._handle)
+        self._installed = shell.CustomTB
+
+    def remove(self) -> None:
+        """Restore what was there, unless somebody took the hook over since."""
+        if self._before is None:
+            return
+        if self._shell.CustomTB is self._installed:
+            self._shell.custom_exceptions, self._shell.CustomTB = self._before
+        self._before = None
+
+    def last_traceback(self) -> str | None:
+        """Return the traceback of our last error as text, ``None`` if there was none."""
+        return None if self._last is None else "".join(self._last.format())
+
+    def _handle(
+        self,
+        shell: Any,
+        kind: type[BaseException],
+        error: BaseException,
+        trace: TracebackType | None,
+        tb_offset: int | None = None,
+    ) -> list[str]:
+        if not isinstance(error, OUR_ERRORS):
+            return self._pass_on(kind, error, trace, tb_offset)
+        _remember(kind, error, trace)
+        # A summary, not the frames: those would keep alive whatever had been read so far.
+        self._last = traceback.TracebackException(kind, error, trace)
+        if self._wants_traceback():
+            shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+            return []
+        lines = error_lines(error)
+        head, sign, rest = lines[0].partition(":")
+        shown = [f"{_BOLD}{head}{_RESET}{sign}{rest}", *lines[1:]]
+        # The one place where front ends differ (terminal, kernel): both override this method.
+        shell._showtraceback(kind, error, shown)
+        return shown
+
+    def _pass_on(
+        self,
+        kind: type[BaseException],
+        error: BaseException,
+        trace: TracebackType | None,
+        tb_offset: int | None,
+    ) -> list[str]:
+        assert self._before is not None  # installed, or IPython would not call us
+        return self._before[1](kind, error, trace, tb_offset=tb_offset) or []
+
+
+def _remember(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Fill what ``%tb``, ``%debug`` and ``%odps traceback`` look at, as IPython itself does."""
+    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error

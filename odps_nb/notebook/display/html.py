@@ -1,0 +1,176 @@
+"""HTML by construction: the one escaping function, and elements built on it.
+
+Everything that came from a service, a file or a person reaches a page through `escape`, either
+directly or because `element` calls it for each child that is not `Html` already. Knows nothing of
+blobs, widgets or requests.
+
+The look needs no style sheet and no script: inline styles with inherited text colours and
+half-transparent greys suit light and dark themes alike, survive JupyterLab's sanitizer when a
+notebook is reopened untrusted (it drops ``var(…)``, ``aria-…`` and ``tabindex``), and look the
+same in an export.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterable
+from typing import Final
+
+from odps_nb.errors import visible
+
+__all__ = [
+    "BACKDROP",
+    "LINE",
+    "MONO",
+    "MUTED",
+    "SMALL",
+    "TINT",
+    "Html",
+    "bundle",
+    "data_url",
+    "element",
+    "escape",
+    "figure",
+    "join",
+    "scroller",
+    "visible",
+]
+
+LINE: Final = "1px solid rgba(128,128,128,0.35)"
+TINT: Final = "rgba(128,128,128,0.12)"
+MUTED: Final = "opacity:0.75"
+SMALL: Final = "font-size:12px;line-height:1.4"
+MONO: Final = "font-family:ui-monospace,Menlo,Consolas,monospace;font-size:11px;line-height:1.45"
+# a mid-grey chess board behind transparent pictures: black ink and white ink both show on it
+BACKDROP: Final = "background:repeating-conic-gradient(#b4b4b4 0% 25%,#cccccc 0% 50%) 0 0/16px 16px"
+
+# Marks that belong to right-to-left text; a page keeps each text's direction inside its element.
+_MARKS = "\u061c\u200e\u200f"
+
+_VOID = frozenset({"br", "img"})
+_BLOCKS = frozenset({"details", "div", "figcaption", "figure", "iframe", "p", "pre", "summary"})
+_INLINE = frozenset({"b", "bdi", "code", "em", "i", "small", "span", "strong"})
+_LISTS = frozenset({"caption", "li", "ol", "table", "tbody", "td", "th", "thead", "tr", "ul"})
+_TAGS = _VOID | _BLOCKS | _INLINE | _LISTS | {"audio", "video"}
+_ARIA = frozenset({"alt", "aria-hidden", "aria-label", "role", "scope", "tabindex", "title"})
+_ATTRIBUTES = _ARIA | frozenset(
+    {"colspan", "controls", "dir", "height", "open", "preload", "sandbox"}
+    | {"src", "srcdoc", "start", "style", "width"}
+)
+
+
+class Html(str):
+    """Text that is markup already: made by `escape`, `element`, `join` or written by us."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return str(self)
+
+
+def escape(value: object) -> Html:
+    """Return ``str(value)`` as text for HTML, in content and in quoted attributes.
+
+    What hides or reorders text is escaped (`odps_nb.errors.visible`), so that a name cannot
+    disguise itself.
+    """
+    return Html(html.escape(visible(value, keep=_MARKS), quote=True))
+
+
+def bundle(html: str, text: str) -> dict[str, str]:
+    """Return an output as MIME bundle: the one way in which HTML of ours reaches a page.
+
+    The class keeps MathJax off: in a file name, ``$\\href{…}{…}$`` would become a link.
+    """
+    return {
+        "text/html": f'<div class="mathjax_ignore tex2jax_ignore">{html}</div>',
+        "text/plain": visible(text),
+    }
+
+
+def element(
+    tag: str,
+    *children: object,
+    attributes: dict[str, str | int | None] | None = None,
+    style: str = "",
+) -> Html:
+    """Return an element; children that are not `Html` are escaped, attribute values always.
+
+    Parameters
+    ----------
+    attributes
+        Values by name. ``None`` leaves the attribute out, ``""`` writes it empty.
+    style
+        Inline style, ours and constant: never made of data.
+
+    Raises
+    ------
+    ValueError
+        For a tag or attribute that this house does not use: scripts, style sheets, links, event
+        handlers, sources other than ``data:`` and frames without a sandbox cannot be built by
+        accident.
+    """
+    if tag not in _TAGS:
+        raise ValueError(f"<{tag}> is not used here")
+    given = {**(attributes or {}), **({"style": style} if style else {})}
+    unknown = given.keys() - _ATTRIBUTES
+    if unknown:
+        raise ValueError(f"<{tag}> must not have {sorted(unknown)}")
+    if tag == "iframe" and given.get("sandbox") != "":
+        raise ValueError("a frame needs the strictest sandbox")
+    if not str(given.get("src", "data:")).startswith("data:"):
+        raise ValueError("a source must be a data: URL")
+    head = "".join(
+        f' {name}="{escape(value)}"' for name, value in given.items() if value is not None
+    )
+    return Html(f"<{tag}{head}>" if tag in _VOID else f"<{tag}{head}>{join(children)}</{tag}>")
+
+
+def join(parts: Iterable[object], separator: str = "") -> Html:
+    """Return the parts one after another; those that are not `Html` are escaped."""
+    return Html(separator.join(part if isinstance(part, Html) else escape(part) for part in parts))
+
+
+def figure(content: Html, caption: Html, *, label: str, width: int, beside: bool = False) -> Html:
+    """Return ``content`` with its ``caption`` as a figure that the keyboard can reach.
+
+    Parameters
+    ----------
+    label
+        What a screen reader says of it.
+    width
+        Width of ``content`` in CSS pixels.
+    beside
+        Whether the caption stands at the side rather than below.
+    """
+    frame = f"margin:0;border:{LINE};border-radius:8px;overflow:hidden"
+    if beside:
+        frame += ";display:flex;flex-wrap:wrap;align-items:center"
+        content = element("div", content, style=f"width:{width}px;max-width:100%")
+        text = "padding:8px 14px;flex:1;min-width:200px"
+    else:
+        frame += f";width:{width}px;max-width:100%;box-sizing:border-box"
+        text = "padding:8px 10px"
+    return element(
+        "figure",
+        content,
+        element("figcaption", caption, style=text),
+        attributes={"tabindex": 0, "aria-label": label},
+        style=frame,
+    )
+
+
+def scroller(tag: str, *children: object, label: str, style: str = "") -> Html:
+    """Return a box that scrolls when its content is larger, by wheel or by keyboard."""
+    return element(
+        tag,
+        *children,
+        attributes={"tabindex": 0, "role": "region", "aria-label": label},
+        style=f"overflow:auto;{style}",
+    )
+
+
+def data_url(mime: str, data: bytes) -> str:
+    """Return ``data`` as a ``data:`` URL; ``mime`` comes from our own table, never from a peer."""
+    return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"

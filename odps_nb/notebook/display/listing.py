@@ -1,0 +1,94 @@
+"""Small tables to look at: names, columns, operations.
+
+A `Listing` is a sequence of row tuples in code and an escaped table in a notebook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from odps_nb.notebook.display.html import bundle, escape
+
+__all__ = ["MAX_ROWS", "Listing"]
+
+MAX_ROWS = 1000
+MAX_CELL = 300
+
+_CELL = "text-align:left;vertical-align:top"
+_SHORT = ";white-space:nowrap"
+_SHORT_CHARACTERS = 28
+_RULE = "border-bottom:1px solid rgba(127,127,127,.35)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Rows under headers, with an optional caption.
+
+    ``empty`` is what a person sees instead of a table without rows.
+    """
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    caption: str = ""
+    empty: str = "nothing found"
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return self.rows[index]
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def text(self) -> str:
+        """Return aligned plain text."""
+        if not self.rows:
+            return "\n".join(line for line in (self.caption, self.empty) if line)
+        table = [self.headers, *(tuple(_cell(v) for v in row) for row in self.rows[:MAX_ROWS])]
+        widths = [max(len(row[i]) for row in table) for i in range(len(self.headers))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in table
+        ]
+        return "\n".join(line for line in (self.caption, *lines, self._rest()) if line)
+
+    def html(self) -> str:
+        """Return an escaped table that keeps the colours of the page."""
+        caption = f"<div>{escape(self.caption)}</div>" if self.caption else ""
+        if not self.rows:
+            return f"{caption}<div>{escape(self.empty)}</div>"
+        head = "".join(
+            f'<th scope="col" style="{_CELL};{_RULE}">{escape(h)}</th>' for h in self.headers
+        )
+        body = "".join(
+            "<tr>" + "".join(map(_table_cell, row)) + "</tr>" for row in self.rows[:MAX_ROWS]
+        )
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        rest = f"<div>{escape(self._rest())}</div>" if self._rest() else ""
+        return f"<div>{caption}{table}{rest}</div>"
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return bundle(self.html(), self.text())
+
+    def _rest(self) -> str:
+        more = len(self.rows) - MAX_ROWS
+        return f"… and {more:,} more" if more > 0 else ""
+
+
+def _cell(value: object) -> str:
+    """One line, no control characters (they would move a terminal's cursor), bounded."""
+    text = "" if value is None else str(value)
+    shown = "".join(c if c.isprintable() else " " for c in text[:MAX_CELL])
+    return shown if len(text) <= MAX_CELL else shown[:-1] + "…"
+
+
+def _table_cell(value: object) -> str:
+    text = _cell(value)
+    style = _CELL + (_SHORT if len(text) <= _SHORT_CHARACTERS else "")
+    return f'<td style="{style}">{escape(text)}</td>'

@@ -1,0 +1,186 @@
+"""One page of a gallery: tiles within a budget, a heading, a last line.
+
+Static HTML and a few lines of text; knows nothing of widgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
+
+from odps_nb.errors import ServiceError, TransportError
+from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element
+from odps_nb.notebook.preview.kinds.drawing import GRID, LIST, Size, clip
+from odps_nb.notebook.preview.peek import BlobLike
+from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, null_tile, tile, unread_tile
+
+__all__ = ["MAX_TILES", "OUTPUT_BUDGET", "BlobColumnLike", "Page", "View", "draw_page"]
+
+View = Literal["grid", "list"]
+
+#: Tiles that one output may have.
+MAX_TILES: Final = 64
+#: Bytes of markup that one output may have.
+OUTPUT_BUDGET: Final = 2 * 1024 * 1024
+# what is kept free for each tile to come, so that the last ones still have a head and a caption
+_RESERVE: Final = 6 * 1024
+# heading, frame and last line
+_AROUND: Final = 2 * 1024
+_TEXT_LINES: Final = 12
+
+
+class BlobColumnLike(Protocol):
+    """What a gallery needs of a column of blobs; a null cell is ``None``."""
+
+    @property
+    def title(self) -> str:
+        """Table and column, for a person."""
+
+    def __len__(self) -> int:
+        """How many cells there are."""
+
+    def __getitem__(self, index: int, /) -> BlobLike | None:
+        """The blob of one cell."""
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """What an output has spent, and what it may still spend on its next tile."""
+
+    budget: int
+    expected: int
+    spent: int = 0
+    tiles: list[Tile] = field(default_factory=list)
+
+    def allowance(self) -> int:
+        """Bytes for the next tile, when those after it shall still get their caption."""
+        after = _RESERVE * max(0, self.expected - len(self.tiles) - 1)
+        return min(TILE_BUDGET, max(_RESERVE, self.budget - self.spent - after))
+
+    def take(self, made: Tile) -> bool:
+        """Add a tile if it fits."""
+        size = len(made.html.encode())
+        if self.spent + size > self.budget:
+            return False
+        self.spent += size
+        self.tiles.append(made)
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Drawn tiles of a column and how they came about."""
+
+    title: str
+    total: int
+    tiles: tuple[Tile, ...]
+    view: View = "grid"
+    note: str = ""
+
+    def bundle(self) -> dict[str, str]:
+        """Return ``text/html`` and ``text/plain``."""
+        return bundle(self._html(), self._text())
+
+    def _html(self) -> Html:
+        title = clip(self.title, 200)
+        row = "display:flex;flex-wrap:wrap;gap:12px;align-items:flex-start"
+        column = "display:flex;flex-direction:column;gap:8px"
+        parts = [
+            element(
+                "div",
+                element("b", title),
+                element("span", f" · {self._count()}", style=MUTED),
+                style="margin:0 0 10px 0",
+            ),
+            element(
+                "div",
+                *(made.html for made in self.tiles),
+                attributes={"role": "group", "aria-label": f"blobs of {title}"},
+                style=row if self.view == "grid" else column,
+            ),
+        ]
+        if self.note:
+            last = clip(self.note, 400)
+            parts.append(element("div", last, style=f"{SMALL};{MUTED};margin:10px 0 0 0"))
+        return element("div", *parts, style="padding:4px 0")
+
+    def _count(self) -> str:
+        if len(self.tiles) == self.total:
+            return f"{self.total:,} blobs" if self.total != 1 else "1 blob"
+        return f"{len(self.tiles):,} of {self.total:,} blobs"
+
+    def _text(self) -> str:
+        lines = [f"{clip(self.title, 200)} · {self._count()}"]
+        lines += [f"  {made.text}" for made in self.tiles[:_TEXT_LINES]]
+        if len(self.tiles) > _TEXT_LINES:
+            lines.append(f"  … {len(self.tiles) - _TEXT_LINES} more")
+        return "\n".join(lines)
+
+
+def draw_page(
+    column: BlobColumnLike,
+    indices: Iterable[int],
+    *,
+    view: View = "grid",
+    render: bool = False,
+    budget: int = OUTPUT_BUDGET,
+    keep: Callable[[Tile], bool] | None = None,
+) -> Page:
+    """Read and draw the blobs at ``indices``, in order, until tiles or budget are spent.
+
+    Costs one request per blob. When the service stops answering midway, the blobs after that are
+    not asked for: their tiles say so.
+
+    Parameters
+    ----------
+    budget
+        Bytes that the markup may have in all. Near its end tiles shrink to a head and a caption;
+        what does not fit at all is left out, and the note says so.
+    keep
+        Which tiles to show; all by default.
+
+    Raises
+    ------
+    TransportError, ServiceError
+        When the service does not answer for the very first blob.
+    """
+    size = GRID if view == "grid" else LIST
+    todo = list(indices)
+    ledger = _Ledger(budget=budget - _AROUND, expected=min(len(todo), MAX_TILES))
+    silent = note = ""
+    for at, index in enumerate(todo):
+        if len(ledger.tiles) == MAX_TILES:
+            note = f"{MAX_TILES} tiles are the most that one output shows"
+            break
+        name = f"blob {index}"
+        if silent:
+            made = unread_tile(silent, size=size, name=name)
+        else:
+            try:
+                made = _one(column, index, size, allowance=ledger.allowance(), render=render)
+            except (TransportError, ServiceError) as error:
+                if at == 0:
+                    raise
+                silent = f"not read: {error}"
+                made = unread_tile(silent, size=size, name=name)
+        if (keep is None or keep(made)) and not ledger.take(made):
+            note = f"{len(todo) - at:,} more do not fit into one output; look at fewer at a time"
+            break
+    return Page(
+        title=column.title, total=len(column), tiles=tuple(ledger.tiles), view=view, note=note
+    )
+
+
+def _one(column: BlobColumnLike, index: int, size: Size, *, allowance: int, render: bool) -> Tile:
+    blob = column[index]
+    if blob is None:
+        return null_tile(size=size, name=f"blob {index}")
+    return tile(
+        blob,
+        size=size,
+        fallback_name=f"blob {index}",
+        keep=f"blobs[{index}].save(path)",
+        render=render,
+        budget=allowance,
+    )

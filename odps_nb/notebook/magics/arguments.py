@@ -1,0 +1,132 @@
+"""Reading a magic's line: words, options, sizes, and errors of one line.
+
+Parsers are those of ``IPython.core.magic_arguments``; this adds quotes that shells would take
+off, nearest names for typing slips, and the refusal of keys as arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from odps_nb.notebook.magics.command import parser_of
+from odps_nb.terms import PartitionSpec
+
+__all__ = [
+    "check_names",
+    "parse",
+    "parse_columns",
+    "parse_partitions",
+    "parse_size",
+    "refuse_keys",
+    "split_line",
+    "suggest",
+]
+
+_SECRET = re.compile(r"^-+[^=]*(access[-_]?(id|key)|secret|passw|token|credential)", re.IGNORECASE)
+_USERINFO = re.compile(r"^\w+://[^/\s]*@")
+_SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE)
+
+
+def split_line(line: str) -> list[str]:
+    """Split a line into words; quotes group and are taken off, backslashes stay.
+
+    >>> split_line("orders -w \\"note = 'a b'\\"")
+    ['orders', '-w', "note = 'a b'"]
+    """
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
+    lexer.whitespace_split, lexer.commenters, lexer.escape = True, "", ""
+    try:
+        return list(lexer)
+    except ValueError:
+        raise UsageError("a quote is not closed: write -w \"status = 'paid'\"") from None
+
+
+def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
+    """Parse the words of one subcommand; trouble is a one-line ``UsageError``.
+
+    ``command`` carries a parser made by ``magic_arguments``. Values that were not understood
+    are never repeated in full: one might be a key.
+    """
+    refuse_keys(words)
+    parser = parser_of(command)
+    parser.allow_abbrev = False
+    found, rest = parser.parse_known_args(words)
+    if not rest:
+        return found
+    unknown = rest[0].partition("=")[0]
+    if unknown.startswith("-"):
+        known = [name for action in parser._actions for name in action.option_strings]
+        raise UsageError(f"{parser.prog} has no option {unknown}{suggest(unknown, known)}")
+    if getattr(found, "where", None) is not None:
+        raise UsageError(f'{unknown!r} is one word too many: quote the filter, -w "amount > 10"')
+    raise UsageError(f"{unknown!r} is one word too many for {parser.prog}; see %{parser.prog}?")
+
+
+def refuse_keys(words: Iterable[str]) -> None:
+    """Refuse keys and tokens on a line, without repeating them."""
+    for word in words:
+        if _SECRET.match(word) or _USERINFO.match(word):
+            raise UsageError(
+                "keys never go into a cell, since cells are saved: take it out, and set "
+                "ODPS_ACCESS_ID and ODPS_ACCESS_KEY in the environment, or use a profile file or "
+                "a keyring"
+            )
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean …?`` for a typing slip, or nothing."""
+    folded = {name.casefold(): name for name in known}
+    near = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    return f"; did you mean {folded[near[0]]}?" if near else ""
+
+
+def check_names(given: Iterable[str], known: Iterable[str], *, what: str, where: str) -> None:
+    """Raise a one-line ``UsageError`` for the first name that is not known."""
+    names = list(known)
+    folded = {name.casefold() for name in names}
+    for name in given:
+        if name.casefold() not in folded:
+            raise UsageError(f"{where} has no {what} {name!r}{suggest(name, names)}")
+
+
+def parse_columns(text: str | None) -> list[str] | None:
+    """Read ``a,b,c``; ``None`` means all."""
+    if text is None:
+        return None
+    names = [name.strip().strip("`") for name in text.split(",")]
+    if not all(names):
+        raise UsageError(f"-c {text}: write the columns as a,b,c without blanks")
+    return names
+
+
+def parse_partitions(texts: list[str] | None) -> list[PartitionSpec] | None:
+    """Read each ``-p key=value[,key=value]``; ``None`` means all."""
+    from odps_nb.errors import InvalidRequestError
+
+    try:
+        return [PartitionSpec.of(text) for text in texts] if texts else None
+    except InvalidRequestError as error:
+        raise UsageError(f"-p: {error}; {error.hint}") from None
+
+
+def parse_size(text: str) -> int:
+    """Read ``512MiB``, ``1.5 GB`` or a plain number of bytes."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 512MB or 1GiB")
+    base = 1024 if match["binary"] else 1000
+    return int(float(match["number"]) * base ** " kmgt".index(match["unit"].lower() or " "))
+
+
+def positive(text: str) -> int:
+    """Read a whole number above zero."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)

@@ -1,0 +1,237 @@
+"""The subcommands of ``%odps``: each a thin wrapper over public functions.
+
+`reading` has those that read rows. A function takes the context, its parsed arguments and the
+cell's text; what it returns is displayed by IPython.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from odps_nb.notebook.display import output
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.magics import reading, spark_sql
+from odps_nb.notebook.magics.arguments import check_names, parse_partitions, positive
+from odps_nb.notebook.magics.command import Command, argument, parsed_as
+from odps_nb.notebook.magics.context import Context
+
+if TYPE_CHECKING:
+    from odps_nb.access.blob import BlobColumn
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.table import Table
+
+__all__ = ["COMMANDS"]
+
+
+@parsed_as("odps connect")
+@argument(
+    "target",
+    nargs="?",
+    metavar="PROFILE",
+    help="A profile, local (the embedded service), an endpoint URL, or a variable that holds "
+    "a connection; without one: environment, then profile file, then keyring.",
+)
+@argument("-o", "--output", metavar="VAR", help="Put the connection into this variable, too.")
+@argument("--project", help="The project, where the profile does not say.")
+@argument("--schema", help="The default schema.")
+@argument("--timezone", metavar="ZONE", help="Show and take times in it, e.g. Asia/Shanghai.")
+@argument("--root", metavar="DIR", help="With local: the folder that keeps its tables.")
+def connect(context: Context, args: argparse.Namespace, cell: str | None) -> None:
+    """Choose the connection that the %odps magics use; asks the service nothing.
+
+    Keys are never arguments, since cells are saved: they come from the environment
+    (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …), a profile file or a keyring.
+    """
+    context.check_output(args.output)
+    if args.root is not None and args.target != "local":
+        raise UsageError("--root goes with local: %odps connect local --root DIR")
+    origin = (args.target, args.project, args.schema, args.timezone, args.root)
+    if args.target == "local" and context.is_alive(origin):
+        connection = context.connection  # run again, the cell finds its tables again
+    else:
+        connection, owned = _connection(context, args)
+        context.use(connection, owned=owned, origin=origin)
+    if args.output is not None:
+        context.give_away()
+        context.shell.user_ns[args.output] = connection
+    profile = connection.profile
+    where = f"project {profile.project}" + (f", schema {profile.schema}" if profile.schema else "")
+    named = f" · profile {profile.name}" if profile.name else ""
+    zone = f" · times of {profile.timezone}" if profile.timezone else ""
+    context.show_note(f"odps_nb works with {where} at {profile.endpoint}{named}{zone}")
+
+
+def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection, bool]:
+    """Return the connection meant, and whether it is ours to close."""
+    import odps_nb
+    from odps_nb.access.connection import Connection
+
+    known = context.variables.get(args.target) if args.target else None
+    if isinstance(known, Connection):
+        return known, False
+    keywords = {key: getattr(args, key) for key in ("project", "schema", "timezone", "root")}
+    keywords = {key: value for key, value in keywords.items() if value is not None}
+    if args.target and "://" in args.target:
+        return odps_nb.connect(endpoint=args.target, **keywords), True
+    if args.target:
+        return odps_nb.connect(args.target, **keywords), True
+    return odps_nb.connect(**keywords), True
+
+
+@parsed_as("odps tables")
+@argument("pattern", nargs="?", metavar="PATTERN", help="Only names like this, e.g. ord*.")
+def tables(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
+    """List the tables of the project.
+
+    names = %odps tables gives a sequence of rows.
+    """
+    names = [str(name) for name in context.connection.tables(args.pattern)]
+    nothing = f"no table is named like {args.pattern}" if args.pattern else "no tables yet"
+    return Listing(headers=("table",), rows=tuple((name,) for name in names), empty=nothing)
+
+
+@parsed_as("odps schema")
+@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Table:
+    """Show the columns, partition columns and size of a table.
+
+    table = %odps schema TABLE gives its handle.
+    """
+    table = context.table(args.table)
+    table.info  # noqa: B018  # asked for now, so that a missing table is an error of this cell
+    return table
+
+
+@parsed_as("odps write")
+@argument("variable", metavar="VAR", help="A DataFrame, Arrow table or reader.")
+@argument("table", metavar="TABLE", help="An existing table.")
+@argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write into.")
+@argument("--overwrite", action="store_true", help="Replace what the table or partition holds.")
+@argument("-q", "--quiet", action="store_true", help="Show no progress.")
+def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
+    """Write a variable into a table: one commit, all or nothing."""
+    value = context.variable(args.variable)
+    parse_partitions([args.partition] if args.partition else None)
+    table = context.table(args.table)
+    return reading.stoppable(
+        f"write {args.table}",
+        lambda: table.write(
+            value,
+            partition=args.partition,
+            overwrite=args.overwrite,
+            progress=context.listener(quiet=args.quiet),
+        ),
+    )
+
+
+@parsed_as("odps blobs")
+@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+@argument("-c", "--column", metavar="COLUMN", required=True, help="The BLOB column.")
+@argument("-n", "--limit", metavar="N", type=positive, default=24, help="At most N blobs.")
+@argument("-p", "--partition", metavar="KEY=VALUE", action="append", help="May be repeated.")
+@argument("-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value.")
+@argument("--view", choices=("grid", "list"), default="grid", help="grid or list.")
+@argument("--mime", metavar="TYPE", help="Only media types that begin like this, e.g. image/.")
+@argument("--render", action="store_true", help="Render HTML and SVG in a sandbox.")
+@argument("--save", metavar="DIR", help="Save the files into this folder; overwrites nothing.")
+def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
+    """Look at the blobs of a column, verified and drawn safely."""
+    from odps_nb.notebook.gallery import view as gallery
+
+    table = context.table(args.table)
+    check_names([args.column], table.schema.names, what="column", where=args.table)
+    column = reading.stoppable(
+        f"blobs {args.table}",
+        lambda: table.blobs(
+            args.column,
+            limit=args.limit,
+            where=reading.filter_of(context, args.where, cell),
+            partitions=parse_partitions(args.partition),
+            progress=context.listener(),
+        ),
+    )
+    if args.save is not None:
+        return reading.stoppable(
+            f"save {args.table}", lambda: _saved(context, column, Path(args.save))
+        )
+    if args.mime is None and len(column) > gallery.MAX_TILES:
+        return gallery.Gallery(column, view=args.view, render=args.render)
+    bundle = reading.stoppable(
+        f"blobs {args.table}",
+        lambda: gallery.mimebundle(
+            column,
+            view=args.view,
+            render=args.render,
+            mime=args.mime,
+            max_output_bytes=context.options().max_output_bytes,
+        ),
+    )
+    output.show(bundle)
+    return None
+
+
+def _saved(context: Context, column: BlobColumn, folder: Path) -> Listing:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = context.connection.save_blobs(column, folder, progress=context.listener())
+    return Listing(headers=("file",), rows=tuple((str(path),) for path in paths))
+
+
+@parsed_as("odps status")
+def status(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
+    """List what runs and what ran, with session and request ids."""
+    return context.operations.listing()
+
+
+@parsed_as("odps cancel")
+@argument("number", metavar="ID", type=positive, help="The id that %%odps status shows.")
+def cancel(context: Context, args: argparse.Namespace, cell: str | None) -> None:
+    """Stop an operation that runs in the background."""
+    operation = context.operations.find(args.number)
+    if operation is None:
+        raise UsageError(f"no operation has the id {args.number}; see %odps status")
+    if operation.tracker.snapshot().phase.is_final:
+        raise UsageError(f"operation {args.number} has ended already")
+    if operation.cancel is None:
+        raise UsageError(
+            f"operation {args.number} holds its own cell: interrupt the kernel (press I, I)"
+        )
+    operation.cancel()
+    context.show_note(f"operation {args.number} is being stopped")
+
+
+@parsed_as("odps traceback")
+def traceback(context: Context, args: argparse.Namespace, cell: str | None) -> None:
+    """Show the whole traceback of the last error of odps_nb."""
+    context.show_text(context.last_traceback() or "odps_nb raised no error here so far")
+
+
+@parsed_as("odps doctor")
+def doctor(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
+    """Check what odps_nb needs here, and say what to mend."""
+    from odps_nb.notebook.magics.doctor import examine
+
+    return examine(lambda: context.connection)
+
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command(name="connect", run=connect),
+        Command(name="tables", run=tables),
+        Command(name="schema", run=schema),
+        Command(name="head", run=reading.head),
+        Command(name="read", run=reading.read, cell="optional"),
+        Command(name="sql", run=reading.sql, cell="required"),
+        Command(name="spark", run=spark_sql.spark, cell="required"),
+        Command(name="write", run=write),
+        Command(name="blobs", run=blobs, cell="optional"),
+        Command(name="status", run=status),
+        Command(name="cancel", run=cancel),
+        Command(name="traceback", run=traceback),
+        Command(name="doctor", run=doctor),
+    )
+}

@@ -1,0 +1,176 @@
+"""What Tab offers inside ``%odps``: `complete` is pure, `matcher` plugs it in.
+
+Subcommands, options, tables, columns and partitions. Names come from a `NameCache`, which
+answers at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+__all__ = ["Candidates", "Known", "Names", "complete", "matcher"]
+
+MAX_SHOWN = 200
+
+# "%odps read ord", also after an assignment and as the first line of a cell.
+_LINE = re.compile(r"^\s*(?:[\w.,\s]+=\s*)?%(?P<cell>%?)odps(?P<rest>\s.*)?$", re.DOTALL)
+_TAKES_TABLE = {"schema", "head", "read", "blobs", "write"}
+_WORD = re.compile(r"[^\s,(]*$")
+_SQL_TABLE = re.compile(r"\b(?:from|join|into|table)\s+[`\w.]*$", re.IGNORECASE)
+_SQL_TABLES = re.compile(r"\b(?:from|join)\s+`?([\w.]+)", re.IGNORECASE)
+
+
+class Names(Protocol):
+    """Names that are known without waiting."""
+
+    def tables(self) -> Sequence[str]:
+        """Return table names."""
+
+    def columns(self, table: str) -> Sequence[str]:
+        """Return column names."""
+
+    def partitions(self, table: str) -> Sequence[str]:
+        """Return partitions as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """What may replace ``fragment``, the text right before the cursor."""
+
+    fragment: str
+    words: tuple[str, ...] = ()
+    kind: str = "param"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What there is to choose from.
+
+    ``options`` are option strings by subcommand; ``variables`` (the user's, for ``-o`` and
+    ``write``) and ``profiles`` are asked only when they are needed.
+    """
+
+    options: Mapping[str, Sequence[str]]
+    names: Names
+    variables: Callable[[], Iterable[str]] = tuple
+    profiles: Callable[[], Iterable[str]] = tuple
+
+
+def complete(before: str, known: Known) -> Candidates | None:
+    """Return the candidates at the end of ``before``, the text of the cell up to the cursor.
+
+    ``None`` outside of our magics: Tab is left to others there.
+    """
+    lines = before.split("\n")
+    first = _LINE.match(lines[0])
+    if first and first["cell"] and len(lines) > 1:
+        return _in_cell(first["rest"] or "", "\n".join(lines[1:]), known.names)
+    here = _LINE.match(lines[-1])
+    if here is None or here["rest"] is None:
+        return None
+    words = here["rest"].split()
+    typed = "" if here["rest"][-1].isspace() else words.pop()
+    if not words:
+        return _among(typed, known.options, "magic")
+    command, *args = words
+    if typed.startswith("-"):
+        return _among(typed, known.options.get(command, ()))
+    last = args[-1] if args else ""
+    if last.startswith("-") and last not in _FLAGS:
+        return _value_of(last, typed, _table_of(command, args), known)
+    return _positional(command, len(_positionals(args)), typed, known)
+
+
+def _value_of(option: str, typed: str, table: str | None, known: Known) -> Candidates | None:
+    if option in ("-c", "--columns", "--column") and table:
+        return _among(typed.rpartition(",")[2], known.names.columns(table))
+    if option in ("-p", "--partition") and table:
+        return _among(typed, known.names.partitions(table))
+    if option in ("-o", "--output"):
+        return _among(typed, known.variables(), "variable")
+    return _among(typed, _CHOICES[option]) if option in _CHOICES else None
+
+
+def _positional(command: str, position: int, typed: str, known: Known) -> Candidates | None:
+    if command == "connect" and position == 0:
+        return _among(typed, ["local", *known.profiles()])
+    if command == "write" and position == 0:
+        return _among(typed, known.variables(), "variable")
+    if position == (1 if command == "write" else 0) and command in _TAKES_TABLE:
+        return _among(typed, known.names.tables(), "class")
+    return None if typed else _among(typed, known.options.get(command, ()))
+
+
+_CHOICES = {
+    "-t": ("pandas", "arrow", "spark", "batches"),
+    "--type": ("pandas", "arrow", "spark", "batches"),
+    "--view": ("grid", "list"),
+}
+_FLAGS = {"-q", "--quiet", "--bg", "--dry-run", "--overwrite", "--render", "--help", "-h"}
+
+
+def _positionals(args: Sequence[str]) -> list[str]:
+    found, skip = [], False
+    for arg in args:
+        if skip:
+            skip = False
+        elif arg.startswith("-"):
+            skip = arg not in _FLAGS and "=" not in arg
+        else:
+            found.append(arg)
+    return found
+
+
+def _table_of(command: str, args: Sequence[str]) -> str | None:
+    index = 1 if command == "write" else 0
+    words = _positionals(args)
+    return words[index] if len(words) > index else None
+
+
+def _in_cell(rest: str, body: str, names: Names) -> Candidates | None:
+    """Complete inside the body: columns of the table that is read, or names of a query."""
+    words = rest.split()
+    match = _WORD.search(body)
+    fragment = match[0] if match else ""
+    if not words or not fragment:
+        return None
+    if words[0] == "read":
+        table = _table_of("read", words[1:])
+        return _among(fragment, names.columns(table)) if table else None
+    if words[0] not in ("sql", "spark"):
+        return None
+    if _SQL_TABLE.search(body):
+        return _among(fragment, names.tables(), "class")
+    known = [c for table in _SQL_TABLES.findall(body) for c in names.columns(table)]
+    return _among(fragment, [*known, *names.tables()])
+
+
+def _among(fragment: str, words: Iterable[str], kind: str = "param") -> Candidates:
+    folded = fragment.casefold()
+    found = dict.fromkeys(word for word in words if word.casefold().startswith(folded))
+    return Candidates(fragment=fragment, words=tuple(found)[:MAX_SHOWN], kind=kind)
+
+
+def matcher(ask: Callable[[str], Candidates | None]) -> Callable[..., Any]:
+    """Return an IPython matcher (API version 2) that asks with the text before the cursor."""
+    from IPython.core.completer import SimpleCompletion, context_matcher
+
+    @context_matcher(identifier="odps_nb")  # type: ignore[untyped-decorator]  # IPython's own
+    def odps_matcher(context: Any) -> dict[str, Any]:
+        lines = context.full_text.split("\n")[: context.cursor_line + 1]
+        lines[-1] = lines[-1][: context.cursor_position]
+        found = ask("\n".join(lines))
+        if found is None:
+            return {"completions": [], "suppress": False}
+        return {
+            "completions": [SimpleCompletion(text=word, type=found.kind) for word in found.words],
+            "matched_fragment": found.fragment,
+            # Python names and files make no sense as arguments of ours.
+            "suppress": bool(found.words),
+            "ordered": True,
+        }
+
+    return odps_matcher  # type: ignore[no-any-return]  # IPython ships no types we use

@@ -1,0 +1,235 @@
+"""What every subcommand works with: the connection, the variables, the output.
+
+One per loaded extension. Owns the connection that ``%odps connect`` opened and the names that
+completion offers; both end with `close`.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from odps_nb.client.calls.progress import ProgressListener
+from odps_nb.errors import NotFoundError, OdpsNbError, StateError, visible
+from odps_nb.notebook.display import output
+from odps_nb.notebook.display.html import bundle, escape
+from odps_nb.notebook.magics.arguments import suggest
+from odps_nb.notebook.magics.completion import Names
+from odps_nb.notebook.magics.names import NameCache
+from odps_nb.notebook.magics.options import Options
+from odps_nb.notebook.magics.status import Operations
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.table import Table
+
+__all__ = ["Context"]
+
+
+class Context:
+    """The state behind the magics of one kernel."""
+
+    def __init__(
+        self,
+        *,
+        shell: Any,
+        operations: Operations,
+        options: Callable[[], Options],
+        last_traceback: Callable[[], str | None],
+    ) -> None:
+        self.shell, self.operations, self.options = shell, operations, options
+        self.last_traceback = last_traceback
+        self._connection: Connection | None = None
+        self._origin: tuple[str | None, ...] = ()
+        self._owned = False
+        self._names: NameCache | None = None
+        self._local: Mapping[str, Any] = {}
+
+    # -- the connection -----------------------------------------------------------------------
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the last ``%odps connect``; made from the environment if none was."""
+        if self._connection is None:
+            import odps_nb
+
+            self.use(odps_nb.connect(), owned=True)
+        assert self._connection is not None  # set by use()
+        return self._connection
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection already."""
+        return self._connection is not None
+
+    def use(
+        self, connection: Connection, *, owned: bool, origin: tuple[str | None, ...] = ()
+    ) -> None:
+        """Work with this connection from now on; an owned one is closed when its turn is over.
+
+        ``origin`` is what a person asked for, for `is_alive`.
+        """
+        self._let_go()
+        self._connection, self._owned, self._origin = connection, owned, origin
+        self._names = NameCache(_Names(connection))
+        self._names.tables()  # so that the first Tab already knows them
+
+    def is_alive(self, origin: tuple[str | None, ...]) -> bool:
+        """Whether the connection in use was made for the same words and still answers."""
+        if self._connection is None or self._origin != origin:
+            return False
+        try:
+            self._connection.tables("odps_nb_*")
+        except (OdpsNbError, StateError):
+            return False
+        return True
+
+    def give_away(self) -> None:
+        """Leave the closing of the connection to the user, who has it in a variable now."""
+        self._owned = False
+
+    def suggest_table(self, error: NotFoundError, name: str) -> None:
+        """Begin the hint with the nearest table name, if one is known without asking."""
+        if error.code == "NoSuchTable" and "did you mean" not in (error.hint or ""):
+            near = suggest(name, self.names().tables()).removeprefix("; ")
+            error.hint = " ".join(part for part in (near, error.hint) if part) or None
+
+    def table(self, name: str) -> Table:
+        """Return the handle of a table; asks the service nothing."""
+        return self.connection.table(name)
+
+    def names(self) -> Names:
+        """Return the names for completion; without a connection there are none."""
+        return self._names if self._names is not None else _NO_NAMES
+
+    def close(self) -> None:
+        """Close what was opened. Idempotent."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._names is not None:
+            self._names.close()
+        if self._connection is not None and self._owned:
+            self._connection.close()
+        self._connection, self._owned, self._names = None, False, None
+
+    # -- the user's variables -----------------------------------------------------------------
+
+    @contextmanager
+    def inside(self, local: Mapping[str, Any]) -> Iterator[None]:
+        """See the variables of the scope that called the magic, for the time of one call."""
+        before, self._local = self._local, local
+        try:
+            yield
+        finally:
+            self._local = before
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """What the user's names mean here: the calling scope first, then the notebook."""
+        return {**self.shell.user_ns, **self._local}
+
+    def variable(self, name: str) -> Any:
+        """Return the value of a variable or raise a one-line error with the nearest name."""
+        known = self.variables
+        if name not in known:
+            shown = [one for one in known if not one.startswith("_")]
+            raise UsageError(f"there is no variable {name!r}{suggest(name, shown)}")
+        return known[name]
+
+    def deliver(self, value: Any, *, into: str | None, note: str = "") -> Any:
+        """Put a result where the user asked for it, or return it to be displayed."""
+        if into is None:
+            return value
+        self.shell.user_ns[into] = value
+        if note:
+            self.show_note(f"{into} ← {note}")
+        return None
+
+    @staticmethod
+    def check_output(name: str | None) -> None:
+        """Refuse what cannot be a variable, before anything is read for it."""
+        if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
+            raise UsageError(f"-o {name}: this is no name for a variable")
+
+    # -- the output ---------------------------------------------------------------------------
+
+    def listener(
+        self, *, quiet: bool = False, on_cancel: Callable[[], None] | None = None
+    ) -> ProgressListener:
+        """Return what shows progress here: a card, a line, or nothing."""
+        from dataclasses import replace
+
+        from odps_nb.notebook.progress.cards import CardListener
+        from odps_nb.notebook.progress.line import LineListener
+
+        options = self.options()
+        if quiet:
+            options = replace(options, progress="none")
+        in_kernel = getattr(self.shell, "kernel", None) is not None
+        if in_kernel or options.progress == "html":
+            return CardListener(options=options, on_cancel=on_cancel)
+        return LineListener(options=options, on_cancel=on_cancel)
+
+    def lasting_listener(
+        self, title: str, *, quiet: bool, on_cancel: Callable[[], None]
+    ) -> ProgressListener:
+        """Return what shows progress of something that outlives its cell.
+
+        A terminal shows nothing then: the line would run over the next prompt.
+        """
+        from odps_nb.notebook.progress.cards import CardListener
+
+        in_kernel = getattr(self.shell, "kernel", None) is not None
+        listener = self.listener(quiet=quiet or not in_kernel, on_cancel=on_cancel)
+        if isinstance(listener, CardListener):
+            listener.place(*title.split(" ", 1))
+        return listener
+
+    @staticmethod
+    def show_text(text: str) -> None:
+        """Display plain text."""
+        output.show({"text/plain": visible(text)})
+
+    @staticmethod
+    def show_note(text: str) -> None:
+        """Display one small line beside a result."""
+        style = "font-size:85%;opacity:.75"
+        output.show(bundle(f'<div style="{style}">{escape(text)}</div>', text))
+
+
+class _Names:
+    """Names from a connection, for `NameCache` (called in its thread)."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        # Made here, with all that it imports: in the thread it could meet another's import.
+        self._storage = connection.storage
+
+    def tables(self) -> list[str]:
+        return [str(name) for name in self._connection.tables()]
+
+    def columns(self, table: str) -> list[str]:
+        return list(self._connection.table(table).schema.names)
+
+    def partitions(self, table: str) -> list[str]:
+        found = self._connection.table(table).partitions()
+        return [str(spec) for spec in found if spec.has_name]
+
+
+class _NoNames:
+    def tables(self) -> tuple[str, ...]:
+        return ()
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        return ()
+
+    def partitions(self, table: str) -> tuple[str, ...]:
+        return ()
+
+
+_NO_NAMES = _NoNames()

@@ -1,0 +1,187 @@
+"""``%odps`` and ``%%odps``: one magic that hands each subcommand to its function.
+
+The subcommands live in `commands` and `reading`; here are the settings, the dispatch and what
+`%load_ext` installs. Nothing is put into the user's namespace unless ``-o`` asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import (
+    Magics,
+    line_cell_magic,
+    magics_class,
+    needs_local_scope,
+    no_var_expand,
+)
+from traitlets import Bool, Enum, Float, Integer
+
+from odps_nb.errors import NotFoundError, OdpsNbError
+from odps_nb.notebook.display.failures import FailureHook
+from odps_nb.notebook.magics import completion
+from odps_nb.notebook.magics.arguments import parse, refuse_keys, split_line, suggest
+from odps_nb.notebook.magics.commands import COMMANDS
+from odps_nb.notebook.magics.context import Context
+from odps_nb.notebook.magics.options import PROGRESS_MODES, RESULT_TYPES, Options
+from odps_nb.notebook.magics.status import Operations
+from odps_nb.notebook.progress.flusher import MAX_HZ
+
+__all__ = ["OdpsMagics"]
+
+# "%odps read?" means the help of that subcommand; IPython alone would look for a variable.
+_HELP = re.compile(r"^(?P<start>\s*%odps\s+\w+)\s*\?{1,2}\s*$")
+
+
+def _overview() -> str:
+    lines = ["Tables and blobs of MaxCompute in this notebook.", ""]
+    for command in COMMANDS.values():
+        mark = "%%odps" if command.cell == "required" else "%odps"
+        lines.append(f"    {mark + ' ' + command.name:<16} {command.summary}")
+    lines += ["", "%odps NAME? shows the help of one; %config OdpsMagics shows the settings."]
+    return "\n".join(lines)
+
+
+@magics_class
+class OdpsMagics(Magics):
+    """Settings of odps_nb in this notebook."""
+
+    result_type = Enum(
+        RESULT_TYPES, default_value="pandas", help="What a read or query gives without -t."
+    ).tag(config=True)
+    limit = Integer(
+        None, allow_none=True, min=1, help="Rows that a read or query takes without -n; None: all."
+    ).tag(config=True)
+    progress = Enum(
+        PROGRESS_MODES,
+        default_value="auto",
+        help="auto: a card in a notebook, a line in a terminal; or html, text, none.",
+    ).tag(config=True)
+    refresh_hz = Float(
+        MAX_HZ, min=0.1, max=MAX_HZ, help="Updates of a progress card per second, at most 5."
+    ).tag(config=True)
+    max_output_bytes = Integer(
+        2 * 1024 * 1024, min=1024, help="Bytes of previews that one cell may put into its output."
+    ).tag(config=True)
+    preview_rows = Integer(10, min=1, help="Rows of %odps head without -n.").tag(config=True)
+    traceback = Bool(
+        default_value=False, help="Show the whole traceback of odps_nb's own errors."
+    ).tag(config=True)
+
+    shell: Any  # an InteractiveShell, never None after __init__
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self.operations = Operations()
+        self._failures = FailureHook(shell, wants_traceback=lambda: bool(self.traceback))
+        self.context = Context(
+            shell=shell,
+            operations=self.operations,
+            options=self.options,
+            last_traceback=self._failures.last_traceback,
+        )
+        self._matcher = completion.matcher(self._complete)
+        self._replaced: dict[str, Any] = {}
+
+    def options(self) -> Options:
+        """Return the settings as a value."""
+        return Options(
+            result_type=self.result_type,
+            limit=self.limit,
+            progress=self.progress,
+            refresh_hz=self.refresh_hz,
+            max_output_bytes=self.max_output_bytes,
+            preview_rows=self.preview_rows,
+            traceback=self.traceback,
+        )
+
+    @no_var_expand
+    @needs_local_scope
+    @line_cell_magic
+    def odps(
+        self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Work with tables and blobs; see the overview below."""
+        words = split_line(line)
+        if not words or words[0] in ("-h", "--help", "help"):
+            self.context.show_text(_overview())
+            return None
+        name, *rest = words
+        refuse_keys(rest)
+        command = COMMANDS.get(name)
+        if command is None:
+            raise UsageError(f"%odps has no subcommand {name!r}{suggest(name, COMMANDS)}")
+        if "--help" in rest or "-h" in rest:
+            self.context.show_text(command.help())
+            return None
+        if cell is not None and command.cell == "never":
+            raise UsageError(f"%%odps {name} takes no cell: write %odps {name} on one line")
+        if cell is None and command.cell == "required":
+            raise UsageError(f"%odps {name} needs a cell: write %%odps {name} and the text below")
+        args = parse(command.run, rest)
+        try:
+            with self.context.inside(local_ns or {}):
+                return command.run(self.context, args, cell)
+        except NotFoundError as error:
+            self.context.suggest_table(error, getattr(args, "table", ""))
+            raise
+
+    # -- what %load_ext installs and %unload_ext takes out ------------------------------------
+
+    def install(self) -> None:
+        """Register with IPython; called once by `extension.load`."""
+        tables = self.shell.magics_manager.magics
+        self._replaced = {kind: tables[kind].get("odps") for kind in ("line", "cell")}
+        self.shell.register_magics(self)
+        self.shell.Completer.custom_matchers.append(self._matcher)
+        self.shell.input_transformers_cleanup.append(_help_lines)
+        self._failures.install()
+
+    def uninstall(self) -> None:
+        """Take everything out again and close what the magics opened."""
+        manager = self.shell.magics_manager
+        for kind, before in self._replaced.items():
+            manager.magics[kind].pop("odps", None)
+            if before is not None:
+                manager.magics[kind]["odps"] = before
+        manager.registry.pop("OdpsMagics", None)
+        for kept, item in (
+            (self.shell.configurables, self),
+            (self.shell.Completer.custom_matchers, self._matcher),
+            (self.shell.input_transformers_cleanup, _help_lines),
+        ):
+            kept[:] = [one for one in kept if one is not item]
+        self._failures.remove()
+        self.context.close()
+
+    def _complete(self, before: str) -> completion.Candidates | None:
+        known = completion.Known(
+            options={name: command.option_strings() for name, command in COMMANDS.items()},
+            names=self.context.names(),
+            variables=lambda: [n for n in self.shell.user_ns if not n.startswith("_")],
+            profiles=_profiles,
+        )
+        return completion.complete(before, known)
+
+
+def _profiles() -> tuple[str, ...]:
+    from odps_nb.client.auth.sources import profile_names
+
+    try:
+        return profile_names(os.environ)
+    except OdpsNbError:
+        return ()  # a broken profile file is %odps connect's to report, not Tab's
+
+
+OdpsMagics.odps.__doc__ = _overview()
+
+
+def _help_lines(lines: list[str]) -> list[str]:
+    """Turn ``%odps NAME?`` into ``%odps NAME --help``."""
+    if len(lines) == 1 and (match := _HELP.match(lines[0])):
+        return [match["start"] + " --help\n"]
+    return lines

@@ -1,0 +1,116 @@
+"""Names for completion: a cache that answers at once and refreshes itself behind.
+
+Tab never waits for the network. A lookup returns what is known (stale or nothing) and asks one
+background thread for news; the next Tab has them.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from odps_nb.errors import OdpsNbError, StateError
+from odps_nb.lifetime import renew_after_fork
+
+__all__ = ["MAX_NAMES", "TIME_TO_LIVE", "NameCache", "NameSource"]
+
+TIME_TO_LIVE = 60.0
+MAX_NAMES = 5000
+_PATIENCE = 0.2
+
+
+class NameSource(Protocol):
+    """Where names come from; each call may take its time and may fail."""
+
+    def tables(self) -> list[str]:
+        """Return the names of all tables."""
+
+    def columns(self, table: str) -> list[str]:
+        """Return the column names of a table."""
+
+    def partitions(self, table: str) -> list[str]:
+        """Return the partitions of a table as ``key=value[,key=value]``."""
+
+
+_Key = tuple[str, str]
+
+
+class NameCache:
+    """Names by kind and table; forgets nothing but asks again after ``ttl`` seconds."""
+
+    def __init__(
+        self,
+        source: NameSource,
+        *,
+        ttl: float = TIME_TO_LIVE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source, self._ttl, self._clock = source, ttl, clock
+        self._lock = threading.Lock()
+        self._known: dict[_Key, tuple[str, ...]] = {}
+        self._asked: dict[_Key, float] = {}
+        self._wanted: queue.SimpleQueue[_Key | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Ask in a thread of its own, when it is wanted."""
+        self._lock, self._thread = threading.Lock(), None
+        self._wanted = queue.SimpleQueue()
+
+    def tables(self) -> tuple[str, ...]:
+        """Return the table names known now."""
+        return self._look_up(("tables", ""))
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        """Return the column names of a table known now."""
+        return self._look_up(("columns", table))
+
+    def partitions(self, table: str) -> tuple[str, ...]:
+        """Return the partitions of a table known now."""
+        return self._look_up(("partitions", table))
+
+    def close(self) -> None:
+        """Stop the thread; one that waits for the network ends after its answer. Idempotent."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._wanted.put(None)
+            thread.join(_PATIENCE)
+
+    def _look_up(self, key: _Key) -> tuple[str, ...]:
+        with self._lock:
+            now = self._clock()
+            asked = self._asked.get(key)
+            if not self._closed and (asked is None or now - asked >= self._ttl):
+                self._asked[key] = now
+                self._wanted.put(key)
+                self._ensure_thread()
+            return self._known.get(key, ())
+
+    def _ensure_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._refresh, name="odps-nb-names", daemon=True)
+            self._thread.start()
+
+    def _refresh(self) -> None:
+        while (key := self._wanted.get()) is not None:
+            kind, table = key
+            try:
+                found = self._fetch(kind, table)
+            except (OdpsNbError, StateError):
+                continue  # completion has nothing to say then; a command would show the error
+            with self._lock:
+                self._known[key] = tuple(found[:MAX_NAMES])
+
+    def _fetch(self, kind: str, table: str) -> list[str]:
+        if kind == "tables":
+            return self._source.tables()
+        if kind == "columns":
+            return self._source.columns(table)
+        return self._source.partitions(table)

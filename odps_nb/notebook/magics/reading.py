@@ -1,0 +1,296 @@
+"""``%odps head``, ``%odps read``, ``%%odps read`` and ``%%odps sql``.
+
+Rows come from `access.Scan` and `access.Result`; here are the options, the binding of values,
+the choice of result type, and the way into the background.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from IPython.core.error import UsageError
+
+from odps_nb.access.binding import bind
+from odps_nb.client.calls.progress import ProgressListener, silent
+from odps_nb.errors import CancelledError, ConfigError, OdpsNbError
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.magics.arguments import (
+    check_names,
+    parse_columns,
+    parse_partitions,
+    parse_size,
+    positive,
+)
+from odps_nb.notebook.magics.command import argument, parsed_as
+from odps_nb.notebook.magics.context import Context
+from odps_nb.notebook.magics.options import RESULT_TYPES
+from odps_nb.notebook.progress.background import BackgroundResult
+from odps_nb.notebook.progress.words import counted
+from odps_nb.terms import format_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odps_nb.access.scan import Scan
+
+__all__ = ["bound", "filter_of", "head", "read", "spark_session", "sql", "stoppable"]
+
+_T = TypeVar("_T")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Rows(Protocol):
+    """What a scan of a table and the result of a query have in common."""
+
+    def batches(self, *, progress: ProgressListener | None = None) -> Iterator[pa.RecordBatch]:
+        """Iterate over the rows; leaving early stops the read."""
+
+    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+        """Read all rows."""
+
+    def to_pandas(self, *, progress: ProgressListener | None = None) -> Any:
+        """Read all rows."""
+
+    def to_spark(self, spark: Any, *, progress: ProgressListener | None = None) -> Any:
+        """Return a DataFrame of Spark."""
+
+    def cancel(self) -> None:
+        """Stop what is being read, from any thread."""
+
+
+def stoppable(
+    title: str, work: Callable[[], _T], *, cancel: Callable[[], None] | None = None
+) -> _T:
+    """Run ``work``; an interrupt becomes a `CancelledError`, so that a person sees three lines.
+
+    ``cancel`` is called then, to tell the service of what would otherwise go on there.
+    """
+    try:
+        return work()
+    except KeyboardInterrupt:
+        if cancel is not None:
+            with suppress(OdpsNbError):  # the interrupt is the news, not what came of it
+                cancel()
+        raise CancelledError(
+            f"{title} was stopped by an interrupt", hint="run the cell again to start over"
+        ) from None
+
+
+def filter_of(context: Context, where: str | None, cell: str | None) -> str | None:
+    """Return the filter of ``-w`` or of the cell, with its ``:name`` parts bound."""
+    body = cell.strip() if cell else ""
+    if where and body:
+        raise UsageError("a filter stands in -w or in the cell, not in both")
+    text = where or body
+    if not text:
+        return None
+    return bound(context, text, lambda: context.connection.profile.timezone or "UTC")
+
+
+def bound(context: Context, text: str, timezone: Callable[[], str | None] = lambda: None) -> str:
+    """Return a text with its ``:name`` parts bound to variables, or raise a one-line error.
+
+    ``timezone`` says where the text will be read, for datetimes that have a zone.
+    """
+    try:
+        bind(text, context.variables, timezone="UTC")  # a slip is told before anything connects
+        return bind(text, context.variables, timezone=timezone())
+    except ConfigError as error:
+        raise UsageError("; ".join(part for part in (str(error), error.hint) if part)) from None
+
+
+def _picks_rows(function: _F) -> _F:
+    """Add the arguments that choose a table, its partitions and columns."""
+    for decorate in (
+        argument("-c", "--columns", metavar="A,B", help="Only these columns."),
+        argument(
+            "-p",
+            "--partition",
+            metavar="KEY=VALUE",
+            action="append",
+            help="Only this partition, e.g. ds=2024-01-01; may be repeated.",
+        ),
+        argument("table", metavar="TABLE", help="table, project.table or project.schema.table."),
+    ):
+        function = decorate(function)
+    return function
+
+
+def _gives_rows(function: _F) -> _F:
+    """Add the arguments that everything with a result shares."""
+    for decorate in (
+        argument("-q", "--quiet", action="store_true", help="Show no progress and no note."),
+        argument("-t", "--type", choices=RESULT_TYPES, help="What the result becomes."),
+        argument("-o", "--output", metavar="VAR", help="Put the result into this variable."),
+        argument("-n", "--limit", metavar="N", type=positive, help="At most N rows."),
+    ):
+        function = decorate(function)
+    return function
+
+
+@parsed_as("odps head")
+@_picks_rows
+@argument("-n", "--limit", metavar="N", type=positive, help="Rows; by default preview_rows.")
+@argument("-o", "--output", metavar="VAR", help="Put the rows into this variable.")
+def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
+    """Show the first rows of a table."""
+    context.check_output(args.output)
+    table = context.table(args.table)
+    columns = _columns(args, table)
+    partitions = parse_partitions(args.partition) or []
+    if len(partitions) > 1:
+        raise UsageError("%odps head looks into one partition; %odps read takes several")
+    rows = args.limit or context.options().preview_rows
+    frame = stoppable(
+        f"head {args.table}",
+        lambda: table.head(rows, partition=partitions[0] if partitions else None, columns=columns),
+    )
+    return context.deliver(frame, into=args.output, note=_shape(frame, args.table))
+
+
+@parsed_as("odps read")
+@_picks_rows
+@argument("-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value.")
+@_gives_rows
+@argument("--splits", metavar="N", type=positive, help="Cut the read into N splits.")
+@argument("--max-bytes", metavar="SIZE", type=parse_size, help="Stop beyond this size, e.g. 1GiB.")
+@argument("--dry-run", action="store_true", help="Plan only: splits, rows and size.")
+@argument("--bg", action="store_true", help="Read in the background and return a handle.")
+def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
+    """Read rows of a table; with %%odps read the cell is the filter.
+
+    :name in a filter stands for the Python variable of that name, quoted safely. With --bg the
+    result is a handle with .result(), .done() and .cancel(), and -o holds that handle.
+    """
+    context.check_output(args.output)
+    where = filter_of(context, args.where, cell)
+    partitions = parse_partitions(args.partition)
+    table = context.table(args.table)
+    scan = table.read(
+        columns=_columns(args, table),
+        where=where,
+        partitions=partitions,
+        limit=args.limit or context.options().limit,
+        splits=args.splits,
+        max_bytes=args.max_bytes,
+    )
+    if args.dry_run:
+        return stoppable(f"plan {args.table}", lambda: _plan(scan, args.table))
+    return _finish(context, args, f"read {args.table}", scan, lambda: scan.session.row_count)
+
+
+@parsed_as("odps sql")
+@_gives_rows
+@argument("--bg", action="store_true", help="Run in the background and return a handle.")
+def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
+    """Run the cell as SQL on the service; its rows arrive over the Storage API.
+
+    :name stands for the Python variable of that name, quoted safely.
+    """
+    context.check_output(args.output)
+    if not (text := (cell or "").strip()):
+        raise UsageError("%%odps sql needs a query in the cell")
+    query = bound(context, text, lambda: context.connection.profile.timezone)
+    result = stoppable("sql", lambda: context.connection.sql(query, wait=False))
+    limit = args.limit or context.options().limit
+    rows = result if limit is None else result.first(limit)
+    line = " ".join(query.split())
+    title = f"sql {line if len(line) <= 60 else line[:59] + '…'}"
+    return _finish(context, args, title, rows, lambda: result.row_count)
+
+
+def _columns(args: argparse.Namespace, table: Any) -> list[str] | None:
+    columns = parse_columns(args.columns)
+    if columns is not None:
+        check_names(columns, table.schema.names, what="column", where=args.table)
+    return columns
+
+
+def _finish(
+    context: Context,
+    args: argparse.Namespace,
+    title: str,
+    source: Rows,
+    total: Callable[[], int | None],
+) -> Any:
+    """Turn a scan or a SQL result into what was asked for, here or in the background.
+
+    ``total`` is asked how many rows there are, where a limit may have left some out.
+    """
+    kind = args.type or context.options().result_type
+    if kind == "spark":
+        _refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
+        # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
+        frame = source.to_spark(spark_session(context), progress=silent if args.quiet else None)
+        return context.deliver(frame, into=args.output, note=title)
+    if kind == "batches":
+        _refuse(args, "bg", why="batches are read when they are iterated over")
+        batches = source.batches(progress=context.listener(quiet=args.quiet))
+        return context.deliver(batches, into=args.output, note=title)
+    take = source.to_pandas if kind == "pandas" else source.to_arrow
+    if getattr(args, "bg", False):
+        listener = context.lasting_listener(title, quiet=args.quiet, on_cancel=source.cancel)
+        handle = BackgroundResult(title, lambda: take(progress=listener), cancel=source.cancel)
+        return context.deliver(handle, into=args.output, note=f"{title}, in the background")
+    listener = context.listener(quiet=args.quiet)
+    value = stoppable(title, lambda: take(progress=listener), cancel=source.cancel)
+    if args.quiet:
+        return context.deliver(value, into=args.output)
+    cut = _cut(value, args.limit or context.options().limit, total)
+    if cut and args.output is None:
+        context.show_note(f"{title} · {cut}")
+    return context.deliver(value, into=args.output, note=_shape(value, title, cut))
+
+
+def _refuse(args: argparse.Namespace, *names: str, why: str) -> None:
+    for name in names:
+        if getattr(args, name, None):
+            raise UsageError(f"--{name.replace('_', '-')} makes no sense here: {why}")
+
+
+def _plan(scan: Scan, name: str) -> Listing:
+    """Open the read session and tell what a read would bring; reads no rows."""
+    session = scan.session
+    rows = "known only by reading (filter)" if scan.row_count is None else f"{scan.row_count:,}"
+    size = session.estimated_size
+    facts = (
+        ("rows", rows),
+        ("splits", f"{len(session.splits):,}"),
+        ("size", "unknown" if size is None else f"about {format_bytes(size)}"),
+        ("columns", ", ".join(session.columns or session.schema.names)),
+        ("session", session.session_id),
+    )
+    return Listing(headers=("plan", ""), rows=facts, caption=f"read {name}: nothing read yet")
+
+
+def _cut(value: Any, limit: int | None, total: Callable[[], int | None]) -> str:
+    """Return ``first 5 of 1,000 rows`` if a limit left rows out, or may have; else nothing."""
+    rows = value.shape[0]
+    if limit is None or rows < limit:
+        return ""
+    known = total()
+    if known is None:
+        return f"first {counted(rows, 'row')}"
+    return f"first {rows:,} of {counted(known, 'row')}" if known > rows else ""
+
+
+def _shape(value: Any, source: str, cut: str = "") -> str:
+    """Say how much arrived: rows × columns, where the value knows."""
+    shape = getattr(value, "shape", None)
+    if not (isinstance(shape, tuple) and len(shape) == 2):
+        return source
+    rows, columns = shape
+    return f"{source} · {cut or counted(rows, 'row')} × {counted(columns, 'column')}"
+
+
+def spark_session(context: Context) -> Any:
+    """Return the session in the variable ``spark``, or start one that is set up right."""
+    known = context.variables.get("spark")
+    if known is not None:
+        return known
+    from odps_nb import spark  # the one crossing of floors: a person asked for -t spark
+
+    return spark.session()

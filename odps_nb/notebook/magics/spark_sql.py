@@ -1,0 +1,91 @@
+"""``%%odps spark``: a Spark query over ODPS tables.
+
+The query is planned and run by what the connection was lent (`access.faces.Faces.spark_sql`);
+here are the options, the binding of values, and what is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from odps_nb.client.calls.progress import silent
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.magics.arguments import positive
+from odps_nb.notebook.magics.command import argument, parsed_as
+from odps_nb.notebook.magics.context import Context
+from odps_nb.notebook.magics.reading import bound, spark_session, stoppable
+from odps_nb.notebook.progress.words import counted
+
+if TYPE_CHECKING:
+    from odps_nb.access.faces import SparkRows
+
+__all__ = ["spark"]
+
+_TYPES = ("spark", "pandas", "arrow")
+_TITLE = "spark query"
+
+
+@parsed_as("odps spark")
+@argument("-n", "--limit", metavar="N", type=positive, help="At most N rows.")
+@argument("-o", "--output", metavar="VAR", help="Put the result into this variable.")
+@argument("-t", "--type", choices=_TYPES, help="What the result becomes; with -o: spark.")
+@argument("-q", "--quiet", action="store_true", help="Do not say what is read.")
+@argument("--dry-run", action="store_true", help="Plan only: what would be read of each table.")
+def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
+    """Run the cell as Spark SQL over ODPS tables.
+
+    Of each table only the columns, partitions and rows are read that the query can use. With -o
+    the result is a Spark DataFrame, which reads when it is used; without -o and -t the first
+    rows are shown. :name stands for the Python variable of that name, quoted safely. The session
+    is that in the variable spark, else the active one, else a new one.
+    """
+    context.check_output(args.output)
+    text = bound(context, (cell or "").strip())
+    if not text:
+        raise UsageError("%%odps spark needs a query in the cell")
+    options = context.options()
+    is_preview = args.output is None and args.type is None
+    limit = args.limit or (options.preview_rows if is_preview else options.limit)
+    connection = context.connection
+    # A plan alone is no reason to start Spark, which takes its time.
+    session = context.variables.get("spark") if args.dry_run else spark_session(context)
+    query = stoppable(_TITLE, lambda: connection.faces.spark_sql(connection, session, text, limit))
+    if args.dry_run:
+        return _plan(query)
+    if query.facts() and not args.quiet:
+        context.show_note("; ".join(f"{name}: {told}" for name, told in query.facts()))
+    kind = args.type or ("pandas" if args.output is None else "spark")
+    value = _result(context, query, kind, quiet=args.quiet)
+    if is_preview and args.limit is None and len(value) == limit and not args.quiet:
+        context.show_note(f"the first {counted(limit, 'row')}; -n N shows more, -o VAR keeps all")
+    return context.deliver(value, into=args.output, note="" if args.quiet else _shape(value))
+
+
+def _result(context: Context, query: SparkRows, kind: str, *, quiet: bool) -> Any:
+    if kind == "spark":
+        # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
+        progress = silent if quiet else None
+        return stoppable(_TITLE, lambda: query.to_spark(progress=progress))
+    take = query.to_pandas if kind == "pandas" else query.to_arrow
+    listener = context.listener(quiet=quiet)
+    return stoppable(_TITLE, lambda: take(progress=listener), cancel=query.cancel)
+
+
+def _plan(query: SparkRows) -> Listing:
+    return Listing(
+        headers=("table", "what is read"),
+        rows=query.facts(),
+        caption="nothing read yet",
+        empty="the query names no table of the service",
+    )
+
+
+def _shape(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    if not isinstance(shape, tuple):
+        columns = value.columns
+        return f"{_TITLE} · {counted(len(columns), 'column')}, read when used"
+    return f"{_TITLE} · {counted(shape[0], 'row')} × {counted(shape[1], 'column')}"

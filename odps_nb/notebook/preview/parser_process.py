@@ -1,0 +1,187 @@
+"""The process that parses strangers' bytes, so that the kernel does not.
+
+Parsers in native code (pyarrow, Pillow, numpy, zlib, expat, …) crash or run away on bytes that
+somebody made for that. What happens in here ends this process and nothing else.
+
+::
+
+    stdin    u32 length of JSON · u64 length of data · JSON (which parser, its options) · data
+    stdout   the same two lengths · JSON (plain texts and numbers) · data
+    JSON of an answer: {"done": …}  {"unshowable": reason}  {"missing": library}  {"stopped": why}
+
+Each job is done in a fork of this small process, which has parsers loaded and nothing else: a
+crash costs no start of an interpreter, and no blob can change what is said of the next one. Where
+a system cannot fork, the job is done in here, and the other side starts a new process after a
+crash. One job at a time; the end of stdin is the end of the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import struct
+import sys
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.preview.kinds.drawing import UnshowableError
+
+__all__ = ["LENGTHS", "MAX_ANSWER", "MEMORY", "main"]
+
+LENGTHS: Final = struct.Struct(">IQ")
+#: Bytes that an answer may have.
+MAX_ANSWER: Final = 8 << 20
+#: Bytes of memory that one job may take beyond what the loaded parsers have.
+MEMORY: Final = 2 << 30
+_PARSERS: Final = frozenset({"archive", "array", "columns", "page", "picture", "svg"})
+_FORKS: Final = hasattr(os, "fork")
+
+
+def main() -> None:
+    """Answer jobs until there are no more."""
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    # what a library prints must not get among the answers
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _sacrifice()
+    sys.meta_path.insert(0, _WithoutPandas())
+    while head := requests.read(LENGTHS.size):
+        length, size = LENGTHS.unpack(head)
+        job = json.loads(requests.read(length))
+        data = requests.read(size)
+        answer = _in_fork(job, data, answers.fileno()) if _FORKS else _bounded(_done(job, data))
+        answers.write(answer)
+        answers.flush()
+
+
+class _WithoutPandas(MetaPathFinder):
+    """Hides pandas: pyarrow loads it when it is there, for half a second in each fork."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("no preview needs pandas", name="pandas")
+
+
+def _in_fork(job: dict[str, Any], data: bytes, answers: int) -> bytes:
+    # loaded on this side of the fork, so that it is loaded once
+    with contextlib.suppress(ImportError):
+        _parser(job["parser"])
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        # nothing of another job can be reached from this one
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.close(answers)
+        os.close(reading)
+        _work(job, data, writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answer = pipe.read(MAX_ANSWER + 1)
+    if len(answer) > MAX_ANSWER:
+        os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return _bounded(answer) if code == 0 else _pack({"stopped": _why(code)})
+
+
+def _work(job: dict[str, Any], data: bytes, writing: int) -> None:
+    """Do the job in the forked process, which ends here whatever happens."""
+    code = 1
+    try:
+        _limit(seconds=int(job["seconds"]))
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(_done(job, data))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _done(job: dict[str, Any], data: bytes) -> bytes:
+    try:
+        found, picture = _parser(job["parser"]).parse(data, job["options"])
+        return _pack({"done": found}, picture)
+    except MissingDependencyError as error:
+        return _pack({"missing": str(error)})
+    except ImportError as error:
+        return _pack({"missing": f"a library does not load: {error}"})
+    except UnshowableError as error:
+        return _pack({"unshowable": str(error)})
+    except MemoryError:
+        return _pack({"stopped": "too much memory"})
+    except Exception as error:  # noqa: BLE001 - hostile bytes meet decoders that are not ours, and
+        # these raise what they like; the reason is shown on the tile
+        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        return _pack({"unshowable": f"corrupt: {reason[0]}"})
+
+
+def _parser(name: str) -> ModuleType:
+    if name not in _PARSERS:
+        raise ValueError(f"there is no parser {name!r}")
+    return importlib.import_module(f"odps_nb.notebook.preview.parsers.{name}")
+
+
+def _pack(found: dict[str, Any], data: bytes = b"") -> bytes:
+    text = json.dumps(found).encode()
+    return LENGTHS.pack(len(text), len(data)) + text + data
+
+
+def _bounded(answer: bytes) -> bytes:
+    """Return one answer of the promised length, so that nothing of it is read as the next one."""
+    if len(answer) > MAX_ANSWER:
+        return _pack({"stopped": "too long an answer"})
+    lengths = LENGTHS.unpack(answer[: LENGTHS.size]) if len(answer) >= LENGTHS.size else (0, 0)
+    whole = len(answer) == LENGTHS.size + sum(lengths)
+    return answer if whole else _pack({"stopped": "its answer is none"})
+
+
+def _why(code: int) -> str:
+    if code == -getattr(signal, "SIGXCPU", 0):
+        return "too much time"
+    try:
+        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+# -- bounds -------------------------------------------------------------------------------------
+
+
+def _limit(*, seconds: int) -> None:
+    """Bound time and memory of this process; it writes no file and leaves no core behind."""
+    try:
+        import resource
+    except ImportError:
+        return  # Windows: the other side ends what takes too long
+    memory = MEMORY + _mapped()
+    for what, bound in (
+        ("RLIMIT_CPU", (seconds, seconds + 1)),  # first a signal that tells why, then the end
+        ("RLIMIT_AS", (memory, memory)),
+        ("RLIMIT_FSIZE", (0, 0)),
+        ("RLIMIT_CORE", (0, 0)),
+    ):
+        # macOS knows RLIMIT_AS and refuses to set it; a lower limit of the system stays
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            resource.setrlimit(getattr(resource, what), bound)
+
+
+def _mapped() -> int:
+    """Return the bytes of address space that are in use already."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:
+        return MEMORY
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _sacrifice() -> None:
+    """Let the system end this process, and not the kernel, when all memory is taken."""
+    with contextlib.suppress(OSError):  # only Linux has it
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Archives: the names inside, and the head of what is packed alone.
+
+Runs in `parser_process`. Nothing is extracted. Packed streams are unpacked into
+memory up to 1 MiB, enough for the first names of a tar or the first lines of a text.
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+import lzma
+import tarfile
+import zipfile
+import zlib
+from typing import Any, Final
+
+import zstandard
+
+from odps_nb.notebook.preview.kinds.drawing import UnshowableError
+from odps_nb.notebook.preview.sniff import HEAD, sniff
+
+__all__ = ["MAX_UNPACKED", "parse"]
+
+#: Bytes that are unpacked at most.
+MAX_UNPACKED: Final = 1024 * 1024
+_NAMES: Final = 200
+_LONGEST: Final = 400
+_Found = dict[str, Any]
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
+    """Find the names and sizes inside of an archive; of a packed file the head, as data.
+
+    Parameters
+    ----------
+    options
+        ``label`` of the kind, and ``whole``: ``yes`` when nothing is cut.
+
+    Raises
+    ------
+    UnshowableError
+        When the archive is cut or corrupt.
+    """
+    label, whole = options["label"], options["whole"] == "yes"
+    if label in ("ZIP", "NumPy archive"):
+        return _zip(data), b""
+    if label == "tar":
+        return _tar(data, whole=whole), b""
+    inner = _unpack(data, label)
+    if sniff(inner[:HEAD], len(inner)).label == "tar":
+        return _tar(inner, whole=whole and len(inner) < MAX_UNPACKED), b""
+    return {"length": len(inner)}, inner[:HEAD]
+
+
+def _entries(found: list[tuple[str, int]]) -> _Found:
+    names, sizes = [name[:_LONGEST] for name, _ in found], [str(size) for _, size in found]
+    return {"names": names, "sizes": sizes}
+
+
+def _zip(data: bytes) -> _Found:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            infos = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+        raise UnshowableError(f"not a whole ZIP: {error}") from None
+    found = [(info.filename, info.file_size) for info in infos[:_NAMES]]
+    return {**_entries(found), "count": len(infos)}
+
+
+def _tar(data: bytes, *, whole: bool) -> _Found:
+    found: list[tuple[str, int]] = []
+    more = not whole
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+            for member in archive:
+                found.append((member.name, member.size))
+                if len(found) >= _NAMES:
+                    more = True
+                    break
+    except (tarfile.TarError, EOFError, ValueError, OSError):
+        more = True  # only the first part was unpacked, and it ends where it ends
+    if not found:
+        raise UnshowableError("not a whole tar")
+    return {**_entries(found), "tar": "first files" if more else "all"}
+
+
+def _unpack(data: bytes, label: str) -> bytes:
+    """Return up to `MAX_UNPACKED` bytes of the stream; what was cut ends where it was cut."""
+    try:
+        if label == "gzip":
+            return zlib.decompressobj(wbits=31).decompress(data, MAX_UNPACKED)
+        if label == "bzip2":
+            return bz2.BZ2Decompressor().decompress(data, MAX_UNPACKED)
+        if label == "xz":
+            return lzma.LZMADecompressor(memlimit=1 << 27).decompress(data, MAX_UNPACKED)
+        return _unpack_zstd(data)
+    except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
+        raise UnshowableError(f"not {label}: {error}") from None
+
+
+def _unpack_zstd(data: bytes) -> bytes:
+    # the window bounds the memory; the count bounds the output
+    unpacker = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    try:
+        with unpacker.stream_reader(io.BytesIO(data), read_across_frames=False) as reader:
+            return reader.read(MAX_UNPACKED)
+    except zstandard.ZstdError as error:
+        raise UnshowableError(f"not zstd: {error}") from None

@@ -1,0 +1,73 @@
+"""NumPy arrays: shape, type and first values, read from the header by hand.
+
+Runs in `parser_process`. ``numpy.load`` is not used: nothing is unpickled, and
+only the first values are touched.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+import numpy as np
+
+from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
+
+__all__ = ["parse"]
+
+_LONGEST = 200
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Find shape, type and the first rows of the array, or of its first plane.
+
+    Raises
+    ------
+    UnshowableError
+        For Python objects (they are pickles), or when the header is corrupt.
+    """
+    size = Size(**options["size"])
+    file = io.BytesIO(data)
+    shape, fortran, dtype = _header(file)
+    if dtype.hasobject:
+        raise UnshowableError("holds Python objects, which are never unpickled")
+    fact = f"{' × '.join(map(str, shape)) or 'scalar'} {dtype}"
+    rows = _first_rows(data[file.tell() :], shape, dtype, size, fortran=fortran)
+    return {"fact": fact[:_LONGEST], "rows": rows}, b""
+
+
+def _header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    try:
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            return np.lib.format.read_array_header_1_0(file)
+        return np.lib.format.read_array_header_2_0(file)
+    except (ValueError, TypeError, SyntaxError, RecursionError) as error:
+        raise UnshowableError(f"no NumPy header: {str(error).splitlines()[0]}") from None
+
+
+def _first_rows(
+    data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], size: Size, *, fortran: bool
+) -> list[list[str]]:
+    if 0 in shape or any(extent < 0 for extent in shape) or not dtype.itemsize:
+        return []
+    if len(shape) < 2:
+        values = np.frombuffer(
+            data, dtype, count=_count(data, dtype, math.prod(shape), size.columns)
+        )
+        return [[str(value)[:_LONGEST] for value in values]]
+    if fortran:
+        raise UnshowableError("stored column by column; the first rows are spread over the file")
+    width = shape[-1]
+    # the first rows of the first plane lie at the start, whatever the number of dimensions
+    count = _count(data, dtype, width * min(shape[-2], size.rows), size.rows * width)
+    plane = np.frombuffer(data, dtype, count=count)
+    return [
+        [str(value)[:_LONGEST] for value in plane[at : at + min(width, size.columns + 1)]]
+        for at in range(0, len(plane), width)
+    ]
+
+
+def _count(data: bytes, dtype: np.dtype[Any], there: int, wanted: int) -> int:
+    return min(there, wanted, len(data) // dtype.itemsize)

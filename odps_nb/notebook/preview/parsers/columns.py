@@ -1,0 +1,170 @@
+"""Parquet and Arrow: the first rows as texts.
+
+Runs in `parser_process`. Files say themselves how large their compressed parts
+become, so that is asked first: nothing is unpacked that promises more than 64 MiB. Offsets are
+checked before a value is looked at. Extension types stay what they are stored as.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
+from odps_nb.terms import format_bytes
+
+__all__ = ["MAX_UNPACKED", "parse"]
+
+#: Bytes that the first rows may take when unpacked.
+MAX_UNPACKED: Final = 64 * 1024 * 1024
+_LONGEST: Final = 200
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Find the names, types and first rows.
+
+    Parameters
+    ----------
+    options
+        ``label`` of the kind, and the ``size`` of the preview.
+
+    Raises
+    ------
+    UnshowableError
+        When the file promises too much, or is cut or corrupt.
+    """
+    size = Size(**options["size"])
+    try:
+        if options["label"] == "Parquet":
+            batch, count = _parquet(data, size)
+        else:
+            batch, count = _arrow(data)
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, struct.error, MemoryError) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise UnshowableError(f"not readable: {reason[0]}") from None
+    # one column more than is shown tells that there are more
+    shown = batch.slice(0, size.rows).columns[: size.columns + 1]
+    fields = list(batch.schema)[: size.columns + 1]
+    head = [f"{field.name[:_LONGEST]} · {str(field.type)[:_LONGEST]}" for field in fields]
+    rows = list(zip(*(_texts(column) for column in shown), strict=True))
+    return {"head": head, "rows": rows, "fact": f"{count} × {len(batch.schema)} columns"}, b""
+
+
+def _texts(column: pa.Array) -> list[str]:
+    return [_text(value) for value in column]
+
+
+def _text(value: Any) -> str:
+    try:
+        found = value.as_py()
+    except (ValueError, OverflowError):  # a date or time that Python has no value for
+        return _spelled(value)
+    if found is None:
+        return "null"
+    return f"<{len(found)} B>" if isinstance(found, bytes) else str(found)[:_LONGEST]
+
+
+def _spelled(value: Any) -> str:
+    try:
+        return str(value.cast(pa.string()))
+    except pa.ArrowException:
+        return f"<{value.type}>"
+
+
+def _parquet(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
+    with pq.ParquetFile(pa.BufferReader(data)) as file:
+        names = file.schema_arrow.names
+        count = f"{file.metadata.num_rows:,} rows"
+        if not file.metadata.num_row_groups:
+            return _empty(file.schema_arrow), count
+        group = file.metadata.row_group(0)
+        _check(sum(group.column(n).total_uncompressed_size for n in range(group.num_columns)))
+        batches = file.iter_batches(
+            batch_size=size.rows, row_groups=[0], columns=names, use_threads=False
+        )
+        return next(batches, None) or _empty(file.schema_arrow), count
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+
+
+def _check(promised: int) -> None:
+    if not 0 <= promised <= MAX_UNPACKED:
+        raise UnshowableError(f"would unpack to {format_bytes(max(promised, 0))}: not unpacked")
+
+
+def _arrow(data: bytes) -> tuple[pa.RecordBatch, str]:
+    # a file is the magic, padded to 8 bytes, then a stream, then a footer that is not needed
+    stream = pa.py_buffer(data)[8:] if data.startswith(b"ARROW1") else pa.py_buffer(data)
+    promised = 0
+    for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(stream)):
+        if message.type in ("record batch", "dictionary"):
+            promised += _unpacked_size(message)
+            _check(promised)
+        if message.type == "record batch":
+            break
+    with pa.ipc.open_stream(pa.BufferReader(stream)) as reader:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return _empty(reader.schema), "0 rows"
+        return batch, f"first of {batch.num_rows:,} rows"
+
+
+# -- how large the buffers of a message become --------------------------------------------------
+# A compressed buffer begins with its unpacked length (int64; -1: stored plain). Where the buffers
+# are stands in the message's flatbuffer, which needs only these four steps to be read.
+
+
+def _table(data: bytes, at: int, field: int) -> int | None:
+    """Position of a field of the flatbuffer table at ``at``, or ``None`` when it is absent."""
+    (back,) = struct.unpack_from("<i", data, at)
+    vtable = at - back
+    (length,) = struct.unpack_from("<H", data, vtable)
+    if 4 + 2 * field >= length:
+        return None
+    (offset,) = struct.unpack_from("<H", data, vtable + 4 + 2 * field)
+    return at + offset if offset else None
+
+
+def _follow(data: bytes, at: int) -> int:
+    (offset,) = struct.unpack_from("<I", data, at)
+    return at + int(offset)
+
+
+def _unpacked_size(message: Any) -> int:
+    """Sum of the unpacked lengths of a record batch or dictionary; 0 when it is not packed."""
+    data, body = message.metadata.to_pybytes(), message.body
+    header = _table(data, _follow(data, 0), 2)  # Message.header
+    if header is None or body is None:
+        return 0
+    batch = _follow(data, header)
+    if message.type == "dictionary":
+        inner = _table(data, batch, 1)  # DictionaryBatch.data
+        if inner is None:
+            return 0
+        batch = _follow(data, inner)
+    if _table(data, batch, 3) is None:  # RecordBatch.compression
+        return 0
+    vector = _table(data, batch, 2)  # RecordBatch.buffers: structs of (offset, length)
+    if vector is None:
+        return 0
+    return sum(_buffer_sizes(data, _follow(data, vector), memoryview(body)))
+
+
+def _buffer_sizes(data: bytes, vector: int, body: memoryview) -> list[int]:
+    (count,) = struct.unpack_from("<I", data, vector)
+    sizes = []
+    for number in range(count):
+        offset, length = struct.unpack_from("<qq", data, vector + 4 + 16 * number)
+        if length > 8:
+            (unpacked,) = struct.unpack_from("<q", body, offset)
+            sizes.append(length if unpacked == -1 else unpacked)
+            if sizes[-1] < 0:
+                raise UnshowableError("a buffer of negative length")
+    return sizes

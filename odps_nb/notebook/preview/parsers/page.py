@@ -1,0 +1,119 @@
+"""An HTML page rebuilt from what may be drawn: no links, forms, frames, loads or scripts.
+
+Runs in `parser_process`. The sandbox and the policy of the frame stop scripts and
+requests; they do not stop hints (``<link rel=preconnect>``), nor a click on a link, which loads a
+page that has no policy. So nothing is left to click or to hint. The tree is built and written by
+nh3 (html5ever, the parser of a browser), which keeps only what is listed here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any, Final
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.preview.kinds.drawing import UnshowableError, words
+from odps_nb.notebook.preview.media_types import Family
+from odps_nb.notebook.preview.parsers.picture import MAX_PIXELS, pixels
+from odps_nb.notebook.preview.sniff import sniff
+
+try:
+    import nh3
+except ImportError:  # said when a page is to be drawn
+    nh3 = None  # type: ignore[assignment]
+
+__all__ = ["parse"]
+
+_TAGS: Final = words(
+    "abbr address article aside b bdi bdo big blockquote br caption center cite code col "
+    "colgroup dd del details dfn div dl dt em figcaption figure font footer h1 h2 h3 h4 h5 h6 "
+    "header hgroup hr i img ins kbd li main mark nav ol p pre q rp rt ruby s samp section "
+    "small span strike strong sub summary sup table tbody td tfoot th thead time tr tt u ul "
+    "var wbr"
+)
+# what stands inside of these is no text of the page
+_DROPPED: Final = words(
+    "applet audio canvas embed iframe math noembed noframes noscript object option script "
+    "select svg template textarea title video xmp"
+)
+_EVERYWHERE: Final = words(
+    "align bgcolor border cellpadding cellspacing class colspan dir height id lang rowspan "
+    "span start style title valign width"
+)
+_ATTRIBUTES: Final = {
+    "*": set(_EVERYWHERE),
+    "img": {"src", "alt"},
+    "font": {"color", "face", "size"},
+    "details": {"open"},
+}
+# An SVG from a data: URL may freeze the page, and the policy lets it through: so no style names a
+# source, in whatever spelling.
+_LOADS: Final = re.compile(
+    r"\\|@import|@font-face|@namespace|(?:url|src|image|image-set|cross-fade|element|paint)\s*\(",
+    re.IGNORECASE,
+)
+_PICTURE: Final = re.compile(r"\s*data:image/[a-z]+;base64,([A-Za-z0-9+/=\s]+)", re.IGNORECASE)
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Rebuild a page; the markup is the data, in UTF-8.
+
+    Parameters
+    ----------
+    data
+        The page in UTF-8.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without nh3.
+    """
+    if nh3 is None:
+        raise MissingDependencyError("to draw a page needs nh3", extra="notebook")
+    text = data.decode()
+    made = _cleaned(text, styles=True)
+    first, last = made.find("<style"), made.rfind("</style")
+    plain = first >= 0 and bool(_LOADS.search(made, first, max(first, last)))
+    if plain:
+        made = _cleaned(text, styles=False)
+    return {"styles": "dropped" if plain else "kept"}, made.encode()
+
+
+def _cleaned(text: str, *, styles: bool) -> str:
+    left = MAX_PIXELS
+
+    def keep(tag: str, name: str, value: str) -> str | None:
+        nonlocal left
+        if name == "src":
+            found = _pixels(value)
+            if found is None or found > left:
+                return None
+            left -= found
+        if name == "style" and _LOADS.search(value):
+            return None
+        return value
+
+    return nh3.clean(
+        text,
+        tags={*_TAGS, "style"} if styles else set(_TAGS),
+        clean_content_tags=set(_DROPPED) if styles else {*_DROPPED, "style"},
+        attributes=_ATTRIBUTES,
+        attribute_filter=keep,
+        url_schemes={"data"},
+        link_rel=None,
+    )
+
+
+def _pixels(source: str) -> int | None:
+    """Return the pixels of a raster image in a ``data:`` URL, ``None`` for anything else."""
+    found = _PICTURE.fullmatch(source)
+    if found is None:
+        return None
+    try:
+        data = base64.b64decode(found[1])
+        kind = sniff(data[:64], len(data))
+        return pixels(data, kind.mime) if kind.family is Family.IMAGE else None
+    except (binascii.Error, UnshowableError, OSError, ValueError, SyntaxError):
+        return None

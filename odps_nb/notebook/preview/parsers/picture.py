@@ -1,0 +1,177 @@
+"""Raster images become small pictures that we encoded ourselves.
+
+Runs in `parser_process`. Pillow is told the one format that the signature
+proved, and the pixel size is checked from the header before anything is decoded: a PNG of 17 KB
+can hold 144 million pixels.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import Any, Final
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
+
+__all__ = ["MAX_PIXELS", "parse", "pixels"]
+
+#: Pixels of the largest picture that is decoded.
+MAX_PIXELS: Final = 40_000_000
+
+_FORMATS: Final = {
+    "image/png": "PNG",
+    "image/jpeg": "JPEG",
+    "image/gif": "GIF",
+    "image/webp": "WEBP",
+    "image/bmp": "BMP",
+    "image/tiff": "TIFF",
+    "image/avif": "AVIF",
+}
+_FRAMES: Final = 24
+_ORIENTATION: Final = 0x0112  # EXIF
+
+try:
+    import numpy as np
+    from PIL import Image, ImageOps, features
+except ImportError:  # said when a picture is asked for
+    Image = None  # type: ignore[assignment]
+else:
+    Image.init()  # all formats are loaded now, not once again in the fork of each job
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Make a thumbnail, and find the size of the picture.
+
+    Parameters
+    ----------
+    options
+        ``mime`` that the signature proved, and the ``size`` of the preview.
+
+    Raises
+    ------
+    UnshowableError
+        When there are too many pixels, or the file is cut or corrupt.
+    MissingDependencyError
+        Without Pillow.
+    """
+    size = Size(**options["size"])
+    with warnings.catch_warnings():
+        # Pillow warns of odd files; what matters here either raises or is checked below
+        warnings.simplefilter("ignore")
+        with _opened(data, options["mime"]) as image:
+            return _thumbnail(image, size)
+
+
+def pixels(data: bytes, mime: str) -> int:
+    """Return the pixels that the header of a picture promises; decodes none.
+
+    Raises
+    ------
+    UnshowableError, MissingDependencyError, OSError
+        As `parse`.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with _opened(data, mime) as image:
+            return image.size[0] * image.size[1]
+
+
+def _opened(data: bytes, mime: str) -> Image.Image:
+    if Image is None:
+        raise MissingDependencyError("pictures need Pillow", extra="notebook")
+    try:
+        return Image.open(io.BytesIO(data), formats=[_FORMATS[mime]])
+    except Image.DecompressionBombError:
+        raise UnshowableError(f"more than {MAX_PIXELS // 10**6} megapixels: not decoded") from None
+
+
+def _thumbnail(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
+    _check_pixels(image)
+    width, height = image.size
+    if image.getexif().get(_ORIENTATION) in (5, 6, 7, 8):
+        width, height = height, width  # stored lying on its side
+    facts = [f"{width} × {height}"]
+    animated = bool(getattr(image, "is_animated", False))
+    if animated:
+        facts.append("animated")
+    data = _moving(image, size) if animated and size.layout == "single" else b""
+    if not data:
+        image.seek(0)
+        data = _still(image, size)
+    return {"facts": facts}, data
+
+
+def _check_pixels(image: Image.Image) -> None:
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise UnshowableError(
+            f"{width} × {height} is {width * height / 1e6:.0f} megapixels, "
+            f"more than {MAX_PIXELS // 10**6}: not decoded"
+        )
+
+
+def _has_transparency(image: Image.Image) -> bool:
+    return "A" in image.getbands() or "transparency" in image.info
+
+
+def _still(image: Image.Image, size: Size) -> bytes:
+    """Encode the present frame: PNG for few colours, JPEG without and WebP with transparency."""
+    # twice the CSS size, for screens with small pixels
+    box = (size.width * 2, size.height * 2)
+    if image.format == "JPEG":
+        image.draft("RGB", box)  # decodes at a fraction of the size where it can
+    small = _eight_bits(image)
+    small.thumbnail(box, reducing_gap=2.0)
+    small = ImageOps.exif_transpose(small) or small
+    if small.mode == "RGBA" and small.getchannel("A").getextrema()[0] == 255:
+        small = small.convert("RGB")
+    out = io.BytesIO()
+    if small.getcolors(256) is not None:
+        small.save(out, "PNG", optimize=True)
+        return out.getvalue()
+    if small.mode == "RGB":
+        small.save(out, "JPEG", quality=82)
+        return out.getvalue()
+    form = "WEBP" if features.check("webp") else "PNG"
+    small.save(out, form, quality=82)
+    return out.getvalue()
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Return a copy in RGB or RGBA; deeper greys are stretched over the whole scale."""
+    if image.mode[0] in "IF":
+        values = np.asarray(image, dtype=np.float64)
+        low, high = np.nanmin(values), np.nanmax(values)
+        scaled = np.nan_to_num((values - low) / ((high - low) or 1.0)) * 255
+        return Image.fromarray(scaled.astype(np.uint8)).convert("RGB")
+    return image.convert("RGBA" if _has_transparency(image) else "RGB")
+
+
+def _moving(image: Image.Image, size: Size) -> bytes:
+    """Encode up to 24 frames that play three times; nothing where they would cost too much."""
+    if not features.check("webp"):
+        return b""
+    frames: list[Image.Image] = []
+    spent, times = 0, []
+    for number in range(_FRAMES):
+        try:
+            image.seek(number)
+        except EOFError:
+            break
+        spent += image.size[0] * image.size[1]
+        _check_pixels(image)
+        if spent > MAX_PIXELS:
+            return b""
+        frame = image.convert("RGBA")
+        frame.thumbnail((size.width, size.height))
+        frames.append(frame)
+        times.append(max(20, int(image.info.get("duration") or 100)))
+    if len(frames) < 2:
+        return b""
+    out = io.BytesIO()
+    # three rounds: what moves beside a text for ever can be unreadable for some
+    frames[0].save(
+        out, "WEBP", save_all=True, append_images=frames[1:], duration=times, loop=3, quality=75
+    )
+    return out.getvalue()

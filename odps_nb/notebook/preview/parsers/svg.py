@@ -1,0 +1,235 @@
+"""How much a browser would draw for an SVG, as an upper bound.
+
+Runs in `parser_process`. ``<use>``, patterns, markers, masks and clip paths draw
+what they refer to once more, and may be nested: 2 kB become 10^8 shapes, and a notebook that holds
+them can never be opened again. So each reference is counted by what it draws, over the whole
+graph. What is not understood, or not needed for pictures, is refused: then the source is shown.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final
+from xml.parsers import expat
+
+from odps_nb.notebook.preview.kinds.drawing import UnshowableError, words
+from odps_nb.notebook.preview.parsers.svg_style import (
+    GEOMETRY,
+    NUMBER,
+    Links,
+    dash_of,
+    has_odd_lengths,
+    links_of,
+    sheet_links,
+)
+
+__all__ = ["MAX_DRAWN", "parse"]
+
+#: Shapes that a picture may draw; so count twenty points, letters or dashes.
+MAX_DRAWN: Final = 10_000
+_DEPTH: Final = 100
+_PER_SHAPE: Final = 20
+_SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+_SHAPES: Final = words("path rect circle ellipse line polyline polygon text tspan image")
+_GROUPS: Final = words(
+    "svg g a defs switch symbol use clipPath mask pattern marker linearGradient "
+    "radialGradient stop style"
+)
+_SILENT: Final = words("title desc metadata script view")
+# attributes that are no styles: texts, names, handlers that no picture runs, geometry
+_NO_CSS: Final = ("on", "aria-", "data-", "id", "class", "d", "points", "href", "role", "lang")
+# length of a curve beside the sum of its numbers, for the longest of arcs
+_BENT: Final = 8
+
+
+@dataclass(slots=True)
+class _Node:
+    """An element: what it draws itself, and whom it refers to."""
+
+    tag: str
+    inherited: Links
+    children: list[_Node] = field(default_factory=list)
+    uses: str = ""
+    once: tuple[str, ...] = ()
+    points: float = 0
+    reach: float = 0
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Count what an SVG draws at most.
+
+    Raises
+    ------
+    UnshowableError
+        When that is too much, or cannot be told.
+    """
+    reader = _Reader()
+    try:
+        reader.parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise UnshowableError(f"not XML: {error}") from None
+    drawn = _Count(reader).of_document()
+    if drawn > MAX_DRAWN:
+        raise UnshowableError(f"would draw more than {MAX_DRAWN:,} shapes: shown as source")
+    return {"drawn": drawn}, b""
+
+
+def refuse(what: str) -> UnshowableError:
+    """Return the error for what is not drawn."""
+    return UnshowableError(f"has {what}: shown as source")
+
+
+class _Reader:
+    """Turns XML into nodes; expands no entity and asks for no other document."""
+
+    def __init__(self) -> None:
+        self.parser = parser = expat.ParserCreate(namespace_separator=" ")
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._text
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.EntityDeclHandler = self._entity
+        parser.SkippedEntityHandler = self._entity
+        parser.ProcessingInstructionHandler = self._entity
+        self.root: _Node | None = None
+        self.ids: dict[str, _Node] = {}
+        self.sheet: list[str] = []
+        self.count = 0
+        self.dash, self.odd = math.inf, False
+        self._open: list[_Node] = []
+        self._depth = self._silent = 0
+
+    def _doctype(self, name: str, system: str | None, public: str | None, internal: object) -> None:
+        if internal:
+            raise refuse("a document type of its own")
+
+    def _entity(self, *_: object) -> None:
+        raise refuse("entities or instructions")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > _DEPTH:
+            raise refuse("elements nested too deeply")
+        space, _, tag = name.rpartition(" ")
+        if self._silent or space != _SVG or tag in _SILENT:
+            self._silent += 1  # elements of other vocabularies are not drawn
+            return
+        if tag not in _SHAPES and tag not in _GROUPS:
+            raise refuse(f"<{tag[:40]}>")
+        node = _node(tag, attributes, self._open[-1].inherited if self._open else Links())
+        self.count += 1
+        self.dash = min(self.dash, dash_of(attributes))
+        self.odd = self.odd or (tag in _SHAPES and has_odd_lengths(attributes))
+        if self._open:
+            self._open[-1].children.append(node)
+        self.root = self.root or node
+        if "id" in attributes:
+            if attributes["id"] in self.ids:
+                raise refuse("an id twice")
+            self.ids[attributes["id"]] = node
+        self._open.append(node)
+
+    def _end(self, name: str) -> None:
+        self._depth -= 1
+        if self._silent:
+            self._silent -= 1
+        else:
+            self._open.pop()
+
+    def _text(self, text: str) -> None:
+        if self._silent or not self._open:
+            return
+        if self._open[-1].tag == "style":
+            self.sheet.append(text)
+        else:
+            self._open[-1].points += len(text)
+
+
+def _node(tag: str, attributes: dict[str, str], inherited: Links) -> _Node:
+    own = links_of({n.rpartition(" ")[2]: v for n, v in attributes.items() if _is_css(n)})
+    node = _Node(tag=tag, inherited=inherited | own.inherited, once=own.once)
+    href = attributes.get("href", attributes.get(f"{_XLINK} href", "")).strip()
+    if tag == "image":
+        if href.lower().startswith("data:"):
+            raise refuse("a picture inside")  # others are not loaded
+    elif href and tag != "a":
+        if not href.startswith("#"):
+            raise refuse("a link to another document")
+        node.uses = href[1:]
+    for name in ("d", "points", "x", "y", "dx", "dy", "rotate"):
+        node.points += len(NUMBER.findall(attributes.get(name, "")))
+    for name in ("d", "points", *GEOMETRY):
+        node.reach += sum(abs(float(n)) for n in NUMBER.findall(attributes.get(name, "")))
+    return node
+
+
+def _is_css(name: str) -> bool:
+    return " " not in name and not name.startswith(_NO_CSS)
+
+
+class _Count:
+    """Counts shapes over the graph of references."""
+
+    def __init__(self, reader: _Reader) -> None:
+        if reader.root is None or reader.root.tag != "svg":
+            raise refuse("no <svg> of the SVG namespace")
+        self._root, self._ids = reader.root, reader.ids
+        sheet = "".join(reader.sheet)
+        self._sheet = sheet_links(sheet, elements=reader.count)
+        self._dash = min(reader.dash, dash_of({}, sheet))
+        if self._dash < math.inf and (reader.odd or has_odd_lengths({}, sheet)):
+            raise refuse("dashes of unclear number")
+        self._known: dict[int, tuple[float, float]] = {}
+        self._under_way: set[int] = set()
+
+    def of_document(self) -> int:
+        drawn, _ = self._of(self._root)
+        return int(min(drawn, 1e15))
+
+    def _of(self, node: _Node) -> tuple[float, float]:
+        """Return shapes and points of a node with all that it refers to."""
+        known = self._known.get(id(node))
+        if known is not None:
+            return known
+        if id(node) in self._under_way:
+            raise refuse("a reference to itself")
+        if len(self._under_way) > 3 * _DEPTH:
+            raise refuse("references nested too deeply")
+        self._under_way.add(id(node))
+        found = self._counted(node)
+        self._under_way.discard(id(node))
+        self._known[id(node)] = found
+        return found
+
+    def _counted(self, node: _Node) -> tuple[float, float]:
+        drawn, points = float(node.tag not in _SHAPES), 0.0
+        for child in node.children:
+            more, there = self._of(child)
+            drawn, points = drawn + more, points + there
+        if node.uses:
+            more, there = self._target(node.uses)
+            drawn, points = drawn + more, points + there
+            if node.tag == "use":  # what is used takes its styles from here, too
+                drawn += more * (self._each(node) - 1) + there * self._markers(node)
+        if node.tag in _SHAPES:
+            marks = node.points + _BENT * node.reach / self._dash
+            drawn += (1 + marks / _PER_SHAPE) * self._each(node)
+            drawn += (1 + node.points) * self._markers(node)
+            points += 1 + node.points
+        for name in (*node.once, *self._sheet.once):
+            drawn += self._target(name)[0]
+        return drawn, points
+
+    def _target(self, name: str) -> tuple[float, float]:
+        node = self._ids.get(name)
+        return (0.0, 0.0) if node is None else self._of(node)
+
+    def _each(self, node: _Node) -> float:
+        """Return how many shapes are drawn for one: itself, and what fills and strokes it."""
+        every = node.inherited | self._sheet.inherited
+        return 1 + sum(max(self._target(name)[0] for name in names) for names in every.paints)
+
+    def _markers(self, node: _Node) -> float:
+        every = node.inherited | self._sheet.inherited
+        return sum(max(self._target(name)[0] for name in names) for names in every.markers)

@@ -1,0 +1,278 @@
+"""Asks a process aside to parse strangers' bytes; the kernel sees plain texts alone.
+
+What comes back is foreign, too: it is checked for its shape here, and escaped where it is drawn.
+See ``docs/decisions/2026-11-22-previews-run-in-a-child.md``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Final, TypeVar
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
+from odps_nb.notebook.preview.parser_process import LENGTHS, MAX_ANSWER
+
+__all__ = ["Parsed", "Parser", "ParserStoppedError", "parse"]
+
+#: Seconds of computing that one preview may take.
+SECONDS: Final = 10
+# a preview may also wait, for a disk or for a processor that others use
+_PATIENCE: Final = 3
+_START: Final = 30
+_BOOT: Final = (
+    "import sys; sys.path[:] = sys.argv[1:]; "
+    "from odps_nb.notebook.preview.parser_process import main; main()"
+)
+# what programs need to find their libraries; the rest of the environment may hold keys
+_PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP")
+# one thread, and memory taken when it is needed: pools that reserve it run into the limit
+_SET: Final = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+_T = TypeVar("_T")
+
+
+class ParserStoppedError(UnshowableError):
+    """The process that parsed the bytes came to an end, or did not come to one."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"its preview stopped the parser ({why}), which runs outside your kernel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """What a parser found: texts and numbers by name, and a piece of data.
+
+    Nothing in here can be trusted: the readers check the type, the drawing escapes.
+    """
+
+    found: dict[str, Any]
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"Parsed({sorted(self.found)}, <{len(self.data)} B>)"
+
+    def text(self, name: str) -> str:
+        """Return a text."""
+        return _checked(self.found.get(name), str)
+
+    def number(self, name: str) -> int:
+        """Return a whole number."""
+        return _checked(self.found.get(name), int)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of texts."""
+        return _texts(self.found.get(name))
+
+    def rows(self, name: str) -> list[tuple[str, ...]]:
+        """Return a list of lists of texts."""
+        return [_texts(row) for row in _checked(self.found.get(name), list)]
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(_checked(text, str) for text in _checked(value, list))
+
+
+def _checked(value: object, wanted: type[_T]) -> _T:
+    if not isinstance(value, wanted):
+        raise ParserStoppedError("its answer is none")
+    return value
+
+
+class Parser:
+    """A process that parses, started when it is first needed and again after it was ended.
+
+    One job at a time; may be used from any thread, and in a forked process, which starts its own.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asking = False
+        self._strikes = 0
+
+    def __repr__(self) -> str:
+        return f"<Parser {'running' if self._process else 'not started'}>"
+
+    def parse(self, parser: str, data: bytes, options: dict[str, Any]) -> Parsed:
+        """Return what ``odps_nb.notebook.preview.parsers.<parser>`` finds in ``data``.
+
+        Raises
+        ------
+        UnshowableError
+            With the reason, when the bytes are not what they seem to be, or stopped the parser
+            (`ParserStoppedError`).
+        MissingDependencyError
+            When a library is missing.
+        """
+        with self._lock:
+            # who runs over time again and again gets less of it: a gallery must come to an end
+            seconds = max(1, SECONDS >> self._strikes // 2)
+            found, answer = self._ask(
+                {"parser": parser, "options": options, "seconds": seconds}, data, seconds
+            )
+            late = found.get("stopped") == "too much time"
+            self._strikes = min(8, self._strikes + 2) if late else max(0, self._strikes - 1)
+        if "missing" in found:
+            raise MissingDependencyError(
+                str(found["missing"]), extra="notebook", hint="pip install 'odps-nb[notebook]'"
+            )
+        if "unshowable" in found:
+            raise UnshowableError(str(found["unshowable"])[:400])
+        if "done" not in found:
+            raise ParserStoppedError(str(found.get("stopped"))[:80])
+        return Parsed(found=_checked(found["done"], dict), data=answer)
+
+    def close(self) -> None:
+        """End the process; the next job starts a new one."""
+        with self._lock:
+            self._end()
+
+    def forget(self) -> None:
+        """Let go of a process that belongs to the one that this one was forked from."""
+        process, self._process, self._lock = self._process, None, threading.Lock()
+        if process is not None:
+            for pipe in (process.stdin, process.stdout):
+                # past the buffer: another thread may have been writing when the fork was made
+                pipe.raw.close()  # type: ignore[union-attr]
+            process.returncode = 0  # not ours to wait for
+
+    # -- one job ------------------------------------------------------------------------------
+
+    def _ask(self, job: dict[str, Any], data: bytes, seconds: int) -> tuple[dict[str, Any], bytes]:
+        if self._asking:  # an interrupt left a question without its answer
+            self._end()
+        limit = seconds * _PATIENCE + (0 if self._process else _START)
+        process = self._running()
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            _kill(process)
+
+        timer = threading.Timer(limit, end)
+        timer.daemon = True
+        self._asking = True
+        timer.start()
+        try:
+            answer = _exchange(process, job, data)
+            self._asking = False
+        except (OSError, EOFError, ValueError, RecursionError) as error:
+            _stop(timer)
+            code = self._end()
+            why = f"exit status {code}" if isinstance(error, (OSError, EOFError)) else str(error)
+            return {"stopped": "too much time" if late.is_set() else why}, b""
+        except BaseException:
+            _stop(timer)
+            self._end()
+            raise
+        _stop(timer)
+        return answer
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+            package = str(Path(__file__).resolve().parents[3])
+            path = [package, *(entry for entry in sys.path if entry and entry != package)]
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-c", _BOOT, *path],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env={**kept, **_SET},
+                    start_new_session=True,  # Ctrl-C is for the kernel, which ends this one
+                )
+            except (OSError, ValueError, TypeError) as error:
+                raise UnshowableError(f"the parser does not start: {error}") from None
+        return self._process
+
+    def _end(self) -> int:
+        process, self._process, self._asking = self._process, None, False
+        if process is None:
+            return 0
+        _kill(process)
+        code = process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):  # what it did not read
+                if pipe is not None:
+                    pipe.close()
+        return code
+
+
+def _stop(timer: threading.Timer) -> None:
+    """Cancel it, or wait until it has done its work: afterwards the process may be waited for."""
+    timer.cancel()
+    timer.join()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the process and the job that it forked."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+
+
+def _exchange(
+    process: subprocess.Popen[bytes], job: dict[str, Any], data: bytes
+) -> tuple[dict[str, Any], bytes]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    text = json.dumps(job).encode()
+    process.stdin.write(LENGTHS.pack(len(text), len(data)) + text)
+    process.stdin.write(data)
+    process.stdin.flush()
+    return _answer(process.stdout)
+
+
+def _answer(source: IO[bytes]) -> tuple[dict[str, Any], bytes]:
+    length, size = LENGTHS.unpack(_exactly(source, LENGTHS.size))
+    if length + size > MAX_ANSWER:
+        raise ValueError("too long an answer")
+    found = json.loads(_exactly(source, length))
+    data = _exactly(source, size)
+    if not isinstance(found, dict):
+        raise ValueError("its answer is none")
+    return found, data
+
+
+def _exactly(source: IO[bytes], count: int) -> bytes:
+    data = source.read(count)
+    if len(data) < count:
+        raise EOFError("the process has ended")
+    return data
+
+
+_parser = Parser()
+atexit.register(_parser.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_parser.forget)
+
+
+def parse(parser: str, data: bytes, size: Size, **options: str) -> Parsed:
+    """Return what a parser finds in ``data``, asked in the one process that this kernel has.
+
+    Raises
+    ------
+    UnshowableError
+        As `Parser.parse`.
+    MissingDependencyError
+        As `Parser.parse`.
+    """
+    return _parser.parse(parser, data, {**options, "size": asdict(size)})

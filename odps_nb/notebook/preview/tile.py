@@ -1,0 +1,244 @@
+"""One blob as a tile: read what is needed, sniff, draw, caption.
+
+Trouble inside a blob (corrupt, cut, gone) becomes a line on its tile; trouble
+on the way to the service (`TransportError`, `CancelledError`) travels on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from odps_nb.errors import (
+    ConfigError,
+    LimitExceededError,
+    MissingDependencyError,
+    NotFoundError,
+    ProtocolError,
+)
+from odps_nb.notebook.display.html import (
+    MUTED,
+    SMALL,
+    Html,
+    element,
+    figure,
+    join,
+    visible,
+)
+from odps_nb.notebook.preview.kinds import (
+    archive,
+    array,
+    columns,
+    hexdump,
+    image,
+    json_tree,
+    media,
+    pdf,
+    table,
+    text,
+)
+from odps_nb.notebook.preview.kinds.drawing import (
+    GRID,
+    Drawing,
+    Excerpt,
+    Size,
+    UnshowableError,
+    clip,
+)
+from odps_nb.notebook.preview.media_types import NULL, UNREAD, Family, Kind, differs
+from odps_nb.notebook.preview.parsing import ParserStoppedError
+from odps_nb.notebook.preview.peek import BlobLike, peek
+from odps_nb.terms import format_bytes
+
+__all__ = ["TILE_BUDGET", "BlobLike", "Tile", "null_tile", "tile", "unread_tile"]
+
+#: Characters of markup that one tile may have.
+TILE_BUDGET: Final = 512 * 1024
+_Draw = Callable[..., Drawing]
+_DRAWERS: Final[dict[Family, _Draw]] = {
+    Family.IMAGE: image.draw,
+    Family.SVG: media.draw,
+    Family.AUDIO: media.draw,
+    Family.VIDEO: media.draw,
+    Family.PDF: pdf.draw,
+    Family.JSON: json_tree.draw,
+    Family.TABLE: table.draw,
+    Family.COLUMNS: columns.draw,
+    Family.ARRAY: array.draw,
+    Family.TEXT: text.draw,
+    Family.MARKUP: text.draw,
+    Family.ARCHIVE: archive.draw,
+    Family.BINARY: hexdump.draw,
+    Family.EMPTY: hexdump.draw_empty,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A drawn blob: its markup, and what a caption, a filter or a line of text says of it."""
+
+    html: Html
+    text: str
+    kind: Kind
+    name: str
+    declared: str = ""
+    size: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Tile({self.text!r}, <{len(self.html)} characters>)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What stands under a picture."""
+
+    name: str
+    kind: Kind
+    declared: str = ""
+    size: int | None = None
+    verified: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def tile(
+    blob: BlobLike,
+    *,
+    size: Size = GRID,
+    fallback_name: str = "blob",
+    keep: str = "its save(path)",
+    render: bool = False,
+    budget: int = TILE_BUDGET,
+) -> Tile:
+    """Read and draw one blob.
+
+    Parameters
+    ----------
+    blob
+        Opened and closed once; at most `READ_LIMITS` bytes of it are read.
+    size
+        How much room the preview has.
+    fallback_name
+        Its name where the uploader gave none.
+    keep
+        How to save it, said where only the head is shown.
+    render
+        Draw HTML in a sandbox rather than as source.
+    budget
+        Characters of markup that it may take; over it, the head as hex and a note.
+    """
+    try:
+        kind, excerpt = peek(blob, embed=min(budget, TILE_BUDGET) // 4 * 3)
+        stated, declared = blob.file_name, blob.mime_type
+    except (ProtocolError, NotFoundError) as error:
+        return unread_tile(f"{type(error).__name__}: {error}", size=size, name=fallback_name)
+    name = " ".join(visible(stated or "").split()) or fallback_name
+    drawing, notes = _draw(excerpt, kind, size, name=name, render=render, keep=keep)
+    facts = _Facts(
+        name=name,
+        kind=kind,
+        declared=declared or "",
+        size=excerpt.size,
+        verified=excerpt.verified,
+        notes=notes if excerpt.whole else (*notes, _head_note(excerpt, keep)),
+    )
+    made = _assemble(drawing, facts, size)
+    if len(made.html) <= min(budget, TILE_BUDGET):
+        return made
+    small = hexdump.draw(excerpt, kind, size, name=name)
+    note = f"too large to show: keep it with {keep}"
+    return _assemble(small, replace(facts, notes=(note,)), size)
+
+
+def null_tile(*, size: Size = GRID, name: str = "null") -> Tile:
+    """Return the tile of a null cell."""
+    words = element("em", "null", style=MUTED)
+    facts = _Facts(name=name, kind=NULL)
+    return _assemble(Drawing(html=image.framed(words, size)), facts, size)
+
+
+def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob") -> Tile:
+    """Return the tile of a blob that was not read, with the reason."""
+    words = element("em", "not read", style=MUTED)
+    facts = _Facts(name=name, kind=UNREAD, notes=(reason,))
+    return _assemble(Drawing(html=image.framed(words, size)), facts, size)
+
+
+# -- drawing ------------------------------------------------------------------------------------
+
+
+def _draw(
+    excerpt: Excerpt, kind: Kind, size: Size, *, name: str, render: bool, keep: str
+) -> tuple[Drawing, tuple[str, ...]]:
+    draw = _DRAWERS[kind.family]
+    if render and kind.mime == "text/html":
+        draw = text.draw_rendered
+    try:
+        drawing = draw(excerpt, kind, size, name=name)
+    except MissingDependencyError as error:
+        return hexdump.draw(excerpt, kind, size, name=name), (f"{error}: {error.hint}",)
+    except ParserStoppedError as error:
+        return hexdump.draw(excerpt, kind, size, name=name), (f"{error}; keep it with {keep}",)
+    except (UnshowableError, LimitExceededError, ConfigError) as error:
+        return hexdump.draw(excerpt, kind, size, name=name), (str(error),)
+    except Exception as error:  # noqa: BLE001 - hostile bytes meet decoders that are not ours,
+        # and these raise what they like; the reason is shown, the other tiles live on
+        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        return hexdump.draw(excerpt, kind, size, name=name), (f"corrupt: {reason[0]}",)
+    return drawing, (drawing.note,) if drawing.note else ()
+
+
+def _head_note(excerpt: Excerpt, keep: str) -> str:
+    of_all = f" of {format_bytes(excerpt.size)}" if excerpt.size is not None else ""
+    return f"read: the first {format_bytes(len(excerpt.data))}{of_all}; for all use {keep}"
+
+
+def _assemble(drawing: Drawing, facts: _Facts, size: Size) -> Tile:
+    what = [facts.kind.label, *drawing.facts]
+    if facts.size is not None:
+        what.append(format_bytes(facts.size))
+    words = " · ".join(what)
+    caption = join(
+        (
+            element(
+                "div",
+                element("bdi", clip(facts.name, 120)),
+                attributes={"title": clip(facts.name, 400)},
+                style="font-weight:bold;overflow:hidden;text-overflow:ellipsis;white-space:nowrap",
+            ),
+            element("div", words, style=f"{SMALL};{MUTED}"),
+            *_badges(facts),
+            *(
+                element("div", clip(visible(note), 240), style=f"{SMALL};overflow-wrap:anywhere")
+                for note in facts.notes
+            ),
+        )
+    )
+    label = f"{clip(facts.name, 120)}, {words}"
+    line = f"{clip(facts.name, 48)}  {words}"
+    return Tile(
+        html=figure(
+            drawing.html,
+            caption,
+            label=label,
+            width=size.width,
+            beside=size.layout == "row",
+        ),
+        text=f"{line}  verified" if facts.verified else line,
+        kind=facts.kind,
+        name=facts.name,
+        declared=facts.declared,
+        size=facts.size,
+    )
+
+
+def _badges(facts: _Facts) -> list[Html]:
+    shape = "display:inline-block;padding:0 8px;margin:4px 4px 0 0;border-radius:9px"
+    badges = []
+    if facts.verified:
+        style = f"{shape};{SMALL};background-color:rgba(34,160,80,0.22)"
+        badges.append(element("span", "✓ verified", style=style))
+    if differs(facts.declared, facts.kind):
+        style = f"{shape};{SMALL};background-color:rgba(235,140,20,0.30)"
+        badges.append(element("span", f"declared {clip(facts.declared, 60)}", style=style))
+    return [element("div", *badges)] if badges else []

@@ -1,0 +1,217 @@
+"""The progress card: script-free HTML that lives in one output through one display id.
+
+`card_html` and `card_text` are pure functions of a snapshot; `CardListener` publishes them. The
+last update is the permanent record in the saved notebook, so it is small and says how it ended.
+Knows nothing of sessions or sockets: it polls `ProgressTracker.snapshot`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker, SplitProgress
+from odps_nb.notebook.display import output
+from odps_nb.notebook.display.html import bundle, escape
+from odps_nb.notebook.magics.options import Options, current_options
+from odps_nb.notebook.magics.status import record
+from odps_nb.notebook.progress import words
+from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
+
+__all__ = ["MAX_BARS", "CardListener", "card_html", "card_text"]
+
+MAX_BARS = 16
+
+# Only accents have colours of their own: text keeps the colour of the page, light or dark.
+_ACCENT = {Phase.DONE: "#1e8e3e", Phase.CANCELLED: "#c77700", Phase.FAILED: "#d93025"}
+_RUNNING = "#1a73e8"
+_BOX = (
+    "border:1px solid rgba(127,127,127,.35);border-left:4px solid {accent};border-radius:4px;"
+    "padding:6px 12px;max-width:60em;line-height:1.5"
+)
+_GRID = (
+    "display:grid;grid-template-columns:repeat(auto-fill,minmax(160px,1fr));gap:2px 14px;"
+    "margin:4px 0;font-size:85%;white-space:nowrap"
+)
+_SMALL = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
+
+
+def card_html(snapshot: ProgressSnapshot) -> str:
+    """Draw one snapshot as HTML without scripts, links or anything to load.
+
+    Every text that came from outside passes `escape`. A final snapshot gives about 1 KB: the
+    bars of its splits are folded into a number.
+    """
+    accent = _ACCENT.get(snapshot.phase, _RUNNING)
+    name, state = f"{snapshot.operation} {snapshot.title}", words.ending(snapshot)
+    parts = [f"<div><b>{escape(name)}</b> · {escape(state)}</div>", _main_bar(snapshot, accent)]
+    if figures := words.figures(snapshot):
+        tabular = "font-variant-numeric:tabular-nums"
+        parts.append(f'<div style="{tabular}">{escape(" · ".join(figures))}</div>')
+    if snapshot.message:
+        parts.append(f"<div>{escape(_clip(snapshot.message, 400))}</div>")
+    parts += _record(snapshot) if snapshot.phase.is_final else _live(snapshot, accent)
+    return f'<div role="status" style="{_BOX.format(accent=accent)}">{"".join(parts)}</div>'
+
+
+def card_text(snapshot: ProgressSnapshot) -> str:
+    """Say one snapshot in plain text: the alternative for terminals, diffs and screen readers."""
+    lines = [words.headline(snapshot)]
+    if figures := words.figures(snapshot):
+        lines.append("  " + " · ".join(figures))
+    if snapshot.message:
+        lines.append("  " + _clip(snapshot.message, 400))
+    if found := words.ids(snapshot):
+        lines.append("  " + " · ".join(found))
+    return "\n".join(lines)
+
+
+def _main_bar(snapshot: ProgressSnapshot, accent: str) -> str:
+    share = 1.0 if snapshot.phase is Phase.DONE else snapshot.fraction
+    if not share and snapshot.phase.is_final:
+        return ""  # it ended before any share was known: an empty bar would claim 0 %
+    return _bar(share or None, f"{snapshot.operation} {snapshot.title}", accent, height=10)
+
+
+def _bar(share: float | None, label: str, accent: str, *, height: int) -> str:
+    """Draw one bar; without a share it is an indeterminate one (never an empty 0 %)."""
+    value = "" if share is None else f' max="100" value="{max(share * 100, 0.5):.4g}"'
+    style = f"width:100%;height:{height}px;accent-color:{accent};display:block"
+    return f'<progress aria-label="{escape(label)}"{value} style="{style}"></progress>'
+
+
+def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
+    """While it runs: bars in the open, since a redraw would close a folded part again."""
+    parts = []
+    if len(snapshot.splits) > 1:
+        cells = [
+            f"<div>{escape(label)}{_bar(share, label, accent, height=6)}</div>"
+            for label, share in _groups(snapshot.splits)
+        ]
+        parts.append(f'<div style="{_GRID}">{"".join(cells)}</div>')
+    small = [*snapshot.events[-1:], *words.ids(snapshot)]
+    if small:
+        parts.append(f'<div style="{_SMALL}">{escape(" · ".join(small))}</div>')
+    return parts
+
+
+def _record(snapshot: ProgressSnapshot) -> list[str]:
+    """At the end: numbers only, ids and events folded away but in the saved notebook."""
+    summary = []
+    if total := len(snapshot.splits):
+        done = sum(split.done for split in snapshot.splits)
+        whole = words.counted(total, "split")
+        partly = snapshot.phase is not Phase.DONE and done < total
+        summary.append(f"{done} of {whole} finished" if partly else whole)
+    found = [*words.ids(snapshot), *snapshot.events[-5:]]
+    if found:
+        summary.append("ids and events" if snapshot.events else "ids")
+        lines = "<br>".join(escape(_clip(line, 160)) for line in found)
+        fold = f"<summary>{escape(' · '.join(summary))}</summary>{lines}"
+        return [f'<details style="{_SMALL}">{fold}</details>']
+    return [f'<div style="{_SMALL}">{escape(" · ".join(summary))}</div>'] if summary else []
+
+
+def _groups(splits: Sequence[SplitProgress]) -> list[tuple[str, float | None]]:
+    """Return at most `MAX_BARS` (label, share): neighbours share a bar when there are more."""
+    if len(splits) <= MAX_BARS:
+        return [(split.label, _share([split])) for split in splits]
+    edges = [len(splits) * i // MAX_BARS for i in range(MAX_BARS + 1)]
+    return [
+        (f"{low + 1}–{high} of {len(splits)}", _share(splits[low:high]))
+        for low, high in pairwise(edges)
+    ]
+
+
+def _share(splits: Sequence[SplitProgress]) -> float | None:
+    if all(split.done for split in splits):
+        return 1.0
+    if all(split.rows_total for split in splits):
+        total = sum(split.rows_total or 0 for split in splits)
+        return min(1.0, sum(split.rows for split in splits) / total)
+    if len(splits) > 1:
+        return sum(split.done for split in splits) / len(splits)
+    # Without totals a bar can say "not yet" or "at work", not how far.
+    return None if splits[0].rows or splits[0].wire_bytes else 0.0
+
+
+def _clip(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+class CardListener:
+    """Shows one operation as a card in the cell that started it.
+
+    Parameters
+    ----------
+    options
+        What to show and how often; by default what ``%config OdpsMagics`` says.
+    delay
+        Seconds before the card appears; what ends sooner leaves none.
+    on_cancel
+        Stops the operation, for ``%odps cancel``; ``None`` where only an interrupt can.
+    """
+
+    def __init__(
+        self,
+        *,
+        options: Options | None = None,
+        delay: float = SHOW_AFTER,
+        on_cancel: Callable[[], None] | None = None,
+    ) -> None:
+        self._options = options or current_options()
+        self._delay, self._on_cancel = delay, on_cancel
+        self._display_id = f"odps-nb-{uuid.uuid4().hex}"
+        self._placed = False
+        self._tracker: ProgressTracker | None = None
+        self._final: ProgressSnapshot | None = None
+        self._flusher: Flusher | None = None
+
+    def place(self, operation: str, title: str) -> None:
+        """Put the card into the current cell now, for an operation that outlives the cell.
+
+        What a thread displays later would land in whatever cell runs then; an update of this
+        card finds its way by the display id.
+        """
+        self._delay = 0.0
+        if self._options.progress == "none":
+            return
+        self._publish(ProgressSnapshot(operation=operation, title=title, phase=Phase.CREATING))
+
+    def start(self, tracker: ProgressTracker) -> None:
+        """Begin to watch; nothing is shown before ``delay`` seconds."""
+        self._tracker = tracker
+        record(tracker, cancel=self._on_cancel)
+        if self._options.progress == "none":
+            return
+        self._flusher = Flusher(
+            self._draw, self._draw_end, hz=self._options.refresh_hz, delay=self._delay
+        )
+        self._flusher.start()
+
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        """Leave the final card (if one was shown) and join the thread."""
+        self._final = snapshot
+        if self._flusher is not None:
+            self._flusher.stop()
+        elif self._placed:
+            self._publish(snapshot)
+
+    def _draw(self) -> None:
+        if self._tracker is not None:
+            self._publish(self._tracker.snapshot())
+
+    def _draw_end(self) -> None:
+        if self._final is not None:
+            self._publish(self._final)
+
+    def _publish(self, snapshot: ProgressSnapshot) -> None:
+        made = bundle(card_html(snapshot), card_text(snapshot))
+        if self._options.progress == "text":
+            del made["text/html"]
+        if self._placed:
+            output.replace(made, display_id=self._display_id)
+        else:
+            self._placed = True
+            output.show(made, display_id=self._display_id)

@@ -1,0 +1,33 @@
+"""The ends of a notebook's cells, for what goes on beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["after_cell"]
+
+
+def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
+    """Call a function after every cell, with the error that ended the cell, if any.
+
+    It is called in the cell's own thread while the cell still counts as running, so that what it
+    displays or replaces is saved with the cell. Returns what takes the function out again;
+    outside of IPython nothing is ever called.
+    """
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    if shell is None:
+        return lambda: None
+    events = shell.events
+
+    def ended(result: Any) -> None:
+        call(result.error_in_exec)
+
+    def remove() -> None:
+        if ended in events.callbacks["post_run_cell"]:
+            events.unregister("post_run_cell", ended)
+
+    events.register("post_run_cell", ended)
+    return remove

@@ -1,0 +1,142 @@
+"""Progress in words: one wording for card, line, status list and text/plain.
+
+Pure functions of a `ProgressSnapshot`. Escapes nothing and draws nothing.
+"""
+
+from __future__ import annotations
+
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot
+from odps_nb.terms import format_bytes
+
+__all__ = [
+    "amounts",
+    "counted",
+    "ending",
+    "figures",
+    "format_percent",
+    "format_seconds",
+    "headline",
+    "ids",
+]
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a duration for a person: ``3.2 s``, ``1 min 05 s``, ``2 h 03 min``."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def format_percent(share: float) -> str:
+    """Write a share in (0, 1] as a percentage that is never ``0 %`` and only at the end 100."""
+    if share < 0.01:
+        return "<1 %"
+    return f"{int(share * 100)} %"
+
+
+def counted(count: int, noun: str) -> str:
+    """Write ``1 row``, ``1,234 rows``, ``2 retries``."""
+    if count == 1:
+        return f"1 {noun}"
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{count:,} {plural}"
+
+
+def headline(snapshot: ProgressSnapshot) -> str:
+    """Say what it is and where it stands: ``read orders: reading, 41 %``."""
+    return f"{snapshot.operation} {snapshot.title}: {ending(snapshot)}"
+
+
+def ending(snapshot: ProgressSnapshot) -> str:
+    """Say where it stands, or how it ended: ``done in 3.2 s``, ``cancelled at 41 %``."""
+    if snapshot.phase is Phase.DONE:
+        return f"done in {format_seconds(snapshot.elapsed)}"
+    share = snapshot.fraction
+    if not snapshot.phase.is_final:
+        return f"{snapshot.phase.value}, {format_percent(share)}" if share else snapshot.phase.value
+    how = snapshot.phase.value
+    if share == 1.0:  # all rows were there: what came after them (or nothing) was not wanted
+        return f"{how} after {_progress_so_far(snapshot)}"
+    if share:
+        return f"{how} at {format_percent(share)}"
+    if snapshot.rows or snapshot.items:
+        return f"{how} after {_progress_so_far(snapshot)}"
+    return f"{how} after {format_seconds(snapshot.elapsed)}"
+
+
+def figures(snapshot: ProgressSnapshot) -> list[str]:
+    """Return what is worth a number now: amounts, then rate and time left, then trouble."""
+    return [*amounts(snapshot), *_pace(snapshot), *_trouble(snapshot)]
+
+
+def amounts(snapshot: ProgressSnapshot) -> list[str]:
+    """Return how much: rows, blobs, tasks, bytes on the wire, decoded, complete and verified."""
+    found = []
+    if snapshot.rows or snapshot.rows_total is not None:
+        found.append(_of(snapshot.rows, snapshot.rows_total, "row"))
+    if snapshot.items or snapshot.items_total is not None:
+        found.append(_of(snapshot.items, snapshot.items_total, "blob"))
+    if snapshot.tasks_total is not None:
+        found.append(_of(snapshot.tasks, snapshot.tasks_total, "task"))
+    for amount, what in (
+        (snapshot.wire_bytes, "on the wire"),
+        (snapshot.decoded_bytes, "decoded"),
+        (snapshot.complete_bytes, "complete"),
+        (snapshot.verified_bytes, "verified"),
+    ):
+        if amount:
+            found.append(f"{format_bytes(amount)} {what}")
+    return found
+
+
+def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
+    """Return the ids to quote to a service desk: of the session and of the ``last`` answers."""
+    found = [f"session {snapshot.session_id}"] if snapshot.session_id else []
+    requests = snapshot.request_ids[-last:] if last else snapshot.request_ids
+    if requests:
+        label = "request" if len(requests) == 1 else "requests"
+        found.append(f"{label} {', '.join(requests)}")
+    return found
+
+
+def _trouble(snapshot: ProgressSnapshot) -> list[str]:
+    pairs = ((snapshot.retries, "retry"), (snapshot.resumes, "resume"))
+    return [counted(count, noun) for count, noun in pairs if count]
+
+
+def _pace(snapshot: ProgressSnapshot) -> list[str]:
+    found = []
+    if snapshot.elapsed > 0.5:
+        if snapshot.rows:
+            found.append(f"{_round(snapshot.rows / snapshot.elapsed):,} rows/s")
+        elif snapshot.wire_bytes:
+            found.append(f"{format_bytes(snapshot.wire_bytes / snapshot.elapsed)}/s")
+    if snapshot.eta is not None:
+        left = format_seconds(snapshot.eta) if snapshot.eta >= 1 else "1 s"
+        found.append(f"about {left} left")
+    return found
+
+
+def _round(rate: float) -> int:
+    """Keep three digits: a rate that flickers in its last digits tells nobody anything."""
+    whole = int(rate)
+    return round(whole, 3 - len(str(whole))) if whole >= 1000 else whole
+
+
+def _of(count: int, total: int | None, noun: str) -> str:
+    if total is None or total == count:
+        return counted(count, noun)
+    return f"{count:,} of {counted(total, noun)}"
+
+
+def _progress_so_far(snapshot: ProgressSnapshot) -> str:
+    if snapshot.rows or not snapshot.items:
+        return counted(snapshot.rows, "row")
+    return counted(snapshot.items, "blob")

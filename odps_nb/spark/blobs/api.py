@@ -1,0 +1,246 @@
+"""`blob_map` and `with_blobs`: blobs of a column, worked on in tasks.
+
+Bytes that cross into the JVM as a column and back out to a function cost six times the work. So
+`blob_map` fetches and computes in one place: a task takes references, fetches many blobs with one
+request, hands each to the function as it arrives, and sends on only what the function returns.
+`with_blobs` sends the bytes on, for blobs that are small and functions that are not Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+
+from odps_nb.client.calls.progress import Phase, ProgressListener
+from odps_nb.errors import ConfigError, ConversionError
+from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
+from odps_nb.spark.launch._quiet import without_pandas_notice
+from odps_nb.spark.progress.attach import announce, faces_of
+from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
+from odps_nb.spark.tasks.shipping import shipped
+from odps_nb.terms import Compression, format_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.blob.many import BlobRecord
+
+__all__ = ["NEW_BLOB", "blob_map", "with_blobs"]
+
+NEW_BLOB = "struct<data: binary, mime_type: string, file_name: string>"
+"""Spark's type of a blob with its bytes: `with_blobs` makes it, `odps_nb.spark.write` uploads it.
+
+``data`` is what is stored; the other two may be null. In the schema of `blob_map` it is the type
+of a column for which the function returns `odps_nb.NewBlob` or bytes.
+"""
+
+
+def blob_map(
+    df: DataFrame,
+    ref_column: str,
+    fn: Callable[[BlobRecord], Row],
+    schema: StructType | str,
+    *,
+    odps: Connection | Profile | str | None = None,
+    compression: str | Compression | None = None,
+    progress: ProgressListener | None = None,
+) -> DataFrame:
+    """Return the DataFrame with new columns computed from the blobs that a column refers to.
+
+    Parameters
+    ----------
+    df
+        Any DataFrame; all its columns and rows are kept.
+    ref_column
+        The column of blob references, as a read gives them. Where it is null, `fn` is not called
+        and the new columns are null.
+    fn
+        Called once per row, on an executor, with ``data``, ``mime_type`` and
+        ``custom_file_name`` of one verified blob. Returns a dict (a key that is absent is null),
+        a tuple in the order of `schema`, or ``None`` for nulls. For a column of type `NEW_BLOB`
+        it may return an `odps_nb.NewBlob` or bytes, which `odps_nb.spark.write` then uploads.
+    schema
+        The new columns: a StructType, or text like ``"width int, thumbnail binary"``.
+    odps
+        Where the blobs are: as in `odps_nb.spark.read`; by default the environment's profile.
+    compression
+        Content coding of the blobs on their way.
+    progress
+        As in `odps_nb.spark.read`.
+
+    Raises
+    ------
+    ConfigError
+        No such column, or a new column has the name of an old one.
+    ConversionError
+        The reference column is neither text nor bytes; in a task, what `fn` returned does not fit.
+    LimitExceededError
+        In a task: `fn` returned a value of more than 256 MB.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> media = odps_nb.spark.read(spark, odps, "media", columns=["name", "content"], limit=3)
+    >>> def head(blob):
+    ...     return {"magic": bytes(blob.data[:3])}
+    >>> found = odps_nb.spark.blob_map(media, "content", head, "magic binary", odps=odps)
+    >>> {row.name: bytes(row.magic) for row in found.collect()}["mountains.jpg"]
+    b'\\xff\\xd8\\xff'
+    """
+    from pyspark.sql.types import StructType
+
+    asked = cast(StructType, StructType.fromDDL(schema)) if isinstance(schema, str) else schema
+    return _mapped(df, ref_column, fn, asked, odps, compression, progress, option="schema")
+
+
+def with_blobs(
+    df: DataFrame,
+    ref_column: str,
+    *,
+    column: str = "blob",
+    max_blob_bytes: int = 16_000_000,
+    odps: Connection | Profile | str | None = None,
+    compression: str | Compression | None = None,
+    progress: ProgressListener | None = None,
+) -> DataFrame:
+    """Return the DataFrame with the blobs themselves as a new column, for small ones.
+
+    The column is of type `NEW_BLOB`: take ``blob.data`` where bytes are wanted, or write it into
+    a BLOB column as it is. Every byte goes through the JVM; for what a Python function makes of a
+    blob `blob_map` is several times as fast, and takes blobs of any size.
+
+    Parameters
+    ----------
+    df, ref_column, odps, compression, progress
+        As in `blob_map`. Where the reference is null, the new column is.
+    column
+        Name of the new column.
+    max_blob_bytes
+        The largest blob that is taken, 256 MB at most.
+
+    Raises
+    ------
+    ConfigError
+        No such column, the new one is there already, or `max_blob_bytes` is out of bounds.
+    ConversionError
+        The reference column is neither text nor bytes.
+    LimitExceededError
+        In a task: a blob is larger than `max_blob_bytes`. Its bytes are not fetched.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> media = odps_nb.spark.read(spark, odps, "media", columns=["name", "content"], limit=3)
+    >>> whole = odps_nb.spark.with_blobs(media, "content", odps=odps)
+    >>> row = whole.filter("name = 'mountains.jpg'").select("blob.*").first()
+    >>> row.mime_type, row.file_name, bytes(row.data[:3])
+    ('image/jpeg', 'mountains.jpg', b'\\xff\\xd8\\xff')
+    """
+    from pyspark.sql.types import StructType
+
+    if not 0 < max_blob_bytes <= LARGEST_VALUE:
+        raise ConfigError(
+            f"max_blob_bytes is {max_blob_bytes}; it must be between 1 and {LARGEST_VALUE}",
+            option="max_blob_bytes",
+            hint=f"rows of Spark hold {format_bytes(LARGEST_VALUE)} in a value at most here; "
+            "odps_nb.spark.blob_map takes larger blobs",
+        )
+    kind = cast(StructType, StructType.fromDDL(f"blob {NEW_BLOB}")).fields[0].dataType
+    added = StructType().add(column, kind)
+    return _mapped(
+        df,
+        ref_column,
+        _whole,
+        added,
+        odps,
+        compression,
+        progress,
+        option="column",
+        largest=max_blob_bytes,
+    )
+
+
+def _whole(record: BlobRecord) -> Row:
+    return (
+        {
+            "data": record.data,
+            "mime_type": record.mime_type,
+            "file_name": record.custom_file_name,
+        },
+    )
+
+
+def _mapped(
+    df: DataFrame,
+    ref_column: str,
+    fn: Callable[[BlobRecord], Row],
+    asked: StructType,
+    odps: Connection | Profile | str | None,
+    compression: str | Compression | None,
+    progress: ProgressListener | None,
+    *,
+    option: str,
+    largest: int | None = None,
+) -> DataFrame:
+    """Check names, and add the columns that tasks fill."""
+    from pyspark.sql.types import StructField, StructType
+
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.spark.tasks.types import arrow_schema
+
+    # A null reference makes nulls, whatever the schema promises.
+    added = StructType([StructField(f.name, f.dataType, metadata=f.metadata) for f in asked.fields])
+    index = _checked_column(df.schema, ref_column, added, option)
+    whole = StructType([*df.schema.fields, *added.fields])
+    with StorageClient(profile_of(odps)) as storage:
+        profile = TaskProfile.of(storage)
+    source = Source(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
+    task = BlobTask(
+        profile=profile,
+        column=index,
+        name=ref_column,
+        fn=fn,
+        added=arrow_schema(added),
+        whole=arrow_schema(whole),
+        compression=Compression.of(compression),
+        largest=largest,
+        report_to=announce(df.sparkSession, source, faces_of(odps), progress),
+    )
+
+    def map_blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return map_batches(task, batches)
+
+    with without_pandas_notice():
+        return df.mapInArrow(shipped(map_blobs), whole)
+
+
+def _checked_column(schema: StructType, name: str, added: StructType, option: str) -> int:
+    names = [field.name.casefold() for field in schema.fields]
+    if name.casefold() not in names:
+        raise ConfigError(
+            f"the DataFrame has no column {name!r}",
+            option="ref_column",
+            hint=f"its columns are: {', '.join(schema.names)}",
+        )
+    if twins := [one for one in added.names if one.casefold() in names]:
+        raise ConfigError(
+            f"the DataFrame has a column {twins[0]!r} already",
+            option=option,
+            hint="give the new column another name, or drop the old one first",
+        )
+    index = names.index(name.casefold())
+    kind = schema.fields[index].dataType.typeName()
+    if kind not in ("string", "binary"):
+        raise ConversionError(
+            f"column {name!r} holds no blob references",
+            column=name,
+            source_type=kind,
+            target_type="string",
+        )
+    return index

@@ -1,0 +1,146 @@
+"""Spark Connect: where a session's server is, and how one on this machine starts.
+
+A remote session is a client over gRPC: it has no JVM, no ``sparkContext`` and no settings but
+those of SQL. What `odps_nb.spark.session` does for it is here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from odps_nb.errors import ConfigError, ConnectError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "SERVER",
+    "check_connect",
+    "check_free",
+    "check_server",
+    "hide_keys",
+    "is_connect",
+    "remote_settings",
+]
+
+PORT = 15002
+#: The server of ``remote="local"`` would listen on every address of the machine otherwise, and
+#: tell every two seconds only how many tasks are done.
+SERVER = {
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.connect.progress.reportInterval": "500ms",
+}
+
+_REDACTION = "spark.sql.redaction.string.regex"
+#: Options with keys as the text of a plan shows them, which the server of Connect logs.
+_KEYS = r'key: "(?i:access_id|access_key|sts_token|bearer_token|app_id|app_key)"\s+value: "[^"]*"'
+_ANSWER = 10.0
+
+
+def check_connect() -> None:
+    """Make sure that pyspark can be a client of Connect.
+
+    Raises
+    ------
+    MissingDependencyError
+        One of its libraries is not installed.
+    """
+    for name in ("grpc", "grpc_status", "google.rpc"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise MissingDependencyError(
+                f"a remote Spark session needs {name.partition('.')[0]}, which is not installed",
+                extra="connect",
+                hint="pip install 'odps-nb[connect]'",
+            ) from None
+
+
+def check_server(url: str) -> None:
+    """Make sure that somebody listens where a remote session shall connect to.
+
+    pyspark would try for minutes before it says so. Only a refusal counts: behind a proxy a
+    name may be unknown here.
+
+    Raises
+    ------
+    ConfigError
+        Not a URL of Connect.
+    ConnectError
+        Nobody listens.
+    """
+    host, port = _address(url)
+    try:
+        socket.create_connection((host, port), timeout=_ANSWER).close()
+    except ConnectionRefusedError:
+        raise ConnectError(
+            f"no Spark Connect server listens on {host}:{port}",
+            hint="start one there (sbin/start-connect-server.sh), check the port, or leave out "
+            "remote= (and SPARK_REMOTE) for a Spark on this machine",
+        ) from None
+    except OSError:
+        return
+
+
+def _address(url: str) -> tuple[str, int]:
+    # The rest of the URL may hold a token, so no error repeats it.
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not url.startswith("sc://") or not host:
+        raise ConfigError(
+            "remote is no address of a Spark Connect server",
+            option="remote",
+            hint="write remote='sc://host:15002', or remote='local[2]' for one on this machine",
+        )
+    return host, port or PORT
+
+
+def check_free(port: int = PORT) -> None:
+    """Make sure that a server can be started here: pyspark knows one port only.
+
+    Raises
+    ------
+    ConfigError
+        Another process has it.
+    """
+    with contextlib.closing(socket.socket(socket.AF_INET)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise ConfigError(
+                f"port {port} is taken, and pyspark starts its Connect server on no other",
+                option="remote",
+                hint="stop the other session, or leave out remote= for a Spark without Connect",
+            ) from None
+
+
+def remote_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return those of our defaults that a server elsewhere lets a session set."""
+    return {name: value for name, value in settings.items() if name.startswith("spark.sql.")}
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is a client of Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def hide_keys(spark: SparkSession) -> None:
+    """Let a session of Connect hide keys in the text of plans; elsewhere options are in none.
+
+    The server writes the text of each plan to its event log and UI, and a plan of Connect holds
+    the options of ``spark.read``. What the session hides already stays hidden.
+    """
+    if not is_connect(spark):
+        return
+    known = spark.conf.get(_REDACTION, "") or ""
+    if _KEYS not in known:
+        spark.conf.set(_REDACTION, f"{known}|{_KEYS}" if known else _KEYS)

@@ -1,0 +1,175 @@
+"""Which columns of a table a query can see.
+
+A column whose name is no word of the query is used only through something that means all
+columns: a star, a natural join, a pivot, or columns taken by their place. Everything that is not
+known here counts as such.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.spark.pushdown.parse import WORD, ParsedQuery, Reference, fold, source_of, tables_of
+
+__all__ = ["used_columns"]
+
+# What a value costs on the wire, roughly; what is not here costs more.
+_CHEAP = (
+    *(TypeCode.BOOLEAN, TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.DATE),
+    *(TypeCode.FLOAT, TypeCode.BIGINT, TypeCode.DOUBLE, TypeCode.DATETIME, TypeCode.TIMESTAMP),
+    *(TypeCode.TIMESTAMP_NTZ, TypeCode.DECIMAL, TypeCode.CHAR, TypeCode.VARCHAR),
+)
+
+
+def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) -> tuple[str, ...]:
+    """Return the columns that must be read, in the table's order; at least one data column."""
+    if not query.is_regular or _all_seen(query.tree, reference.node):
+        return schema.names
+    named = [column for column in schema if _is_named(query, fold(column.name))]
+    if not any(column in schema.columns for column in named):
+        named.append(_cheapest(schema))  # rows without any data column cannot be asked for
+    return tuple(column.name for column in schema if column in named)
+
+
+def _is_named(query: ParsedQuery, name: str) -> bool:
+    # A name that is no single word is not looked for: it cannot be among them.
+    return name in query.words or not WORD.fullmatch(name)
+
+
+def _cheapest(schema: TableSchema) -> Column:
+    def cost(column: Column) -> int:
+        code = column.type.code
+        return _CHEAP.index(code) if code in _CHEAP else len(_CHEAP)
+
+    return min(schema.columns, key=cost)
+
+
+def _all_seen(tree: Any, source: Any) -> bool:
+    """Whether all columns of a source of rows reach somebody who does not name them."""
+    from sqlglot import exp
+
+    place, select = source, source.parent
+    # from (a join b …): the names inside are those of the select around it
+    while isinstance(select, (exp.Paren, exp.Join, exp.From, exp.Table, exp.Subquery)):
+        if isinstance(select, exp.Join) and _by_common_names(select):
+            return True
+        if isinstance(select, exp.Subquery) and select.args.get("alias") is not None:
+            return True
+        place, select = select, select.parent
+    if not isinstance(select, exp.Select) or place.arg_key not in ("from", "from_", "joins"):
+        return True
+    if _by_place(source) or any(_by_common_names(join) for join in select.args.get("joins") or ()):
+        return True
+    if any(one.args.get("pivots") for one in select.find_all(exp.Table, exp.Subquery)):
+        return True
+    stars = [star for star in map(_star_of, select.expressions) if star is not None]
+    if _hidden_star(select, stars):
+        return True
+    mine = {"", fold(source.alias_or_name)}
+    shown = [star for qualifier, star in stars if fold(qualifier) in mine]
+    if any(any(star.args.values()) for star in shown):  # all but some: maybe nothing is left
+        return True
+    return bool(shown) and (_by_output(select) or _output_seen(tree, select))
+
+
+def _by_common_names(join: Any) -> bool:
+    return bool(join.args.get("method"))  # natural
+
+
+def _by_place(source: Any) -> bool:
+    alias = source.args.get("alias")
+    return alias is not None and bool(alias.args.get("columns"))
+
+
+def _star_of(projection: Any) -> tuple[str, Any] | None:
+    """Return the qualifier of ``*`` or ``t.*`` (also of a struct) with its node."""
+    from sqlglot import exp
+
+    if isinstance(projection, exp.Star):
+        return "", projection
+    if isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star):
+        return projection.table, projection.this
+    return None
+
+
+def _hidden_star(select: Any, known: list[tuple[str, Any]]) -> bool:
+    """Whether there is a star inside an expression, other than that of ``count(*)``.
+
+    Stars of selects inside count as well, unless they mean a source of their own: ``lateral
+    (select a.*)``.
+    """
+    from sqlglot import exp
+
+    shown = {id(node) for _, node in known}
+    for star in select.find_all(exp.Star):
+        around = star.parent_select
+        if id(star) in shown or _is_counted(star):
+            continue
+        if around is select or not _is_of(around, star):
+            return True
+    return False
+
+
+def _is_counted(star: Any) -> bool:
+    from sqlglot import exp
+
+    count = star.parent
+    return (
+        isinstance(count, exp.Count)
+        and star.arg_key == "this"
+        and not count.args.get("expressions")
+    )
+
+
+def _is_of(select: Any, star: Any) -> bool:
+    """Whether a star means columns of the select that it stands in."""
+    from sqlglot import exp
+
+    first = select.args.get("from_")
+    if first is None:
+        return False
+    named = star.parent.table if isinstance(star.parent, exp.Column) else ""
+    joined = (join.this for join in select.args.get("joins") or ())
+    return not named or fold(named) in {fold(one.alias_or_name) for one in (first.this, *joined)}
+
+
+def _by_output(select: Any) -> bool:
+    """Whether what a select does goes by the columns that its stars stand for.
+
+    So do DISTINCT, groups (of ALL, by place, or of columns that a star may not show), and orders
+    of ALL or by place.
+    """
+    from sqlglot import exp
+
+    if any(select.args.get(part) is not None for part in ("distinct", "group", "having")):
+        return True
+    clauses = (select.args.get(part) for part in ("order", "sort", "distribute", "cluster"))
+    keys = (key for clause in clauses if clause is not None for key in clause.expressions)
+    return any(key.find(exp.Column) is None for key in keys)
+
+
+def _output_seen(tree: Any, select: Any) -> bool:
+    """Whether somebody sees the columns that a select gives, without naming them."""
+    from sqlglot import exp
+
+    place: Any = select
+    while isinstance(place.parent, exp.Subquery) and not _is_source(place.parent):
+        place = place.parent
+    parent = place.parent
+    if isinstance(parent, exp.Exists):
+        return False
+    if isinstance(parent, exp.Subquery):
+        return _by_place(parent) or _all_seen(tree, parent)
+    if isinstance(parent, exp.CTE):
+        if _by_place(parent):
+            return True
+        users = (table for table in tables_of(tree) if source_of(table) is parent)
+        return any(_all_seen(tree, user) for user in users)
+    return True  # the result itself, or unions, which go by place
+
+
+def _is_source(subquery: Any) -> bool:
+    from sqlglot import exp
+
+    return isinstance(subquery.parent, (exp.From, exp.Join))

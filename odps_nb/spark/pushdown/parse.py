@@ -1,0 +1,293 @@
+"""The text of a Spark query: what kind it is, which tables it names and where.
+
+sqlglot reads the text; nothing is written by it. Spark gets the text as it was typed, with the
+names of tables replaced at their places.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from odps_nb.errors import InvalidRequestError, MissingDependencyError
+from odps_nb.spark.pushdown.understood import is_regular, is_repeatable
+
+__all__ = [
+    "WORD",
+    "ParsedQuery",
+    "Reference",
+    "fill",
+    "fold",
+    "parse_query",
+    "source_of",
+    "tables_of",
+    "value_of_text",
+]
+
+_NAME = re.compile(r"[^\W\d]\w*")
+WORD = re.compile(r"\w+")
+# Escapes that mean one thing in every version of Spark.
+_ESCAPE = re.compile(r"\\(['\"\\])")
+_QUERY = frozenset({"select", "with", "from", "values", "("})
+_ELSEWHERE = {
+    "insert": "write with odps_nb.spark.write, or run it on the service: %%odps sql",
+    "explain": "ask odps_nb.spark.explain_sql, or call .explain() of the DataFrame",
+    "table": "write select * from … instead",
+}
+_SERVICE = "run it on the service with %%odps sql (odps.sql), or with spark.sql for Spark's own"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A name of a table in the text: its parts, its place, and its node in the tree."""
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+    node: Any = field(repr=False, compare=False)
+
+    @property
+    def alias(self) -> str:
+        """What its columns may be qualified with, where the query gives no other name."""
+        return self.parts[-1]
+
+    def __str__(self) -> str:
+        return ".".join(self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedQuery:
+    """A query that was read.
+
+    ``references`` are in the order of the text; names of its own ``with`` are not among them.
+    ``words`` are all words outside of quotes, folded: no column is used that is not among them.
+    ``plain_texts`` are literals whose characters are sure. ``is_regular`` is false where the tree
+    may not be what the text says, so that nothing may be concluded from it. ``is_repeatable`` is
+    false where fewer rows may give other values, so that no row may be left out.
+    """
+
+    text: str
+    tree: Any = field(repr=False)
+    references: tuple[Reference, ...]
+    words: frozenset[str] = field(repr=False)
+    plain_texts: frozenset[str] = field(repr=False)
+    is_regular: bool
+    is_repeatable: bool
+
+
+def parse_query(text: str) -> ParsedQuery:
+    """Read one query.
+
+    Raises
+    ------
+    InvalidRequestError
+        It cannot be read (the message shows the place), is no query, or is more than one.
+    MissingDependencyError
+        sqlglot is not installed.
+    """
+    try:
+        import sqlglot
+    except ImportError:
+        raise MissingDependencyError(
+            "sqlglot is not installed", extra="spark", hint="pip install 'odps-nb[spark]'"
+        ) from None
+    try:
+        tokens = sqlglot.tokenize(text, read="spark")
+        _check_kind(tokens)
+        trees = [tree for tree in sqlglot.parse(text, read="spark") if tree is not None]
+    except sqlglot.errors.SqlglotError as error:
+        raise _unreadable(error) from None
+    except RecursionError:
+        raise InvalidRequestError("the query is nested too deeply") from None
+    if len(trees) != 1:
+        raise InvalidRequestError(f"there are {len(trees)} statements", hint="write one query")
+    _check_tree(trees[0])
+    strings = [t for t in tokens if t.token_type is sqlglot.TokenType.STRING]
+    others = [t for t in tokens if t.token_type is not sqlglot.TokenType.STRING]
+    words = (word for token in others for word in WORD.findall(fold(token.text)))
+    return ParsedQuery(
+        text=text,
+        tree=trees[0],
+        references=tuple(_references(text, trees[0])),
+        words=frozenset(words),
+        plain_texts=_plain_texts(text, strings),
+        is_regular=is_regular(text, tokens, trees[0]),
+        is_repeatable=is_repeatable(tokens, trees[0]),
+    )
+
+
+def fold(name: str) -> str:
+    """Return a name as it is compared: Spark and MaxCompute ignore case."""
+    return name.casefold()
+
+
+# -- what kind of statement -------------------------------------------------------------------
+
+
+def _check_kind(tokens: Sequence[Any]) -> None:
+    first = fold(tokens[0].text) if tokens else ""
+    if not first:
+        raise InvalidRequestError("the query is empty", hint="write select … from …")
+    if first not in _QUERY:
+        raise _no_query(first)
+
+
+def _check_tree(tree: Any) -> None:
+    from sqlglot import exp
+
+    # values (…) stands alone as a query, too
+    if not isinstance(tree, (exp.Query, exp.Values)):
+        raise _no_query(tree.key)
+
+
+def _no_query(kind: str) -> InvalidRequestError:
+    shown = kind if len(kind) <= 30 else kind[:29] + "…"
+    return InvalidRequestError(
+        f"{shown!r} begins no query; only queries (select, with, values) run over ODPS tables",
+        hint=_ELSEWHERE.get(kind, _SERVICE),
+    )
+
+
+def _unreadable(error: Any) -> InvalidRequestError:
+    found = (getattr(error, "errors", None) or [{}])[0]
+    line, column = found.get("line"), found.get("col")
+    said = str(found.get("description") or str(error).splitlines()[0])
+    said = re.sub(r"\s*(but got )?<Token .*?>\.?$", "", said).rstrip(". ")
+    where = f" at line {line}, column {column}" if line and column else ""
+    near = f", near {found['highlight']!r}" if found.get("highlight") else ""
+    return InvalidRequestError(
+        f"the query cannot be read{where}{near}: {said[:200]}",
+        code="ParseError",
+        hint="it is read as Spark SQL; spark.sql takes what this cannot read",
+    )
+
+
+# -- tables -----------------------------------------------------------------------------------
+
+
+def tables_of(tree: Any) -> Iterator[Any]:
+    """Yield the nodes that stand for tables, without those that a hint only names."""
+    from sqlglot import exp
+
+    for node in tree.find_all(exp.Table):
+        if node.find_ancestor(exp.Hint) is None:
+            yield node
+
+
+def _references(text: str, tree: Any) -> Iterator[Reference]:
+    from sqlglot import exp
+
+    found: dict[int, Reference] = {}
+    for node in tables_of(tree):
+        parts = node.parts
+        if not all(isinstance(part, exp.Identifier) for part in parts):
+            continue  # a function that gives rows
+        if not all(_NAME.fullmatch(part.name) for part in parts) or len(parts) > 3:
+            continue  # a file, e.g. parquet.`/data`: Spark's
+        if source_of(node) is not None:
+            continue
+        start, end = parts[0].meta.get("start"), parts[-1].meta.get("end")
+        if start is None or end is None or not _spells(text[start : end + 1], parts):
+            continue  # made by the parser: not in the text
+        found[start] = Reference(
+            parts=tuple(part.name for part in parts), start=start, end=end + 1, node=node
+        )
+    return iter([found[start] for start in sorted(found)])
+
+
+def _spells(text: str, parts: Sequence[Any]) -> bool:
+    said = [part.strip().strip("`") for part in text.split(".")]
+    return said == [part.name for part in parts]
+
+
+def source_of(table: Any) -> Any | None:
+    """Return the ``with`` entry that a table's name means at its place, or ``None``."""
+    from sqlglot import exp
+
+    if table.args.get("db") is not None:
+        return None
+    name, child = fold(table.name), table
+    while child.parent is not None:
+        parent = child.parent
+        clause = parent if isinstance(parent, exp.With) else parent.args.get("with_")
+        clause = clause or parent.args.get("with")
+        if isinstance(clause, exp.With) and not isinstance(child, exp.With):
+            seen = clause.expressions
+            if child in seen and parent is clause:  # entries see those before them
+                place = next(i for i, one in enumerate(seen) if one is child)
+                seen = seen[: place + bool(clause.args.get("recursive"))]
+            for entry in reversed(seen):
+                if fold(entry.alias) == name:
+                    return entry
+        child = parent
+    return None
+
+
+def fill(query: ParsedQuery, placeholders: Mapping[Reference, str]) -> str:
+    """Return the text for ``spark.sql(text, **frames)``.
+
+    A name becomes ``({placeholder} as `name`)``: in brackets a table may be followed by whatever
+    a name may (an alias, a sample, a pivot). Other braces are doubled, as formatting wants them.
+    """
+    cuts = [(ref.start, ref.end, _named(ref, key)) for ref, key in placeholders.items()]
+    cuts += [(start, end, "") for start, end in _prefixes(query, placeholders)]
+    pieces, done = [], 0
+    for start, end, instead in sorted(cuts):
+        pieces += [_braced(query.text[done:start]), instead]
+        done = end
+    return "".join([*pieces, _braced(query.text[done:])])
+
+
+def _named(reference: Reference, placeholder: str) -> str:
+    return f"({{{placeholder}}} as `{reference.alias}`)"
+
+
+def _braced(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _prefixes(query: ParsedQuery, placeholders: Mapping[Reference, str]) -> set[tuple[int, int]]:
+    """Find ``project.`` in ``project.table.column``: a view has no project."""
+    from sqlglot import exp
+
+    names = {tuple(map(fold, ref.parts)) for ref in placeholders if len(ref.parts) > 1}
+    found = set()
+    for column in query.tree.find_all(exp.Column):
+        parts = column.parts[:-1]  # without the column itself
+        if len(parts) > 1 and tuple(fold(part.name) for part in parts) in names:
+            start, end = parts[0].meta.get("start"), parts[-1].meta.get("start")
+            if start is not None and end is not None:
+                found.add((start, end))
+    return found
+
+
+# -- literals ---------------------------------------------------------------------------------
+
+
+def _plain_texts(text: str, strings: Sequence[Any]) -> frozenset[str]:
+    """Return what literals say where Spark surely reads the same characters."""
+    sure: set[str] = set()
+    doubtful: set[str] = set()
+    for token in strings:
+        raw = text[token.start : token.end + 1]
+        same = value_of_text(raw) == token.text
+        (sure if same else doubtful).add(token.text)
+    return frozenset(sure - doubtful)
+
+
+def value_of_text(raw: str) -> str | None:
+    r"""Return what a literal says, quotes included in ``raw``; ``None`` where versions differ.
+
+    >>> value_of_text("'it\\'s'")
+    "it's"
+    >>> value_of_text(r"'\u0041'") is None
+    True
+    """
+    if len(raw) < 2 or raw[0] not in "'\"" or raw[-1] != raw[0]:
+        return None
+    inner = raw[1:-1]
+    if "\\" in _ESCAPE.sub("", inner) or raw[0] in _ESCAPE.sub("", inner):
+        return None
+    return _ESCAPE.sub(r"\1", inner)

@@ -1,0 +1,374 @@
+"""`sql` and `explain_sql`: a Spark query over ODPS tables.
+
+The names of tables become views for the time of one call. What the query can use of each (its
+columns, the rows that a simple condition leaves, its partitions) is worked out in `plan` and
+asked of the service by a read session of its own: Spark itself pushes nothing into Python
+sources that could be trusted. Spark then runs the whole query over these views.
+The module is not called ``sql``, since the function of that name must win in the package.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
+
+from odps_nb.access.binding import bind
+from odps_nb.access.faces import Faces
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker, silent
+from odps_nb.spark.launch._quiet import without_pandas_notice, without_query_log
+from odps_nb.spark.progress.attach import faces_of, token_of, watched
+from odps_nb.spark.pushdown.errors import query_errors
+from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fill, parse_query
+from odps_nb.spark.pushdown.plan import TableRead, plan_reads, with_partitions
+from odps_nb.spark.reading.casting import in_zone
+from odps_nb.spark.tasks.credentials import profile_of
+from odps_nb.terms import TableName, TimeUnit
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.plan import ReadPlan
+
+__all__ = ["SparkQuery", "explain_sql", "sql"]
+
+TITLE = 60
+_SIDE_BY_SIDE = 8
+# With one of these the text means something else than it is read as here: nothing is pushed then.
+_OTHER_MEANING = (
+    "spark.sql.ansi.doubleQuotedIdentifiers",
+    "spark.sql.parser.escapedStringLiterals",
+    "spark.sql.parser.quotedRegexColumnNames",
+)
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+
+
+def sql(
+    spark: SparkSession,
+    odps: Connection | Profile | str | None,
+    text: str,
+    *,
+    params: Mapping[str, object] | None = None,
+    limit: int | None = None,
+) -> DataFrame:
+    """Run a Spark query whose tables are ODPS tables; the result is a DataFrame.
+
+    A name in the query means, in this order: a ``with`` entry of the query, a view or table that
+    Spark knows, a table of the service (``table``, ``project.table``, ``project.schema.table``).
+    Of each table only those columns, partitions and rows are read that the query can use;
+    `explain_sql` tells which. Nothing is left in Spark's catalog.
+
+    Parameters
+    ----------
+    odps
+        A connection, a `Profile`, a profile's name, or ``None`` for the environment's.
+    text
+        One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
+    params
+        Values for ``:name`` in the text, quoted safely. Without them the text is left as it is.
+    limit
+        Rows of the result at most.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Each table in it is a snapshot of now, as of `read`. A table that is named twice is read
+        twice, unless both need the same of it.
+
+    Raises
+    ------
+    InvalidRequestError
+        The text cannot be read, or is no query.
+    NotFoundError
+        No such table or column; close names are in the hint.
+    QueryError
+        Spark does not take the query.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> paid = odps_nb.spark.sql(
+    ...     spark,
+    ...     odps,
+    ...     "select count(*) as n from orders where ds = :day and status = 'paid'",
+    ...     params={"day": "2024-01-01"},
+    ... )
+    >>> paid.collect()
+    [Row(n=39229)]
+    """
+    return explain_sql(spark, odps, text, params=params, limit=limit).to_spark()
+
+
+def explain_sql(
+    spark: SparkSession | None,
+    odps: Connection | Profile | str | None,
+    text: str,
+    *,
+    params: Mapping[str, object] | None = None,
+    limit: int | None = None,
+) -> SparkQuery:
+    """Return the query planned: what it will read of each table. Opens no read session.
+
+    Costs a request for each table, and one for the partitions of each that a condition chooses
+    from. Parameters and errors are those of `sql`; ``spark`` may be ``None``, for the session
+    that is active. Where there is none, every table is looked for on the service.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> odps_nb.spark.explain_sql(
+    ...     spark, odps, "select id from orders where ds < '2024-01-03' and quantity > 9"
+    ... )
+    <SparkQuery>
+    orders: 3 of 22 columns, 2 of 8 partitions (ds < '2024-01-03'), quantity > 9
+    """
+    from odps_nb.client.calls.storage import StorageClient
+
+    query = parse_query(text if params is None else bind(text, params))
+    spark = spark or _active()
+    if spark is not None:
+        query = dataclasses.replace(query, is_regular=query.is_regular and _is_usual(spark))
+    profile = profile_of(odps)
+    wanted = [ref for ref in query.references if not _is_known(spark, ref)]
+    names = {ref: profile.table(".".join(ref.parts)) for ref in wanted}
+    reads: dict[Reference, TableRead] = {}
+    if names:
+        with StorageClient(profile) as storage:
+            reads = _plan(storage, query, names, limit)
+    return SparkQuery(
+        text=query.text,
+        reads=tuple(reads.values()),
+        limit=limit,
+        _query=query,
+        _references=tuple(reads),
+        _profile=profile,
+        _faces=faces_of(odps),
+        _spark=spark,
+        _token=partial(token_of, odps),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SparkQuery:
+    """A query over ODPS tables, planned; made by `explain_sql`.
+
+    ``reads`` says what is read of each table, in the order of the text. Each result reads anew.
+    """
+
+    text: str
+    reads: tuple[TableRead, ...]
+    limit: int | None = None
+    _query: ParsedQuery = field(compare=False)
+    _references: tuple[Reference, ...] = field(compare=False)
+    _profile: Profile = field(compare=False)
+    _faces: Faces = field(compare=False)
+    _spark: SparkSession | None = field(compare=False)
+    _token: Callable[[], CancelToken] = field(compare=False)
+    _running: WeakSet[CancelToken] = field(default_factory=WeakSet, compare=False)
+
+    def to_spark(self, *, progress: ProgressListener | None = None) -> DataFrame:
+        """Open a read session for each table, side by side, and return the DataFrame.
+
+        Its actions show the reads of each table as those of `read` do.
+        """
+        from odps_nb.spark.launch.session_factory import session
+
+        spark = self._spark if self._spark is not None else session()
+        frames = self._frames(spark, progress)
+        given: dict[str, Any] = dict(frames.values())
+        text = self.text
+        if frames:
+            text = fill(self._query, {ref: key for ref, (key, _) in frames.items()})
+        with query_errors(self.reads), without_pandas_notice(), without_query_log():
+            result = spark.sql(text, **given)
+        return result if self.limit is None else result.limit(self.limit)
+
+    def to_arrow(self, *, progress: ProgressListener | None = None) -> pa.Table:
+        """Run the query and return its rows; they have to fit into this process.
+
+        Raises
+        ------
+        CancelledError
+            `cancel` was called.
+        """
+        token = self._token()
+        self._running.add(token)
+        listener = progress or self._faces.listener(on_cancel=self.cancel)
+        with ProgressTracker("spark", self._title, listener=listener) as tracker:
+            frame = self.to_spark(progress=listener)
+            tracker.phase(Phase.READING)
+            with (
+                watched(frame.sparkSession, tracker, cancel=token, seen=listener is not silent),
+                query_errors(self.reads),
+                without_pandas_notice(),
+                without_query_log(),
+            ):
+                return frame.toArrow()
+
+    def to_pandas(self, *, progress: ProgressListener | None = None) -> pd.DataFrame:
+        """Run the query and return its rows, with dtypes as a read of a table has them.
+
+        Instants are in the zone of the connection (without one: UTC, and no zone is named), as
+        everywhere, and not in that of Spark's session.
+        """
+        from odps_nb.convert.pandas_frame import to_pandas
+
+        return to_pandas(in_zone(self.to_arrow(progress=progress), self._profile.timezone))
+
+    def cancel(self) -> None:
+        """Stop what runs of `to_arrow` and `to_pandas`, from any thread."""
+        for token in list(self._running):
+            token.cancel()
+
+    @property
+    def _title(self) -> str:
+        line = " ".join(self.text.split())
+        return line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
+
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Return what is read of each table, in words."""
+        return tuple((read.name, " · ".join(read.facts())) for read in self.reads)
+
+    def _frames(
+        self, spark: SparkSession, progress: ProgressListener | None
+    ) -> dict[Reference, tuple[str, DataFrame]]:
+        """Return name and DataFrame for each reference; equal reads share one."""
+        from odps_nb.client.calls.storage import StorageClient
+
+        distinct = list(dict.fromkeys(map(_without_name, self.reads)))
+        if not distinct:
+            return {}
+        with StorageClient(self._profile) as storage:
+            opened = _open(spark, storage, distinct, self._faces, progress)
+        made = dict(zip(distinct, opened, strict=True))
+        keys = {read: f"odps_{number}" for number, read in enumerate(distinct)}
+        places = zip(self._references, map(_without_name, self.reads), strict=True)
+        return {ref: (keys[read], made[read]) for ref, read in places}
+
+    def __repr__(self) -> str:
+        lines = [str(read) for read in self.reads] or ["reads no table of the service"]
+        return "\n".join(["<SparkQuery>", *lines])
+
+
+def _active() -> SparkSession | None:
+    from odps_nb.spark.launch.session_factory import pyspark_version
+
+    pyspark_version()
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+def _is_usual(spark: SparkSession) -> bool:
+    values = (spark.conf.get(name, "false") for name in _OTHER_MEANING)
+    return all(str(value).lower() != "true" for value in values)
+
+
+def _is_known(spark: SparkSession | None, reference: Reference) -> bool:
+    """Whether Spark has a view or table of that name."""
+    if spark is None:
+        return False
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.catalog.tableExists(".".join(f"`{part}`" for part in reference.parts))
+    except PySparkException:  # more parts than its catalog has, or no catalog of that name
+        return False
+
+
+def _without_name(read: TableRead) -> TableRead:
+    return dataclasses.replace(read, name="")
+
+
+# -- requests ---------------------------------------------------------------------------------
+
+
+def _plan(
+    storage: StorageClient,
+    query: ParsedQuery,
+    names: Mapping[Reference, TableName],
+    limit: int | None,
+) -> dict[Reference, TableRead]:
+    from odps_nb.client.catalog import fetch_table, iter_partitions
+
+    tables = list(dict.fromkeys(names.values()))
+    infos = _side_by_side(lambda table: fetch_table(storage, table), tables)
+    schemas = {table: info.schema for table, info in zip(tables, infos, strict=True)}
+    reads = plan_reads(
+        query, {ref: (name, schemas[name]) for ref, name in names.items()}, limit=limit
+    )
+    chosen = list(dict.fromkeys(r.table for r in reads.values() if r.partition_conditions))
+    lists = _side_by_side(
+        lambda table: [info.spec for info in iter_partitions(storage, table)], chosen
+    )
+    known = dict(zip(chosen, lists, strict=True))
+    return {
+        ref: with_partitions(read, known[read.table]) if read.partition_conditions else read
+        for ref, read in reads.items()
+    }
+
+
+def _open(
+    spark: SparkSession,
+    storage: StorageClient,
+    reads: Sequence[TableRead],
+    faces: Faces,
+    progress: ProgressListener | None,
+) -> list[DataFrame]:
+    """Open the read sessions at about the same moment, then make the DataFrames."""
+    from odps_nb.client.read.splits import open_read_session
+    from odps_nb.spark.reading.dataframe import announced, frame_of
+    from odps_nb.spark.tasks.types import spark_schema
+
+    plans = {read: _read_plan(read) for read in reads if not read.is_empty}
+    opened = _side_by_side(lambda plan: open_read_session(storage, plan), plans.values())
+    sessions = dict(zip(plans, opened, strict=True))
+    frames = []
+    for read in reads:
+        if read.is_empty:  # nothing is asked for: no partitions would mean all of them
+            found = [column for column in read.schema if column.name in read.columns]
+            with without_pandas_notice():
+                frames.append(spark.createDataFrame([], spark_schema(found)))
+        else:
+            session = sessions[read]
+            to = announced(spark, session, faces, progress)
+            made = frame_of(spark, storage, session, columns=read.columns, report_to=to)
+            frames.append(made)
+    return frames
+
+
+def _read_plan(read: TableRead) -> ReadPlan:
+    from odps_nb.access.read_planning import plan_read
+
+    plan = plan_read(
+        read.table,
+        lambda: read.schema,
+        columns=read.columns,
+        where=read.where,
+        limit=read.limit,
+        timestamp_unit=TimeUnit.MICRO,  # Spark has no other
+    )
+    # As the service listed them: what it spells in its own way is no mistake of anybody.
+    return dataclasses.replace(plan, partitions=read.partitions or ())
+
+
+def _side_by_side(work: Callable[[_A], _B], items: Iterable[_A]) -> list[_B]:
+    items = list(items)
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(items)), "odps-nb-sql") as pool:
+        return list(pool.map(work, items))

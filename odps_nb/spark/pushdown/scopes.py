@@ -1,0 +1,139 @@
+"""What stands in the FROM of a select beside one of its sources.
+
+A *source* is a node of the tree that gives rows: a table, a name of a ``with`` entry, a subquery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from odps_nb.schema import TableSchema
+from odps_nb.spark.pushdown.parse import ParsedQuery, fold
+
+__all__ = ["Source", "Sources", "kind_of", "sources_of"]
+
+# Parts of a select that leave the meaning of its WHERE alone.
+_KNOWN_PARTS = frozenset(
+    {
+        *("expressions", "from", "from_", "joins", "laterals", "where", "group", "having"),
+        *("order", "sort", "cluster", "distribute", "limit", "offset", "distinct", "windows"),
+        *("hint", "with", "with_", "qualify"),
+    }
+)
+_KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One source; ``schema`` is known for our own tables, and for what is derived from one."""
+
+    alias: str
+    join: Any
+    node: Any
+    schema: TableSchema | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """All sources of a select; ``place`` is that of the one in question."""
+
+    select: Any
+    all: tuple[Source, ...]
+    place: int
+    shared: frozenset[str]  # columns of USING, and names that lateral views give
+    natural: bool
+
+    @property
+    def own(self) -> Source:
+        """The source in question."""
+        return self.all[self.place]
+
+    def nullable(self, before: int) -> bool:
+        """Whether the joins at places below ``before`` may put nulls for the source."""
+        for place, one in enumerate(self.all[:before]):
+            kind = kind_of(one.join)
+            if kind == "full" and place >= self.place:
+                return True
+            if kind == "right" and place > self.place:
+                return True
+            if kind in ("left", "full") and place == self.place:
+                return True
+        return False
+
+
+def kind_of(join: Any) -> str:
+    """Say what a join is; the first source has none."""
+    if join is None:
+        return "first"
+    kind, side = fold(join.args.get("kind") or ""), fold(join.args.get("side") or "")
+    if join.args.get("method") or kind not in ("", "inner", "outer", "cross", "semi", "anti"):
+        return "unknown"
+    if kind in ("semi", "anti"):
+        return kind if side in ("", "left") else "unknown"
+    if side in ("left", "right", "full"):
+        return side
+    return "cross" if kind == "cross" else "inner" if side == "" and kind != "outer" else "unknown"
+
+
+def sources_of(query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]) -> Sources | None:
+    """Return what stands beside a source; ``None`` where anything is out of the ordinary.
+
+    Parameters
+    ----------
+    schemas
+        What is known of the columns of sources, by the id of their nodes.
+    """
+    from sqlglot import exp
+
+    select = node.parent.parent if isinstance(node.parent, (exp.From, exp.Join)) else None
+    if not isinstance(select, exp.Select):
+        return None
+    if {key for key, value in select.args.items() if value} - _KNOWN_PARTS:
+        return None
+    alias = node.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        return None
+    first: Any = select.args.get("from_") or select.args.get("from")
+    joins = select.args.get("joins") or []
+    items = [(first.this, None), *((join.this, join) for join in joins)]
+    if any(kind_of(join) == "unknown" for _, join in items):
+        return None
+    if any(_has_more_than_a_name(item) for item, _ in items):
+        return None
+    found = tuple(
+        Source(alias=fold(item.alias_or_name), join=join, node=item, schema=schemas.get(id(item)))
+        for item, join in items
+    )
+    if [one.alias for one in found].count(fold(node.alias_or_name)) != 1:
+        return None
+    return Sources(
+        select=select,
+        all=found,
+        place=next(i for i, one in enumerate(found) if one.node is node),
+        shared=frozenset(_shared_names(select)),
+        natural=any(join.args.get("method") for join in joins),
+    )
+
+
+def _has_more_than_a_name(item: Any) -> bool:
+    """Whether rows that are missing of a source, or beside it, may change what it gives.
+
+    A pivot is that of all sources before it, a join in brackets has names of its own.
+    """
+    from sqlglot import exp
+
+    parts = {key for key, value in item.args.items() if value}
+    return isinstance(item, (exp.Table, exp.Subquery)) and bool(parts - _KNOWN_TABLE_PARTS)
+
+
+def _shared_names(select: Any) -> Iterator[str]:
+    for join in select.args.get("joins") or ():
+        for name in join.args.get("using") or ():
+            yield fold(name.name)
+    for lateral in select.args.get("laterals") or ():
+        alias = lateral.args.get("alias")
+        yield fold(alias.name if alias is not None else "")
+        for name in (alias.args.get("columns") or ()) if alias is not None else ():
+            yield fold(name.name)

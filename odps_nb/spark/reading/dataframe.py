@@ -1,0 +1,197 @@
+"""`read` and `read_scan`: a table as a Spark DataFrame, every task on its own split.
+
+The session is opened here, in the driver: its rows and splits are known at once, and all tasks
+read one snapshot. The rows go from the service to the tasks and never through the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from odps_nb.access.checks import PartitionLike
+from odps_nb.access.faces import Faces
+from odps_nb.client.calls.progress import Phase, ProgressListener
+from odps_nb.spark.launch._quiet import without_pandas_notice
+from odps_nb.spark.progress.attach import announce, faces_of
+from odps_nb.spark.progress.driver_events import rows_of
+from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.reading.plan import plan_of
+from odps_nb.spark.reading.split_list import SplitList
+from odps_nb.spark.reading.statistics import keep_facts, numbered, planned_size
+from odps_nb.spark.reading.task import ReadTask, read_split
+from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
+from odps_nb.spark.tasks.shipping import shipped
+from odps_nb.terms import Compression, TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.scan import Scan
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.splits import ReadSession
+    from odps_nb.schema import TableSchema
+
+__all__ = ["announced", "frame_of", "of_rows", "read", "read_scan"]
+
+
+def read(
+    spark: SparkSession,
+    odps: Connection | Profile | str | None,
+    table: str | TableName,
+    *,
+    columns: Sequence[str] | None = None,
+    partitions: PartitionLike | Iterable[PartitionLike] | None = None,
+    where: str | None = None,
+    params: Mapping[str, object] | None = None,
+    limit: int | None = None,
+    splits: int | None = None,
+    split_bytes: int | None = None,
+    compression: str | Compression | None = None,
+    progress: ProgressListener | None = None,
+) -> DataFrame:
+    """Return a table as a DataFrame; one request now, the rows when an action asks for them.
+
+    The read session is opened here and pinned to the DataFrame: every action sees the same rows,
+    until the session expires (then the action raises `SessionExpiredError`: read again). What the
+    session tells at once is in `facts`; Spark plans joins with its size.
+
+    Parameters
+    ----------
+    spark
+        The session, e.g. of `odps_nb.spark.session`.
+    odps
+        A connection, a `Profile`, a profile's name, or ``None`` for the environment's. Keys reach
+        the tasks inside the pickled task and are in no plan, setting or event log. With
+        ``ODPS_NB_SPARK_KEYS=executor`` in the environment they stay here: tasks find their own, by
+        the profile's name or in their environment.
+    columns, partitions, where, params
+        What to read, as in `Table.read`: the service leaves out what it can, and each task looks
+        at the rows that came. Spark's own ``select`` and ``filter`` work as well, but after all
+        rows have been sent.
+    limit
+        The first rows only, exactly that many if there are as many.
+    splits, split_bytes
+        About how many tasks, or how much each reads.
+    progress
+        Told of every action while it reads: by default a card in a notebook, in the cell of the
+        action, a line in a terminal, else nothing.
+        `odps_nb.client.calls.progress.silent` shows nothing.
+
+    Raises
+    ------
+    NotFoundError
+        No such table or column; close names are in the hint.
+    InvalidRequestError
+        An argument that makes no sense.
+    ConversionError
+        Spark has no type for a column.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> day = odps_nb.spark.read(
+    ...     spark, odps, "orders", columns=["id", "status"], partitions="ds=2024-01-01"
+    ... )
+    >>> day.filter("id <= 1000010").count()
+    10
+    """
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.splits import open_read_session
+
+    profile = profile_of(odps)
+    with StorageClient(profile) as storage:
+        plan = plan_of(
+            storage,
+            profile.table(table),
+            columns=columns,
+            partitions=partitions,
+            where=where,
+            params=params,
+            limit=limit,
+            splits=splits,
+            split_bytes=split_bytes,
+            compression=Compression.of(compression),
+        )
+        session = open_read_session(storage, plan)
+        report_to = announced(spark, session, faces_of(odps), progress)
+        return frame_of(spark, storage, session, columns=plan.columns, report_to=report_to)
+
+
+def read_scan(
+    spark: SparkSession, scan: Scan, *, progress: ProgressListener | None = None
+) -> DataFrame:
+    """Return the DataFrame of a `Scan` (``scan.to_spark(spark)``): of the same snapshot."""
+    from odps_nb.client.calls.storage import StorageClient
+
+    report_to = announced(spark, scan.session, faces_of(None), progress)
+    with StorageClient(scan.profile) as storage:
+        return frame_of(
+            spark, storage, scan.session, columns=scan.plan.columns, report_to=report_to
+        )
+
+
+def of_rows(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFrame:
+    """Return rows that are here as a DataFrame, with the types that a read would give it.
+
+    Left to itself Spark takes what has no zone for times of its session's zone, wall clocks too.
+    """
+    from odps_nb.spark.tasks.types import spark_schema
+
+    found = spark_schema(schema)
+    with without_pandas_notice():
+        if not rows.num_rows:  # Spark takes no Arrow without batches
+            return spark.createDataFrame([], found)
+        return spark.createDataFrame(rows.rename_columns(list(schema.names)), found)
+
+
+def announced(
+    spark: SparkSession, session: ReadSession, faces: Faces, progress: ProgressListener | None
+) -> ReportTo | None:
+    """Let the tasks of a session be seen: return where they report, if anybody wants to know."""
+    source = Source(
+        operation="read",
+        title=str(session.table),
+        phase=Phase.READING,
+        parts=SplitList.of(session.splits),
+        rows_total=rows_of(session),
+        session_id=session.session_id,
+    )
+    return announce(spark, source, faces, progress)
+
+
+def frame_of(
+    spark: SparkSession,
+    storage: StorageClient,
+    session: ReadSession,
+    *,
+    columns: Sequence[str] = (),
+    report_to: ReportTo | None = None,
+) -> DataFrame:
+    """Make the DataFrame whose tasks read the splits of a session, its columns in that order.
+
+    The tasks report their progress to `report_to`, if anybody wants to know.
+    """
+    from odps_nb.spark.tasks.types import arrow_schema, spark_schema
+
+    task = ReadTask.of(TaskProfile.of(storage), session, report_to=report_to)
+    found = (session.schema.find(name) for name in columns or session.schema.names)
+    schema = spark_schema(column for column in found if column is not None)
+    wanted = arrow_schema(schema)
+
+    def read_splits(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from read_split(task, number, wanted)
+
+    count = len(task.splits)
+    with without_pandas_notice():
+        numbers = numbered(spark, count, planned_size(session))
+        frame = numbers.mapInArrow(shipped(read_splits), schema)
+    if session.limit is not None and session.row_count is None:
+        frame = frame.limit(session.limit)  # the splits hold more rows than that
+    return keep_facts(frame, session)

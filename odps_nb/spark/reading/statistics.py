@@ -1,0 +1,116 @@
+"""What is known of a DataFrame before any row is read, and what Spark's planner is told.
+
+The service counts rows and estimates bytes when a read session is opened. Spark has no road for
+such numbers from Python: it takes what a Python function gives for as large as what the function
+takes. So the rows that number the splits are made as large as the table (`numbered`).
+The module is not called ``facts``, since the function of that name must win in the package.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odps_nb.errors import StateError
+from odps_nb.terms import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odps_nb.client.read.splits import ReadSession
+
+__all__ = ["ReadFacts", "facts", "keep_facts", "numbered", "planned_size"]
+
+_KEPT = "_odps_nb_facts"
+#: Spark broadcasts nothing larger, whatever its threshold: where nothing is known, and at most.
+LARGEST = 8 << 30
+_CELL = 8  # bytes of a value in a row of Spark's, at least; and of one number of `range`
+#: Empty columns beside the number of a split: what Spark counts for each row of `numbered`.
+_PADS = 10
+_ROW, _PADDED = 8 + _CELL, 8 + _CELL + 100 * _PADS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFacts:
+    """What a read session told when it was opened.
+
+    ``row_count`` is exact, and ``None`` where the service cannot count (a filter). ``size_bytes``
+    is the service's estimate of what the session holds before any filter. ``expires_at`` is in
+    seconds of the epoch: after that, actions raise `SessionExpiredError`.
+    """
+
+    table: TableName
+    session_id: str
+    splits: int
+    row_count: int | None = None
+    size_bytes: int | None = None
+    expires_at: float | None = None
+
+    @classmethod
+    def of(cls, session: ReadSession) -> ReadFacts:
+        """Take the facts of a session that is open."""
+        return cls(
+            table=session.table,
+            session_id=session.session_id,
+            splits=len(session.splits),
+            row_count=session.row_count,
+            size_bytes=session.estimated_size,
+            expires_at=session.expires_at,
+        )
+
+
+def facts(df: DataFrame) -> ReadFacts:
+    """Return what is known of a DataFrame of `odps_nb.spark.read`; costs no request and no job.
+
+    ``facts(df).row_count`` is the answer of ``df.count()`` without reading anything, where
+    ``df.count()`` has to bring every column of every row to Spark.
+
+    Raises
+    ------
+    StateError
+        The DataFrame was not made by a read, or was made from one: a filter, a selection.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> day = odps_nb.spark.read(spark, odps, "orders", partitions="ds=2024-01-01")
+    >>> odps_nb.spark.facts(day).row_count == day.count()
+    True
+    """
+    kept = vars(df).get(_KEPT)
+    if not isinstance(kept, ReadFacts):
+        raise StateError(
+            "nothing is known of this DataFrame before it is read",
+            hint="ask the DataFrame that odps_nb.spark.read returned, not one made from it",
+        )
+    return kept
+
+
+def keep_facts(df: DataFrame, session: ReadSession) -> DataFrame:
+    """Return the same DataFrame; `facts` knows it from now on."""
+    vars(df)[_KEPT] = ReadFacts.of(session)
+    return df
+
+
+def planned_size(session: ReadSession) -> int:
+    """Return the bytes that Spark should plan with: rather too many than too few.
+
+    A join broadcasts the side that is small enough; a table that is not must never look so.
+    """
+    if session.estimated_size is None:
+        return LARGEST
+    rows = session.row_count or 0
+    return min(LARGEST, max(session.estimated_size, rows * _CELL * (1 + len(session.schema))))
+
+
+def numbered(spark: SparkSession, count: int, size: int) -> DataFrame:
+    """Return rows with the numbers of splits, one row in each partition, of that planned size.
+
+    The number is the first column; the others are null and only look large. What they do not
+    make up is made up by numbers that are counted and dropped inside the JVM: 17 million of
+    them, a few nanoseconds each, for a table that is too large for any broadcast.
+    """
+    step = max(1, -(-size * _ROW // (_CELL * _PADDED * max(1, count))))
+    numbers = spark.range(0, count * step, 1, max(1, count)).filter(f"id % {step} = 0")
+    pads = [f"cast(null as binary) _{index}" for index in range(_PADS)]
+    return numbers.selectExpr(f"id div {step} split", *pads)

@@ -1,0 +1,105 @@
+"""`read_split`: one split as batches that Spark takes.
+
+The one function behind both front ends, `odps_nb.spark.read` and ``format("odps")``. What a task
+needs is a `ReadTask`: frozen, picklable, of constant size however many splits there are. Runs on
+executors: sees no session of Spark's, no pandas and no notebook.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odps_nb.errors import ConversionError
+from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.progress.task_client import reported
+from odps_nb.spark.reading.casting import select
+from odps_nb.spark.reading.split_list import SplitList
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.tasks.errors import task_errors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from odps_nb.client.read.splits import ReadSession
+
+__all__ = ["ReadTask", "read_split", "require_types"]
+
+_EXPIRED = (
+    "read the table again (odps_nb.spark.read, or load() of a new reader); a task never opens "
+    "another session, since it would see other rows than its neighbours"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTask:
+    """What a task needs to read any split of one session; ``session`` carries no splits."""
+
+    profile: TaskProfile
+    session: ReadSession
+    splits: SplitList
+    report_to: ReportTo | None = None
+
+    @classmethod
+    def of(
+        cls, profile: TaskProfile, session: ReadSession, *, report_to: ReportTo | None = None
+    ) -> ReadTask:
+        """Make the task of a session that is open."""
+        return cls(
+            profile=profile,
+            session=dataclasses.replace(session, splits=()),
+            splits=SplitList.of(session.splits),
+            report_to=report_to,
+        )
+
+
+def read_split(
+    task: ReadTask, number: int, schema: pa.Schema, *, expired: str = _EXPIRED
+) -> Iterator[pa.RecordBatch]:
+    """Read one split over HTTP as batches of exactly that Arrow schema.
+
+    Columns are selected by name. Leaving the iterator early closes the connection. ``expired``
+    is the hint for a session that is over.
+
+    Raises
+    ------
+    SessionExpiredError
+        The session is over; nothing is reopened.
+    ConversionError
+        A value does not fit Spark's type.
+    """
+    from odps_nb.client.read.splits import iter_split
+    from odps_nb.convert.references import present_batch
+
+    split, table = task.splits[number], str(task.session.table)
+    with (
+        task_errors(f"{split} of {table}", expired=expired),
+        reported(task.report_to, operation="read", title=table, part=number) as watch,
+        task.profile.open() as storage,
+    ):
+        if watch.tracker is not None:
+            watch.tracker.plan_split(str(split))
+        for batch in iter_split(
+            storage, task.session, split, tracker=watch.tracker, cancel=watch.cancel
+        ):
+            yield select(present_batch(batch, task.session.schema), schema)
+
+
+def require_types(asked: StructType, known: StructType) -> None:
+    """Refuse a schema whose types are not the table's: Spark would believe it."""
+    types = {field.name.casefold(): field.dataType for field in known.fields}
+    wrong = [
+        f"{field.name} is {types[field.name.casefold()].simpleString()}, "
+        f"not {field.dataType.simpleString()}"
+        for field in asked.fields
+        if types[field.name.casefold()].simpleString().casefold()
+        != field.dataType.simpleString().casefold()
+    ]
+    if wrong:
+        raise ConversionError(
+            f"the schema does not fit the table: {'; '.join(wrong)}",
+            hint="name the types as the table has them, and cast afterwards",
+        )

@@ -1,0 +1,175 @@
+"""`CommitLog`: which write session a micro-batch is committed by.
+
+A file per micro-batch in the query's checkpoint, written before the service is asked to commit:
+
+::
+
+    <checkpointLocation>/odps_nb/<batch>-<digest>.json   {"table": …, "session": …, "streams": […]}
+    <checkpointLocation>/odps_nb/<batch>-<digest>.done   an empty file, once it is committed
+
+Spark writes its own mark after the commit. Who starts the query again between the two finds the
+first file, and asks for the same commit once more (unless the second is there) instead of writing
+the rows again. The digest is of the files in which Spark says what query this is and what the
+batch reads: a checkpoint that was emptied by hand counts its batches from 0 again, and must not
+take an old file for its own.
+Driver only. No keys: the id of a session is worth nothing without one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from pyarrow import ArrowException
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+
+from odps_nb.errors import ConfigError, StateError
+
+__all__ = ["CommitLog", "Intent"]
+
+_FOLDER = "odps_nb"
+_KEPT = 100  # as many as Spark keeps of its own log
+_ELSEWHERE = {"s3a": "s3", "s3n": "s3"}  # what Hadoop calls what Arrow calls otherwise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """A commit that is about to be asked for: streams as (id, version)."""
+
+    table: str
+    session: str
+    streams: tuple[tuple[str, int], ...]
+
+    def encode(self) -> bytes:
+        """Return the content of the file."""
+        members = {"table": self.table, "session": self.session, "streams": self.streams}
+        return json.dumps(members, indent=1).encode()
+
+    @classmethod
+    def decode(cls, content: bytes, path: str) -> Intent:
+        """Read the content of the file.
+
+        Raises
+        ------
+        StateError
+            It is none; it was written whole, so somebody else has changed it.
+        """
+        try:
+            found = json.loads(content)
+            streams = tuple((str(name), int(version)) for name, version in found["streams"])
+            return cls(table=str(found["table"]), session=str(found["session"]), streams=streams)
+        except (ValueError, KeyError, TypeError):
+            raise StateError(
+                f"{path} is damaged: whether its micro-batch was committed is unknown",
+                hint="look whether its rows are in the table; if not, delete the file",
+            ) from None
+
+
+class CommitLog:
+    """The files of one checkpoint.
+
+    Parameters
+    ----------
+    checkpoint
+        A path or URI as Spark has it; what ``pyarrow.fs`` opens (local, HDFS, S3, GCS).
+
+    Raises
+    ------
+    ConfigError
+        It cannot be opened from here.
+    """
+
+    def __init__(self, checkpoint: str) -> None:
+        self._files, self._root = _opened(checkpoint)
+        self._folder = f"{self._root}/{_FOLDER}"
+
+    def find(self, batch: int) -> Intent | None:
+        """Return what was about to be committed for a micro-batch, if it came so far."""
+        path = self.path(batch)
+        return Intent.decode(self._read(path), path) if self._is_there(path) else None
+
+    def is_done(self, batch: int) -> bool:
+        """Whether a micro-batch is known to be committed."""
+        return self._is_there(self.path(batch, "done"))
+
+    def note_done(self, batch: int) -> None:
+        """Write down that a micro-batch is committed; saves asking the service."""
+        self._write(self.path(batch, "done"), b"")
+
+    def note(self, batch: int, intent: Intent) -> None:
+        """Write down what is about to be committed; on disk when this returns."""
+        self._write(self.path(batch), intent.encode())
+        if batch % _KEPT == 0:
+            self._tidy(batch - _KEPT)
+
+    def path(self, batch: int, kind: str = "json") -> str:
+        """Return where a file of a micro-batch is."""
+        digest = hashlib.sha256()
+        for name in ("metadata", f"offsets/{batch}"):
+            try:
+                digest.update(self._read(f"{self._root}/{name}"))
+            except OSError as error:
+                raise ConfigError(
+                    f"{self._root} is not the checkpoint of this query as seen from the driver: "
+                    f"{name} cannot be read ({type(error).__name__})",
+                    option="checkpointLocation",
+                    hint="write checkpointLocation with its scheme, e.g. hdfs://… or file://…",
+                ) from error
+        return f"{self._folder}/{batch}-{digest.hexdigest()[:16]}.{kind}"
+
+    def _write(self, path: str, content: bytes) -> None:
+        self._files.create_dir(self._folder, recursive=True)
+        beside = f"{self._folder}/.{uuid.uuid4().hex}.tmp"
+        with self._files.open_output_stream(beside) as file:
+            file.write(content)
+        self._force(beside)
+        if self._is_there(path):
+            self._files.delete_file(path)  # of a session that can never be committed
+        self._files.move(beside, path)
+        self._force(self._folder)
+
+    def _is_there(self, path: str) -> bool:
+        return bool(self._files.get_file_info(path).type is not FileType.NotFound)
+
+    def _read(self, path: str) -> bytes:
+        with self._files.open_input_stream(path) as file:
+            return bytes(file.read())
+
+    def _force(self, path: str) -> None:
+        if isinstance(self._files, LocalFileSystem):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def _tidy(self, before: int) -> None:
+        for found in self._files.get_file_info(FileSelector(self._folder)):
+            number = found.base_name.partition("-")[0]
+            if number.isdecimal() and int(number) < before:
+                self._files.delete_file(found.path)
+
+    def __repr__(self) -> str:
+        return f"CommitLog({self._folder!r})"
+
+
+def _opened(checkpoint: str) -> tuple[FileSystem, str]:
+    parts = urlsplit(checkpoint)
+    if parts.scheme in ("", "file"):
+        path = unquote(parts.path) if parts.scheme else checkpoint
+        return LocalFileSystem(), os.path.abspath(path)  # noqa: PTH100  Arrow wants text
+    scheme = _ELSEWHERE.get(parts.scheme, parts.scheme)
+    try:
+        files, root = FileSystem.from_uri(parts._replace(scheme=scheme).geturl())
+    except (ArrowException, OSError, ValueError) as error:
+        raise ConfigError(
+            f"the checkpoint {checkpoint} cannot be opened: {error}",
+            option="checkpointLocation",
+            hint="use a place that pyarrow.fs opens (a path, hdfs://, s3://, gs://); "
+            "what was committed is remembered there",
+        ) from error
+    return files, root.rstrip("/")

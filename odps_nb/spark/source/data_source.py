@@ -1,0 +1,310 @@
+"""``format("odps")``: the road for SQL, views and ``df.write``.
+
+Slower than `odps_nb.spark.read`, since Spark copies every row twice more. It has no filter
+pushdown on purpose: with it, pyspark 4.1 and 4.3 answer later queries of the same DataFrame with
+the rows of an earlier filter. What to read is said in options.
+
+Spark makes these objects in Python processes of its own and pickles them from one to the next:
+nothing here may hold a connection, and what is set after ``__init__`` is lost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from odps_nb.spark.launch.connect import hide_keys
+from odps_nb.spark.progress.attach import announced_session, faces_of
+from odps_nb.spark.progress.driver_events import ended, planned_read, planned_write, told_commit
+from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.reading.task import ReadTask, read_split, require_types
+from odps_nb.spark.source.options import (
+    ReadSettings,
+    StreamReadSettings,
+    StreamWriteSettings,
+    WriteSettings,
+)
+from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
+from odps_nb.spark.tasks.errors import task_errors
+from odps_nb.spark.writing.checks import check_frame
+from odps_nb.spark.writing.dataframe import write_target
+from odps_nb.spark.writing.task import WriteTask, Written, check_or_abort, write_partition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.calls.progress import ProgressListener
+    from odps_nb.client.write.session import WriteSessionRef
+
+__all__ = ["OdpsDataSource", "OdpsReader", "OdpsWriter", "Options", "options", "register"]
+
+
+class Options(dict[str, str]):
+    """Options of a reader or writer: a dict whose repr shows no values."""
+
+    def __repr__(self) -> str:
+        return f"Options({', '.join(self)})"
+
+
+def options(odps: Connection | Profile | str | None = None) -> Options:
+    """Return what ``spark.read.format("odps").options(**…)`` needs to connect, keys included.
+
+    `register` with a connection needs none of them. Options of a DataFrame reader or writer are
+    in no plan, event log or UI; under Spark Connect after `register` only. Never put them into
+    ``spark.conf`` or into ``OPTIONS (…)`` of SQL text, which are; name a profile there.
+    """
+    return Options(profile_of(odps).as_options())
+
+
+def register(
+    spark: SparkSession,
+    odps: Connection | Profile | str | None = None,
+    *,
+    progress: ProgressListener | None = None,
+) -> None:
+    """Make ``format("odps")`` known to a session.
+
+    With `odps`, readers and writers connect as it does unless their options say otherwise, so
+    that no key is in any option. Do so under Spark Connect, whose server logs plans with their
+    options; what `options` gives is hidden there, by this session only.
+
+    Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (specs
+    separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes`` and ``compression``;
+    those of a writer ``table``, ``partition``, ``overwrite_scope``, ``max_partitions`` and
+    ``compression``; and those of `options`, or ``profile`` with a profile's name.
+
+    ``readStream`` takes the options of a reader but ``limit``, and ``starting_version`` (the
+    rows that are there first: ``"earliest"``, the default; what comes from now on: ``"latest"``;
+    or the number of a version to begin after), ``max_versions_per_trigger`` or
+    ``max_rows_per_trigger`` (whole versions, one at least; PySpark 4.2), ``skip_overwrites``
+    (``true``: leave out versions that replaced rows, which are errors otherwise) and
+    ``poll_seconds`` (how old the newest version may be, 1 by default).
+
+    ``writeStream`` takes the options of a writer; ``checkpointLocation`` must be among them.
+    Each micro-batch is committed once, also across restarts from the checkpoint. Output mode
+    ``complete`` replaces the table.
+
+    `progress` is told of every action that reads or writes so: by default a card in a notebook,
+    in the cell of the action, a line in a terminal, else nothing. Streams are silent, and so is
+    all of it under Spark Connect.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> odps_nb.spark.register(spark, odps)
+    >>> spark.read.format("odps").load("media").createOrReplaceTempView("media")
+    >>> spark.sql("select count(*) > 0 as some from media").first().some
+    True
+    """
+    hide_keys(spark)
+    profile = None if odps is None else profile_of(odps)
+    to = announced_session(spark, faces_of(odps), progress)
+    if profile is None and to is None:
+        spark.dataSource.register(OdpsDataSource)
+    else:
+        spark.dataSource.register(_connected(profile, to))
+
+
+def _connected(profile: Profile | None, to: ReportTo | None) -> type[OdpsDataSource]:
+    """Return a data source that knows a profile: a class of its own is pickled with its values."""
+    known = None if profile is None else TaskProfile(tuple(profile.as_options().items()))
+
+    class Connected(OdpsDataSource):
+        registered = known
+        report_to = to
+
+    return Connected
+
+
+class OdpsDataSource(DataSource):
+    """What Spark asks when it sees ``format("odps")``."""
+
+    #: The profile of a reader or writer whose options name none.
+    registered: ClassVar[TaskProfile | None] = None
+    #: Where batch reads and writes say what they do; a stream has no cell that waits for it.
+    report_to: ClassVar[ReportTo | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name after ``format``."""
+        return "odps"
+
+    def _given(self) -> Mapping[str, str]:
+        """Return the options, with the profile that was registered where they name none."""
+        if self.registered is None or {"endpoint", "profile"} & {
+            k.casefold() for k in self.options
+        }:
+            return self.options
+        return {**dict(self.registered.settings), **self.options}
+
+    def schema(self) -> StructType:
+        """Return the columns of the table, or those of the option ``columns``."""
+        from odps_nb.client.calls.storage import StorageClient
+        from odps_nb.client.catalog import fetch_table
+        from odps_nb.spark.tasks.types import spark_schema
+
+        with task_errors('format("odps")'):
+            settings = ReadSettings.of_any(self._given())
+            with StorageClient(settings.profile) as storage:
+                schema = fetch_table(storage, settings.table).schema
+            return spark_schema(settings.chosen(schema))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Open a read session for the columns of `schema`.
+
+        Spark keeps it with the DataFrame; before 4.1 it asks anew for each action.
+        """
+        with task_errors('format("odps")'):
+            return OdpsReader(ReadSettings.of(self._given()), schema, self.report_to)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+        """Open a write session once the columns of `schema` fit the table."""
+        with task_errors('format("odps")'):
+            mode = "overwrite" if overwrite else "append"
+            return OdpsWriter(WriteSettings.of(self._given()), schema, mode, self.report_to)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Follow the columns of `schema`; nothing is asked yet."""
+        from odps_nb.spark.source.stream_reader import OdpsStreamReader
+
+        with task_errors('readStream.format("odps")'):
+            return OdpsStreamReader(StreamReadSettings.of(self._given()), schema)
+
+    def streamWriter(
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001
+    ) -> DataSourceStreamWriter:
+        """Write micro-batches of `schema`; nothing is asked yet."""
+        from odps_nb.spark.source.stream_writer import OdpsStreamWriter
+
+        with task_errors('writeStream.format("odps")'):
+            settings = StreamWriteSettings.of(self._given())
+            return OdpsStreamWriter(settings, schema, overwrite=overwrite)
+
+
+class _Split(InputPartition):
+    """The number of a split."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class OdpsReader(DataSourceReader):
+    """One read session for the life of a DataFrame."""
+
+    def __init__(
+        self, settings: ReadSettings, schema: StructType, report_to: ReportTo | None = None
+    ) -> None:
+        from odps_nb.client.calls.storage import StorageClient
+        from odps_nb.client.read.splits import open_read_session
+        from odps_nb.spark.tasks.types import arrow_schema, spark_schema
+
+        with StorageClient(settings.profile) as storage:
+            session = open_read_session(storage, settings.plan(storage, schema.names))
+            require_types(schema, spark_schema(session.schema))
+            task = ReadTask.of(TaskProfile.of(storage), session)
+        to = planned_read(report_to, session, task.splits)
+        self._task = dataclasses.replace(task, report_to=to)
+        self._schema = arrow_schema(schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """Return one partition for each split."""
+        return [_Split(number) for number in range(len(self._task.splits))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a split; Spark asks with a plain partition where a table has none."""
+        if isinstance(partition, _Split):
+            yield from read_split(self._task, partition.number, self._schema)
+
+
+@dataclass(frozen=True)
+class _Message(WriterCommitMessage):
+    """What the attempt that counts has written; ``None`` for a partition without rows."""
+
+    written: Written | None
+
+
+class OdpsWriter(DataSourceArrowWriter):
+    """One write session; Spark calls `commit` or `abort` on a copy of this, in another process."""
+
+    def __init__(
+        self,
+        settings: WriteSettings,
+        schema: StructType,
+        mode: str,
+        report_to: ReportTo | None = None,
+    ) -> None:
+        from odps_nb.client.calls.storage import StorageClient
+        from odps_nb.client.write.session import open_write_session
+
+        with StorageClient(settings.profile) as storage:
+            target, overwrite = write_target(
+                storage, settings.table, settings.partition, mode, settings.overwrite_scope
+            )
+            check_frame(schema, target)
+            session = open_write_session(
+                storage, settings.table, partition=target.fixed, overwrite=overwrite
+            )
+            self._task = WriteTask(
+                profile=TaskProfile.of(storage),
+                session=session.ref,
+                target=target,
+                compression=settings.compression,
+                max_partitions=settings.max_partitions,
+                report_to=planned_write(report_to, session.ref),
+            )
+
+    @property
+    def session(self) -> WriteSessionRef:
+        """The write session that all attempts write into."""
+        return self._task.session
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one attempt's rows into a stream of its own."""
+        return _Message(write_partition(self._task, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Commit exactly the streams of the attempts that Spark counts."""
+        from odps_nb.client.write.session import commit_write
+
+        session = self._task.session
+        done = [m.written for m in messages if isinstance(m, _Message) and m.written]
+        with (
+            task_errors(f"commit of {session.table}"),
+            told_commit(self._task.report_to, rows=sum(one.stream.rows for one in done)),
+            self._task.profile.open() as storage,
+        ):
+            check_or_abort(storage, session, done, self._task.max_partitions)
+            commit_write(storage, session, [one.stream for one in done])
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Drop the session, unless it may be committed.
+
+        Spark comes here after a commit that raised, too, and then with a message for every
+        partition; such a session is left to the service, which knows what became of it.
+        """
+        from odps_nb.client.write.session import abort_write
+
+        if all(message is not None for message in messages):
+            return
+        ended(self._task.report_to)
+        with task_errors("abort of the write"), self._task.profile.open() as storage:
+            abort_write(storage, self._task.session)

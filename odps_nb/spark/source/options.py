@@ -1,0 +1,343 @@
+"""Options of ``format("odps")`` as values.
+
+Spark hands options over as text, with keys in lower case. A name that is not known is refused:
+a typing error in ``partition`` would otherwise read, or replace, a whole table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odps_nb.access.checks import check_columns
+from odps_nb.client.auth.profile import Profile
+from odps_nb.errors import ConfigError
+from odps_nb.schema import TableSchema
+from odps_nb.spark.reading.plan import plan_of
+from odps_nb.spark.tasks.credentials import profile_of
+from odps_nb.spark.writing.task import MAX_PARTITIONS
+from odps_nb.terms import Compression, PartitionSpec, TableName
+
+if TYPE_CHECKING:
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.splits import ReadPlan
+
+__all__ = ["ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSettings"]
+
+_PROFILE = frozenset(field.name for field in dataclasses.fields(Profile))
+_COMMON = frozenset({"compression", "path", "profile", "table"})
+_READ = _COMMON | {"columns", "limit", "partitions", "split_bytes", "splits", "where"}
+_WRITE = _COMMON | {"max_partitions", "overwrite_scope", "partition"}
+_STREAM_ONLY = frozenset(
+    {
+        "max_rows_per_trigger",
+        "max_versions_per_trigger",
+        "poll_seconds",
+        "skip_overwrites",
+        "starting_version",
+    }
+)
+_STREAM_READ = (_READ - {"limit"}) | _STREAM_ONLY
+_CHECKPOINT = "checkpointlocation"  # of Spark, which hands it on to a sink
+_STREAM_WRITE = _WRITE | {_CHECKPOINT}
+#: Spark's catalog gives each option of ``CREATE TABLE … USING odps`` behind this prefix as well.
+_CATALOG_PREFIX = "option."
+
+
+def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> dict[str, str]:
+    given = {key.casefold(): value for key, value in options.items()}
+    if any(key.startswith(_CATALOG_PREFIX) for key in given):
+        # It would be made, and then be read without any of its options.
+        raise ConfigError(
+            "a table of Spark's catalog cannot stand for one of odps: Spark loses its options",
+            option="table",
+            hint="create temporary view … using odps options (…) works",
+        )
+    for key in given:
+        if key not in known | _PROFILE:
+            close = difflib.get_close_matches(key, known, n=1)
+            raise ConfigError(
+                f"a {verb} of odps has no option {key!r}"
+                + (f" (did you mean {close[0]!r}?)" if close else ""),
+                option=key,
+                hint=f"options are: {', '.join(sorted(known))}, and those of a profile",
+            )
+    return given
+
+
+def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
+    if name := given.get("profile"):
+        profile = profile_of(name)
+    elif "endpoint" in given:
+        profile = Profile.from_options(given)
+    else:
+        profile = profile_of(None)
+    table = given.get("table") or given.get("path")
+    if not table:
+        raise ConfigError(
+            "no table is named", option="table", hint='add .option("table", "project.table")'
+        )
+    return profile, profile.table(table)
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{name} {text!r} is not a whole number", option=name) from None
+
+
+def _positive(given: Mapping[str, str], name: str) -> int | None:
+    number = _number(given, name)
+    if number is not None and number < 1:
+        raise ConfigError(f"{name} is {number}; it must be at least 1", option=name)
+    return number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSettings:
+    """What to read, from where."""
+
+    profile: Profile
+    table: TableName
+    columns: tuple[str, ...] = ()
+    partitions: tuple[PartitionSpec, ...] = ()
+    where: str | None = None
+    limit: int | None = None
+    splits: int | None = None
+    split_bytes: int | None = None
+    compression: Compression = Compression.NONE
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> ReadSettings:
+        """Read the options of a reader.
+
+        Raises
+        ------
+        ConfigError
+            An option is unknown, missing, or not what it must be.
+        """
+        return cls._of(_checked(options, _READ, "reader"))
+
+    @classmethod
+    def of_any(cls, options: Mapping[str, str]) -> ReadSettings:
+        """Read the options of a reader or stream reader, before it is known which it will be."""
+        return cls._of(_checked(options, _READ | _STREAM_READ, "reader"))
+
+    @classmethod
+    def _of(cls, given: Mapping[str, str]) -> ReadSettings:
+        profile, table = _connection(given)
+        where, limit = given.get("where") or None, _number(given, "limit")
+        if where and limit is not None:
+            # The service cannot count what a filter leaves, and a data source cannot stop all
+            # tasks after n rows together.
+            raise ConfigError(
+                "limit and where do not go together here",
+                option="limit",
+                hint="leave the option out and write .limit(n) after load()",
+            )
+        names = (name.strip() for name in given.get("columns", "").split(","))
+        specs = (spec.strip() for spec in given.get("partitions", "").split(";"))
+        return cls(
+            profile=profile,
+            table=table,
+            columns=tuple(name for name in names if name),
+            partitions=tuple(PartitionSpec.of(spec) for spec in specs if spec),
+            where=where,
+            limit=limit,
+            splits=_number(given, "splits"),
+            split_bytes=_number(given, "split_bytes"),
+            compression=Compression.of(given.get("compression")),
+        )
+
+    def chosen(self, schema: TableSchema) -> TableSchema:
+        """Return the columns that are asked for, data columns first.
+
+        Raises
+        ------
+        NotFoundError
+            The table has no such column; close names are in the hint.
+        """
+        if not self.columns:
+            return schema
+        wanted = set(check_columns(self.columns, schema, self.table))
+        return TableSchema(
+            columns=tuple(c for c in schema.columns if c.name in wanted),
+            partition_columns=tuple(c for c in schema.partition_columns if c.name in wanted),
+        )
+
+    def plan(self, storage: StorageClient, columns: Sequence[str]) -> ReadPlan:
+        """Return the plan that reads these columns; costs one request."""
+        return plan_of(
+            storage,
+            self.table,
+            columns=columns,
+            partitions=self.partitions or None,
+            where=self.where,
+            limit=self.limit,
+            splits=self.splits,
+            split_bytes=self.split_bytes,
+            compression=self.compression,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSettings:
+    """What to write to, and how much of it may be replaced."""
+
+    profile: Profile
+    table: TableName
+    partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value
+    overwrite_scope: str | None = None
+    max_partitions: int = MAX_PARTITIONS
+    compression: Compression = Compression.NONE
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> WriteSettings:
+        """Read the options of a writer.
+
+        Raises
+        ------
+        ConfigError
+            An option is unknown, missing, or not what it must be.
+        """
+        return cls._of(_checked(options, _WRITE, "writer"))
+
+    @classmethod
+    def _of(cls, given: Mapping[str, str]) -> WriteSettings:
+        profile, table = _connection(given)
+        return cls(
+            profile=profile,
+            table=table,
+            partition=PartitionSpec.of(given.get("partition")),
+            overwrite_scope=given.get("overwrite_scope"),
+            max_partitions=_number(given, "max_partitions") or MAX_PARTITIONS,
+            compression=Compression.of(given.get("compression")),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReadSettings:
+    """What to follow: ``start`` is the version to begin after, ``None`` for the newest.
+
+    With ``start`` 0 a stream begins with the rows that are there.
+    """
+
+    read: ReadSettings
+    start: int | None = 0
+    max_versions: int | None = None
+    max_rows: int | None = None
+    skip_overwrites: bool = False
+    poll_seconds: float = 1.0
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> StreamReadSettings:
+        """Read the options of a stream reader.
+
+        Raises
+        ------
+        ConfigError
+            An option is unknown, missing, not what it must be, or cannot be right for a stream.
+        """
+        given = _checked(options, _STREAM_READ, "stream reader")
+        max_versions = _positive(given, "max_versions_per_trigger")
+        max_rows = _positive(given, "max_rows_per_trigger")
+        if max_versions is not None and max_rows is not None:
+            raise ConfigError(
+                "max_versions_per_trigger and max_rows_per_trigger do not go together",
+                option="max_rows_per_trigger",
+                hint="leave one of them out",
+            )
+        read = ReadSettings._of(given)
+        if max_rows is not None and read.where:
+            raise ConfigError(
+                "max_rows_per_trigger and where do not go together: "
+                "what a filter leaves is not counted",
+                option="max_rows_per_trigger",
+                hint="use max_versions_per_trigger, or filter after load()",
+            )
+        return cls(
+            read=read,
+            start=_start(given),
+            max_versions=max_versions,
+            max_rows=max_rows,
+            skip_overwrites=_flag(given, "skip_overwrites"),
+            poll_seconds=_seconds(given, "poll_seconds", 1.0),
+        )
+
+    def plan(
+        self, storage: StorageClient, columns: Sequence[str], versions: tuple[int, int] | None
+    ) -> ReadPlan:
+        """Return the plan that reads what versions added, or the whole table; one request."""
+        plan = self.read.plan(storage, columns)
+        return dataclasses.replace(plan, versions=versions, appends_only=self.skip_overwrites)
+
+
+def _start(given: Mapping[str, str]) -> int | None:
+    text = given.get("starting_version", "earliest").strip().casefold()
+    if text == "latest":
+        return None
+    number = 0 if text == "earliest" else -1
+    with contextlib.suppress(ValueError):
+        number = int(text) if number else number
+    if number < 0:
+        raise ConfigError(
+            f"starting_version {text!r} is no version",
+            option="starting_version",
+            hint="say 'earliest' (the rows that are there first), 'latest', or the number of the "
+            "version to begin after; versions are not found by time",
+        )
+    return number
+
+
+def _flag(given: Mapping[str, str], name: str) -> bool:
+    text = given.get(name, "false").strip().casefold()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name} is {text!r}, neither true nor false", option=name)
+    return text == "true"
+
+
+def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
+    text = given.get(name)
+    try:
+        seconds = default if text is None else float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{name} {text!r} is no number of seconds", option=name)
+    return seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamWriteSettings:
+    """What to write to, and where Spark keeps the query's checkpoint."""
+
+    write: WriteSettings
+    checkpoint: str
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> StreamWriteSettings:
+        """Read the options of a stream writer.
+
+        Raises
+        ------
+        ConfigError
+            An option is unknown, missing, or not what it must be.
+        """
+        given = _checked(options, _STREAM_WRITE, "stream writer")
+        checkpoint = given.get(_CHECKPOINT)
+        if not checkpoint:
+            raise ConfigError(
+                "the stream has no checkpointLocation among its options",
+                option="checkpointLocation",
+                hint='add .option("checkpointLocation", …) to this writeStream: what was '
+                "committed is remembered there",
+            )
+        return cls(write=WriteSettings._of(given), checkpoint=checkpoint)

@@ -1,0 +1,245 @@
+"""``df.writeStream.format("odps")``: each micro-batch into a table, exactly once.
+
+One write session per micro-batch, so that it is visible as a whole or not at all. Spark tells a
+sink the number of a batch only when it asks for the commit; so the rows are written first, and
+then it is settled whether they are the first ones of that number:
+
+::
+
+    rows written -> intent noted (`commit_log`) -> service commits -> Spark notes the batch
+                 ^ a crash here: written again    ^ or here: the noted commit is asked for again
+
+A commit that is asked for twice happens once (``protocol.md`` section 3.7). What neither the
+checkpoint nor the service can tell is an error, never a guess.
+
+Spark makes a writer twice per micro-batch: once to pickle it for the tasks, which is when its
+session is opened, and once to commit, which learns the session from the tasks' messages.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from odps_nb.client.write.session import (
+    WriteSessionRef,
+    abort_write,
+    commit_write,
+    fetch_write_status,
+    named_streams,
+    open_write_session,
+)
+from odps_nb.errors import (
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    OdpsNbError,
+    SessionExpiredError,
+    StateError,
+)
+from odps_nb.spark.source.commit_log import CommitLog, Intent
+from odps_nb.spark.source.options import StreamWriteSettings
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.tasks.errors import task_errors
+from odps_nb.spark.writing.checks import check_frame
+from odps_nb.spark.writing.dataframe import write_target
+from odps_nb.spark.writing.task import WriteTask, Written, check_or_abort, write_partition
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+
+    from odps_nb.client.calls.storage import StorageClient
+
+    TAKES_ARROW = True
+else:
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
+
+        TAKES_ARROW = True
+    except ImportError:  # before PySpark 4.1 a streaming sink is given rows
+        from pyspark.sql.datasource import DataSourceStreamWriter as DataSourceStreamArrowWriter
+
+        TAKES_ARROW = False
+
+__all__ = ["OdpsStreamWriter", "commit_batch"]
+
+_ROWS = 10_000
+_COMMITTED, _ABORTED = "COMMITTED", "ABORTED"
+
+
+@dataclass(frozen=True)
+class _Message(WriterCommitMessage):
+    """What the attempt that counts has written, and into which session."""
+
+    session: WriteSessionRef
+    written: Written | None
+
+
+class OdpsStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of one query."""
+
+    def __init__(
+        self, settings: StreamWriteSettings, schema: StructType, *, overwrite: bool
+    ) -> None:
+        self._settings, self._schema, self._overwrite = settings, schema, overwrite
+        self._task: WriteTask | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Pickled for the tasks: what they need is a session. Twice, but of one micro-batch.
+        if self._task is None:
+            with task_errors(self._what):
+                self._task = self._opened()
+        return {"_task": self._task, "_schema": self._schema}
+
+    def _opened(self) -> WriteTask:
+        from odps_nb.client.calls.storage import StorageClient
+
+        settings = self._settings.write
+        with StorageClient(settings.profile) as storage:
+            mode = "overwrite" if self._overwrite else "append"
+            target, overwrite = write_target(
+                storage, settings.table, settings.partition, mode, settings.overwrite_scope
+            )
+            check_frame(self._schema, target)
+            session = open_write_session(
+                storage, settings.table, partition=target.fixed, overwrite=overwrite
+            )
+            return WriteTask(
+                profile=TaskProfile.of(storage),
+                session=session.ref,
+                target=target,
+                compression=settings.compression,
+                max_partitions=settings.max_partitions,
+            )
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Write one attempt's rows into a stream of its own; in a task."""
+        if self._task is None:
+            raise StateError("this writer was not made by a streaming query")
+        batches = iterator if TAKES_ARROW else _batches(iterator, self._schema)
+        return _Message(self._task.session, write_partition(self._task, batches))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Make the rows of a micro-batch visible, unless those of an earlier try are."""
+        from odps_nb.client.calls.storage import StorageClient
+
+        with task_errors(f"{self._what}, micro-batch {batchId}"):
+            told = [message for message in messages if isinstance(message, _Message)]
+            if not told:
+                return
+            session, settings = told[0].session, self._settings.write
+            written = [message.written for message in told if message.written]
+            with StorageClient(settings.profile) as storage:
+                check_or_abort(storage, session, written, settings.max_partitions)
+                commit_batch(
+                    storage, self._log(), batchId, session, written, replaces=self._overwrite
+                )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Drop the session, unless it may be committed: Spark comes here after that, too."""
+        from odps_nb.client.calls.storage import StorageClient
+
+        told = [message for message in messages if isinstance(message, _Message)]
+        if not told or len(told) == len(messages):
+            return
+        with (
+            task_errors(f"{self._what}, abort of micro-batch {batchId}"),
+            StorageClient(self._settings.write.profile) as storage,
+        ):
+            abort_write(storage, told[0].session)
+
+    def _log(self) -> CommitLog:
+        return CommitLog(self._settings.checkpoint)
+
+    @property
+    def _what(self) -> str:
+        return f"stream into {self._settings.write.table}"
+
+
+def commit_batch(
+    storage: StorageClient,
+    log: CommitLog,
+    batch: int,
+    session: WriteSessionRef,
+    written: Sequence[Written],
+    *,
+    replaces: bool = False,
+) -> None:
+    """Commit a micro-batch once, however often and by whomever it is written.
+
+    Parameters
+    ----------
+    session, written
+        What was written this time; dropped if an earlier try is committed.
+    replaces
+        Whether a micro-batch without rows means something: an empty table.
+
+    Raises
+    ------
+    StateError
+        An earlier try may be committed, and the service cannot tell.
+    """
+    earlier = log.find(batch)
+    if earlier is not None and _finished(storage, log, batch, session, earlier):
+        log.note_done(batch)
+        if earlier.session != session.session_id:
+            abort_write(storage, session)
+        return
+    if not written and not replaces:
+        abort_write(storage, session)
+        return
+    streams = named_streams(storage, session, [one.stream for one in written])
+    log.note(batch, Intent(table=str(session.table), session=session.session_id, streams=streams))
+    commit_write(storage, session, streams)
+    log.note_done(batch)
+
+
+def _finished(
+    storage: StorageClient, log: CommitLog, batch: int, session: WriteSessionRef, earlier: Intent
+) -> bool:
+    """Ask for the noted commit once more; say whether its rows are in, ``False`` for never."""
+    if earlier.table != str(session.table):
+        raise ConfigError(
+            f"this checkpoint is of a stream into {earlier.table}, not {session.table}",
+            option="checkpointLocation",
+            hint="give each stream a checkpoint of its own",
+        )
+    if log.is_done(batch):
+        return True
+    ref = WriteSessionRef(table=session.table, session_id=earlier.session)
+    try:
+        commit_write(storage, ref, earlier.streams)
+    except (ConflictError, NotFoundError, SessionExpiredError) as error:
+        status = _status(storage, ref)
+        if status in (_COMMITTED, _ABORTED):
+            return status == _COMMITTED
+        raise StateError(
+            f"micro-batch {batch} may be in {session.table} already: the service does not tell "
+            f"what became of the write session {earlier.session} ({error})",
+            hint=f"look whether its rows are in the table. If they are, make an empty file "
+            f"{log.path(batch, 'done')}; if not, delete {log.path(batch)}. Then start the query "
+            "again",
+        ) from error
+    return True
+
+
+def _status(storage: StorageClient, session: WriteSessionRef) -> str:
+    try:
+        return fetch_write_status(storage, session)
+    except OdpsNbError:  # the error of the commit is the one to show
+        return ""
+
+
+def _batches(rows: Iterator[Any], schema: StructType) -> Iterable[pa.RecordBatch]:
+    """Turn Spark's rows into the Arrow batches that newer versions hand over."""
+    from pyspark.sql.conversion import LocalDataToArrowConversion
+
+    while some := list(itertools.islice(rows, _ROWS)):
+        table = LocalDataToArrowConversion.convert(some, schema, use_large_var_types=False)
+        yield from table.to_batches()

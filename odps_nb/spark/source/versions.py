@@ -1,0 +1,201 @@
+"""`TableVersions`: which version a table has now, and sessions of what versions added.
+
+The service tells a version in the answer to a new read session and nowhere else. Spark asks for
+the newest offset many times a second; so the service is asked once in `poll_seconds`, and for a
+session of no rows (the versions after n, up to n), which costs it nothing. That answer proves on
+the way what the documents leave open: that the first version of a range is left out.
+Driver only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.catalog import fetch_table
+from odps_nb.client.read.splits import ReadSession, open_read_session, reopen_read_session
+from odps_nb.errors import (
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    ProtocolError,
+    SessionExpiredError,
+)
+from odps_nb.spark.source.options import StreamReadSettings
+from odps_nb.terms import TableName
+
+__all__ = ["Seen", "TableVersions", "went_back"]
+
+_BEGIN_AGAIN = "begin again with an empty checkpointLocation: the rows that are there come first"
+_REPLACED = "VersionReplacedRows"
+_GONE = "NoSuchVersion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A table as it was a moment ago; ``session`` shows its rows at exactly that version."""
+
+    table: str
+    version: int
+    session: str | None = None
+
+
+class TableVersions:
+    """What a stream reader asks the service for; `close` when done."""
+
+    def __init__(
+        self,
+        settings: StreamReadSettings,
+        columns: Sequence[str],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._columns, self._clock = settings, tuple(columns), clock
+        self._client: StorageClient | None = None
+        self._seen: Seen | None = None
+        self._next = 0.0
+        self._held = False
+
+    @property
+    def storage(self) -> StorageClient:
+        """The client, made when it is first needed."""
+        if self._client is None:
+            self._client = StorageClient(self._settings.read.profile)
+        return self._client
+
+    def close(self) -> None:
+        """Close the client; a second call does nothing."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def seen(self) -> Seen:
+        """Return the newest version, at most `poll_seconds` old.
+
+        Raises
+        ------
+        ConfigError
+            The table has rows and no versions.
+        ConflictError
+            The table went back to an earlier version.
+        """
+        if self._seen is None or (not self._held and self._clock() >= self._next):
+            self._seen = self._ask(self._seen, whole=self._seen is None)
+            self._next = self._clock() + self._settings.poll_seconds
+        return self._seen
+
+    def whole(self) -> Seen:
+        """Return the newest version with a session of all its rows, if it has any."""
+        seen = self.seen()
+        if seen.session is None:
+            seen = self._seen = self._ask(seen, whole=True)
+        return seen
+
+    def hold(self) -> None:
+        """Take no note of what comes from now on (``Trigger.AvailableNow``)."""
+        self._seen, self._held = self._ask(self._seen, whole=True), True
+
+    def added(self, after: int, upto: int) -> ReadSession:
+        """Open a session of the rows that versions ``(after, upto]`` added.
+
+        Raises
+        ------
+        ConflictError
+            One of them replaced rows.
+        NotFoundError
+            One of them is no longer kept, or the table is gone.
+        """
+        with _explained():
+            return self._open((after, upto))
+
+    def snapshot(self, session_id: str) -> ReadSession:
+        """Return the session of a `Seen` again.
+
+        Raises
+        ------
+        SessionExpiredError
+            It is over.
+        """
+        with _explained():
+            plan = self._settings.plan(self.storage, self._columns, None)
+            return reopen_read_session(self.storage, plan, session_id)
+
+    def require_table(self, table: str) -> None:
+        """Make sure that the name still stands for the table whose offsets these are.
+
+        Asked after a session was opened: what was dropped before that is seen here.
+
+        Raises
+        ------
+        ConflictError
+            It was dropped and made again.
+        """
+        if (found := self._identity()) != table:
+            raise ConflictError(
+                f"{self._settings.read.table} is another table than the one that the stream read: "
+                f"it was dropped and made again (id {table}, now {found})",
+                hint=_BEGIN_AGAIN,
+            )
+
+    def _ask(self, last: Seen | None, *, whole: bool) -> Seen:
+        version = 0 if last is None or whole else last.version
+        with _explained():
+            session = self._open((version, version) if version else None)
+        name, found = self._settings.read.table, session.latest_version
+        if version and session.splits:
+            raise ProtocolError(
+                f"the versions after {version}, up to {version}, of {name} have rows: this service "
+                "counts the first version of a range in",
+                hint="rows would arrive twice, so nothing is read; tell the authors of odps_nb",
+            )
+        if not found and session.splits:
+            raise ConfigError(
+                f"the service tells no version of {name}, so a stream cannot follow it",
+                option="table",
+                hint="read it as a whole with spark.read, or follow a table that keeps versions",
+            )
+        table = self._identity()
+        if last is not None and table != last.table:
+            self.require_table(last.table)
+        if last is not None and found < last.version:
+            raise went_back(name, last.version, found)
+        if version and found == version:
+            return last if last is not None else Seen(table=table, version=found)
+        return Seen(table=table, version=found, session=None if version else session.session_id)
+
+    def _open(self, versions: tuple[int, int] | None) -> ReadSession:
+        return open_read_session(
+            self.storage, self._settings.plan(self.storage, self._columns, versions)
+        )
+
+    def _identity(self) -> str:
+        info = fetch_table(self.storage, self._settings.read.table)
+        return info.table_id or f"made at {info.created_at}"
+
+
+def went_back(table: TableName, was: int, now: int) -> ConflictError:
+    """Return the error of a table whose version is lower than it was."""
+    return ConflictError(
+        f"{table} was at version {was} and is at version {now} now", hint=_BEGIN_AGAIN
+    )
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Say what to do about what can become of versions and snapshots."""
+    try:
+        yield
+    except ConflictError as error:
+        if error.code == _REPLACED:
+            error.hint = f"{_BEGIN_AGAIN}; or set skip_overwrites to leave such versions out"
+        raise
+    except NotFoundError as error:
+        if error.code == _GONE:
+            error.hint = _BEGIN_AGAIN
+        raise
+    except SessionExpiredError as error:
+        error.hint = _BEGIN_AGAIN
+        raise

@@ -1,0 +1,112 @@
+"""Who a task is: a profile on its way to the executors.
+
+A `Profile` refuses to be pickled. A `TaskProfile` is the one value that carries keys to tasks; it
+travels inside the pickled function of a task or the pickled options of a data source, which are
+in no plan, no event log and no UI, and it never goes into a Spark setting or SQL text. Where
+executors have keys themselves, it carries a profile's name instead.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.client.auth.profile import Profile
+from odps_nb.errors import ConfigError
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.calls.storage import StorageClient
+
+__all__ = ["KEYS", "TaskProfile", "profile_of"]
+
+KEYS = "ODPS_NB_SPARK_KEYS"
+_EXECUTOR = "executor"
+
+
+def profile_of(odps: Connection | Profile | str | None) -> Profile:
+    """Return the profile of a connection, a profile's name, or (``None``) of the environment.
+
+    Raises
+    ------
+    ConfigError
+        The profile is not known or not complete.
+    """
+    if isinstance(odps, Profile):
+        return odps
+    if odps is None or isinstance(odps, str):
+        return Profile.resolve(odps)
+    return odps.profile
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TaskProfile:
+    """The settings of a profile as a value that Spark may pickle, keys included.
+
+    With ``ODPS_NB_SPARK_KEYS=executor`` in the driver's environment no key is among them: a task
+    finds its own, as a connection would there (``finds_keys``), and renews them where they end.
+    Its repr shows endpoint and project only.
+    """
+
+    settings: tuple[tuple[str, str], ...]
+    finds_keys: bool = False
+
+    @classmethod
+    def of(cls, storage: StorageClient) -> TaskProfile:
+        """Take everything that a task needs to reach what the driver reached.
+
+        The tunnel endpoint goes along, so that a thousand tasks do not ask for it again.
+        """
+        finds_keys = os.environ.get(KEYS) == _EXECUTOR
+        profile = storage.profile
+        settings = profile.as_settings() if finds_keys else profile.as_options()
+        settings["tunnel_endpoint"] = storage.tunnel_endpoint
+        return cls(tuple(settings.items()), finds_keys)
+
+    @property
+    def profile(self) -> Profile:
+        """The profile again, where a task runs.
+
+        Raises
+        ------
+        ConfigError
+            The task shall find its keys there, and there are none.
+        """
+        return (
+            _found(self.settings) if self.finds_keys else Profile.from_options(dict(self.settings))
+        )
+
+    def open(self) -> StorageClient:
+        """Return a client; whoever opened it closes it."""
+        from odps_nb.client.calls.storage import StorageClient
+
+        return StorageClient(self.profile)
+
+    def __repr__(self) -> str:
+        known = dict(self.settings)
+        return f"TaskProfile(endpoint={known.get('endpoint')!r}, project={known.get('project')!r})"
+
+
+# Profiles whose keys a program renews, by their settings: one worker runs many tasks, and the
+# program is asked again only when its keys end.
+_RENEWED: dict[tuple[tuple[str, str], ...], Profile] = {}
+
+
+def _found(settings: tuple[tuple[str, str], ...]) -> Profile:
+    known = _RENEWED.get(settings)
+    if known is not None:
+        return known
+    named: dict[str, Any] = dict(settings)
+    try:
+        profile = Profile.resolve(named.pop("name", None), **named)
+    except ConfigError as error:
+        error.add_note(
+            f"on {socket.gethostname()}, where the task looked for keys of its own since the "
+            f"notebook has {KEYS}={_EXECUTOR}"
+        )
+        raise
+    if profile.credential_process:
+        _RENEWED[settings] = profile
+    return profile

@@ -1,0 +1,129 @@
+"""Our errors on their way through Spark.
+
+Spark hands an exception of a task to the driver as the text of a Python traceback. So an error
+is given its whole story as text before it leaves a task (`for_spark`), and becomes a typed error
+again where we run the job ourselves (`from_spark`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from odps_nb import errors
+from odps_nb.errors import (
+    ConfigError,
+    MissingDependencyError,
+    OdpsNbError,
+    SessionExpiredError,
+    StateError,
+    explain,
+)
+
+__all__ = ["for_spark", "from_spark", "job_errors", "task_errors"]
+
+_OURS = re.compile(r"^(?:[\w.]+: )?odps_nb\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
+# What Spark may print after our text: a blank line, a code, or its own Java frames.
+_END = re.compile(r"\n\s*\n|\n\s*SQLSTATE: \w|\n\s+at [\w.$]+\(")
+# How Spark tells that a Python is not the right one: another version, none, without odps_nb.
+_VERSIONS = re.compile(r"different version: ([\d.]+) than that in driver:? ([\d.]+[\d])")
+_PROGRAM = re.compile(r'Cannot run program "([^"]*)": error=2\b')
+_PACKAGE = re.compile(r"ModuleNotFoundError: No module named 'odps_nb\b")
+_TO_DO = "\nto do: "
+
+
+def for_spark(error: OdpsNbError | StateError) -> OdpsNbError | StateError:
+    """Return the same kind of error whose message holds its notes, request id and hint."""
+    story = "\n".join(explain(error))
+    return type(error)(story.removeprefix(f"{type(error).__name__}: "), hint=error.hint)
+
+
+def from_spark(failure: BaseException) -> OdpsNbError | StateError | None:
+    """Return our error that a Spark exception tells of, or ``None`` if it tells of none.
+
+    Where executors run a Python that cannot do our work, that is an error of ours, too.
+    """
+    told = str(failure)
+    found = _OURS.search(told)
+    kind = getattr(errors, found.group(1), None) if found else None
+    if found is None or not (
+        isinstance(kind, type) and issubclass(kind, (OdpsNbError, StateError))
+    ):
+        return _wrong_python(told)
+    text = _END.split(found.group(2), maxsplit=1)[0].rstrip()
+    story, _, hint = text.partition(_TO_DO)
+    message, *notes = story.splitlines()
+    error = kind(message, hint=hint or None)
+    for note in notes:
+        error.add_note(note.removeprefix("where: "))
+    return error
+
+
+def _wrong_python(told: str) -> OdpsNbError | None:
+    """Return what is wrong with the Python of the executors, if that is what Spark tells."""
+    if found := _VERSIONS.search(told):
+        return ConfigError(
+            f"the executors run Python {found.group(1)}, and this is Python {found.group(2)}",
+            option="PYSPARK_PYTHON",
+            hint=f"set PYSPARK_PYTHON to a Python {found.group(2)} that every executor has, and "
+            "start the session again",
+        )
+    if found := _PROGRAM.search(told):
+        return ConfigError(
+            f"an executor has no Python at {found.group(1)}",
+            option="PYSPARK_PYTHON",
+            hint="set PYSPARK_PYTHON to the path of Python on the executors, and start the "
+            "session again",
+        )
+    if _PACKAGE.search(told):
+        return MissingDependencyError(
+            "odps_nb is not installed where Spark runs Python",
+            extra="spark",
+            hint="pip install odps-nb there: for the Python of every executor, and of the server "
+            "of a remote session",
+        )
+    return None
+
+
+@contextlib.contextmanager
+def task_errors(what: str, *, expired: str = "") -> Iterator[None]:
+    """Let errors leave a task with their whole story, and with what the task was doing.
+
+    Parameters
+    ----------
+    what
+        E.g. ``split 3 of demo.orders``.
+    expired
+        The hint for a session that is over: a task never opens another one, which would see
+        another snapshot than its neighbours.
+    """
+    try:
+        yield
+    except (OdpsNbError, StateError) as error:
+        error.add_note(what)
+        if expired and isinstance(error, SessionExpiredError):
+            error.hint = expired
+        raise for_spark(error) from None
+
+
+@contextlib.contextmanager
+def job_errors() -> Iterator[None]:
+    """Let a job that we run raise our error, where a task or the service said what is wrong."""
+    try:
+        yield
+    except _job_failures() as failure:
+        ours = from_spark(failure)
+        if ours is None:
+            raise
+        raise ours from None
+
+
+def _job_failures() -> tuple[type[BaseException], ...]:
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships no types
+    except ImportError:  # pyspark-client, which speaks to servers only, has no py4j
+        return (PySparkException,)
+    return PySparkException, Py4JJavaError

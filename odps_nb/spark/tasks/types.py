@@ -1,0 +1,206 @@
+"""TableSchema <-> Spark StructType.
+
+Pure: no session is needed, and nothing here reads or writes. Names are looked up without regard
+to case, as both sides do.
+
+========================  ==============================  =====================================
+MaxCompute                Spark                           remark
+========================  ==============================  =====================================
+TINYINT … BIGINT          tinyint … bigint
+FLOAT, DOUBLE, BOOLEAN    float, double, boolean
+DECIMAL(p, s)             decimal(p, s)                   bare: decimal(38, 18); p > 38 refused
+STRING, CHAR, VARCHAR     string                          metadata ``odps.type`` keeps the rest
+JSON                      string                          metadata ``odps.type`` = json
+BINARY                    binary
+DATE                      date
+DATETIME, TIMESTAMP       timestamp                       instants; whole microseconds
+TIMESTAMP_NTZ             timestamp_ntz                   wall clock, in no session's zone
+INTERVAL_DAY_TIME         interval day to second          whole microseconds
+INTERVAL_YEAR_MONTH       int                             months: Spark's own type cannot be sent
+                                                          to Python workers
+ARRAY, MAP, STRUCT        array, map, struct
+BLOB                      string                          the reference, as base64 text
+========================  ==============================  =====================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as spark
+
+from odps_nb.errors import ConversionError
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    TypeCode,
+)
+from odps_nb.wire.type_text import format_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["TYPE_KEY", "arrow_schema", "spark_schema", "spark_type", "table_type"]
+
+#: Key of a column's metadata that holds the MaxCompute type, where Spark's type says less.
+TYPE_KEY = "odps.type"
+
+_BARE_DECIMAL = (38, 18)
+
+_SPARK: dict[TypeCode, Callable[[], spark.DataType]] = {
+    TypeCode.TINYINT: spark.ByteType,
+    TypeCode.SMALLINT: spark.ShortType,
+    TypeCode.INT: spark.IntegerType,
+    TypeCode.BIGINT: spark.LongType,
+    TypeCode.FLOAT: spark.FloatType,
+    TypeCode.DOUBLE: spark.DoubleType,
+    TypeCode.BOOLEAN: spark.BooleanType,
+    TypeCode.STRING: spark.StringType,
+    TypeCode.CHAR: spark.StringType,
+    TypeCode.VARCHAR: spark.StringType,
+    TypeCode.JSON: spark.StringType,
+    TypeCode.BLOB: spark.StringType,
+    TypeCode.BINARY: spark.BinaryType,
+    TypeCode.DATE: spark.DateType,
+    TypeCode.DATETIME: spark.TimestampType,
+    TypeCode.TIMESTAMP: spark.TimestampType,
+    TypeCode.TIMESTAMP_NTZ: spark.TimestampNTZType,
+    TypeCode.INTERVAL_DAY_TIME: spark.DayTimeIntervalType,
+    TypeCode.INTERVAL_YEAR_MONTH: spark.IntegerType,
+}
+
+_TABLE: dict[type[spark.DataType], TypeCode] = {
+    spark.ByteType: TypeCode.TINYINT,
+    spark.ShortType: TypeCode.SMALLINT,
+    spark.IntegerType: TypeCode.INT,
+    spark.LongType: TypeCode.BIGINT,
+    spark.FloatType: TypeCode.FLOAT,
+    spark.DoubleType: TypeCode.DOUBLE,
+    spark.BooleanType: TypeCode.BOOLEAN,
+    spark.StringType: TypeCode.STRING,
+    spark.CharType: TypeCode.STRING,
+    spark.VarcharType: TypeCode.STRING,
+    spark.BinaryType: TypeCode.BINARY,
+    spark.DateType: TypeCode.DATE,
+    spark.TimestampType: TypeCode.TIMESTAMP,
+    spark.TimestampNTZType: TypeCode.TIMESTAMP_NTZ,
+    spark.DayTimeIntervalType: TypeCode.INTERVAL_DAY_TIME,
+    spark.YearMonthIntervalType: TypeCode.INTERVAL_YEAR_MONTH,
+}
+
+# Spark's type alone does not say these.
+_TOLD_BY_METADATA = {
+    TypeCode.CHAR,
+    TypeCode.VARCHAR,
+    TypeCode.JSON,
+    TypeCode.BLOB,
+    TypeCode.DATETIME,
+    TypeCode.INTERVAL_YEAR_MONTH,
+}
+
+
+def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
+    """Return the Spark type of a MaxCompute type.
+
+    Raises
+    ------
+    ConversionError
+        Spark has no such type: VARIANT, or a decimal of more than 38 digits.
+    """
+    if isinstance(kind, DecimalType):
+        precision, scale = _BARE_DECIMAL if kind.precision is None else (kind.precision, kind.scale)
+        if precision > 38:
+            raise _no_spark_type(kind, column, "Spark's decimals have at most 38 digits")
+        return spark.DecimalType(precision, scale or 0)
+    if isinstance(kind, ArrayType):
+        return spark.ArrayType(spark_type(kind.element, column=column))
+    if isinstance(kind, MapType):
+        return spark.MapType(
+            spark_type(kind.key, column=column), spark_type(kind.value, column=column)
+        )
+    if isinstance(kind, StructType):
+        return spark.StructType(
+            [spark.StructField(f.name, spark_type(f.type, column=column)) for f in kind.fields]
+        )
+    try:
+        return _SPARK[kind.code]()
+    except KeyError:
+        raise _no_spark_type(kind, column, "leave the column out with columns=") from None
+
+
+def spark_schema(columns: Iterable[Column]) -> spark.StructType:
+    """Return the Spark schema of columns, e.g. of a whole `TableSchema`.
+
+    Comments become Spark's ``comment`` metadata; types that Spark knows less exactly are kept
+    under `TYPE_KEY`.
+    """
+    return spark.StructType([_spark_field(column) for column in columns])
+
+
+def _spark_field(column: Column) -> spark.StructField:
+    metadata: dict[str, str] = {}
+    if column.comment:
+        metadata["comment"] = column.comment
+    if column.type.code in _TOLD_BY_METADATA:
+        metadata[TYPE_KEY] = format_type(column.type)
+    return spark.StructField(
+        column.name, spark_type(column.type, column=column.name), column.nullable, metadata
+    )
+
+
+def arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """Return the Arrow schema in which Spark takes batches from a Python worker."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # pyspark up to 4.1 always means UTC and has no such parameter; later ones demand it.
+    zone: dict[str, Any] = (
+        {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    )
+    return to_arrow_schema(schema, **zone)
+
+
+def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
+    """Return the MaxCompute type in which values of a Spark type are kept whole.
+
+    Raises
+    ------
+    ConversionError
+        There is none (e.g. variant, void, user-defined types).
+    """
+    if isinstance(kind, spark.DecimalType):
+        return DecimalType(kind.precision, kind.scale)
+    if isinstance(kind, spark.ArrayType):
+        return ArrayType(table_type(kind.elementType, column=column))
+    if isinstance(kind, spark.MapType):
+        return MapType(
+            table_type(kind.keyType, column=column), table_type(kind.valueType, column=column)
+        )
+    if isinstance(kind, spark.StructType):
+        return StructType(
+            tuple(StructField(f.name, table_type(f.dataType, column=column)) for f in kind.fields)
+        )
+    code = _TABLE.get(type(kind))
+    if code is None:
+        raise ConversionError(
+            f"column {column!r}: a table has no type for Spark's {kind.simpleString()}",
+            column=column or None,
+            source_type=kind.simpleString(),
+            hint="cast the column, or drop it",
+        )
+    return PrimitiveType(code)
+
+
+def _no_spark_type(kind: OdpsType, column: str, hint: str) -> ConversionError:
+    text = format_type(kind)
+    where = f"column {column!r}: " if column else ""
+    return ConversionError(
+        f"{where}Spark has no type for {text}", column=column or None, source_type=text, hint=hint
+    )

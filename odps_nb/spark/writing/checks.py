@@ -1,0 +1,156 @@
+"""What a DataFrame's columns become in a table, decided before any task runs.
+
+A job that fails in its last task because of a type is an hour lost; so names, types and what may
+be replaced are settled here, on the driver, and everything wrong is said at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as spark
+
+from odps_nb.access.sources import Target, require_partition_columns
+from odps_nb.convert.arrow_schema import match_columns
+from odps_nb.convert.arrow_types import has_blob
+from odps_nb.errors import ConfigError, ConversionError
+from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
+from odps_nb.spark.blobs.api import NEW_BLOB
+from odps_nb.spark.tasks.types import arrow_schema, table_type
+from odps_nb.terms import PartitionSpec, TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["NEW_BLOB_FIELDS", "check_frame", "check_scope", "months_as_numbers"]
+
+#: A struct of these fields in place of a BLOB is a blob to upload; ``data`` alone is required
+#: (`NEW_BLOB` is the one with all of them).
+NEW_BLOB_FIELDS = {
+    "data": spark.BinaryType,
+    "mime_type": spark.StringType,
+    "file_name": spark.StringType,
+}
+
+PARTITIONS = "partitions"
+
+
+def check_scope(
+    table: TableName, keys: tuple[str, ...], partition: PartitionSpec, mode: str, scope: str | None
+) -> bool:
+    """Return whether the write replaces rows; refuse what could replace more than was meant.
+
+    Parameters
+    ----------
+    keys
+        Names of the table's partition columns.
+    scope
+        ``"partitions"``: replace the partitions that get rows. Needed to overwrite a partitioned
+        table without naming one whole partition.
+
+    Raises
+    ------
+    ConfigError
+        Unknown mode or scope, or an overwrite whose extent was not said.
+    """
+    if mode not in ("append", "overwrite"):
+        raise ConfigError(
+            f"mode {mode!r} is unknown", option="mode", hint="use 'append' or 'overwrite'"
+        )
+    if scope not in (None, PARTITIONS):
+        raise ConfigError(
+            f"overwrite_scope {scope!r} is unknown",
+            option="overwrite_scope",
+            hint=f"the only one is {PARTITIONS!r}: replace the partitions that get rows",
+        )
+    if mode == "overwrite" and len(partition) < len(keys) and scope is None:
+        raise ConfigError(
+            f"{table} is partitioned by {', '.join(keys)}: say what the overwrite may replace",
+            option="overwrite_scope",
+            hint="name one whole partition, or pass overwrite_scope='partitions' to "
+            "odps_nb.spark.write to replace the partitions that get rows",
+        )
+    return mode == "overwrite"
+
+
+def check_frame(frame: spark.StructType, target: Target) -> None:
+    """Make sure that a DataFrame's columns fit a table.
+
+    Raises
+    ------
+    ConversionError
+        Lists every column that does not fit, is unknown, or is missing though required.
+    InvalidRequestError
+        A partition column is neither fixed nor in the frame.
+    """
+    fixed = {key.casefold() for key, _ in target.fixed}
+    offered = spark.StructType([f for f in frame.fields if f.name.casefold() not in fixed])
+    kinds = {field.name.casefold(): field.dataType for field in offered.fields}
+    require_partition_columns(kinds, target)
+    match_columns(
+        arrow_schema(offered),
+        TableSchema(
+            columns=tuple(
+                _as_offered(column, kinds.get(column.name.casefold()))
+                for column in target.columns.columns
+            ),
+            partition_columns=target.columns.partition_columns,
+        ),
+    )
+
+
+def _as_offered(column: Column, kind: spark.DataType | None) -> Column:
+    """Check a column with BLOBs leaf by leaf, and let the rest of the check pass it."""
+    if kind is None or not has_blob(column.type):
+        return column
+    _check_blobs(kind, column.type, column.name)
+    return replace(column, type=table_type(kind, column=column.name))
+
+
+def _check_blobs(kind: spark.DataType, target: OdpsType, path: str) -> None:
+    if isinstance(target, ArrayType) and isinstance(kind, spark.ArrayType):
+        _check_blobs(kind.elementType, target.element, f"{path}.element")
+    elif isinstance(target, MapType) and isinstance(kind, spark.MapType):
+        _check_blobs(kind.keyType, target.key, f"{path}.key")
+        _check_blobs(kind.valueType, target.value, f"{path}.value")
+    elif isinstance(target, StructType) and isinstance(kind, spark.StructType):
+        types = {member.name.casefold(): member.type for member in target.fields}
+        for field in kind.fields:
+            if field.name.casefold() not in types:
+                raise _misfit(path, kind, f"the STRUCT has no member {field.name!r}")
+            _check_blobs(field.dataType, types[field.name.casefold()], f"{path}.{field.name}")
+    elif isinstance(target, (ArrayType, MapType, StructType)):
+        raise _misfit(path, kind, "another kind of nesting")
+    elif target.code is TypeCode.BLOB and not _describes_blob(kind):
+        raise _misfit(path, kind, "no blob")
+
+
+def _describes_blob(kind: spark.DataType) -> bool:
+    if isinstance(kind, spark.StructType):
+        return "data" in kind.names and all(
+            isinstance(f.dataType, NEW_BLOB_FIELDS.get(f.name, ())) for f in kind.fields
+        )
+    return isinstance(kind, (spark.BinaryType, spark.StringType))
+
+
+def _misfit(path: str, kind: spark.DataType, reason: str) -> ConversionError:
+    return ConversionError(
+        f"column {path!r}: {kind.simpleString()} does not fit: {reason}",
+        column=path,
+        source_type=kind.simpleString(),
+        target_type="blob",
+        hint=f"for a BLOB pass its content (binary), a reference to copy (string), or {NEW_BLOB}",
+    )
+
+
+def months_as_numbers(frame: DataFrame) -> DataFrame:
+    """Return the frame with year-month intervals as months: Spark cannot send them to Python."""
+    from pyspark.sql import functions as F
+
+    for field in frame.schema.fields:
+        if isinstance(field.dataType, spark.YearMonthIntervalType):
+            column = F.col(f"`{field.name}`")
+            years, months = (F.extract(F.lit(unit), column) for unit in ("YEAR", "MONTH"))
+            frame = frame.withColumn(field.name, years * 12 + months)
+    return frame

@@ -1,0 +1,323 @@
+"""`write`: a DataFrame into a table, one commit or nothing.
+
+A sink over ``mapInArrow``, as fast as a data source's Arrow writer, with the commit here in the
+notebook's process: it can be asked about when its answer was lost, its receipt comes back, and
+what fails is one of our errors. Spark hands each partition's result over once, whichever of its
+attempts made it; exactly those streams are committed (`odps_nb.spark.writing.task`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.checks import PartitionLike, check_partition
+from odps_nb.access.receipt import Receipt
+from odps_nb.access.sources import Target
+from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker, silent
+from odps_nb.client.write.operations import Stamp
+from odps_nb.errors import OdpsNbError
+from odps_nb.spark.launch._quiet import without_pandas_notice
+from odps_nb.spark.progress.attach import faces_of, token_of, watched
+from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
+from odps_nb.spark.tasks.errors import job_errors
+from odps_nb.spark.tasks.shipping import shipped
+from odps_nb.spark.writing.checks import check_frame, check_scope, months_as_numbers
+from odps_nb.spark.writing.task import (
+    MAX_PARTITIONS,
+    MAX_STREAMS,
+    WriteTask,
+    Written,
+    check_written,
+    write_partition,
+)
+from odps_nb.terms import Compression, PartitionSpec, TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.upserting import Change
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.calls.cancel import CancelToken
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.write.session import WriteSession
+
+__all__ = ["write", "write_change", "write_target"]
+
+_RESULT = (
+    "stream_id string, version int, rows bigint, size bigint, blobs bigint, blob_size bigint, "
+    "partitions array<string>"
+)
+
+
+def write(
+    df: DataFrame,
+    odps: Connection | Profile | str | None,
+    table: str | TableName,
+    *,
+    partition: PartitionLike | None = None,
+    mode: str = "append",
+    overwrite_scope: str | None = None,
+    max_partitions: int = MAX_PARTITIONS,
+    compression: str | Compression | None = None,
+    progress: ProgressListener | None = None,
+) -> Receipt:
+    """Write a DataFrame and commit it once; or raise, and nothing was written.
+
+    Columns are matched by name; absent ones become null. All of them are checked before a task
+    starts. A BLOB column takes its content (binary), a struct of ``data``, ``mime_type`` and
+    ``file_name``, or a reference (string), whose blob is copied.
+
+    Parameters
+    ----------
+    df
+        What to write. Each of its partitions is one stream, up to 20,000, to which more are
+        brought down; none is sent through the driver.
+    odps
+        As in `odps_nb.spark.read`.
+    partition
+        The partition to write into, made if it is not there. Keys that it leaves out are taken
+        from the rows, which are then brought together by partition first.
+    mode
+        ``"append"``, or ``"overwrite"``: replace the table, or that partition.
+    overwrite_scope
+        ``"partitions"``: replace the partitions that get rows. Nothing is overwritten in a
+        partitioned table unless this, or one whole `partition`, is said.
+    max_partitions
+        The most partitions that the rows may name; a column of the wrong kind in the place of a
+        key would otherwise make thousands.
+    compression
+        ``"zstd"`` or ``"lz4"`` inside the Arrow streams.
+    progress
+        Told how far the tasks are: by default a card in a notebook, a line in a terminal, else
+        nothing. An interrupt ends the job and aborts the write.
+
+    Raises
+    ------
+    ConversionError
+        Columns, types or values do not fit: nothing was written.
+    ConfigError
+        The extent of an overwrite was not said.
+    InvalidRequestError
+        The rows name more than `max_partitions` partitions: nothing was written.
+    NotFoundError
+        No such table.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> table = odps.create_table("doc_spark_write", "id bigint")
+    >>> odps_nb.spark.write(spark.range(1000), odps, "doc_spark_write").rows
+    1000
+    >>> odps.drop_table("doc_spark_write")
+    """
+    return _write(
+        df,
+        odps,
+        table,
+        partition=partition,
+        extent=(mode, overwrite_scope),
+        max_partitions=max_partitions,
+        compression=Compression.of(compression),
+        progress=progress,
+    )
+
+
+def write_change(
+    df: DataFrame,
+    odps: Connection,
+    table: TableName,
+    *,
+    partition: PartitionSpec,
+    change: Change,
+    compression: Compression,
+    progress: ProgressListener | None,
+) -> Receipt:
+    """Upsert or delete the rows of a DataFrame by their key, as ``table.upsert(df)`` says.
+
+    Rows of one key come together in one task first, since there is no order between streams.
+    """
+    return _write(
+        df,
+        odps,
+        table,
+        partition=partition,
+        change=change,
+        compression=compression,
+        progress=progress,
+    )
+
+
+def _write(
+    df: DataFrame,
+    odps: Connection | Profile | str | None,
+    table: str | TableName,
+    *,
+    partition: PartitionLike | None,
+    compression: Compression,
+    progress: ProgressListener | None,
+    extent: tuple[str, str | None] = ("append", None),
+    max_partitions: int = MAX_PARTITIONS,
+    change: Change | None = None,
+) -> Receipt:
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.write.session import open_write_session
+
+    began, token = time.monotonic(), token_of(odps)
+    profile = profile_of(odps)
+    name, df = profile.table(table), months_as_numbers(df)
+    listener = progress or faces_of(odps).listener(on_cancel=token.cancel)
+    with (
+        StorageClient(profile) as storage,
+        ProgressTracker("write", str(name), listener=listener) as tracker,
+    ):
+        target, overwrite = write_target(storage, name, partition, *extent, change=change)
+        if change is not None:
+            df = change.narrowed(df, target)
+        check_frame(df.schema, target)
+        session = open_write_session(
+            storage, name, partition=target.fixed, overwrite=overwrite, tracker=tracker
+        )
+        task = WriteTask(
+            profile=TaskProfile.of(storage),
+            session=session.ref,
+            target=target,
+            compression=compression,
+            max_partitions=max_partitions,
+            stamp=Stamp() if change is None else change.stamp,
+        )
+        tracker.phase(Phase.WRITING)
+        with contextlib.ExitStack() as undo:
+            undo.push(session)  # whatever ends the job early, an interrupt included, aborts
+            seen = listener is not silent
+            done = _run_watched(_arranged(df, target, change), task, tracker, token, seen=seen)
+            check_written(name, done, max_partitions)
+            undo.pop_all()
+        # What the tasks wrote is exact, whatever they could report on their way.
+        tracker.correct_rows(sum(one.stream.rows for one in done))
+        _commit(session, done)
+    receipt = _receipt(task, done, overwrite=overwrite, seconds=time.monotonic() - began)
+    return receipt if change is None else dataclasses.replace(receipt, verb=change.verb)
+
+
+def _receipt(
+    task: WriteTask, done: Sequence[Written], *, overwrite: bool, seconds: float
+) -> Receipt:
+    return Receipt(
+        table=task.target.table,
+        partition=task.target.fixed,
+        overwrite=overwrite,
+        rows=sum(one.stream.rows for one in done),
+        bytes=sum(one.stream.size for one in done),
+        blobs=sum(one.blobs for one in done),
+        blob_bytes=sum(one.blob_size for one in done),
+        session_id=task.session.session_id,
+        streams=len(done),
+        seconds=seconds,
+    )
+
+
+def write_target(
+    storage: StorageClient,
+    table: TableName,
+    partition: PartitionLike | None,
+    mode: str,
+    scope: str | None,
+    *,
+    change: Change | None = None,
+) -> tuple[Target, bool]:
+    """Return what a write sends and whether it replaces rows; costs one request."""
+    from odps_nb.client.catalog import fetch_table
+
+    schema = fetch_table(storage, table).schema
+    fixed = check_partition(PartitionSpec.of(partition), schema, table)
+    keys = tuple(column.name for column in schema.partition_columns)
+    make = Target.of if change is None else change.target
+    target = make(schema, table, fixed, timezone=storage.profile.timezone)
+    return target, check_scope(table, keys, fixed, mode, scope)
+
+
+def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> DataFrame:
+    """Bring rows of one partition together, so that not every task writes to every partition.
+
+    Rows of one key go to one task where they change others by it.
+
+    Spark divides what is too large for one task again (rebalance), where plain repartitioning
+    would give a single partition to a single task. Without keys only the number of tasks is
+    bounded, which moves no row and leaves fewer tasks as they are.
+    """
+    from pyspark.sql import functions as F
+
+    keys = [F.col(f"`{column.name}`") for column in target.columns.partition_columns]
+    if change is not None:
+        rows = df.repartition(*keys, *(F.col(f"`{name}`") for name in change.keys))
+        return (rows.sortWithinPartitions(*keys) if keys else rows).coalesce(MAX_STREAMS)
+    if keys:
+        return df.hint("rebalance", *keys).sortWithinPartitions(*keys)
+    return df.coalesce(MAX_STREAMS)
+
+
+def _run_watched(
+    df: DataFrame, task: WriteTask, tracker: ProgressTracker, token: CancelToken, *, seen: bool
+) -> list[Written]:
+    source = Source(operation="write", title="", phase=Phase.WRITING)
+    with watched(df.sparkSession, tracker, cancel=token, source=source, seen=seen) as to:
+        return _run(df, dataclasses.replace(task, report_to=to))
+
+
+def _run(df: DataFrame, task: WriteTask) -> list[Written]:
+    """Run the job and return what the attempts that count have written, in partition order."""
+
+    def write_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        written = write_partition(task, batches)
+        if written is not None:
+            yield _as_batch(written)
+
+    with job_errors(), without_pandas_notice():
+        rows = df.mapInArrow(shipped(write_rows), _RESULT).collect()
+    return [_of_row(row.asDict()) for row in rows]
+
+
+def _as_batch(written: Written) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    stream = written.stream
+    row = {
+        "stream_id": stream.stream_id,
+        "version": stream.version,
+        "rows": stream.rows,
+        "size": stream.size,
+        "blobs": written.blobs,
+        "blob_size": written.blob_size,
+        "partitions": list(written.partitions),
+    }
+    types = {
+        "stream_id": pa.string(),
+        "version": pa.int32(),
+        "partitions": pa.list_(pa.string()),
+    }
+    arrays = {name: pa.array([value], types.get(name, pa.int64())) for name, value in row.items()}
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def _of_row(row: dict[str, Any]) -> Written:
+    from odps_nb.client.write.session import StreamReceipt
+
+    rest = {name: row.pop(name) for name in ("blobs", "blob_size")}
+    partitions = tuple(row.pop("partitions"))
+    return Written(stream=StreamReceipt(**row), partitions=partitions, **rest)
+
+
+def _commit(session: WriteSession, done: Sequence[Written]) -> None:
+    """Commit exactly these streams. After a failure nothing is aborted: it may be committed."""
+    try:
+        session.commit([one.stream for one in done])
+    except OdpsNbError as error:
+        error.add_note(f"the write session {session.session_id} is left as it is")
+        raise

@@ -1,0 +1,261 @@
+"""`write_partition`: the rows of one task into one stream of a write session.
+
+The one function behind both front ends, `odps_nb.spark.write` and ``df.write.format("odps")``.
+Every attempt of a task has a stream of its own, named by Spark's task attempt id, which is never
+used twice; the driver commits exactly the streams of the attempts that Spark counts. What a
+failed, killed or late attempt wrote is in no commit. Runs on executors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from odps_nb.access.blob import Blob, NewBlob
+from odps_nb.access.blob_paths import map_blobs
+from odps_nb.access.sources import Chunk, Target, check_fixed, check_named_partitions
+from odps_nb.access.uploading import BlobUploader
+from odps_nb.client.write.operations import Stamp
+from odps_nb.client.write.session import (
+    StreamReceipt,
+    WriteSessionRef,
+    abort_write,
+    open_write_stream,
+)
+from odps_nb.convert.arrow_schema import fit_batch, match_columns
+from odps_nb.errors import InvalidRequestError
+from odps_nb.schema import Column
+from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.progress.task_client import reported
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.tasks.errors import task_errors
+from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
+
+if TYPE_CHECKING:
+    from odps_nb.client.calls.storage import StorageClient
+
+__all__ = [
+    "MAX_PARTITIONS",
+    "MAX_STREAMS",
+    "WriteTask",
+    "Written",
+    "attempt_name",
+    "check_or_abort",
+    "check_written",
+    "write_partition",
+]
+
+BLOB_ROWS = 256
+#: Streams of one session, and table partitions that one session makes out of the rows: what the
+#: service's own connectors keep to.
+MAX_STREAMS = 20_000
+MAX_PARTITIONS = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTask:
+    """What a task needs to write; pickled once with the function that does it."""
+
+    profile: TaskProfile
+    session: WriteSessionRef
+    target: Target
+    compression: Compression = Compression.NONE
+    max_partitions: int = MAX_PARTITIONS
+    report_to: ReportTo | None = None
+    stamp: Stamp = field(default_factory=Stamp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A closed stream and the blobs that went into it (``blob_size`` in bytes).
+
+    ``partitions`` are those that the rows named, as texts.
+    """
+
+    stream: StreamReceipt
+    blobs: int = 0
+    blob_size: int = 0
+    partitions: tuple[str, ...] = ()
+
+
+def attempt_name() -> str:
+    """Return a stream id that no other attempt of the application has: partition, attempt.
+
+    The number of an attempt alone repeats when Spark runs a stage again; the id does not.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return "0-0"
+    return f"{context.partitionId():06d}-{context.taskAttemptId()}"
+
+
+def write_partition(
+    task: WriteTask, batches: Iterable[pa.RecordBatch], name: str | None = None
+) -> Written | None:
+    """Write batches into a new stream and close it; ``None``, and no stream, without rows.
+
+    Raises
+    ------
+    ConversionError
+        A value does not fit; row and column are named.
+    InvalidRequestError
+        The rows name more partitions than are allowed, or one that no request could name.
+    """
+    name = attempt_name() if name is None else name
+    with task_errors(f"stream {name} of {task.session.table}"):
+        rows = (batch for batch in batches if batch.num_rows)
+        first = next(rows, None)
+        if first is None:
+            return None
+        with (
+            reported(task.report_to, operation="write", title=str(task.session.table)) as watch,
+            task.profile.open() as storage,
+        ):
+            stream = open_write_stream(
+                storage, task.session, name, tracker=watch.tracker, cancel=watch.cancel
+            )
+            with stream:
+                uploader = BlobUploader(
+                    stream=stream,
+                    target=task.target,
+                    column_ids=stream.schema.column_ids,
+                    copy=lambda reference: Blob(storage, reference),
+                )
+                named = _Named(task)
+                fitted = named.watch(_fitted(first, rows, task.target, uploader))
+                stamped = (task.stamp.put(batch, stream.schema) for batch in fitted)
+                stream.write(stamped, task.compression)
+            return Written(
+                stream=stream.close(),
+                blobs=uploader.count,
+                blob_size=uploader.size,
+                partitions=tuple(sorted(named.specs)),
+            )
+
+
+def check_written(
+    table: TableName, done: Sequence[Written], max_partitions: int = MAX_PARTITIONS
+) -> None:
+    """Refuse a commit of more streams or partitions than a session may have.
+
+    Raises
+    ------
+    InvalidRequestError
+        It is too many. Nothing has been committed.
+    """
+    if len(done) > MAX_STREAMS:
+        raise InvalidRequestError(
+            f"{len(done)} tasks wrote into {table}; a session takes {MAX_STREAMS} streams",
+            code="TooManyStreams",
+            hint=f"write df.coalesce({MAX_STREAMS}), or lower spark.sql.shuffle.partitions",
+        )
+    named = {spec for one in done for spec in one.partitions}
+    if len(named) > max_partitions:
+        raise _too_many_partitions(table, named, max_partitions)
+
+
+def check_or_abort(
+    storage: StorageClient, session: WriteSessionRef, done: Sequence[Written], max_partitions: int
+) -> None:
+    """Do `check_written` where nobody else aborts: Spark's `abort` leaves a whole write alone."""
+    try:
+        check_written(session.table, done, max_partitions)
+    except InvalidRequestError:
+        abort_write(storage, session)
+        raise
+
+
+def _too_many_partitions(table: TableName, named: set[str], limit: int) -> InvalidRequestError:
+    some = ", ".join(sorted(named)[:3])
+    return InvalidRequestError(
+        f"the rows belong to more than {limit} partitions of {table}: {some}, …",
+        code="TooManyPartitions",
+        hint="write fewer at a time (filter by partition, or name one with partition=); "
+        "raise max_partitions if the service takes more",
+    )
+
+
+@dataclass(slots=True)
+class _Named:
+    """The partitions that rows name, noted as they pass; a task stops at the first too many."""
+
+    task: WriteTask
+    specs: set[str] = field(default_factory=set)
+
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        target = self.task.target
+        keys = [column.name for column in target.columns.partition_columns]
+        for batch in batches:
+            if keys:
+                rows = pa.Table.from_batches([batch]).select(keys).group_by(keys).aggregate([])
+                for row in rows.to_pylist():
+                    pairs = ((key, str(row[key])) for key in keys)
+                    self.specs.add(str(PartitionSpec((*target.fixed, *pairs))))
+                if len(self.specs) > self.task.max_partitions:
+                    raise _too_many_partitions(target.table, self.specs, self.task.max_partitions)
+            yield batch
+
+
+def _fitted(
+    first: pa.RecordBatch,
+    rest: Iterator[pa.RecordBatch],
+    target: Target,
+    uploader: BlobUploader,
+) -> Iterator[pa.RecordBatch]:
+    """Turn Spark's batches into those that the wire of a write takes, blobs uploaded."""
+    blobs = {column.name.casefold(): column for column in target.blobs}
+    aside = {*blobs, *(key.casefold() for key, _ in target.fixed)}
+    kept = [name for name in first.schema.names if name.casefold() not in aside]
+    plain_schema = pa.schema([first.schema.field(name) for name in kept])
+    places = match_columns(plain_schema, target.plain)
+    row, batch = 0, first
+    while batch is not None:
+        check_fixed(batch, target)
+        plain = fit_batch(
+            batch.select(kept),
+            target.plain,
+            places=places,
+            first_row=row,
+            timezone=target.timezone,
+        )
+        check_named_partitions(plain, target)
+        if not blobs:
+            yield plain
+        else:
+            for start in range(0, batch.num_rows, BLOB_ROWS):
+                some = batch.slice(start, BLOB_ROWS)
+                cells = {c.name: _cells(some, c) for c in target.blobs}
+                yield uploader.finish(
+                    Chunk(
+                        rows=some.num_rows,
+                        plain=plain.slice(start, BLOB_ROWS),
+                        cells=cells,
+                        first_row=row + start,
+                    )
+                )
+        row += batch.num_rows
+        batch = next(rest, None)
+
+
+def _cells(batch: pa.RecordBatch, column: Column) -> list[Any]:
+    """Return a column's cells with every BLOB leaf as what is to be uploaded."""
+    places = {name.casefold(): index for index, name in enumerate(batch.schema.names)}
+    place = places.get(column.name.casefold())
+    if place is None:
+        return [None] * batch.num_rows
+    cells = batch.column(place).to_pylist()
+    return [map_blobs(cell, column.type, lambda leaf, _path: _content(leaf)) for cell in cells]
+
+
+def _content(leaf: Any) -> Any:
+    if isinstance(leaf, str):
+        return BlobReference.from_text(leaf)
+    if isinstance(leaf, dict):
+        data = leaf.get("data")
+        return None if data is None else NewBlob(data, leaf.get("mime_type"), leaf.get("file_name"))
+    return leaf

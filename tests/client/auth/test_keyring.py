@@ -1,0 +1,171 @@
+"""Keys from a keyring: put there as the README says, found by name, shown nowhere."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import traceback
+
+import keyring
+import pytest
+from keyring import errors
+from keyring.backend import KeyringBackend
+from keyring.backends.fail import Keyring as NoKeyring
+from keyring.credentials import SimpleCredential
+
+import odps_nb
+from odps_nb.client.auth.profile import Profile
+from odps_nb.errors import ConfigError
+
+SECRET = "kept-in-the-keyring"
+PLACE = {"ODPS_ENDPOINT": "http://127.0.0.1:1/api", "ODPS_PROJECT": "p"}
+
+
+class Drawer(KeyringBackend):
+    """A keyring in memory; ``trouble`` is raised by whoever opens it."""
+
+    priority = 1
+
+    def __init__(self, *, finds_any: bool = True, trouble: Exception | None = None) -> None:
+        super().__init__()
+        self.kept: dict[tuple[str, str], str] = {}
+        self.opened = 0
+        self._finds_any, self._trouble = finds_any, trouble
+
+    def get_password(self, service, username):
+        self.opened += 1
+        if self._trouble is not None:
+            raise self._trouble
+        return self.kept.get((service, username))
+
+    def set_password(self, service, username, password):
+        self.kept[service, username] = password
+
+    def get_credential(self, service, username):
+        if username is None and self._finds_any:
+            self.opened += 1
+            found = [name for place, name in self.kept if place == service]
+            return SimpleCredential(found[0], self.kept[service, found[0]]) if found else None
+        return super().get_credential(service, username or "")
+
+
+@pytest.fixture
+def use():
+    """Make a keyring the one of this process; the one before comes back."""
+    before = keyring.get_keyring()
+    yield lambda backend: keyring.set_keyring(backend) or backend
+    keyring.set_keyring(before)
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Write the profile file; it holds no key, so that anybody may read it."""
+
+    def write(text: str) -> None:
+        path = tmp_path / "profiles.toml"
+        path.write_text(text)
+        path.chmod(0o644)
+        monkeypatch.setenv("ODPS_NB_PROFILES", str(path))
+
+    write("")
+    return write
+
+
+def test_the_way_of_the_readme_leads_to_a_connection(service, write, tmp_path):
+    """The keyring program, a keyring in a file, and another process that connects by name."""
+    write(
+        f'[work]\nendpoint = "{service.endpoint}"\nproject = "{service.project}"\n'
+        f'access_id = "{service.access_id}"\n'
+    )
+    env = {
+        **os.environ,
+        "PYTHON_KEYRING_BACKEND": "keyrings.alt.file.PlaintextKeyring",
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+    }
+    command = [sys.executable, "-m", "keyring", "set", "odps_nb:work", service.access_id]
+    subprocess.run(command, input=service.access_key, text=True, env=env, check=True, timeout=60)
+    program = (
+        "import odps_nb\n"
+        "with odps_nb.connect('work') as odps:\n"
+        "    print(odps.profile, odps.table('orders').read(limit=3, columns=['id']).to_arrow())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], text=True, env=env, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "access_key=<hidden>" in done.stdout
+    assert service.access_key not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("finds_any", [True, False])
+def test_a_profile_by_name_finds_its_key(use, write, finds_any):
+    write(
+        '[work]\nendpoint = "http://127.0.0.1:1/api"\nproject = "p"\naccess_id = "me"\n'
+        '[other]\nendpoint = "http://127.0.0.1:1/api"\nproject = "p"\naccess_id = "me"\n'
+    )
+    drawer = use(Drawer(finds_any=finds_any))
+    drawer.set_password("odps_nb:work", "me", SECRET)
+    with odps_nb.connect("work") as odps:
+        assert odps.profile.keys.access_key == SECRET
+        assert SECRET not in repr(odps) + repr(odps.profile) + repr(odps.profile.keys)
+    with pytest.raises(ConfigError, match="access_key is not known"):
+        odps_nb.connect("other")
+
+
+def test_without_a_profile_the_id_may_come_from_the_keyring_too(use, write):
+    drawer = use(Drawer())
+    drawer.set_password("odps_nb", "me", SECRET)
+    profile = Profile.resolve(environ={**os.environ, **PLACE})
+    assert (profile.access_id, profile.access_key) == ("me", SECRET)
+
+
+def test_the_key_of_somebody_else_is_never_taken(use, write):
+    drawer = use(Drawer())
+    drawer.set_password("odps_nb", "somebody", SECRET)
+    with pytest.raises(ConfigError, match="access_key is not known") as caught:
+        Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")
+    assert "keyring set" in caught.value.hint
+
+
+def test_a_keyring_is_opened_only_when_nothing_but_a_key_is_missing(use, write):
+    drawer = use(Drawer(trouble=errors.KeyringLocked("locked")))
+    whole = {**os.environ, **PLACE, "ODPS_ACCESS_ID": "me", "ODPS_ACCESS_KEY": "k"}
+    assert Profile.resolve(environ=whole).access_key == "k"
+    with pytest.raises(ConfigError, match="endpoint and project are not known"):
+        Profile.resolve(access_id="me")
+    assert drawer.opened == 0
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        errors.KeyringLocked(SECRET),
+        errors.InitError(SECRET),
+        errors.KeyringError(SECRET),
+        ValueError(SECRET),
+        OSError(SECRET),
+    ],
+)
+def test_a_keyring_that_does_not_open_says_so_and_nothing_of_what_is_inside(
+    use, write, caplog, trouble
+):
+    caplog.set_level(logging.DEBUG)
+    use(Drawer(trouble=trouble))
+    with pytest.raises(ConfigError, match=f"does not open: {type(trouble).__name__}") as caught:
+        Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")
+    assert "unlock" in caught.value.hint
+    assert SECRET not in "".join(traceback.format_exception(caught.value)) + caplog.text
+
+
+def test_no_keyring_at_all_counts_as_no_key(use, write):
+    use(NoKeyring())
+    with pytest.raises(ConfigError, match="access_key is not known"):
+        Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")
+
+
+def test_without_the_library_nothing_is_asked(monkeypatch, write):
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    with pytest.raises(ConfigError, match="access_key is not known"):
+        Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")

@@ -1,0 +1,241 @@
+"""Profiles: which source wins, what is refused, and that no secret is ever shown."""
+
+import copy
+import dataclasses
+import pickle
+from pathlib import Path
+
+import pytest
+from odps import ODPS
+from odps.accounts import AppAccount
+
+from odps_nb.client.auth.profile import Profile
+from odps_nb.errors import ConfigError, InvalidRequestError
+
+SECRET = "s3cr3t-key-that-nobody-may-see"
+ENV = {
+    "ODPS_ENDPOINT": "http://env/api",
+    "ODPS_PROJECT": "env_project",
+    "ODPS_ACCESS_ID": "env-id",
+    "ODPS_ACCESS_KEY": SECRET,
+}
+
+
+@pytest.fixture
+def profiles(tmp_path: Path):
+    path = tmp_path / "profiles.toml"
+
+    def write(text: str, mode: int = 0o600) -> dict[str, str]:
+        path.write_text(text)
+        path.chmod(mode)
+        return {"ODPS_NB_PROFILES": str(path)}
+
+    return write
+
+
+def nowhere(tmp_path: Path) -> dict[str, str]:
+    return {"ODPS_NB_PROFILES": str(tmp_path / "none.toml")}
+
+
+WORK = """
+default = "work"
+[work]
+endpoint = "https://work/api/"
+project = "work_project"
+access_id = "work-id"
+access_key = "work-key"
+schema = "sales"
+[other]
+endpoint = "https://other/api"
+project = "other_project"
+"""
+
+
+def test_environment_alone_is_enough(tmp_path):
+    profile = Profile.resolve(environ=ENV | nowhere(tmp_path))
+    assert (profile.endpoint, profile.project) == ("http://env/api", "env_project")
+    assert (profile.access_id, profile.access_key) == ("env-id", SECRET)
+    assert profile.name is None
+
+
+def test_keywords_win_over_the_environment(tmp_path):
+    profile = Profile.resolve(environ=ENV | nowhere(tmp_path), project="mine", region="cn-x")
+    assert (profile.project, profile.region, profile.endpoint) == ("mine", "cn-x", "http://env/api")
+
+
+def test_environment_wins_over_the_default_profile(profiles):
+    profile = Profile.resolve(environ=ENV | profiles(WORK))
+    assert profile.project == "env_project"
+    assert profile.schema == "sales"
+
+
+def test_a_named_profile_wins_over_the_environment(profiles):
+    profile = Profile.resolve("work", environ=ENV | profiles(WORK))
+    assert (profile.endpoint, profile.project) == ("https://work/api", "work_project")
+    assert (profile.name, profile.access_id) == ("work", "work-id")
+
+
+def test_the_environment_may_name_the_profile(profiles):
+    env = profiles(WORK) | {"ODPS_PROFILE": "other", "ODPS_ACCESS_ID": "i", "ODPS_ACCESS_KEY": "k"}
+    assert Profile.resolve(environ=env).project == "other_project"
+
+
+def test_two_accounts_are_never_mixed(profiles):
+    env = profiles(WORK) | {"ODPS_STS_TOKEN": "token-of-another-account"}
+    assert Profile.resolve("work", environ=env).sts_token is None
+
+
+def test_a_key_in_the_environment_completes_an_id_in_the_file(profiles):
+    env = profiles('[a]\nendpoint="http://h"\nproject="p"\naccess_id="me"\n')
+    profile = Profile.resolve("a", environ=env | {"ODPS_ACCESS_ID": "me", "ODPS_ACCESS_KEY": "k"})
+    assert (profile.access_id, profile.access_key) == ("me", "k")
+
+
+def test_unknown_profile_lists_the_names_and_suggests_one(profiles):
+    with pytest.raises(ConfigError, match="no profile 'wrok'") as caught:
+        Profile.resolve("wrok", environ=profiles(WORK))
+    assert "did you mean 'work'" in caught.value.hint
+    assert "work, other" in caught.value.hint
+
+
+def test_unknown_profile_without_a_file_says_where_the_file_would_be(tmp_path):
+    with pytest.raises(ConfigError, match=r"none\.toml does not exist"):
+        Profile.resolve("work", environ=nowhere(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("gone", "named"),
+    [("ODPS_ENDPOINT", "endpoint"), ("ODPS_PROJECT", "project"), ("ODPS_ACCESS_KEY", "access_key")],
+)
+def test_what_is_missing_is_named_with_its_variable(tmp_path, gone, named):
+    env = {k: v for k, v in ENV.items() if k != gone} | nowhere(tmp_path)
+    with pytest.raises(ConfigError, match=named) as caught:
+        Profile.resolve(environ=env)
+    assert gone in caught.value.hint
+    assert caught.value.option == named
+
+
+def test_a_file_with_keys_that_others_can_read_is_refused(profiles):
+    with pytest.raises(ConfigError, match="other users") as caught:
+        Profile.resolve("work", environ=profiles(WORK, mode=0o644))
+    assert "chmod 600" in caught.value.hint
+
+
+def test_a_file_without_keys_may_be_readable(profiles):
+    text = '[a]\nendpoint="http://h"\nproject="p"\n'
+    env = profiles(text, mode=0o644) | {"ODPS_ACCESS_ID": "i", "ODPS_ACCESS_KEY": "k"}
+    assert Profile.resolve("a", environ=env).endpoint == "http://h"
+
+
+def test_a_typing_error_in_the_file_is_named(profiles):
+    with pytest.raises(ConfigError, match="unknown setting 'endpiont'") as caught:
+        Profile.resolve("a", environ=profiles('[a]\nendpiont = "x"\n'))
+    assert "did you mean 'endpoint'" in caught.value.hint
+
+
+def test_a_file_that_is_not_toml_is_refused_without_its_text(profiles):
+    with pytest.raises(ConfigError, match="not a TOML file") as caught:
+        Profile.resolve("a", environ=profiles(f"[a]\naccess_key = {SECRET}\n"))
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["h/api", "ftp://h", "http://", "http://me:pw@h/api"])
+def test_an_endpoint_that_is_no_address_is_refused(url):
+    with pytest.raises(ConfigError, match="endpoint is not an http") as caught:
+        Profile(endpoint=url, project="p", access_id="i", access_key="k")
+    assert "pw" not in str(caught.value)
+
+
+def test_a_project_name_that_could_be_an_injection_is_refused():
+    with pytest.raises(InvalidRequestError, match="not a valid project name"):
+        Profile(endpoint="http://h", project="p/../q", access_id="i", access_key="k")
+
+
+def test_an_unknown_api_version_is_refused(tmp_path):
+    for value in (4, "x"):
+        with pytest.raises(ConfigError, match="api_version"):
+            Profile.resolve(environ=ENV | nowhere(tmp_path), api_version=value)
+
+
+def test_an_unknown_keyword_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="unknown setting 'passwrod'"):
+        Profile.resolve(environ=ENV | nowhere(tmp_path), passwrod="x")
+
+
+def test_secrets_are_in_no_repr():
+    profile = Profile(
+        endpoint="http://h",
+        project="p",
+        access_id="LTAI4567890123",
+        access_key=SECRET,
+        sts_token=SECRET,
+        bearer_token=SECRET,
+    )
+    assert SECRET not in repr(profile)
+    assert SECRET not in f"{profile!s}"
+    assert "LTAI4567890123" not in repr(profile)
+    assert len(repr(profile)) < 300
+
+
+def test_a_profile_is_never_pickled_but_copies_as_itself():
+    profile = Profile(endpoint="http://h", project="p", access_id="i", access_key="k")
+    with pytest.raises(ConfigError, match="never pickled"):
+        pickle.dumps(profile)
+    assert copy.deepcopy(profile) is profile is copy.copy(profile)
+    assert dataclasses.replace(profile, project="q").project == "q"
+
+
+def test_options_round_trip_in_any_case():
+    profile = Profile(
+        endpoint="http://h", project="p", access_id="i", access_key="k", api_version=3, quota="q"
+    )
+    options = profile.as_options()
+    assert all(isinstance(value, str) for value in options.values())
+    shouted = {key.upper(): value for key, value in options.items()} | {"table": "t"}
+    assert Profile.from_options(shouted) == profile
+
+
+def test_a_pyodps_entry_gives_its_settings():
+    entry = ODPS(
+        "id", SECRET, project="p", endpoint="http://127.0.0.1:9/api", overwrite_global=False
+    )
+    profile = Profile.from_pyodps(entry, schema="s")
+    assert (profile.endpoint, profile.project) == ("http://127.0.0.1:9/api", "p")
+    assert (profile.access_id, profile.access_key, profile.schema) == ("id", SECRET, "s")
+
+
+def test_names_get_the_defaults_of_the_profile():
+    profile = Profile(endpoint="http://h", project="p", access_id="i", access_key="k", schema="s")
+    assert str(profile.table("t")) == "p.s.t"
+    assert str(profile.table("q.t")) == "q.t"
+
+
+def test_an_application_of_a_pyodps_entry_signs_too():
+    application = AppAccount("app", SECRET)
+    entry = ODPS(
+        "me",
+        "k",
+        project="p",
+        endpoint="http://h/api",
+        app_account=application,
+        overwrite_global=False,  # else pyodps signs every later entry with it
+    )
+    keys = Profile.from_pyodps(entry).keys
+    assert (keys.access_id, keys.app_id, keys.app_key) == ("me", "app", SECRET)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    ["/" + "x" * 300, "~nobody-of-that-name/profiles.toml", "nested", "binary", "folder/x"],
+)
+def test_a_profile_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path, stated):
+    (tmp_path / "nested").write_text("a = " + "[" * 100_000)
+    (tmp_path / "binary").write_bytes(b"\xff\x00\xfe")
+    (tmp_path / "folder").write_bytes(b"")  # no folder
+    path = stated if stated[0] in "/~" else str(tmp_path / stated)
+    for name in ("prod", None):
+        with pytest.raises(ConfigError) as caught:
+            Profile.resolve(
+                name, environ={"ODPS_NB_PROFILES": path}, endpoint="http://h", project="p"
+            )
+        assert caught.value.hint

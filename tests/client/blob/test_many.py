@@ -1,0 +1,373 @@
+"""Blobs arrive whole, verified, in order, one per reference; or an error says which did not."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from odps_nb.client.blob.many import (
+    BlobRecord,
+    iter_blobs,
+    open_blob,
+    plan_batches,
+)
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.errors import (
+    CancelledError,
+    ChecksumError,
+    FramingError,
+    LimitExceededError,
+    NotFoundError,
+    ProtocolError,
+    ServerFaultError,
+    StateError,
+    TruncatedError,
+)
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.terms import Compression
+from odps_nb.wire.blocks import encode_blocks
+from odps_nb.wire.frames import encode_frame
+from tests.support.sockets.blob_answers import (
+    SIZES,
+    asked,
+    asked_refs,
+    body_of,
+    content,
+    cut_at,
+    flip_at,
+    number,
+    reference,
+    references,
+    serve,
+)
+from tests.support.sockets.scripted import Service, fail, hang_up, stall
+
+
+def fetch(count: int, *steps, refs=None, retry=None, **facts):
+    tracker = ProgressTracker("blobs", "t")
+    with (
+        Service(ReadBlobs=list(steps) or [serve]) as service,
+        service.client(retry=retry or RetryPolicy(spread=0.0)) as storage,
+    ):
+        wanted = references(count) if refs is None else refs
+        got = list(iter_blobs(storage, wanted, tracker=tracker, **facts))
+    return got, service, tracker
+
+
+# -- many -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 21])
+@pytest.mark.parametrize("compression", list(Compression))
+def test_every_reference_gives_one_verified_record_in_order(count, compression):
+    got, _, tracker = fetch(count, compression=compression)
+    assert [record.data for record in got] == [content(n) for n in range(count)]
+    assert [record.mime_type for record in got] == [f"text/{n}" for n in range(count)]
+    assert [record.custom_file_name for record in got] == [f"{n}.txt" for n in range(count)]
+    assert [record.reference for record in got] == references(count)
+    assert all(record.verified for record in got)
+    shown = tracker.snapshot()
+    assert (shown.items, shown.items_total, shown.phase) == (count, count, Phase.FETCHING)
+    assert shown.verified_bytes == shown.decoded_bytes == sum(len(content(n)) for n in range(count))
+
+
+def test_no_reference_gives_nothing_and_costs_nothing():
+    got, service, _ = fetch(0)
+    assert (got, service.seen) == ([], [])
+
+
+@pytest.mark.parametrize("n", range(len(SIZES)))
+def test_a_single_reference_is_raw(n):
+    got, service, _ = fetch(1, refs=[reference(n)])
+    assert got == [BlobRecord(data=content(n), verified=True, reference=reference(n))]
+    assert len(asked_refs(service)[0]) == 1
+
+
+def test_batches_are_bounded_by_count_and_none_has_a_single_blob():
+    _, service, _ = fetch(21, batch_count=5, workers=1)
+    batches = asked_refs(service)
+    assert [n for batch in batches for n in batch] == list(range(21))
+    assert {len(batch) for batch in batches} <= {4, 5}
+
+
+def test_batches_are_bounded_by_bytes_where_sizes_are_known():
+    assert plan_batches(6, sizes=[1, 1, 9, 9, 1, 1], count=100, size=10, at_least=4) == [
+        (0, 2),
+        (2, 4),
+        (4, 6),
+    ]
+    assert plan_batches(3, sizes=[99, 99, 99], count=100, size=10, at_least=1) == [(0, 3)]
+    got, _, _ = fetch(8, sizes=SIZES, batch_bytes=10_000)
+    assert [record.data for record in got] == [content(n) for n in range(8)]
+
+
+@pytest.mark.parametrize("total", [0, 1, 2, 3, 5, 256, 257, 1000])
+def test_plans_cover_everything_once(total):
+    for sizes in (None, [7] * total):
+        bounds = plan_batches(total, sizes=sizes, count=256, size=100, at_least=4)
+        assert [n for low, high in bounds for n in range(low, high)] == list(range(total))
+        assert all(high - low > 1 for low, high in bounds) or total == 1
+
+
+def test_a_blob_named_twice_is_fetched_once():
+    refs = [reference(n) for n in (5, 3, 5, 5, 3, 4)]
+    got, service, _ = fetch(0, refs=refs, workers=1)
+    assert [number(record.reference) for record in got] == [5, 3, 5, 5, 3, 4]
+    assert [record.data for record in got] == [content(number(ref)) for ref in refs]
+    assert asked_refs(service) == [[5, 3, 4]]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("trouble", [cut_at, flip_at])
+def test_a_broken_batch_goes_on_at_the_blob_that_failed(trouble, share):
+    got, service, tracker = fetch(8, trouble(share), serve, workers=1)
+    assert [record.data for record in got] == [content(n) for n in range(8)]
+    first, second = asked_refs(service)
+    assert second == first[-len(second) :] or second == [7, 7]
+    assert tracker.snapshot().retries + tracker.snapshot().resumes == 1
+
+
+@pytest.mark.parametrize(
+    "trouble", [hang_up, fail(503, "ServiceUnavailable"), fail(429, "FlowExceeded")]
+)
+def test_trouble_before_the_first_blob_is_a_retry(trouble):
+    got, _, _ = fetch(4, trouble, serve, workers=1)
+    assert len(got) == 4
+
+
+def test_a_flipped_bit_that_stays_is_a_checksum_error():
+    with pytest.raises(ChecksumError) as caught:
+        fetch(1, flip_at(0.5), refs=[reference(7)], retry=RetryPolicy(max_attempts=2))
+    assert caught.value.request_id == "req-1"
+    assert "BlobRead of 1 blobs from number 0, 2 tries" in caught.value.notes[-1]
+
+
+@pytest.mark.parametrize("given", [1, 2, 4])
+def test_a_wrong_number_of_blobs_is_an_error(given):
+    def step(line, seen) -> None:
+        frames = b"".join(encode_frame(b"x") for _ in range(given))
+        line.answer(encode_blocks(frames))
+
+    with pytest.raises((TruncatedError, FramingError)):
+        fetch(3, step, workers=1, retry=RetryPolicy(max_attempts=1))
+
+
+@pytest.mark.parametrize("place", [0, 5, 12])
+def test_an_unknown_reference_is_named(place):
+    refs = references(13)
+    refs[place] = reference(1234)
+    tracker_items = []
+    with Service(ReadBlobs=[serve]) as service, service.client() as storage:
+
+        def consume() -> None:
+            for record in iter_blobs(storage, refs, workers=1):
+                tracker_items.append(record.data)
+
+        with pytest.raises(NotFoundError, match=reference(1234).token) as caught:
+            consume()
+    assert tracker_items == [content(n) for n in range(place)]
+    assert f"blob {place} of the references" in caught.value.notes
+    assert (caught.value.code, caught.value.request_id) == ("NoSuchObject", "req-1")
+
+
+def test_a_blob_over_the_limit_is_refused():
+    with pytest.raises(LimitExceededError):
+        fetch(8, max_blob=1000, workers=1)
+
+
+def test_without_a_length_a_single_blob_is_not_called_verified():
+    def until_close(line, seen) -> None:
+        line.send(line.headline() + body_of(asked(seen).references))
+        raise ConnectionError
+
+    got, _, _ = fetch(1, until_close, refs=[reference(5)])
+    assert (got[0].data, got[0].verified) == (content(5), False)
+
+
+def test_leaving_early_ends_threads_and_connections():
+    with Service(ReadBlobs=[serve]) as service, service.client() as storage:
+        records = iter_blobs(storage, references(40), max_bytes=1)
+        assert next(records).data == content(0)
+        records.close()
+        assert [t for t in threading.enumerate() if t.name.startswith("odps_nb")] == []
+
+
+def test_cancelling_wakes_a_waiting_fetch():
+    token = CancelToken()
+
+    def cancel(line, seen) -> None:
+        token.cancel()
+        assert line.wait_closed()
+
+    with (
+        Service(ReadBlobs=[cancel]) as service,
+        service.client(read_timeout=60.0) as storage,
+        pytest.raises(CancelledError),
+    ):
+        list(iter_blobs(storage, references(4), cancel=token))
+
+
+def test_one_blob_with_metadata_is_asked_for_twice():
+    with Service(ReadBlobs=[serve]) as service, service.client() as storage:
+        [record] = iter_blobs(storage, [reference(5)], metadata=True)
+    assert record == BlobRecord(
+        data=content(5),
+        mime_type="text/5",
+        custom_file_name="5.txt",
+        verified=True,
+        reference=reference(5),
+    )
+    assert asked_refs(service) == [[5, 5]]
+
+
+def test_a_record_shows_no_content():
+    assert repr(BlobRecord(data=b"secret" * 1000)) == (
+        "BlobRecord(data=<6.0 kB>, mime_type=None, custom_file_name=None, verified=True)"
+    )
+
+
+# -- one as a file ----------------------------------------------------------------------------
+
+
+def opened(service, n: int, **facts):
+    retry = facts.pop("retry", RetryPolicy(spread=0.0))
+    timeout = facts.pop("timeout", 5.0)
+    storage = service.client(retry=retry, read_timeout=timeout)
+    return storage, open_blob(storage, reference(n), **facts)
+
+
+@pytest.mark.parametrize("n", range(len(SIZES)))
+@pytest.mark.parametrize("size", [-1, 1000, 4096, 1 << 20])
+def test_a_blob_reads_like_a_file(n, size):
+    with Service(ReadBlobs=[serve]) as service:
+        storage, file = opened(service, n)
+        with storage, file:
+            assert file.size == len(content(n))
+            assert not file.verified
+            got = file.read() if size < 0 else b"".join(iter(lambda: file.read(size), b""))
+            assert got == content(n)
+            assert file.read(5) == b""
+            assert (file.verified, file.tell()) == (True, len(got))
+
+
+@pytest.mark.parametrize("compression", [Compression.ZSTD, Compression.LZ4])
+def test_a_coded_blob_knows_its_size_at_the_end(compression):
+    with Service(ReadBlobs=[serve]) as service:
+        storage, file = opened(service, 7, compression=compression)
+        with storage, file:
+            assert file.size is None
+            assert file.read() == content(7)
+            assert (file.size, file.verified) == (300_000, True)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.999])
+@pytest.mark.parametrize("trouble", [cut_at, flip_at])
+def test_a_broken_file_is_taken_up_again(trouble, share):
+    tracker = ProgressTracker("blobs", "t")
+    with Service(ReadBlobs=[trouble(share), trouble(share), serve]) as service:
+        storage, file = opened(service, 7, tracker=tracker)
+        with storage, file:
+            assert file.read() == content(7)
+            assert file.verified
+    assert tracker.snapshot().retries + tracker.snapshot().resumes == 2
+    assert tracker.snapshot().decoded_bytes == tracker.snapshot().verified_bytes == 300_000
+
+
+def test_a_blob_that_changes_meanwhile_is_an_error():
+    def other(line, seen) -> None:
+        line.answer(encode_blocks(bytes(300_000)))
+
+    with Service(ReadBlobs=[cut_at(0.5), other]) as service:
+        storage, file = opened(service, 7, retry=RetryPolicy(max_attempts=2))
+        with storage, file, pytest.raises(ChecksumError, match="not the same as before"):
+            file.read()
+
+
+def test_silence_in_a_file_is_mended():
+    def half(line, seen) -> None:
+        body = body_of(asked(seen).references)
+        line.send(line.headline(**{"Content-Length": str(len(body))}) + body[:100_000])
+        stall(line, seen)
+
+    with Service(ReadBlobs=[half, serve]) as service:
+        storage, file = opened(service, 7, timeout=0.2)
+        with storage, file:
+            assert file.read() == content(7)
+
+
+def test_the_time_that_a_reader_takes_is_not_spent_on_tries():
+    hours = iter(range(0, 10**9, 3600))
+    client = {"monotonic": lambda: next(hours), "retry": RetryPolicy(deadline=4 * 3600.0)}
+    with (
+        Service(ReadBlobs=[cut_at(0.5), serve]) as service,
+        service.client(**client) as storage,
+        open_blob(storage, reference(7)) as file,
+    ):
+        assert file.read(5000) == content(7)[:5000]
+        for _ in range(100):
+            next(hours)
+        assert file.read() == content(7)[5000:]
+    with Service(ReadBlobs=[cut_at(0.999), serve]) as service, service.client(**client) as storage:
+        records = iter_blobs(storage, references(8), workers=1)
+        for n, record in enumerate(records):
+            assert record.data == content(n)
+            for _ in range(100):
+                next(hours)
+
+
+def test_an_unknown_blob_is_known_at_once():
+    with (
+        Service(ReadBlobs=[serve]) as service,
+        service.client() as storage,
+        pytest.raises(NotFoundError) as caught,
+    ):
+        open_blob(storage, reference(1000))
+    assert reference(1000).token in str(caught.value)
+
+
+def test_a_failing_server_ends_the_opening():
+    with (
+        Service(ReadBlobs=[fail(500, "InternalServerError")]) as service,
+        service.client(retry=RetryPolicy(max_attempts=2)) as storage,
+        pytest.raises(ServerFaultError),
+    ):
+        open_blob(storage, reference(1))
+
+
+def test_closing_a_file_frees_its_connection():
+    gone = threading.Event()
+
+    def endless(line, seen) -> None:
+        line.send(line.headline(**{"Content-Length": "99999999"}) + encode_blocks(bytes(4096)))
+        if line.wait_closed():
+            gone.set()
+
+    with Service(ReadBlobs=[endless]) as service:
+        storage, file = opened(service, 1)
+        with storage:
+            assert file.read(10) == bytes(10)
+            file.close()
+            file.close()
+            assert gone.wait(10)
+            with pytest.raises((StateError, ValueError)):
+                file.read(1)
+    assert repr(file).endswith("closed>")
+
+
+def test_every_cut_of_a_blob_is_an_error():
+    body = body_of([reference(4)])
+    for at in range(0, len(body), 7):
+
+        def step(line, seen, at=at) -> None:
+            line.answer(body[:at])
+
+        with Service(ReadBlobs=[step]) as service:
+            storage, file = opened(service, 4, retry=RetryPolicy(max_attempts=1))
+            with storage, file:
+                if at in (0, 4100):  # a whole number of blocks: only the length could tell
+                    assert content(4).startswith(file.read())
+                else:
+                    with pytest.raises(ProtocolError):
+                        file.read()

@@ -1,0 +1,328 @@
+"""Many blobs of any size pass by one after the other: in order, each once, whole or an error."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import signal
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odps_nb.client.blob.streamed import Batches, iter_passing_blobs
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.errors import (
+    CancelledError,
+    ChecksumError,
+    LimitExceededError,
+    NotFoundError,
+    StateError,
+)
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.terms import BlobReference, Compression
+from odps_nb.wire.blocks import encode_blocks
+from odps_nb.wire.frames import FrameEncoder, FrameHeader
+from tests.support.sockets.blob_answers import (
+    asked,
+    asked_refs,
+    body_of,
+    content,
+    cut_at,
+    flip_at,
+    number,
+    reference,
+    references,
+    serve,
+)
+from tests.support.sockets.scripted import Service
+
+MIB = 1 << 20
+LARGE = 7  # the number of a blob of 300,000 bytes
+
+
+def positions(refs) -> dict[BlobReference, list[int]]:
+    return {ref: [place] for place, ref in enumerate(refs)}
+
+
+@contextlib.contextmanager
+def passing(refs, *steps, client=None, **facts):
+    """The blobs of some references, and the service that was asked for them."""
+    client = {"retry": RetryPolicy(spread=0.0), **(client or {})}
+    with Service(ReadBlobs=list(steps) or [serve]) as service, service.client(**client) as storage:
+        blobs = iter_passing_blobs(storage, positions(refs), **facts)
+        with contextlib.closing(blobs):
+            yield blobs, service
+
+
+def two_large(*steps, **facts):
+    """Blob 4 and the large one, in one request, in pieces of about 1000 bytes."""
+    refs = [reference(4), reference(LARGE)]
+    return passing(refs, *steps, **{"workers": 1, "piece_bytes": 1000, **facts})
+
+
+# -- whole -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 21, 60])
+@pytest.mark.parametrize("piece", [1, 1000, MIB])
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+def test_every_blob_passes_by_whole_in_order_and_once(count, piece, compression):
+    tracker = ProgressTracker("blobs", "t")
+    facts = {"compression": compression, "tracker": tracker, "piece_bytes": piece}
+    with passing(references(count), **facts) as (blobs, service):
+        for n, blob in enumerate(blobs):
+            assert (blob.reference, blob.positions) == (reference(n), (n,))
+            assert (blob.size, blob.mime_type) == (len(content(n)), f"text/{n}")
+            assert (blob.custom_file_name, blob.verified) == (f"{n}.txt", False)
+            assert blob.read() == content(n)
+            assert (blob.verified, blob.tell()) == (True, blob.size)
+        assert n == count - 1
+    fetched = [n for refs in asked_refs(service) for n in dict.fromkeys(refs)]
+    assert sorted(fetched) == list(range(count))
+    shown = tracker.snapshot()
+    assert (shown.items, shown.items_total) == (count, count)
+    assert shown.verified_bytes == shown.decoded_bytes == sum(len(content(n)) for n in range(count))
+
+
+def test_no_reference_costs_nothing():
+    with passing([]) as (blobs, service):
+        assert list(blobs) == []
+        assert service.seen == []
+
+
+def test_a_passing_blob_is_a_binary_file():
+    with two_large() as (blobs, _):
+        next(blobs)
+        blob, buffer, copy = next(blobs), bytearray(10), io.BytesIO()
+        assert blob.readable()
+        assert blob.read(5) == content(LARGE)[:5]
+        assert blob.readinto(buffer) == 10
+        assert bytes(buffer) == content(LARGE)[5:15]
+        shutil.copyfileobj(blob, copy)
+        assert copy.getvalue() == content(LARGE)[15:]
+        assert blob.read(1) == b""
+
+
+def test_what_nobody_reads_is_passed_over():
+    with passing(references(21), piece_bytes=1000) as (blobs, _):
+        for n, blob in enumerate(blobs):
+            if n % 3 == 1:
+                assert blob.read(3) == content(n)[:3]
+            elif n % 3 == 2:
+                assert blob.read() == content(n)
+
+
+def test_a_blob_is_closed_when_its_turn_is_over():
+    with two_large() as (blobs, _):
+        kept = next(blobs)
+        next(blobs)
+        with pytest.raises(StateError) as caught:
+            kept.read(1)
+        assert "while its turn lasts" in caught.value.hint
+        assert repr(kept).endswith("closed>")
+
+
+def test_a_repr_is_short_whatever_the_uploader_wrote():
+    def step(line, seen) -> None:
+        header = FrameHeader(content_type="x" * 9000, custom_file_name="y" * 9000)
+        frame = FrameEncoder(header, length=2)
+        whole = frame.begin() + frame.feed(b"hi") + frame.finish()
+        line.answer(encode_blocks(whole * 2))
+
+    with passing(references(1), step) as (blobs, _):
+        blob = next(blobs)
+        assert len(repr(blob)) < 300
+        assert "2 B" in repr(blob)
+        assert "at 0" in repr(blob)
+
+
+# -- broken ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.7, 0.999])
+@pytest.mark.parametrize("trouble", [cut_at, flip_at])
+@pytest.mark.parametrize("piece", [1000, MIB])
+def test_a_broken_answer_goes_on_at_the_byte_where_it_was(trouble, share, piece):
+    tracker = ProgressTracker("blobs", "t")
+    with two_large(trouble(share), serve, tracker=tracker, piece_bytes=piece) as (blobs, service):
+        assert [blob.read() for blob in blobs] == [content(4), content(LARGE)]
+        first, *others = asked_refs(service)
+    assert first == [4, LARGE]
+    # resumed at the blob that failed; alone, it is asked for twice to come with its head
+    assert others in ([[LARGE, LARGE]], [[4, LARGE]])
+    if trouble is cut_at and share > 0.1:  # of a chunk that is damaged nothing is taken
+        assert others == [[LARGE, LARGE]]
+    shown = tracker.snapshot()
+    assert (shown.retries + shown.resumes, shown.items) == (1, 2)
+
+
+@pytest.mark.parametrize("bad", [0, 5, 6, 12])
+def test_a_damage_that_comes_again_is_that_of_one_blob(bad):
+    def step(line, seen) -> None:
+        refs = asked(seen).references
+        body = bytearray(body_of(refs))
+        if reference(bad) in refs:
+            body[10] ^= 4  # before all the others that come with it
+        line.answer(bytes(body))
+
+    seen = []
+    with (
+        passing(references(13), step, workers=1) as (blobs, _),
+        pytest.raises(ChecksumError) as caught,
+    ):
+        seen.extend(number(blob.reference) for blob in blobs)
+    assert seen == list(range(bad))
+    assert caught.value.notes[0] == f"blob {bad} of the references"
+
+
+def test_a_damage_that_stays_is_an_error_that_says_where():
+    with two_large(flip_at(0.5), client={"retry": RetryPolicy(max_attempts=2)}) as (blobs, _):
+        assert next(blobs).read() == content(4)
+        blob = next(blobs)
+        with pytest.raises(ChecksumError) as caught:
+            blob.read()
+    assert "blob 1 of the references" in caught.value.notes
+    assert not blob.verified
+
+
+def test_a_blob_that_changes_after_a_break_is_an_error():
+    def other(line, seen) -> None:
+        frame = FrameEncoder(FrameHeader(), length=300_000)
+        whole = frame.begin() + frame.feed(bytes(300_000)) + frame.finish()
+        line.answer(encode_blocks(whole * 2))
+
+    retry = {"retry": RetryPolicy(max_attempts=2)}
+    with two_large(cut_at(0.5), other, client=retry) as (blobs, _):
+        next(blobs)
+        with pytest.raises(ChecksumError, match="not the same as before"):
+            next(blobs).read()
+
+
+def test_a_failure_that_the_reader_keeps_to_itself_comes_again():
+    with two_large(flip_at(0.5), client={"retry": RetryPolicy(max_attempts=1)}) as (blobs, _):
+        next(blobs)
+        blob = next(blobs)
+        with contextlib.suppress(ChecksumError):
+            blob.read()
+        with pytest.raises(ChecksumError):
+            blob.read(1)
+        with pytest.raises(ChecksumError):
+            next(blobs)
+
+
+@pytest.mark.parametrize("place", [0, 5, 12])
+def test_an_unknown_blob_is_named_by_its_place(place):
+    refs = references(13)
+    refs[place] = reference(1234)
+    seen = []
+    with passing(refs) as (blobs, _), pytest.raises(NotFoundError) as caught:
+        seen.extend(number(blob.reference) for blob in blobs)
+    assert seen == list(range(place))
+    assert reference(1234).token in str(caught.value)
+    assert caught.value.notes.count(f"blob {place} of the references") == 1
+
+
+def test_a_blob_over_the_limit_is_refused():
+    with two_large(max_blob=100_000) as (blobs, _):
+        assert next(blobs).read() == content(4)
+        with pytest.raises(LimitExceededError) as caught:
+            next(blobs)
+    assert caught.value.notes == ("blob 1 of the references",)
+
+
+def test_the_time_that_a_reader_takes_is_not_spent_on_tries():
+    hours = iter(range(0, 10**9, 3600))
+    client = {"monotonic": lambda: next(hours), "retry": RetryPolicy(deadline=4 * 3600.0)}
+    with two_large(cut_at(0.5), serve, client=client) as (blobs, _):
+        assert next(blobs).read() == content(4)
+        blob = next(blobs)
+        assert blob.read(5000) == content(LARGE)[:5000]
+        for _ in range(100):
+            next(hours)
+        assert blob.read() == content(LARGE)[5000:]
+
+
+# -- stopped -----------------------------------------------------------------------------------
+
+
+def test_leaving_early_ends_threads_and_connections():
+    with passing(references(60), waiting_bytes=1, piece_bytes=1) as (blobs, _):
+        assert next(blobs).read() == content(0)
+        blobs.close()
+        assert [t for t in threading.enumerate() if t.name.startswith("odps_nb")] == []
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_cancelling_wakes_whoever_waits_for_a_blob(workers):
+    token = CancelToken()
+
+    def cancel(line, seen) -> None:
+        body = body_of([reference(LARGE)] * 2)
+        line.send(line.headline(**{"Content-Length": str(len(body))}) + body[:100_000])
+        token.cancel()
+        assert line.wait_closed()
+
+    facts = {"workers": workers, "cancel": token, "client": {"read_timeout": 60.0}}
+    with passing([reference(n) for n in (LARGE, 15, 23, 31)], cancel, **facts) as (blobs, _):
+
+        def drain() -> None:
+            for blob in blobs:
+                blob.read()
+
+        with pytest.raises(CancelledError):
+            drain()
+
+
+def test_after_an_interrupt_a_blob_gives_nothing_more():
+    def interrupt(line, seen) -> None:
+        body = body_of([reference(4), reference(LARGE)])
+        line.send(line.headline(**{"Content-Length": str(len(body))}) + body[:100_000])
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        assert line.wait_closed()
+
+    def drain() -> None:
+        for blob in blobs:
+            kept.append(blob)
+            blob.read()
+
+    kept = []
+    with two_large(interrupt, client={"read_timeout": 60.0}) as (blobs, _):
+        with pytest.raises(KeyboardInterrupt):
+            drain()
+        for blob in kept:
+            with pytest.raises((KeyboardInterrupt, StateError)):
+                blob.read(1)
+
+
+# -- batches -----------------------------------------------------------------------------------
+
+
+@given(
+    total=st.integers(0, 500),
+    sizes=st.lists(st.integers(0, 5000), max_size=20),
+    count=st.integers(1, 64),
+)
+def test_batches_cover_everything_once_and_leave_none_alone(total, sizes, count):
+    batches = Batches(total, count=count, size=4000, first_count=3)
+    coming, bounds = iter(sizes), []
+    for low, high in batches:
+        bounds.append((low, high))
+        batches.came(next(coming, 100), blobs=1)
+    assert [n for low, high in bounds for n in range(low, high)] == list(range(total))
+    assert all(2 <= high - low <= max(3, count + 1) for low, high in bounds) or total == 1
+
+
+def test_batches_follow_the_size_of_what_came():
+    batches = Batches(1000, count=256, size=1000, first_count=8)
+    ranges = iter(batches)
+    assert next(ranges) == (0, 8)
+    batches.came(0, blobs=8)
+    assert next(ranges) == (8, 264)  # empty ones
+    batches.came(1600, blobs=8)
+    assert next(ranges) == (264, 274)  # of 100 bytes
+    batches.came(10**9, blobs=0)
+    assert next(ranges) == (274, 276)  # a large one is on its way

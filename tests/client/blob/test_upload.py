@@ -1,0 +1,197 @@
+"""Blobs go up whole, in order, one reference each; what the server says of them must agree."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+
+from odps_nb.client.blob import upload as blob_upload
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.write.session import open_write_session
+from odps_nb.errors import ChecksumError, ConfigError, FramingError, InvalidRequestError
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.terms import Compression, PartitionSpec
+from odps_nb.wire.calls import WriteBlobAnswer
+from tests.support.sockets.ledger import Ledger
+from tests.support.sockets.scripted import TABLE
+
+SIZES = [0, 1, 4095, 4096, 4097, 1_000_000]
+SPEC = PartitionSpec.of("ds=x")
+
+
+def content(n: int) -> bytes:
+    return random.Random(n).randbytes(SIZES[n % len(SIZES)])
+
+
+def upload(service: Ledger, items, **facts):
+    tracker = facts.pop("tracker", None)
+    retry = facts.pop("retry", RetryPolicy(spread=0.0))
+    with service.client(retry=retry) as storage:
+        session = open_write_session(storage, TABLE, partition=SPEC, tracker=tracker)
+        return session.open_stream().upload_blobs(items, 1, **facts)
+
+
+class Once(io.RawIOBase):
+    """A file that can be read once and has no seek."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def readinto(self, buffer) -> int:
+        return self._data.readinto(buffer)
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+@pytest.mark.parametrize("fault", ["", "drop", "lost", "503", "429", "rubbish"])
+def test_blobs_of_every_kind_arrive_in_order(tmp_path, compression, fault):
+    path = tmp_path / "two.bin"
+    path.write_bytes(content(2))
+    shifted = io.BytesIO(b"before" + content(3))
+    shifted.seek(6)
+    items = [
+        (content(0), "text/plain", "zero.txt"),
+        (bytearray(content(1)), None, None),
+        (path, "image/png", None),
+        (shifted, None, "three.bin"),
+        (Once(content(4)), None, None),
+        (memoryview(content(5)), "x/y", "Ünï.bin"),
+    ]
+    tracker = ProgressTracker("write", "t")
+    with Ledger() as service:
+        service.faults["WriteBlobBatch"].append(fault)
+        references = upload(service, items, compression=compression, tracker=tracker)
+        got = [service.blobs[int(ref.raw[4:])] for ref in references]
+    assert got == [
+        (content(0), "text/plain", "zero.txt"),
+        (content(1), None, None),
+        (content(2), "image/png", None),
+        (content(3), None, "three.bin"),
+        (content(4), None, None),
+        (content(5), "x/y", "Ünï.bin"),
+    ]
+    shown = tracker.snapshot()
+    assert (shown.items, shown.phase) == (6, Phase.UPLOADING)
+    assert shown.verified_bytes == sum(SIZES)
+
+
+@pytest.mark.parametrize("n", range(len(SIZES)))
+@pytest.mark.parametrize("compression", list(Compression))
+def test_a_bare_blob_alone_goes_raw_and_its_md5_is_checked(n, compression):
+    with Ledger() as service:
+        (reference,) = upload(service, [(content(n), None, None)], compression=compression)
+        assert service.blobs == [(content(n), None, None)]
+        assert reference == Ledger.reference(0)
+    (call,) = service.calls["WriteBlob"]
+    assert (call.column_id, call.partition, call.compression) == (1, SPEC, compression)
+    assert call.route_token == "rt"
+
+
+def test_nothing_to_upload_costs_nothing():
+    with Ledger() as service:
+        assert upload(service, []) == []
+    assert service.calls["WriteBlobBatch"] == []
+
+
+def test_groups_are_bounded_by_count_and_bytes(monkeypatch):
+    monkeypatch.setattr(blob_upload, "BATCH_COUNT", 3)
+    monkeypatch.setattr(blob_upload, "BATCH_BYTES", 1000)
+    items = [(bytes(size), "x", None) for size in (1, 1, 1, 1, 900, 2000, 1, 1)]
+    with Ledger() as service:
+        references = upload(service, items)
+        assert references == [Ledger.reference(n) for n in range(8)]
+    assert len(service.calls["WriteBlobBatch"]) == 4
+
+
+def test_blobs_are_taken_one_by_one_from_a_generator(monkeypatch):
+    monkeypatch.setattr(blob_upload, "BATCH_COUNT", 2)
+    taken: list[int] = []
+
+    def items(service):
+        for n in range(6):
+            assert len(service.blobs) >= len(taken) - 3
+            taken.append(n)
+            yield bytes([n]) * 10, "x", None
+
+    with Ledger() as service:
+        upload(service, items(service))
+        assert len(service.blobs) == 6
+
+
+@pytest.mark.parametrize(
+    ("lie", "kind"),
+    [
+        ({"references": ()}, FramingError),
+        ({"size": 3}, ChecksumError),
+        ({"md5": "0" * 32}, ChecksumError),
+    ],
+)
+def test_an_answer_that_does_not_agree_is_an_error(lie, kind):
+    truth = {"references": (Ledger.reference(0),), "size": 5, "md5": None}
+    with Ledger() as service:
+        service._WriteBlob = lambda request, seen: WriteBlobAnswer(**{**truth, **lie})
+        with pytest.raises(kind):
+            upload(service, [(b"hello", None, None)], retry=RetryPolicy(max_attempts=2))
+        assert len(service.calls["WriteBlob"]) == 2
+
+
+def test_an_upper_case_md5_is_the_same_md5():
+    with Ledger() as service:
+        answer = WriteBlobAnswer(
+            references=(Ledger.reference(0),), size=5, md5="5D41402ABC4B2A76B9719D911017C592"
+        )
+        service._WriteBlob = lambda request, seen: answer
+        assert upload(service, [(b"hello", None, None)]) == [Ledger.reference(0)]
+
+
+def test_a_batch_with_too_few_references_is_an_error():
+    with Ledger() as service:
+        answer = WriteBlobAnswer(references=(Ledger.reference(0),), size=2, batch=True)
+        service._WriteBlobBatch = lambda request, seen: answer
+        with pytest.raises(FramingError, match="1 references for 2 blobs"):
+            upload(
+                service,
+                [(b"a", "x", None), (b"b", "x", None)],
+                retry=RetryPolicy(max_attempts=1),
+            )
+
+
+def test_a_file_that_shrinks_meanwhile_is_an_error(tmp_path):
+    path = tmp_path / "shrinking"
+    path.write_bytes(bytes(100))
+
+    def items():
+        yield path, "x", None
+        path.write_bytes(bytes(10))
+
+    with Ledger() as service:
+        with pytest.raises(FramingError, match="90 bytes are missing"):
+            upload(service, items(), retry=RetryPolicy(max_attempts=1))
+        assert service.blobs == []
+
+
+def test_a_missing_file_is_the_callers_error(tmp_path):
+    with Ledger() as service, pytest.raises(FileNotFoundError):
+        upload(service, [(tmp_path / "none", None, None)])
+
+
+@pytest.mark.parametrize("thing", [7, "text", None, object()])
+def test_what_is_no_content_is_refused(thing):
+    with Ledger() as service, pytest.raises(ConfigError) as caught:
+        upload(service, [(thing, None, None)])
+    assert type(thing).__name__ in str(caught.value)
+
+
+def test_a_refused_upload_is_an_error_with_a_note():
+    with Ledger() as service:
+        service.faults["WriteBlobBatch"].append("400")
+        with pytest.raises(InvalidRequestError) as caught:
+            upload(service, [(b"a", "x", None), (b"b", "x", None)])
+    assert "TableWriteBlob of 2 blobs into stream 0 of p.t" in caught.value.notes[0]

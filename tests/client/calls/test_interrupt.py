@@ -1,0 +1,176 @@
+"""Ctrl-C ends a wait long before the read times out; no thread and no socket is left."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from odps_nb.client.blob.many import iter_blobs, open_blob
+from odps_nb.client.blob.streamed import iter_passing_blobs
+from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
+from odps_nb.client.sql.query import run_sql
+from odps_nb.client.sql.result import ResultSession, iter_result
+from odps_nb.client.write.session import open_write_session
+from odps_nb.terms import BlobReference, PartitionSpec
+from odps_nb.wire.calls import GetReadSession
+from odps_nb.wire.control import InstanceStatus, SubmittedInstance
+from tests.support.sockets.control_peer import ControlService
+from tests.support.sockets.ledger import Ledger
+from tests.support.sockets.scripted import SCHEMA, TABLE, Service, give, ipc, numbers, raw
+
+SESSION = ReadSession(table=TABLE, session_id="s", schema=SCHEMA, splits=plan_ranges(100, 4))
+SPEC = PartitionSpec.of("ds=x")
+RUNNING = give(InstanceStatus(status="Running"))
+REFERENCES = [BlobReference.from_raw(b"1"), BlobReference.from_raw(b"2")]
+
+
+def submitted(line, seen) -> None:
+    body, headers = SubmittedInstance(instance_id="i1").encode(location="http://x")
+    line.answer(body, 201, **headers)
+
+
+class Interrupter:
+    """A step that answers some bytes, interrupts the main thread, and waits to be left."""
+
+    def __init__(self, head: bytes = b"") -> None:
+        self._head = head
+        self._before = set(threading.enumerate())
+        self.left = threading.Semaphore(0)
+        self._struck = False
+
+    def __call__(self, line, seen) -> None:
+        if self._head:
+            line.send(line.headline(**{"Content-Length": "99999"}) + self._head)
+        if not self._struck:
+            self._struck = True
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        if line.wait_closed(20):  # a third of the time after which the read would give up
+            self.left.release()
+
+    def check(self) -> None:
+        assert self.left.acquire(timeout=30)
+        # What the interrupt hit may need one slice more to notice that it is over.
+        for thread in threading.enumerate():
+            if thread.name.startswith("odps_nb") and thread not in self._before:
+                thread.join(1.0)
+                assert not thread.is_alive()
+
+
+def open_sockets() -> int:
+    found = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found += str(entry.readlink()).startswith("socket:")
+        except OSError:  # the descriptor of the listing itself
+            continue
+    return found
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("head", [b"", ipc(numbers(0, 25))[:300]])
+def test_an_interrupt_ends_a_read(workers, head):
+    step = Interrupter(head)
+    with Service(ReadRows=[step]) as service, service.client(read_timeout=60.0) as storage:
+        with pytest.raises(KeyboardInterrupt):
+            list(iter_batches(storage, SESSION, workers=workers))
+        step.check()
+
+
+def test_an_interrupt_ends_a_call():
+    step = Interrupter()
+    with Service(GetReadSession=[step]) as service, service.client(read_timeout=60.0) as storage:
+        with pytest.raises(KeyboardInterrupt):
+            storage.call(GetReadSession(table=TABLE, session_id="s"))
+        step.check()
+
+
+@pytest.mark.parametrize("fetch", ["many", "one", "passing"])
+def test_an_interrupt_ends_a_blob(fetch):
+    step = Interrupter(bytes(100))
+    with Service(ReadBlobs=[step]) as service, service.client(read_timeout=60.0) as storage:
+
+        def run() -> None:
+            if fetch == "many":
+                list(iter_blobs(storage, REFERENCES))
+            elif fetch == "passing":
+                positions = {one: [n] for n, one in enumerate(REFERENCES)}
+                with contextlib.closing(iter_passing_blobs(storage, positions)) as blobs:
+                    next(blobs)
+            else:
+                with open_blob(storage, REFERENCES[0]) as file:
+                    file.read()
+
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        step.check()
+
+
+def test_an_interrupt_ends_an_upload_and_aborts_the_session():
+    step = Interrupter()
+    with Ledger() as service, service.client(read_timeout=60.0) as storage:
+        service._steps["WriteRows"][0] = step
+
+        def run() -> None:
+            with open_write_session(storage, TABLE) as session, session.open_stream() as stream:
+                stream.write(numbers(0, 100).to_batches())
+
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        step.check()
+        assert (service.status, service.committed) == ("ABORTED", None)
+
+
+def test_an_interrupt_ends_the_wait_for_a_query_and_stops_the_query():
+    step = Interrupter()
+    script = {
+        "SubmitSql": [submitted],
+        "GetInstance": [RUNNING, step],
+        "CancelInstance": [raw(b"")],
+    }
+    with ControlService(**script) as service, service.client(read_timeout=60.0) as storage:
+        with pytest.raises(KeyboardInterrupt):
+            run_sql(storage, "select 1")
+        step.check()
+        assert service.calls["CancelInstance"][0].instance_id == "i1"
+
+
+def test_an_interrupt_ends_the_rows_of_a_query():
+    step = Interrupter(ipc(numbers(0, 25))[:300])
+    session = ResultSession(
+        project="p", instance_id="i1", session_id="d1", schema=SCHEMA, row_count=25
+    )
+    with (
+        ControlService(ReadInstance=[step]) as service,
+        service.client(read_timeout=60.0) as storage,
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            list(iter_result(storage, session))
+        step.check()
+
+
+def test_an_interrupt_ends_the_upload_of_a_blob_and_aborts_the_session():
+    step = Interrupter()
+    with Ledger() as service, service.client(read_timeout=60.0) as storage:
+        service._steps["WriteBlob"][0] = step
+
+        def run() -> None:
+            with open_write_session(storage, TABLE, partition=SPEC) as session:
+                session.open_stream().upload_blobs([(bytes(100), None, None)], 1)
+
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        step.check()
+        assert (service.status, service.committed) == ("ABORTED", None)
+
+
+def test_no_socket_is_left_behind():
+    gc.collect()
+    before = open_sockets()
+    for _ in range(3):
+        test_an_interrupt_ends_a_read(4, b"")
+    assert open_sockets() <= before

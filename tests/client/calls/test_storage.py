@@ -1,0 +1,372 @@
+"""Calls are signed, tried again only where that is safe, and their errors say everything."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+
+import pytest
+
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.errors import (
+    AccessDeniedError,
+    BrokenStreamError,
+    CancelledError,
+    ConfigError,
+    ConnectError,
+    FramingError,
+    NotFoundError,
+    RequestTimeoutError,
+    ServerFaultError,
+    ServiceError,
+    StateError,
+    ThrottledError,
+)
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.wire.calls import (
+    CommitWriteSession,
+    EmptyAnswer,
+    GetReadSession,
+    ReadSessionAnswer,
+    WireRequest,
+)
+from odps_nb.wire.http_date import parse_date
+from odps_nb.wire.signing import verify
+from tests.support.sockets.peers import answers, refused
+from tests.support.sockets.scripted import TABLE, Service, fail, give, hang_up, raw, stall, wire_of
+
+ASK = GetReadSession(table=TABLE, session_id="s")
+FOUND = ReadSessionAnswer(session_id="s", splits_count=3)
+COMMIT = CommitWriteSession(table=TABLE, session_id="s")
+
+
+def test_a_call_is_signed_scoped_and_decoded():
+    with Service(GetReadSession=[give(FOUND)]) as service, service.client() as storage:
+        assert storage.call(ASK) == FOUND
+    seen = service.seen[0]
+    wire = wire_of(seen)
+    assert wire.params[-1] == ("curr_project", "p")
+    assert (
+        verify(
+            seen.method, seen.target, seen.headers, keys={"me": "secret-key"}.get, now=_date(seen)
+        )
+        == "me"
+    )
+    assert seen.headers["user-agent"] == seen.headers["x-odps-user-agent"] == storage.user_agent
+    assert seen.headers["odps-tunnel-retry-index"] == "0"
+    assert storage.user_agent.startswith("odps_nb/")
+
+
+def _date(seen) -> float:
+    from email.utils import parsedate_to_datetime
+
+    return parsedate_to_datetime(seen.headers["date"]).timestamp()
+
+
+def test_a_region_signs_with_version_4():
+    facts = {"profile": {"region": "cn-hangzhou"}}
+    with Service(GetReadSession=[give(FOUND)]) as service, service.client(**facts) as storage:
+        storage.call(ASK)
+    seen = service.seen[0]
+    assert "/cn-hangzhou/odps/aliyun_v4_request:" in seen.headers["authorization"]
+    assert (
+        verify(
+            seen.method, seen.target, seen.headers, keys={"me": "secret-key"}.get, now=_date(seen)
+        )
+        == "me"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        (500, "InternalServerError", "need ak v3 support"),
+        (500, "InternalServerError", "AccessKey ACL denied"),
+        (400, "InvalidParameter", "ODPS-0410051: invalid credentials"),
+        (401, "Unauthorized", "the authorization header is invalid or missing"),
+    ],
+)
+def test_where_version_4_is_not_known_the_error_says_how_to_sign_as_before(status, code, message):
+    for region, hinted in (("cn-hangzhou", True), (None, False)):
+        with (
+            Service(GetReadSession=[fail(status, code, message)]) as service,
+            service.client(
+                profile={"region": region}, retry=RetryPolicy(max_attempts=1)
+            ) as storage,
+            pytest.raises(ServiceError) as caught,
+        ):
+            storage.call(ASK)
+        assert ("without region=" in caught.value.hint) is hinted
+        assert len(service.seen) == 1
+
+
+def test_a_schema_travels_as_curr_schema():
+    facts = {"profile": {"schema": "sc"}}
+    with Service(GetReadSession=[give(FOUND)]) as service, service.client(**facts) as storage:
+        storage.call(ASK)
+    assert wire_of(service.seen[0]).params[-1] == ("curr_schema", "sc")
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [fail(503, "ServiceUnavailable"), fail(500, "InternalServerError"), hang_up, raw(b"{oops")],
+    ids=["503", "500", "cut", "no JSON"],
+)
+def test_an_idempotent_call_is_tried_again(trouble):
+    tracker = ProgressTracker("read", "t")
+    with (
+        Service(GetReadSession=[trouble, trouble, give(FOUND)]) as service,
+        service.client() as storage,
+    ):
+        assert storage.call(ASK, tracker=tracker) == FOUND
+    assert service.slept == [0.2, 0.4]
+    assert [seen.headers["odps-tunnel-retry-index"] for seen in service.seen] == ["0", "1", "2"]
+    assert len({seen.headers["odps-tunnel-retry-trace-id"] for seen in service.seen}) == 1
+    assert tracker.snapshot().retries == 2
+    assert "TableGetReadSession p.t" in tracker.snapshot().events[0]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind"),
+    [(fail(503, "ServiceUnavailable"), ServerFaultError), (hang_up, BrokenStreamError)],
+    ids=["503", "cut"],
+)
+def test_a_call_that_is_not_idempotent_is_not_repeated(trouble, kind):
+    with (
+        Service(CommitWriteSession=[trouble]) as service,
+        service.client() as storage,
+        pytest.raises(kind),
+    ):
+        storage.call(COMMIT)
+    assert len(service.seen) == 1
+
+
+def test_throttling_waits_as_long_as_it_is_told():
+    throttled = fail(429, "FlowExceeded", **{"Retry-After": "3"})
+    with (
+        Service(CommitWriteSession=[throttled, throttled, give(EmptyAnswer())]) as service,
+        service.client() as storage,
+    ):
+        storage.call(COMMIT)
+    assert service.slept == [3.0, 3.0]
+
+
+LATER = "Wed, 21 Oct 2026 07:28:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "waited"),
+    [
+        ({"Date": "Wed, 21 Oct 2026 07:27:45 GMT"}, 15.0),
+        ({}, 20.0),  # by our own clock
+        ({"Date": "Wed, 21 Oct 2026 07:30:00 GMT"}, 0.2),  # over already: the wait of the policy
+    ],
+    ids=["its clock", "our clock", "past"],
+)
+def test_throttling_waits_until_the_date_that_it_is_told(headers, waited):
+    throttled = fail(429, "FlowExceeded", **{"Retry-After": LATER, **headers})
+    with (
+        Service(GetReadSession=[throttled, give(FOUND)]) as service,
+        service.client(clock=lambda: parse_date(LATER) - 20.0) as storage,
+    ):
+        storage.call(ASK)
+    assert service.slept == [waited]
+
+
+def test_a_date_far_away_is_bounded_as_seconds_are():
+    throttled = fail(429, "FlowExceeded", **{"Retry-After": LATER})
+    with (
+        Service(GetReadSession=[throttled]) as service,
+        service.client(clock=lambda: 0.0) as storage,
+        pytest.raises(ThrottledError) as caught,
+    ):
+        storage.call(ASK)
+    assert pickle.loads(pickle.dumps(caught.value)).retry_after == 3600.0
+    assert service.slept == []
+
+
+def test_throttling_without_end_ends():
+    with (
+        Service(GetReadSession=[fail(429, "QPSExceeded")]) as service,
+        service.client(retry=RetryPolicy(max_attempts=3)) as storage,
+        pytest.raises(ThrottledError) as caught,
+    ):
+        storage.call(ASK)
+    assert len(service.seen) == 3
+    assert "TableGetReadSession p.t SessionId=s, 3 tries" in caught.value.notes[0]
+
+
+def test_an_error_names_code_status_request_id_action_and_target():
+    with (
+        Service(GetReadSession=[fail(404, "NoSuchTable", "ODPS-0130131: t")]) as service,
+        service.client() as storage,
+        pytest.raises(NotFoundError) as caught,
+    ):
+        storage.call(ASK)
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert (error.status, error.code, error.request_id) == (404, "NoSuchTable", "req-1")
+    assert error.notes == ("TableGetReadSession p.t SessionId=s",)
+    assert len(service.seen) == 1
+
+
+def test_an_empty_answer_where_a_session_is_needed_is_an_error():
+    with (
+        Service(GetReadSession=[raw(b"{}")]) as service,
+        service.client(retry=RetryPolicy(max_attempts=2)) as storage,
+        pytest.raises(FramingError) as caught,
+    ):
+        storage.call(ASK)
+    assert caught.value.request_id == "req-1"
+
+
+def test_silence_is_a_timeout_with_a_note():
+    with (
+        Service(GetReadSession=[stall]) as service,
+        service.client(read_timeout=0.1, retry=RetryPolicy(max_attempts=1)) as storage,
+        pytest.raises(RequestTimeoutError) as caught,
+    ):
+        storage.call(ASK)
+    assert "TableGetReadSession" in caught.value.notes[0]
+
+
+def test_nobody_there_is_a_connect_error_after_a_few_tries():
+    slept: list[float] = []
+    with refused() as url:
+        profile = Profile(
+            endpoint=url, tunnel_endpoint=url, project="p", access_id="a", access_key="k"
+        )
+        with (
+            StorageClient(profile, sleep=slept.append) as storage,
+            pytest.raises(ConnectError),
+        ):
+            storage.call(ASK)
+    assert len(slept) == 3
+
+
+def test_cancelling_ends_a_call_that_waits():
+    token = CancelToken()
+
+    def cancel(line, seen):
+        token.cancel()
+        assert line.wait_closed()
+
+    with (
+        Service(GetReadSession=[cancel]) as service,
+        service.client(read_timeout=60.0) as storage,
+        pytest.raises(CancelledError),
+    ):
+        storage.call(ASK, cancel=token)
+
+
+def test_cancelling_ends_the_wait_between_tries():
+    token = CancelToken()
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        token.cancel()
+
+    throttled = fail(429, "FlowExceeded", **{"Retry-After": "60"})
+    with (
+        Service(GetReadSession=[throttled]) as service,
+        service.client(sleep=sleep) as storage,
+        pytest.raises(CancelledError),
+    ):
+        storage.call(ASK, cancel=token)
+    assert slept == [0.1]
+
+
+def test_the_tunnel_endpoint_is_asked_for_once():
+    with answering(b"127.0.0.1:99") as (peer, storage):
+        assert storage.tunnel_endpoint == "http://127.0.0.1:99"
+        assert storage.tunnel_endpoint == "http://127.0.0.1:99"
+    assert [seen.target for seen in peer.seen] == [
+        "/api/projects/p/tunnel?service=&quotaName=q&curr_project=p"
+    ]
+
+
+@pytest.mark.parametrize("text", [b"", b"<html>no</html>", b"two words"])
+def test_a_tunnel_endpoint_that_is_none_is_refused(text):
+    with (
+        answering(text) as (_, storage),
+        pytest.raises(FramingError, match="not the name of a tunnel host") as caught,
+    ):
+        _ = storage.tunnel_endpoint
+    assert "tunnel_endpoint=" in caught.value.hint
+
+
+def test_the_control_plane_is_signed_relative_to_its_endpoint():
+    with answering(b"<x/>") as (peer, storage):
+        headers, body = storage.rest(WireRequest(method="GET", path="/projects/p/tables/t"))
+    assert (headers["x-odps-request-id"], body) == ("req-1", b"<x/>")
+    seen = peer.seen[0]
+    assert (
+        verify(seen.method, seen.target, seen.headers, keys={"a": "k"}.get, now=_date(seen)) == "a"
+    )
+
+
+def test_a_post_to_the_control_plane_is_not_repeated():
+    with answering(b"", status=503) as (peer, storage), pytest.raises(ServerFaultError):
+        storage.rest(WireRequest(method="POST", path="/projects/p/instances", body=b"<x/>"))
+    assert len(peer.seen) == 1
+
+
+class answering:
+    def __init__(self, body: bytes, status: int = 200) -> None:
+        from tests.support.sockets.peers import Peer
+
+        self.peer = Peer(answers(body, body, body, status=status))
+        profile = Profile(
+            endpoint=self.peer.url + "/api", project="p", access_id="a", access_key="k", quota="q"
+        )
+        self.storage = StorageClient(profile, sleep=lambda seconds: None)
+
+    def __enter__(self):
+        return self.peer, self.storage
+
+    def __exit__(self, *_):
+        self.storage.close()
+        self.peer.close()
+
+
+def test_a_closed_client_says_so():
+    with Service(GetReadSession=[give(FOUND)]) as service:
+        storage = service.client()
+        storage.close()
+        storage.close()
+        for call in (
+            lambda: storage.call(ASK),
+            lambda: storage.open(ASK),
+            lambda: storage.upload(COMMIT),
+            lambda: storage.rest(WireRequest(method="GET", path="/x")),
+        ):
+            with pytest.raises(StateError):
+                call()
+    assert "closed" in repr(storage)
+
+
+def test_a_client_does_not_travel():
+    with (
+        Service(GetReadSession=[give(FOUND)]) as service,
+        service.client() as storage,
+        pytest.raises(ConfigError, match="another process"),
+    ):
+        pickle.dumps(storage)
+
+
+def test_no_secret_is_in_logs_errors_and_reprs(caplog):
+    caplog.set_level(logging.DEBUG)
+    with (
+        Service(GetReadSession=[fail(403, "SignatureNotMatch")]) as service,
+        service.client() as storage,
+        pytest.raises(AccessDeniedError) as caught,
+    ):
+        storage.call(ASK)
+    signature = service.seen[0].headers["authorization"]
+    told = f"{caught.value!r} {caught.value.notes} {caught.getrepr()} {storage!r} {caplog.text}"
+    assert "secret-key" not in told
+    assert signature not in told
+    assert "TableGetReadSession p.t SessionId=s: 403, request id req-1" in caplog.text

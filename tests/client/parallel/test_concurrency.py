@@ -1,0 +1,309 @@
+"""A service that refuses for haste gets fewer connections, and all rows still come in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.parallel.concurrency import ITEMS_PER_LANE, Pace
+from odps_nb.client.parallel.fan_out import fan_out
+from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
+from odps_nb.errors import CancelledError, ThrottledError
+from odps_nb.http.retry import RetryPolicy
+from tests.support.sockets.scripted import (
+    SCHEMA,
+    TABLE,
+    Service,
+    asked_split,
+    fail,
+    hang_up,
+    ids,
+    ipc,
+    numbers,
+)
+
+SPLITS, BATCHES, WORKERS = 12, 60, 6
+ROWS = SPLITS * BATCHES
+SESSION = ReadSession(
+    table=TABLE, session_id="s", schema=SCHEMA, splits=plan_ranges(ROWS, SPLITS), row_count=ROWS
+)
+
+
+class Narrow:
+    """A step that serves two splits at a time, batch by batch, and refuses any other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.serving = self.most = self.refused = self.admitted = 0
+
+    def __call__(self, line, seen) -> None:
+        with self._lock:
+            split = asked_split(seen)
+            admitted = self.serving < 2
+            self.serving += admitted
+            self.admitted += admitted
+            self.refused += not admitted
+            self.most = max(self.most, self.serving)
+        if not admitted:
+            fail(429, "SlotExceeded")(line, seen)
+            return
+        try:
+            body = ipc(numbers(split.offset, split.offset + split.count), rows=1)
+            line.send(line.headline(**{"Content-Length": str(len(body))}))
+            step = len(body) // BATCHES
+            for at in range(0, len(body), step):
+                line.send(body[at : at + step])
+                time.sleep(0.002)
+        finally:
+            with self._lock:
+                self.serving -= 1
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_splits_that_a_service_refuses_wait_while_others_get_rows(ordered):
+    narrow, tracker = Narrow(), ProgressTracker("read", "t")
+
+    def sleep(seconds: float) -> None:
+        """Wait for more batches than there are workers: one of them was handed on by then."""
+        enough, until = tracker.snapshot().rows + WORKERS + 1, time.monotonic() + 10
+        while time.monotonic() < until:
+            rows = tracker.snapshot().rows
+            if rows >= enough or rows == narrow.admitted * BATCHES:  # or nobody is served
+                return
+            time.sleep(0.001)
+
+    with (
+        Service(ReadRows=[narrow]) as service,
+        service.client(sleep=sleep, retry=RetryPolicy(max_attempts=6, spread=0.0)) as storage,
+    ):
+        # A split that is refused six times would be the end, if nobody else got rows meanwhile.
+        got = ids(iter_batches(storage, SESSION, ordered=ordered, workers=WORKERS, tracker=tracker))
+    assert (got if ordered else sorted(got)) == list(range(ROWS))
+    assert narrow.most == 2
+    assert narrow.refused > 4
+
+
+class Clock:
+    """Seconds that only waiting makes pass."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 0.0, []
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept.append(seconds)
+
+
+def half(line, seen) -> None:
+    """Give the first rows of a split and break off."""
+    split = asked_split(seen)
+    body = ipc(numbers(split.offset, split.offset + split.count), rows=1)
+    line.send(line.headline(**{"Content-Length": str(len(body))}) + body[: len(body) // 2])
+    raise ConnectionError
+
+
+def serve(line, seen) -> None:
+    split = asked_split(seen)
+    line.answer(ipc(numbers(split.offset, split.offset + split.count), rows=1))
+
+
+def throttled_after(first, *then):
+    """Read two splits of which the first breaks and is refused from then on."""
+    clock = Clock()
+    refusals, steps = [0], iter(then)
+
+    def step(line, seen) -> None:
+        split = asked_split(seen)
+        if split.offset >= ROWS // 2:
+            serve(line, seen)
+        elif split.offset == 0:
+            first(line, seen)
+        else:
+            refusals[0] += 1
+            next(steps, serve)(line, seen)
+
+    return clock, refusals, step
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_split_whose_read_has_had_rows_is_refused_until_the_deadline_and_not_by_count(workers):
+    refused = fail(429, "SlotExceeded", **{"Retry-After": "7"})
+    clock, refusals, step = throttled_after(half, *[refused] * 30)
+    halves = replace(SESSION, splits=plan_ranges(ROWS, 2))
+    policy = RetryPolicy(max_attempts=3, deadline=600.0, spread=0.0)
+    with (
+        Service(ReadRows=[step]) as service,
+        service.client(retry=policy, sleep=clock.sleep, monotonic=lambda: clock.now) as storage,
+    ):
+        # The second split has no more room: nobody else brings rows that would start it anew.
+        got = ids(iter_batches(storage, halves, workers=workers, read_ahead=1))
+    assert got == list(range(ROWS))
+    assert refusals[0] == 31
+    assert clock.now >= 30 * 7
+
+
+def test_who_is_refused_to_the_deadline_says_how_long_it_waited():
+    refused = fail(429, "SlotExceeded")
+    clock, refusals, step = throttled_after(half, *[refused] * 10_000)
+    halves = replace(SESSION, splits=plan_ranges(ROWS, 2))
+    policy = RetryPolicy(max_attempts=3, deadline=100.0, cap=5.0, spread=0.0)
+    with (
+        Service(ReadRows=[step]) as service,
+        service.client(retry=policy, sleep=clock.sleep, monotonic=lambda: clock.now) as storage,
+        pytest.raises(ThrottledError) as caught,
+    ):
+        list(iter_batches(storage, halves, workers=2, read_ahead=1))
+    assert 15 < refusals[0] < 40
+    (note,) = (note for note in caught.value.__notes__ if "tries" in note)
+    assert 90 < float(note.split(" in ")[-1].removesuffix(" s")) <= 100
+
+
+def test_a_break_after_many_refusals_is_the_first_failure():
+    refused = fail(429, "SlotExceeded")
+    clock, refusals, step = throttled_after(half, *[refused] * 20, hang_up, refused)
+    halves = replace(SESSION, splits=plan_ranges(ROWS, 2))
+    policy = RetryPolicy(max_attempts=3, deadline=600.0, spread=0.0)
+    with (
+        Service(ReadRows=[step]) as service,
+        service.client(retry=policy, sleep=clock.sleep, monotonic=lambda: clock.now) as storage,
+    ):
+        assert ids(iter_batches(storage, halves, workers=2)) == list(range(ROWS))
+    assert refusals[0] == 23
+
+
+def test_splits_that_wait_for_the_consumer_give_their_place_to_one_that_is_refused():
+    """One place, and who got it first may not go on before the other had it."""
+    taken, full = threading.Lock(), threading.Event()
+    refused = fail(429, "SlotExceeded")
+
+    def step(line, seen) -> None:
+        split = asked_split(seen)
+        if split.offset == 0 and not full.wait(10):
+            raise AssertionError("the other split was never served")
+        if not taken.acquire(blocking=False):
+            refused(line, seen)
+            return
+        try:
+            body = ipc(numbers(split.offset, split.offset + split.count), rows=1)
+            line.send(line.headline(**{"Content-Length": str(len(body))}))
+            if split.offset < ROWS // 2 or full.is_set():
+                line.send(body)
+                return
+            line.send(body[: len(body) // 2])
+            full.set()
+            assert line.wait_closed()  # only leaving frees the place
+            raise ConnectionError
+        finally:
+            taken.release()
+
+    halves, tracker = replace(SESSION, splits=plan_ranges(ROWS, 2)), ProgressTracker("read", "t")
+    with Service(ReadRows=[step]) as service, service.client(sleep=time.sleep) as storage:
+        got = ids(iter_batches(storage, halves, workers=2, read_ahead=1, tracker=tracker))
+    assert got == list(range(ROWS))
+    assert any("without a connection" in event for event in tracker.snapshot().events)
+
+
+def test_a_service_that_refuses_everybody_is_an_error_soon():
+    with (
+        Service(ReadRows=[fail(429, "SlotExceeded")]) as service,
+        service.client(retry=RetryPolicy(max_attempts=3)) as storage,
+        pytest.raises(ThrottledError),
+    ):
+        list(iter_batches(storage, SESSION))
+    assert len(service.calls["ReadRows"]) <= 3 * 8
+
+
+def test_a_policy_of_one_try_is_kept():
+    with (
+        Service(ReadRows=[fail(429, "SlotExceeded")]) as service,
+        service.client(retry=RetryPolicy(max_attempts=1)) as storage,
+        pytest.raises(ThrottledError),
+    ):
+        list(iter_batches(storage, SESSION, workers=1))
+    assert len(service.calls["ReadRows"]) == 1
+
+
+@settings(max_examples=80)
+@given(
+    lists=st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=9),
+    haste=st.sets(st.integers(0, 50)),
+    workers=st.integers(1, 5),
+    max_bytes=st.integers(0, 60),
+    ordered=st.booleans(),
+)
+def test_lanes_that_come_and_go_change_neither_order_nor_items(
+    lists, haste, workers, max_bytes, ordered
+):
+    pace = Pace(workers)
+
+    def job(items):
+        def run(token):
+            for item in items:
+                if item in haste:
+                    pace.refused()
+                yield item
+
+        return run
+
+    found = list(
+        fan_out(
+            [job(items) for items in lists],
+            size=int,
+            workers=workers,
+            max_bytes=max_bytes,
+            ordered=ordered,
+            pace=pace,
+        )
+    )
+    wanted = [item for some in lists for item in some]
+    assert found == wanted if ordered else sorted(found) == sorted(wanted)
+
+
+def test_no_more_jobs_run_than_there_are_lanes():
+    pace, running, most = Pace(4), [], []
+    for _ in range(9):
+        pace.refused()
+
+    def job(token):
+        running.append(1)
+        most.append(len(running))
+        yield 1
+        running.pop()
+
+    # fewer items than would give a lane again
+    assert list(fan_out([job] * (ITEMS_PER_LANE - 1), size=int, workers=4, pace=pace))
+    assert max(most) == 1
+
+
+def test_who_waits_for_a_lane_is_stopped_at_once():
+    pace, token = Pace(3), CancelToken()
+    for _ in range(3):
+        pace.refused()
+
+    def job(inner):
+        yield 1
+        inner.wait(60)
+        inner.check()
+
+    items = fan_out([job] * 3, size=int, workers=3, pace=pace, cancel=token)
+    assert next(items) == 1
+    token.cancel()
+    with pytest.raises(CancelledError):  # else it would wait for ever
+        list(items)
+
+
+def test_lanes_go_down_to_one_and_up_to_all():
+    pace = Pace(3)
+    for _ in range(5):
+        pace.refused()
+    assert pace.lanes == 1
+    for _ in range(10 * ITEMS_PER_LANE):
+        pace.came()
+    assert (pace.lanes, pace.items) == (3, 10 * ITEMS_PER_LANE)

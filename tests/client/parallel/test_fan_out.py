@@ -1,0 +1,221 @@
+"""Iterators side by side: order, budget, and nobody left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.parallel.concurrency import Pace
+from odps_nb.client.parallel.fan_out import fan_out
+from odps_nb.errors import CancelledError
+
+
+def jobs_of(lists):
+    return [lambda token, items=items: iter(items) for items in lists]
+
+
+@settings(max_examples=60)
+@given(
+    lists=st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=9),
+    workers=st.integers(1, 5),
+    max_bytes=st.integers(0, 60),
+)
+def test_order_is_kept_and_nothing_is_lost(lists, workers, max_bytes):
+    items = fan_out(jobs_of(lists), size=int, workers=workers, max_bytes=max_bytes)
+    assert list(items) == [item for some in lists for item in some]
+
+
+@settings(max_examples=60)
+@given(
+    lists=st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=9),
+    workers=st.integers(1, 5),
+    max_bytes=st.integers(0, 60),
+)
+def test_without_order_nothing_is_lost_or_doubled(lists, workers, max_bytes):
+    items = fan_out(jobs_of(lists), size=int, workers=workers, max_bytes=max_bytes, ordered=False)
+    assert sorted(items) == sorted(item for some in lists for item in some)
+
+
+def test_the_budget_bounds_what_waits():
+    made = []
+
+    def job(token):
+        for n in range(100):
+            made.append(n)
+            yield n
+
+    items = fan_out([job, job, job], size=lambda item: 10, workers=3, max_bytes=50)
+    next(items)
+    deadline = time.monotonic() + 10
+    while len(made) < 8 and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    # 5 items in the lanes, one in the consumer's hand, one in the hand of each worker, one
+    # that the head may put although the house is full
+    assert len(made) <= 10
+    items.close()
+
+
+@settings(max_examples=60)
+@given(
+    lists=st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=9),
+    workers=st.integers(1, 5),
+    total_bytes=st.integers(0, 300),
+    ordered=st.booleans(),
+)
+def test_a_total_loses_nothing_for_a_consumer_that_goes_on(lists, workers, total_bytes, ordered):
+    items = fan_out(
+        jobs_of(lists), size=int, workers=workers, total_bytes=total_bytes, ordered=ordered
+    )
+    assert sorted(items) == sorted(item for some in lists for item in some)
+
+
+def test_what_was_taken_counts_against_the_total():
+    made = []
+
+    def job(token):
+        for n in range(100):
+            made.append(n)
+            yield n
+
+    items = fan_out([job] * 3, size=lambda item: 10, workers=3, total_bytes=100)
+    for _ in range(9):
+        next(items)
+    deadline = time.monotonic() + 10
+    while len(made) < 13 and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    # 9 taken, one waits, one in the hand of each worker, one that the head may put
+    assert len(made) <= 14
+    items.close()
+
+
+def test_an_error_of_a_later_job_waits_for_its_turn_when_ordered():
+    failed = threading.Event()
+
+    def good(token):
+        failed.wait(10)
+        yield 1
+        yield 2
+
+    def bad(token):
+        failed.set()
+        raise KeyError("bad")
+        yield
+
+    items = fan_out([good, bad], size=int, workers=2)
+    assert [next(items), next(items)] == [1, 2]
+    with pytest.raises(KeyError, match="bad"):
+        next(items)
+
+
+def test_an_error_comes_at_once_without_order():
+    def endless(token):
+        while not token.wait(0.01):
+            pass
+        yield 1
+
+    def bad(token):
+        raise KeyError("bad")
+        yield
+
+    with pytest.raises(KeyError, match="bad"):
+        list(fan_out([endless, bad], size=int, workers=2, ordered=False))
+
+
+def test_closing_cancels_the_jobs_and_joins_them():
+    ended = []
+
+    def job(token):
+        try:
+            yield 1
+            token.wait(60)
+            token.check()
+        finally:
+            ended.append(1)
+
+    items = fan_out([job] * 3, size=int, workers=3)
+    next(items)
+    items.close()
+    assert len(ended) == 3
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_cancelled_token_ends_the_iteration(workers):
+    token = CancelToken()
+
+    def job(inner):
+        for n in range(1000):
+            inner.check()
+            yield n
+
+    items = fan_out([job] * 3, size=int, workers=workers, cancel=token)
+    assert next(items) == 0
+    token.cancel()
+    with pytest.raises(CancelledError):
+        list(items)
+
+
+def test_an_interrupt_in_the_consumer_ends_the_workers():
+    def job(token):
+        yield 1
+        token.wait(60)
+
+    def consume():
+        for _ in fan_out([job] * 2, size=int, workers=2):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        consume()
+    assert [t for t in threading.enumerate() if t.name.startswith("odps_nb-worker")] == []
+
+
+def test_jobs_are_taken_a_few_ahead_however_many_there_are():
+    taken = []
+
+    def job(token):
+        yield 1
+
+    def many():
+        for number in range(100_000):
+            taken.append(number)
+            yield job
+
+    items = fan_out(many(), size=int, workers=4, max_bytes=2)
+    assert next(items) == 1
+    items.close()
+    assert len(taken) < 20
+
+
+def test_jobs_that_cannot_be_made_are_an_error_in_their_turn():
+    def jobs():
+        for number in range(6):
+            yield lambda token, number=number: iter([number])
+        raise KeyError("no more")
+
+    items = fan_out(jobs(), size=int, workers=2)
+    assert [next(items) for _ in range(6)] == list(range(6))
+    with pytest.raises(KeyError, match="no more"):
+        next(items)
+
+
+def test_a_system_without_more_threads_goes_on_with_those_that_run(monkeypatch):
+    lines = []
+    pace = Pace(2, most=6, clock=iter(range(10**9)).__next__, tell=lines.append)
+    start, started = threading.Thread.start, []
+
+    def start_two(thread):
+        if thread.name not in ("odps_nb-worker-0", "odps_nb-worker-1"):
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    lists = [[number] * 4 for number in range(100)]
+    found = list(fan_out(jobs_of(lists), size=lambda _: 1, pace=pace))
+    assert found == [item for some in lists for item in some]
+    assert len(started) == 2
+    assert lines[0].startswith("3 at a time instead of 2")

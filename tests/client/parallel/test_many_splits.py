@@ -1,0 +1,83 @@
+"""Tables so large that their splits are a burden themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from odps_nb.client.read.session import DEFAULT_SPLITS, MAX_SPLITS
+from odps_nb.client.read.splits import ReadPlan, ReadSession, open_read_session
+from odps_nb.errors import InvalidRequestError
+from odps_nb.terms import SplitMode
+from odps_nb.wire.calls import ReadSessionAnswer
+from tests.support.sockets.scripted import SCHEMA, TABLE, Service, give
+
+PETABYTE = 10**15
+ROWS = 10**13
+HUGE = ReadSessionAnswer(
+    session_id="s",
+    split_mode=SplitMode.ROW_OFFSET,
+    record_count=ROWS,
+    schema=SCHEMA,
+    estimated_size=10 * PETABYTE,
+)
+CUT_BY_SIZE = ReadSessionAnswer(session_id="s", splits_count=DEFAULT_SPLITS, schema=SCHEMA)
+
+
+def opened(*answers: ReadSessionAnswer, **plan) -> tuple[ReadSession, Service]:
+    with (
+        Service(CreateReadSession=[give(answer) for answer in answers]) as service,
+        service.client() as storage,
+    ):
+        return open_read_session(storage, ReadPlan(table=TABLE, **plan)), service
+
+
+@pytest.mark.parametrize("size", [10 * PETABYTE, None])
+def test_splits_grow_where_there_would_be_too_many(size: int | None):
+    session, _ = opened(replace(HUGE, estimated_size=size))
+    assert len(session.splits) == DEFAULT_SPLITS == 100_000
+    assert session.row_count == ROWS
+    assert {split.count for split in session.splits} == {ROWS // DEFAULT_SPLITS}
+
+
+def test_the_service_is_asked_for_larger_splits_where_it_cut_too_many():
+    finest = replace(CUT_BY_SIZE, splits_count=149_011_612)
+    session, service = opened(finest, CUT_BY_SIZE, where="id > 0", schema=SCHEMA)
+    first, second = service.calls["CreateReadSession"]
+    assert second == replace(first, split_number=64 * 2**20 * 1491)
+    assert len(session.splits) == DEFAULT_SPLITS
+
+
+def test_as_many_splits_as_are_bearable_are_not_asked_for_again():
+    session, service = opened(CUT_BY_SIZE, where="id > 0", schema=SCHEMA)
+    assert len(service.calls["CreateReadSession"]) == 1
+    assert len(session.splits) == DEFAULT_SPLITS
+
+
+def test_who_says_how_many_gets_them_up_to_a_million():
+    session, _ = opened(replace(HUGE, estimated_size=PETABYTE), split_bytes=2 * 10**9)
+    assert len(session.splits) == 500_000
+    session, _ = opened(HUGE, splits=DEFAULT_SPLITS + 1)
+    assert len(session.splits) == DEFAULT_SPLITS + 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "plan"),
+    [
+        (HUGE, {"split_bytes": 64 * 2**20}),
+        (HUGE, {"splits": MAX_SPLITS + 1}),
+        (replace(CUT_BY_SIZE, splits_count=MAX_SPLITS + 1), {"where": "id > 0", "split_bytes": 1}),
+        (replace(CUT_BY_SIZE, splits_count=MAX_SPLITS + 1), {"where": "id > 0", "splits": 5}),
+    ],
+)
+def test_more_is_refused_before_it_fills_the_memory(answer: ReadSessionAnswer, plan: dict):
+    with pytest.raises(InvalidRequestError, match="at most 1,000,000 are planned") as caught:
+        opened(answer, **plan)
+    assert caught.value.code == "TooManySplits"
+    assert "split_bytes=" in str(caught.value.hint)
+
+
+def test_more_splits_than_rows_are_no_burden():
+    session, _ = opened(replace(HUGE, record_count=5), splits=10**9)
+    assert len(session.splits) == 5

@@ -1,0 +1,78 @@
+"""Rows that some versions of a table added, and sessions that are opened again by their id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.splits import (
+    ReadPlan,
+    ReadSession,
+    iter_batches,
+    open_read_session,
+    reopen_read_session,
+)
+from odps_nb.errors import ConflictError, InvalidRequestError, SessionExpiredError
+from odps_nb.terms import TableName
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+
+
+@pytest.fixture
+def table(odps: Connection, new_name: Callable[[str], str]) -> TableName:
+    """A table of four versions, of which the third replaced the rows of the others."""
+    made = odps.create_table(new_name("grown"), "id bigint, note string")
+    for number in range(4):
+        rows = pa.table({"id": [number], "note": [str(number)]})
+        made.write(rows, overwrite=number == 2)
+    return made.name
+
+
+def ids(odps: Connection, session: ReadSession) -> list[int]:
+    with StorageClient(odps.profile) as storage:
+        batches = iter_batches(storage, session)
+        return [value for batch in batches for value in batch.column("id").to_pylist()]
+
+
+def test_the_rows_of_some_versions_are_read(odps: Connection, table: TableName) -> None:
+    with StorageClient(odps.profile) as storage:
+        session = open_read_session(storage, ReadPlan(table=table, versions=(3, 4)))
+        assert (session.row_count, session.latest_version) == (1, 4)
+        nothing = open_read_session(storage, ReadPlan(table=table, versions=(4, 4)))
+        assert (nothing.splits, nothing.latest_version) == ((), 4)
+    assert ids(odps, session) == [3]
+
+
+def test_versions_that_replaced_rows_are_refused_or_left_out(
+    odps: Connection, table: TableName
+) -> None:
+    with StorageClient(odps.profile) as storage:
+        with pytest.raises(ConflictError, match=r"version 3 .* replaced rows") as caught:
+            open_read_session(storage, ReadPlan(table=table, versions=(2, 4)))
+        assert "only added rows" in str(caught.value.hint)
+        session = open_read_session(
+            storage, ReadPlan(table=table, versions=(2, 4), appends_only=True)
+        )
+    assert ids(odps, session) == [3]
+
+
+def test_versions_do_not_go_backwards(table: TableName) -> None:
+    with pytest.raises(InvalidRequestError, match="must not go backwards"):
+        ReadPlan(table=table, versions=(4, 3))
+
+
+def test_a_session_is_opened_again_with_the_same_rows(odps: Connection, table: TableName) -> None:
+    plan = ReadPlan(table=table, columns=("id",), partition_columns=(), splits=2)
+    with StorageClient(odps.profile) as storage:
+        opened = open_read_session(storage, plan)
+        odps.table(str(table)).write(pa.table({"id": [9], "note": ["later"]}))
+        again = reopen_read_session(storage, plan, opened.session_id)
+        assert (again.splits, again.schema) == (opened.splits, opened.schema)
+        with pytest.raises(SessionExpiredError):
+            reopen_read_session(storage, plan, "never-was")
+    assert ids(odps, again) == [2, 3]

@@ -1,0 +1,297 @@
+"""A read session is refreshed in good time, once for all who read of it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+
+import pytest
+
+from odps_nb.client.parallel.fan_out import fan_out
+from odps_nb.client.read.splits import ReadSession, iter_batches, iter_split, plan_ranges
+from odps_nb.errors import SessionExpiredError
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.terms import RowRangeSplit, SessionStatus
+from odps_nb.wire.calls import ReadSessionAnswer
+from tests.support.sockets.scripted import (
+    SCHEMA,
+    TABLE,
+    Service,
+    asked_split,
+    fail,
+    give,
+    hang_up,
+    ids,
+    ipc,
+    numbers,
+    raw,
+)
+
+NOW = 1_000_000_000.0
+HOUR = 3600.0
+ROWS = 100
+
+
+class Clock:
+    """Seconds of the epoch that a test moves on."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def session_until(seconds: float, splits: int = 4) -> ReadSession:
+    return ReadSession(
+        table=TABLE,
+        session_id="s",
+        schema=SCHEMA,
+        splits=plan_ranges(ROWS, splits),
+        row_count=ROWS,
+        expires_at=NOW + seconds,
+        route_token="old",
+    )
+
+
+def refreshed(seconds: float, **facts):
+    return give(ReadSessionAnswer(session_id="s", schema=SCHEMA, expires_at=NOW + seconds, **facts))
+
+
+def serve(line, seen) -> None:
+    split = asked_split(seen)
+    line.answer(ipc(numbers(split.offset, split.offset + split.count), rows=5))
+
+
+def serve_half(line, seen) -> None:
+    split = asked_split(seen)
+    body = ipc(numbers(split.offset, split.offset + split.count), rows=5)
+    line.send(line.headline(**{"Content-Length": str(len(body))}) + body[: len(body) // 2])
+    raise ConnectionError
+
+
+def test_a_session_with_time_left_is_left_alone():
+    with Service(ReadRows=[serve]) as service, service.client(clock=Clock()) as storage:
+        assert ids(iter_batches(storage, session_until(24 * HOUR))) == list(range(ROWS))
+    assert "GetReadSession" not in service.calls
+
+
+def test_splits_side_by_side_share_one_refresh():
+    with (
+        Service(ReadRows=[serve], GetReadSession=[refreshed(24 * HOUR)]) as service,
+        service.client(clock=Clock()) as storage,
+    ):
+        got = ids(iter_batches(storage, session_until(30.0, splits=20), workers=4))
+    assert got == list(range(ROWS))
+    assert [call.refresh for call in service.calls["GetReadSession"]] == [True]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_consumer_that_takes_its_time_keeps_the_session(workers):
+    clock, changed = Clock(), threading.Condition()
+    until = [NOW + 2 * HOUR]
+    last = ROWS // 4  # rows of the last split
+
+    def put_off(line, seen) -> None:
+        refreshed(clock.now - NOW + 2 * HOUR)(line, seen)
+        with changed:
+            until.append(clock.now + 2 * HOUR)
+            changed.notify()
+
+    with (
+        Service(ReadRows=[serve], GetReadSession=[put_off]) as service,
+        service.client(clock=clock) as storage,
+    ):
+        batches = iter_batches(storage, session_until(2 * HOUR), workers=workers, read_ahead=1)
+        got = []
+        for batch in batches:
+            got += ids([batch])
+            if len(got) > ROWS - last:  # what is left may all be here: no need of the session
+                continue
+            with changed:  # no refresh before means that more than half of the time is over
+                assert changed.wait_for(lambda: until[-1] - clock.now > 0.5 * HOUR, 10)
+            while any(thread.name == "odps_nb-keeper" for thread in threading.enumerate()):
+                time.sleep(0.001)  # it reads the clock
+            clock.now += 0.5 * HOUR
+    assert got == list(range(ROWS))
+    assert len(until) > 3
+
+
+def test_what_is_read_on_goes_by_the_newest_route_token():
+    clock = Clock()
+    with (
+        Service(
+            ReadRows=[serve_half, serve],
+            GetReadSession=[refreshed(9 * HOUR, route_token="new")],
+        ) as service,
+        service.client(clock=clock) as storage,
+    ):
+        batches = iter_split(storage, session_until(2 * HOUR), RowRangeSplit(0, 80))
+        first = ids(itertools.islice(batches, 1))
+        clock.now += 1.5 * HOUR
+        rest = ids(batches)
+    assert first + rest == list(range(80))
+    assert [call.route_token for call in service.calls["ReadRows"]] == ["old", "new"]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        fail(400, "InvalidParameter"),
+        fail(503, "ServiceUnavailable"),
+        hang_up,
+        raw(b"{}"),
+        refreshed(9 * HOUR, status=SessionStatus.EXPIRED),
+        give(ReadSessionAnswer(session_id="another", schema=SCHEMA)),
+    ],
+    ids=["refused", "503", "broken", "rubbish", "over", "another"],
+)
+def test_a_refresh_that_fails_does_not_end_a_read_and_is_not_repeated_at_once(trouble):
+    with (
+        Service(ReadRows=[serve], GetReadSession=[trouble]) as service,
+        service.client(clock=Clock()) as storage,
+    ):
+        assert ids(iter_batches(storage, session_until(30.0))) == list(range(ROWS))
+    assert len(service.calls["GetReadSession"]) == 1
+
+
+def test_a_refresh_that_fails_is_tried_again_later():
+    clock = Clock()
+    steps = [fail(503, "ServiceUnavailable"), refreshed(9 * HOUR)]
+    with (
+        Service(ReadRows=[serve], GetReadSession=steps) as service,
+        service.client(clock=clock) as storage,
+    ):
+        for _ in iter_split(storage, session_until(50.0), RowRangeSplit(0, 80)):
+            clock.now += 4.0
+    assert len(service.calls["GetReadSession"]) == 2
+
+
+def test_a_session_that_gets_no_more_time_is_not_asked_for_it_all_the_time():
+    with (
+        Service(ReadRows=[serve], GetReadSession=[refreshed(30.0)]) as service,
+        service.client(clock=Clock()) as storage,
+    ):
+        assert ids(iter_batches(storage, session_until(30.0, splits=20))) == list(range(ROWS))
+    assert len(service.calls["GetReadSession"]) == 1
+
+
+def test_a_session_that_is_over_is_said_by_the_rows():
+    with (
+        Service(
+            ReadRows=[fail(404, "NoSuchSession")], GetReadSession=[fail(404, "NoSuchSession")]
+        ) as service,
+        service.client(clock=Clock()) as storage,
+        pytest.raises(SessionExpiredError),
+    ):
+        list(iter_batches(storage, session_until(-5.0)))
+
+
+def test_nobody_waits_for_a_refresh_that_another_thread_makes():
+    rows_came = threading.Event()
+
+    def slow(line, seen) -> None:
+        assert rows_came.wait(10)
+        refreshed(9 * HOUR)(line, seen)
+
+    with (
+        Service(ReadRows=[serve], GetReadSession=[slow]) as service,
+        service.client(clock=Clock(), retry=RetryPolicy(max_attempts=1)) as storage,
+    ):
+        batches = iter_batches(storage, session_until(30.0), workers=2, ordered=False)
+        got = ids(itertools.islice(batches, 1))
+        rows_came.set()
+        got += ids(batches)
+    assert sorted(got) == list(range(ROWS))
+
+
+def put_off_by(clock: Clock, came: threading.Event):
+    def step(line, seen) -> None:
+        refreshed(clock.now - NOW + 2 * HOUR)(line, seen)
+        came.set()
+
+    return step
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_session_is_kept_while_nobody_takes_a_batch(ordered):
+    clock, came = Clock(), threading.Event()
+    with (
+        Service(ReadRows=[serve], GetReadSession=[put_off_by(clock, came)]) as service,
+        service.client(clock=clock) as storage,
+    ):
+        batches = iter_batches(
+            storage, session_until(2 * HOUR), workers=3, read_ahead=1, ordered=ordered
+        )
+        got = ids([next(batches)])
+        for _ in range(4):
+            came.clear()
+            while not came.wait(0.2):  # hours without a batch
+                clock.now += 0.5 * HOUR
+                assert clock.now < NOW + 100 * HOUR
+        got += ids(batches)
+    assert sorted(got) == list(range(ROWS))
+    assert len(service.calls["GetReadSession"]) >= 4
+
+
+def test_a_refresh_that_hangs_keeps_nobody_from_rows_that_are_here_or_from_leaving():
+    clock, asked, left = Clock(), threading.Event(), threading.Event()
+
+    def hang(line, seen) -> None:
+        asked.set()
+        line.wait_closed(60)
+        left.set()
+        raise ConnectionError
+
+    with (
+        Service(ReadRows=[serve], GetReadSession=[hang]) as service,
+        service.client(clock=clock, read_timeout=60.0) as storage,
+    ):
+        session = session_until(2 * HOUR, splits=3)
+        batches = iter_batches(storage, session, workers=3, read_ahead=1)
+        got = ids([next(batches)])
+        clock.now += 1.5 * HOUR
+        assert asked.wait(10)
+        got += ids(itertools.islice(batches, 10))
+        assert got == list(range(53))
+        assert not left.is_set()
+        closing = threading.Thread(target=batches.close)
+        closing.start()
+        closing.join(20)  # a third of the time after which the refresh would give up
+        assert not closing.is_alive()
+
+
+def test_a_rest_is_no_reason_to_refresh_a_session_with_time_left():
+    with Service(ReadRows=[serve]) as service, service.client(clock=Clock()) as storage:
+        rested = threading.Event()
+        rows = RestingRows(iter_split(storage, session_until(24 * HOUR), RowRangeSplit(0, 80)))
+        rows.after(3, rested.set)
+        items = fan_out([lambda token: rows, lambda token: iter(())], size=len, max_bytes=0)
+        got = ids([next(items)])
+        assert rested.wait(10)
+        got += ids(items)
+    assert got == list(range(80))
+    assert "GetReadSession" not in service.calls
+
+
+class RestingRows:
+    """Passes everything on, and calls a function at one of the rests."""
+
+    def __init__(self, rows) -> None:
+        self.rows, self.rests = rows, itertools.count(1)
+        self.close = rows.close
+
+    def after(self, count: int, call) -> None:
+        self.count, self.call = count, call
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.rows)
+
+    def rest(self) -> None:
+        self.rows.rest()
+        if next(self.rests) == self.count:
+            self.call()

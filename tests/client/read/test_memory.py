@@ -1,0 +1,164 @@
+"""What passes through is larger than what is held."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tracemalloc
+from contextlib import closing
+
+import pyarrow as pa
+
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.blob.many import open_blob
+from odps_nb.client.blob.streamed import iter_passing_blobs
+from odps_nb.client.blob.upload import upload_blobs
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
+from odps_nb.terms import BlobReference, PartitionSpec
+from odps_nb.wire.blocks import BlockEncoder, encode_blocks
+from odps_nb.wire.calls import decode_request
+from odps_nb.wire.frames import FrameEncoder, FrameHeader
+from tests.support.sockets.peers import Line, Peer, Seen
+from tests.support.sockets.scripted import (
+    SCHEMA,
+    TABLE,
+    Service,
+    asked_split,
+    ipc,
+    numbers,
+    wire_of,
+)
+
+MIB = 1 << 20
+
+
+def peak_of(work) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_blob_is_streamed_down():
+    size, piece = 128 * MIB, encode_blocks(bytes(MIB))
+
+    def step(line, seen) -> None:
+        line.send(line.headline(**{"Content-Length": str(128 * len(piece))}))
+        for _ in range(128):
+            line.send(piece)
+
+    got = []
+
+    def read() -> None:
+        with open_blob(storage, BlobReference.from_raw(b"big")) as file:
+            assert file.size == size
+            got.append(sum(len(part) for part in file.pieces()))
+            assert file.verified
+
+    with Service(ReadBlobs=[step]) as service, service.client() as storage:
+        assert peak_of(read) < 16 * MIB
+    assert got == [size]
+
+
+def test_many_large_blobs_pass_by_in_pieces():
+    size, count, run = 32 * MIB, 8, bytes(MIB)
+
+    def step(line, seen) -> None:
+        asked, blocks = len(decode_request(wire_of(seen)).references), BlockEncoder()
+        line.send(line.headline())  # ends with the connection
+        for _ in range(asked):
+            frame = FrameEncoder(FrameHeader(), length=size)
+            line.send(blocks.feed(frame.begin()))
+            for _ in range(size // MIB):
+                line.send(blocks.feed(frame.feed(run)))
+            line.send(blocks.feed(frame.finish()))
+        line.send(blocks.finish())
+        raise ConnectionError
+
+    references = {BlobReference.from_raw(bytes([n])): [n] for n in range(count)}
+    got = []
+
+    def read() -> None:
+        with closing(iter_passing_blobs(storage, references, waiting_bytes=4 * MIB)) as blobs:
+            for blob in blobs:
+                got.append(sum(len(piece) for piece in blob.pieces()))
+                assert blob.verified
+
+    with Service(ReadBlobs=[step]) as service, service.client() as storage:
+        # what may wait, and for each of four lanes: pieces in hand, and what the peer encodes
+        assert peak_of(read) < 4 * MIB + 4 * (3 * MIB + 2 * MIB)
+    assert got == [size] * count
+
+
+def test_a_large_file_is_streamed_up(tmp_path):
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(128 * MIB)
+    seen_bytes: list[int] = []
+
+    def script(line: Line) -> None:
+        seen = line.head()
+        if seen is None:
+            return
+        count, digest = drain_away(line, seen)
+        seen_bytes.append(count)
+        answer = {"BlobReference": "cmVm", "Size": count, "MD5Value": digest}
+        line.answer(json.dumps(answer).encode())
+
+    with Peer(script) as peer:
+        profile = Profile(
+            endpoint=peer.url, tunnel_endpoint=peer.url, project="p", access_id="a", access_key="k"
+        )
+        with StorageClient(profile) as storage:
+
+            def write() -> None:
+                upload_blobs(
+                    storage,
+                    [(path, None, None)],
+                    table=TABLE,
+                    session_id="s",
+                    stream_id="0",
+                    version=1,
+                    partition=PartitionSpec(),
+                    column_id=1,
+                )
+
+            assert peak_of(write) < 24 * MIB
+    assert seen_bytes == [128 * MIB]
+
+
+def drain_away(line: Line, seen: Seen) -> tuple[int, str]:
+    assert seen.headers["transfer-encoding"] == "chunked"
+    count, digest = 0, hashlib.md5()
+    while size := int(line.file.readline(), 16):
+        data = line.file.read(size)
+        count += size
+        digest.update(data)
+        line.file.readline()
+    line.file.readline()
+    return count, digest.hexdigest()
+
+
+def test_a_slow_consumer_holds_no_more_than_its_budget():
+    rows = 200_000
+    session = ReadSession(
+        table=TABLE, session_id="s", schema=SCHEMA, splits=plan_ranges(rows, 20), row_count=rows
+    )
+
+    def step(line, seen) -> None:
+        split = asked_split(seen)
+        line.answer(ipc(numbers(split.offset, split.offset + split.count), rows=1000))
+
+    held = []
+    with Service(ReadRows=[step]) as service, service.client() as storage:
+        before = pa.total_allocated_bytes()
+        total = 0
+        for batch in iter_batches(storage, session, workers=4, read_ahead=80_000):
+            total += batch.num_rows
+            held.append(pa.total_allocated_bytes() - before)
+    assert total == rows
+    # the budget, a batch in each worker's hand, one in ours, and what the peer encodes
+    assert max(held) < 80_000 + 6 * 8_000 * 2 + 4 * 3 * 80_000

@@ -1,0 +1,114 @@
+"""Large splits are read in pieces, and nobody but the service sees them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES
+from odps_nb.client.read.ranges import Pieces
+from odps_nb.client.read.splits import ReadSession, _piece_bytes, iter_batches, plan_ranges
+from odps_nb.terms import IndexSplit, RowRangeSplit
+from tests.support.sockets.scripted import SCHEMA, TABLE, Service, asked_split, ids, ipc, numbers
+
+ROWS = 96
+LARGE = ReadSession(
+    table=TABLE,
+    session_id="s",
+    schema=SCHEMA,
+    splits=plan_ranges(ROWS, 2),
+    row_count=ROWS,
+    estimated_size=8 * _piece_bytes(DEFAULT_MAX_BYTES),
+)
+
+
+@given(
+    rows=st.integers(0, 200),
+    splits=st.integers(1, 9),
+    size=st.integers(0, 60),
+    row_bytes=st.none() | st.floats(0.0, 100.0),
+    came=st.lists(st.integers(1, 9), max_size=20),
+)
+def test_pieces_cover_every_row_once_and_in_order(rows, splits, size, row_bytes, came):
+    pieces = Pieces(plan_ranges(rows, splits), size=size, row_bytes=row_bytes)
+    at, batches = 0, iter(came)
+    for split, piece in pieces:
+        assert piece.offset == at
+        assert split.offset <= at < piece.offset + piece.count <= split.offset + split.count
+        at += piece.count
+        if (count := next(batches, None)) is not None:
+            pieces.came(pa.record_batch({"id": range(count)}))
+    assert at == rows
+
+
+def test_what_rows_need_is_learned_from_those_that_came():
+    cut = Pieces([RowRangeSplit(0, 100)], size=80, row_bytes=None)
+    pieces = iter(cut)
+    assert next(pieces) == (RowRangeSplit(0, 100), RowRangeSplit(0, 100))
+    cut = Pieces([RowRangeSplit(0, 100)], size=80, row_bytes=4.0)
+    pieces = iter(cut)
+    assert next(pieces)[1] == RowRangeSplit(0, 20)
+    assert cut.came(pa.record_batch({"id": [1, 2, 3]})) == 24
+    assert next(pieces)[1] == RowRangeSplit(20, 10)
+
+
+def test_a_split_that_the_service_cut_stays_whole():
+    pieces = Pieces([IndexSplit(0), IndexSplit(1)], size=1, row_bytes=100.0)
+    assert list(pieces) == [(IndexSplit(0), IndexSplit(0)), (IndexSplit(1), IndexSplit(1))]
+
+
+def test_two_large_splits_are_read_by_eight_connections_and_shown_as_two():
+    together, tracker = threading.Barrier(8, timeout=20), ProgressTracker("read", "t")
+
+    def step(line, seen) -> None:
+        split = asked_split(seen)
+        together.wait()  # no piece is answered before all are asked for
+        line.answer(ipc(numbers(split.offset, split.offset + split.count), rows=5))
+
+    for split in LARGE.splits:
+        tracker.plan_split(str(split), rows=split.count)
+    with Service(ReadRows=[step]) as service, service.client() as storage:
+        assert ids(iter_batches(storage, LARGE, tracker=tracker)) == list(range(ROWS))
+    assert sorted(call.split.count for call in service.calls["ReadRows"]) == [12] * 8
+    shown = tracker.snapshot().splits
+    assert [(one.rows, one.done) for one in shown] == [(48, True), (48, True)]
+
+
+def test_a_split_is_not_done_before_its_last_piece():
+    tracker = ProgressTracker("read", "t")
+    tracker.plan_split("a", rows=2)
+    tracker.add(split="a", rows=1)
+    tracker.split_done("a", part=True)
+    assert not tracker.snapshot().splits[0].done
+    tracker.add(split="a", rows=1)
+    tracker.split_done("a", part=True)
+    assert tracker.snapshot().splits[0].done
+
+
+def test_a_limit_is_not_cut_by_the_size_of_rows_that_are_not_wanted():
+    limited = replace(LARGE, splits=(RowRangeSplit(0, 8),), row_count=8, limit=8)
+
+    def step(line, seen) -> None:
+        split = asked_split(seen)
+        line.answer(ipc(numbers(split.offset, split.offset + split.count)))
+
+    with Service(ReadRows=[step]) as service, service.client() as storage:
+        assert ids(iter_batches(storage, limited)) == list(range(8))
+    assert [call.split for call in service.calls["ReadRows"]] == [RowRangeSplit(0, 8)]
+
+
+def test_the_estimate_of_a_table_is_not_believed_of_some_of_its_columns():
+    few = replace(LARGE, selects=True)
+
+    def step(line, seen) -> None:
+        split = asked_split(seen)
+        line.answer(ipc(numbers(split.offset, split.offset + split.count)))
+
+    with Service(ReadRows=[step]) as service, service.client() as storage:
+        assert ids(iter_batches(storage, few)) == list(range(ROWS))
+    assert sorted(call.split.count for call in service.calls["ReadRows"]) == [48, 48]

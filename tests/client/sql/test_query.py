@@ -1,0 +1,395 @@
+"""SQL instances: waited for, stopped, failed, and their rows read on where they break."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.sql.query import cancel_sql, run_sql, submit_sql, wait_sql
+from odps_nb.client.sql.result import PAGE_ROWS, ResultSession, iter_result, open_result
+from odps_nb.errors import (
+    CancelledError,
+    ConflictError,
+    NotFoundError,
+    QueryError,
+    RequestTimeoutError,
+    SessionExpiredError,
+    TransportError,
+    TruncatedError,
+)
+from odps_nb.terms import SessionStatus
+from odps_nb.wire.calls import InstanceSessionAnswer, decode_request
+from odps_nb.wire.control import (
+    InstanceResult,
+    InstanceStatus,
+    SubmittedInstance,
+    TaskResult,
+    TaskState,
+)
+from tests.support.sockets.control_peer import ControlService
+from tests.support.sockets.scripted import (
+    SCHEMA,
+    cut,
+    fail,
+    give,
+    hang_up,
+    ids,
+    ipc,
+    numbers,
+    raw,
+    wire_of,
+)
+
+RUNNING = give(InstanceStatus(status="Running"))
+OVER = give(InstanceStatus(status="Terminated"))
+
+
+def ended(status: str):
+    return give(InstanceStatus(status="Terminated", tasks=(TaskState(status=status),)))
+
+
+def submitted(result: InstanceResult | None = None):
+    body, headers = SubmittedInstance(instance_id="i1", result=result).encode(location="http://x")
+    return lambda line, seen: line.answer(body, 201, **headers)
+
+
+def result(text: str, status: str = ""):
+    return InstanceResult(tasks=(TaskResult(status=status, text=text),))
+
+
+def test_a_query_is_waited_for_until_it_succeeded():
+    script = {
+        "SubmitSql": [submitted()],
+        "GetInstance": [RUNNING, RUNNING, OVER],
+        "GetTaskStatus": [ended("Success")],
+    }
+    tracker = ProgressTracker("sql", "q")
+    with ControlService(**script) as service, service.client() as storage:
+        instance = run_sql(storage, "select 1", settings={"a": "b"}, tracker=tracker)
+    assert (instance.instance_id, instance.title) == ("i1", "select 1")
+    assert len(service.calls["GetInstance"]) == 3
+    asked = service.calls["SubmitSql"][0]
+    assert (asked.sql, asked.settings, asked.name) == ("select 1;", {"a": "b"}, "AnonymousSQLTask")
+    assert asked.unique_id
+    assert tracker.snapshot().phase is Phase.RUNNING
+
+
+def test_an_answer_that_has_the_result_costs_no_further_request():
+    with (
+        ControlService(SubmitSql=[submitted(result("x", "Success"))]) as service,
+        service.client() as storage,
+    ):
+        run_sql(storage, "create table t (a bigint)")
+    assert list(service.calls) == ["SubmitSql"]
+
+
+def test_a_query_inside_a_schema_says_so():
+    with (
+        ControlService(SubmitSql=[submitted()]) as service,
+        service.client(profile={"schema": "s1"}) as storage,
+    ):
+        submit_sql(storage, "select 1")
+    assert service.calls["SubmitSql"][0].settings["odps.default.schema"] == "s1"
+
+
+def test_a_lost_answer_never_starts_a_query_twice():
+    with (
+        ControlService(SubmitSql=[hang_up]) as service,
+        service.client() as storage,
+        pytest.raises(TransportError),
+    ):
+        submit_sql(storage, "insert into t select 1")
+    assert len(service.calls["SubmitSql"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "code"),
+    [
+        ("ODPS-0130161:[1,8] Parse exception - nope", QueryError, "ParseError"),
+        ("ODPS-0130131:[1,15] Table not found - t", NotFoundError, "NoSuchTable"),
+        ("ODPS-0110061: Table or view already exists", ConflictError, "TableAlreadyExists"),
+    ],
+)
+def test_a_failure_is_the_service_s_own_words(text, kind, code):
+    script = {
+        "SubmitSql": [submitted()],
+        "GetInstance": [OVER],
+        "GetTaskStatus": [ended("Failed")],
+        "GetInstanceResult": [give(result(text, "Failed"))],
+    }
+    with (
+        ControlService(**script) as service,
+        service.client() as storage,
+        pytest.raises(kind) as caught,
+    ):
+        run_sql(storage, "select nope")
+    assert caught.value.message == text
+    assert caught.value.code == code
+    assert caught.value.hint
+    assert "instance i1" in caught.value.notes
+
+
+def test_a_failure_at_once_is_the_same_error():
+    failed = submitted(result("ODPS-0130161: Parse exception", "Failed"))
+    with (
+        ControlService(SubmitSql=[failed]) as service,
+        service.client() as storage,
+        pytest.raises(QueryError, match="Parse exception"),
+    ):
+        submit_sql(storage, "selec")
+
+
+def test_a_query_that_somebody_else_stopped_is_an_error():
+    script = {
+        "SubmitSql": [submitted()],
+        "GetInstance": [OVER],
+        "GetTaskStatus": [ended("Cancelled")],
+        "GetInstanceResult": [give(result(""))],
+    }
+    with (
+        ControlService(**script) as service,
+        service.client() as storage,
+        pytest.raises(QueryError, match="Cancelled"),
+    ):
+        run_sql(storage, "select 1")
+
+
+def test_a_deadline_ends_the_wait_and_not_the_query():
+    now = iter(range(100))
+    with (
+        ControlService(SubmitSql=[submitted()], GetInstance=[RUNNING]) as service,
+        service.client() as storage,
+    ):
+        instance = submit_sql(storage, "select 1")
+        with pytest.raises(RequestTimeoutError, match="still runs after 3 seconds"):
+            wait_sql(storage, instance, timeout=3, clock=lambda: float(next(now)))
+    assert "CancelInstance" not in service.calls
+
+
+def test_a_cancelled_token_ends_the_wait():
+    token = CancelToken()
+
+    def then_cancel(line, seen):
+        RUNNING(line, seen)
+        token.cancel()
+
+    with (
+        ControlService(SubmitSql=[submitted()], GetInstance=[then_cancel]) as service,
+        service.client() as storage,
+        pytest.raises(CancelledError),
+    ):
+        wait_sql(storage, submit_sql(storage, "select 1"), cancel=token)
+
+
+def test_leaving_a_running_query_stops_it_on_the_service():
+    script = {
+        "SubmitSql": [submitted()],
+        "GetInstance": [RUNNING],
+        "CancelInstance": [raw(b"")],
+    }
+    with (
+        ControlService(**script) as service,
+        service.client() as storage,
+        pytest.raises(RequestTimeoutError),
+    ):
+        run_sql(storage, "select 1", timeout=0.01)
+    assert service.calls["CancelInstance"][0].instance_id == "i1"
+
+
+def test_a_query_that_cannot_be_stopped_shows_why_it_was_left(caplog):
+    script = {
+        "SubmitSql": [submitted()],
+        "GetInstance": [RUNNING],
+        "CancelInstance": [fail(403, "NoPermission")],
+    }
+    with (
+        ControlService(**script) as service,
+        service.client() as storage,
+        pytest.raises(RequestTimeoutError),
+    ):
+        run_sql(storage, "select 1", timeout=0.01)
+    assert "could not be stopped" in caplog.text
+
+
+def test_cancelling_is_one_request():
+    script = {"SubmitSql": [submitted()], "CancelInstance": [raw(b"")]}
+    with ControlService(**script) as service, service.client() as storage:
+        cancel_sql(storage, submit_sql(storage, "select 1"))
+    assert len(service.calls["CancelInstance"]) == 1
+
+
+def test_a_title_is_one_short_line():
+    with ControlService(SubmitSql=[submitted()]) as service, service.client() as storage:
+        instance = submit_sql(storage, "select\n  1,\n" + "  2,\n" * 100)
+    assert "\n" not in instance.title
+    assert len(instance.title) == 80
+    assert "select" not in repr(instance)
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+
+def session(rows: int) -> ResultSession:
+    return ResultSession(
+        project="p", instance_id="i1", session_id="d1", schema=SCHEMA, row_count=rows
+    )
+
+
+def test_a_result_is_opened_once_it_is_ready():
+    answer = InstanceSessionAnswer(download_id="d1", record_count=3, schema=SCHEMA)
+    first = InstanceSessionAnswer(download_id="d1", status=SessionStatus.INIT)
+    script = {
+        "SubmitSql": [submitted()],
+        "CreateInstanceReadSession": [give(first)],
+        "GetInstanceReadSession": [give(first), give(answer)],
+    }
+    with ControlService(**script) as service, service.client() as storage:
+        opened = open_result(storage, submit_sql(storage, "select 1"))
+    assert (opened.session_id, opened.row_count, opened.schema.names) == ("d1", 3, ("id",))
+    assert len(service.calls["GetInstanceReadSession"]) == 2
+
+
+def test_a_result_that_is_gone_is_an_error():
+    answer = InstanceSessionAnswer(download_id="d1", status=SessionStatus.EXPIRED)
+    script = {"SubmitSql": [submitted()], "CreateInstanceReadSession": [give(answer)]}
+    with (
+        ControlService(**script) as service,
+        service.client() as storage,
+        pytest.raises((QueryError, SessionExpiredError), match="EXPIRED"),
+    ):
+        open_result(storage, submit_sql(storage, "select 1"))
+
+
+def test_rows_come_in_order_and_are_counted():
+    tracker = ProgressTracker("sql", "q")
+    script = {"ReadInstance": [raw(ipc(numbers(0, 25)))]}
+    with ControlService(**script) as service, service.client() as storage:
+        batches = list(iter_result(storage, session(25), tracker=tracker))
+    assert ids(batches) == list(range(25))
+    asked = service.calls["ReadInstance"][0]
+    assert (asked.offset, asked.count, asked.session_id) == (0, 25, "d1")
+    seen = tracker.snapshot()
+    assert seen.rows == 25
+    assert seen.complete_bytes == seen.decoded_bytes > 0
+    assert seen.verified_bytes == 0
+
+
+def test_a_broken_stream_goes_on_at_the_row_where_it_broke():
+    whole = ipc(numbers(0, 25))
+    script = {"ReadInstance": [cut(whole, len(whole) - 60), raw(ipc(numbers(20, 25)))]}
+    with ControlService(**script) as service, service.client() as storage:
+        assert ids(iter_result(storage, session(25))) == list(range(25))
+    first, second = service.calls["ReadInstance"]
+    assert (first.offset, first.count) == (0, 25)
+    assert (second.offset, second.count) == (20, 5)
+
+
+def test_rows_that_are_missing_are_an_error():
+    script = {"ReadInstance": [raw(ipc(numbers(0, 20))), raw(ipc(numbers(20, 20)))]}
+    with (
+        ControlService(**script) as service,
+        service.client() as storage,
+        pytest.raises(TruncatedError),
+    ):
+        list(iter_result(storage, session(25)))
+
+
+def test_a_limit_asks_for_no_more():
+    script = {"ReadInstance": [raw(ipc(numbers(0, 5)))]}
+    with ControlService(**script) as service, service.client() as storage:
+        assert ids(iter_result(storage, session(25), limit=5)) == [0, 1, 2, 3, 4]
+    assert service.calls["ReadInstance"][0].count == 5
+
+
+def test_an_empty_result_costs_no_request():
+    with ControlService() as service, service.client() as storage:
+        assert (
+            pa.Table.from_batches(
+                list(iter_result(storage, session(0))), schema=pa.schema([])
+            ).num_rows
+            == 0
+        )
+    assert not service.calls
+
+
+# -- large results ------------------------------------------------------------------------------
+
+
+def page_of(seen) -> tuple[int, int]:
+    asked = decode_request(wire_of(seen))
+    return asked.offset, asked.offset + asked.count
+
+
+def serve_page(line, seen) -> None:
+    line.answer(ipc(numbers(*page_of(seen))))
+
+
+def pages(service) -> list[tuple[int, int]]:
+    return sorted((call.offset, call.count) for call in service.calls["ReadInstance"])
+
+
+def test_a_large_result_is_read_in_pages_side_by_side_and_in_order():
+    together = threading.Barrier(4, timeout=20)
+
+    def step(line, seen) -> None:
+        together.wait()  # no page is answered before all four are asked for
+        serve_page(line, seen)
+
+    tracker = ProgressTracker("sql", "q")
+    with ControlService(ReadInstance=[step]) as service, service.client() as storage:
+        got = ids(iter_result(storage, session(103), page_rows=30, tracker=tracker))
+    assert got == list(range(103))
+    assert pages(service) == [(0, 25), (25, 26), (51, 26), (77, 26)]
+    seen = tracker.snapshot()
+    assert seen.rows == 103
+    assert [(one.label, one.rows, one.done) for one in seen.splits] == [
+        ("rows 0…25", 25, True),
+        ("rows 25…51", 26, True),
+        ("rows 51…77", 26, True),
+        ("rows 77…103", 26, True),
+    ]
+
+
+def test_a_page_that_breaks_goes_on_at_its_own_row():
+    broken = threading.Event()
+
+    def step(line, seen) -> None:
+        low, high = page_of(seen)
+        if low != 50 or broken.is_set():
+            serve_page(line, seen)
+            return
+        broken.set()
+        whole = ipc(numbers(low, high), rows=10)
+        cut(whole, len(whole) - 60)(line, seen)
+
+    with ControlService(ReadInstance=[step]) as service, service.client() as storage:
+        assert ids(iter_result(storage, session(200), page_rows=50)) == list(range(200))
+    assert pages(service) == [(0, 50), (50, 50), (90, 10), (100, 50), (150, 50)]
+
+
+def test_a_limit_of_a_large_result_asks_for_no_page_behind_it():
+    with ControlService(ReadInstance=[serve_page]) as service, service.client() as storage:
+        assert ids(iter_result(storage, session(200), limit=55, page_rows=50)) == list(range(55))
+    assert pages(service) == [(0, 27), (27, 28)]
+
+
+def test_whoever_leaves_a_large_result_early_gets_no_more_pages():
+    tracker = ProgressTracker("sql", "q")
+    with ControlService(ReadInstance=[serve_page]) as service, service.client() as storage:
+        batches = iter_result(
+            storage, session(2000), page_rows=50, workers=2, read_ahead=1, tracker=tracker
+        )
+        assert ids([next(batches)]) == list(range(10))
+        batches.close()
+    assert len(service.calls["ReadInstance"]) <= 2
+    assert tracker.snapshot().rows == 10
+
+
+def test_a_result_of_one_page_is_one_request():
+    with ControlService(ReadInstance=[serve_page]) as service, service.client() as storage:
+        assert ids(iter_result(storage, session(PAGE_ROWS))) == list(range(PAGE_ROWS))
+    assert pages(service) == [(0, PAGE_ROWS)]

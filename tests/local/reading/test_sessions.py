@@ -1,0 +1,331 @@
+"""Read sessions over real sockets: splits, row ranges, columns, filters, snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+import requests
+
+from odps_nb.errors import InvalidRequestError, NotFoundError, SessionExpiredError
+from odps_nb.terms import (
+    Compression,
+    IndexSplit,
+    PartitionSpec,
+    RowRangeSplit,
+    SplitMode,
+    TimeUnit,
+)
+from odps_nb.wire import calls
+from odps_nb.wire.arrow_stream import END_MARKER
+from tests.support.service.peer import Peer, make_table
+
+ROWS = pa.table({"id": pa.array(range(10_000)), "note": [f"note {i}" for i in range(10_000)]})
+ONE_GROUP = 64 * 1024
+
+
+@pytest.fixture
+def plain(peer: Peer, new_table: Callable[[str], str]) -> str:
+    name = new_table("(id bigint, note string)")
+    peer.write(name, ROWS)
+    return name
+
+
+@pytest.fixture
+def fine_plain(fine: Peer) -> str:
+    name = make_table(fine, "(id bigint, note string)")
+    fine.write(name, ROWS)
+    return name
+
+
+def days_of(peer: Peer) -> str:
+    name = make_table(peer, "(id bigint, note string) PARTITIONED BY (ds string, h bigint)")
+    for day in ("a", "b"):
+        for hour in (1, 2):
+            peer.write(name, ROWS.slice(0, 100), partition=f"ds={day},h={hour}")
+    return name
+
+
+@pytest.fixture
+def days(peer: Peer) -> str:
+    return days_of(peer)
+
+
+def test_row_ranges_cover_the_table_in_one_order(peer: Peer, plain: str) -> None:
+    session = peer.open_read(plain, split_mode=SplitMode.ROW_OFFSET)
+    assert session.record_count == 10_000
+    cuts = [0, 1, 4096, 4097, 9_999, 10_000]
+    parts = [
+        peer.split(plain, session.session_id, RowRangeSplit(a, b - a)) for a, b in pairwise(cuts)
+    ]
+    assert pa.concat_tables(parts).equals(ROWS)
+
+
+def test_a_range_beyond_the_end_gives_what_there_is(peer: Peer, plain: str) -> None:
+    session = peer.open_read(plain, split_mode=SplitMode.ROW_OFFSET)
+    read = peer.split(plain, session.session_id, RowRangeSplit(9_998, 100))
+    assert read.column("id").to_pylist() == [9_998, 9_999]
+    assert peer.split(plain, session.session_id, RowRangeSplit(10_000, 5)).num_rows == 0
+    with pytest.raises(InvalidRequestError) as caught:
+        peer.split(plain, session.session_id, RowRangeSplit(10_001, 1))
+    assert caught.value.code == "InvalidRowRange"
+
+
+@pytest.mark.parametrize("size", [1_000, 20_000, 10**9])
+def test_splits_by_size_cover_the_table(fine: Peer, fine_plain: str, size: int) -> None:
+    session = fine.open_read(fine_plain, split_mode=SplitMode.SIZE, split_number=size)
+    parts = [
+        fine.split(fine_plain, session.session_id, IndexSplit(i))
+        for i in range(session.splits_count)
+    ]
+    assert pa.concat_tables(parts).equals(ROWS)
+    assert (session.splits_count == 1) == (size == 10**9)
+
+
+def test_splits_by_number_are_as_many_as_asked(peer: Peer, plain: str) -> None:
+    read = peer.open_read(plain, split_mode=SplitMode.PARALLELISM, split_number=7)
+    assert read.splits_count == 7
+    assert peer.read(plain, split_mode=SplitMode.PARALLELISM, split_number=7).equals(ROWS)
+
+
+def test_an_index_out_of_range_is_refused(peer: Peer, plain: str) -> None:
+    session = peer.open_read(plain)
+    with pytest.raises(InvalidRequestError, match="no split 1"):
+        peer.split(plain, session.session_id, IndexSplit(session.splits_count))
+
+
+def test_a_split_stays_inside_a_partition_when_asked(peer: Peer, days: str) -> None:
+    assert peer.open_read(days).splits_count == 1
+    assert peer.open_read(days, cross_partition=False).splits_count == 4
+
+
+def test_skipped_rows_are_left_out_at_the_start_of_a_split(peer: Peer, plain: str) -> None:
+    session = peer.open_read(plain, split_mode=SplitMode.PARALLELISM, split_number=2)
+    whole = peer.split(plain, session.session_id, IndexSplit(1))
+    assert peer.split(plain, session.session_id, IndexSplit(1), skip_rows=3).equals(whole[3:])
+    assert peer.split(plain, session.session_id, IndexSplit(1), skip_rows=99_999).num_rows == 0
+    by_range = peer.open_read(plain, split_mode=SplitMode.ROW_OFFSET)
+    rest = peer.split(plain, by_range.session_id, RowRangeSplit(10, 10), skip_rows=4)
+    assert rest.column("id").to_pylist() == list(range(14, 20))
+
+
+def test_batches_hold_no_more_rows_and_bytes_than_asked(peer: Peer, plain: str) -> None:
+    wide = pa.table({"id": range(100), "note": ["x" * 50_000] * 100})
+    peer.write(plain, wide, overwrite=True)
+    session = peer.open_read(plain)
+    request = calls.ReadRows(
+        table=peer.table(plain),
+        session_id=session.session_id,
+        split=IndexSplit(0),
+        max_batch_rows=50,
+        max_batch_raw_size=2**20,
+    )
+    batches = list(pa.ipc.open_stream(peer.ok(request.encode()).content))
+    assert pa.Table.from_batches(batches).equals(wide)
+    assert all(0 < batch.num_rows <= 50 and batch.nbytes <= 2**20 for batch in batches)
+    assert max(batch.num_rows for batch in batches) < 20  # bytes bind here, not rows
+
+
+def test_columns_come_in_the_order_asked(peer: Peer, days: str) -> None:
+    session = peer.open_read(days, data_columns=("note", "id"), partition_columns=("h",))
+    read = peer.split(days, session.session_id, IndexSplit(0))
+    assert session.schema.names == tuple(read.column_names) == ("note", "id", "h")
+    some = peer.split(days, session.session_id, IndexSplit(0), data_columns=("h", "note"))
+    assert some.column_names == ["h", "note"]
+
+
+def test_partition_columns_come_unless_only_data_columns_are_named(peer: Peer, days: str) -> None:
+    assert peer.read(days).column_names == ["id", "note", "ds", "h"]
+    assert peer.read(days, data_columns=("id",)).column_names == ["id"]
+    assert peer.read(days, partition_columns=("ds",)).column_names == ["ds"]
+    assert peer.read(days).schema.field("h").type == pa.int64()
+
+
+def test_a_part_of_a_partition_spec_selects_all_below_it(peer: Peer, days: str) -> None:
+    spec = PartitionSpec.of("ds=a")
+    assert set(peer.read(days, partitions=(spec,)).column("ds").to_pylist()) == {"a"}
+    with pytest.raises(NotFoundError) as caught:
+        peer.open_read(days, partitions=(PartitionSpec.of("ds=zzz"),))
+    assert caught.value.code == "NoSuchPartition"
+
+
+def test_an_unknown_column_is_named(peer: Peer, plain: str) -> None:
+    with pytest.raises(InvalidRequestError, match="'nope'"):
+        peer.open_read(plain, data_columns=("nope",))
+
+
+@pytest.mark.parametrize("mode", [SplitMode.SIZE, SplitMode.ROW_OFFSET])
+def test_a_filter_keeps_what_it_says(fine: Peer, fine_plain: str, mode: SplitMode) -> None:
+    condition = "id % 7 = 3 AND note <> 'note 10'"
+    read = fine.read(fine_plain, split_mode=mode, filter_predicate=condition)
+    expected = [i for i in range(10_000) if i % 7 == 3 and i != 10]
+    assert read.column("id").to_pylist() == expected
+
+
+def test_row_ranges_of_a_filtered_session_count_kept_rows_where_asked(fine: Peer) -> None:
+    days = days_of(fine)
+    session = fine.open_read(
+        days, split_mode=SplitMode.ROW_OFFSET, filter_predicate="id % 10 = 0 and h = 2"
+    )
+    assert session.record_count == 20
+    for offset, count in ((0, 20), (7, 5), (19, 1), (20, 1)):
+        read = fine.split(days, session.session_id, RowRangeSplit(offset, count))
+        expected = [i * 10 for i in range(10)] * 2
+        assert read.column("id").to_pylist() == expected[offset : offset + count]
+
+
+def test_a_filter_that_cannot_be_applied_fails_or_falls_back(peer: Peer, plain: str) -> None:
+    for text in ("nope = 1", "id >", "id", "read_text('/etc/passwd') = ''", "id in (select 1)"):
+        with pytest.raises(InvalidRequestError):
+            peer.open_read(plain, filter_predicate=text)
+    read = peer.read(plain, filter_predicate="nope = 1", filter_fallback=True)
+    assert read.num_rows == 10_000
+
+
+def test_a_row_that_a_filter_fails_on_is_answered_with_the_reason(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(id bigint, note string)")
+    peer.write(name, pa.table({"id": [1, 2], "note": ["1", "not a number"]}))
+    session = peer.open_read(name, filter_predicate="note > 1")
+    for options in ({}, {"compression": Compression.ZSTD}):
+        with pytest.raises(InvalidRequestError, match="'not a number'") as caught:
+            peer.split(name, session.session_id, IndexSplit(0), **options)
+        assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")
+        assert caught.value.request_id
+
+
+def test_a_row_that_a_filter_fails_on_late_breaks_the_answer_and_is_named_to_who_goes_on(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(id bigint, note string)")
+    notes = [f"{i:0200d}" for i in range(ONE_GROUP)]
+    peer.write(name, pa.table({"id": range(ONE_GROUP + 1), "note": [*notes, "not a number"]}))
+    session = peer.open_read(name, filter_predicate="cast(note as decimal(38,0)) >= 0 or note > 1")
+    with pytest.raises(requests.exceptions.ChunkedEncodingError):
+        peer.split(name, session.session_id, IndexSplit(0))
+    with pytest.raises(InvalidRequestError, match="'not a number'"):
+        peer.split(name, session.session_id, IndexSplit(0), skip_rows=ONE_GROUP)
+
+
+def test_a_session_shows_what_was_there_when_it_was_made(peer: Peer, plain: str) -> None:
+    session = peer.open_read(plain, split_mode=SplitMode.ROW_OFFSET)
+    peer.write(plain, ROWS.slice(0, 5), overwrite=True)
+    read = peer.split(plain, session.session_id, RowRangeSplit(0, 10_000))
+    assert read.equals(ROWS)
+    assert peer.read(plain).num_rows == 5
+    peer.sql(f"DROP TABLE {plain};")
+    assert peer.split(plain, session.session_id, RowRangeSplit(0, 10_000)).equals(ROWS)
+
+
+def test_a_session_answers_the_same_when_asked_again(peer: Peer, plain: str) -> None:
+    made = peer.open_read(plain, split_number=10 * 2**20)
+    again = peer.call(calls.GetReadSession(table=peer.table(plain), session_id=made.session_id))
+    assert again == made
+    request = calls.GetReadSession(
+        table=peer.table(plain), session_id=made.session_id, refresh=True
+    )
+    assert peer.call(request).expires_at >= made.expires_at
+
+
+def test_an_unknown_session_is_gone(peer: Peer, plain: str, days: str) -> None:
+    session = peer.open_read(plain)
+    for name, session_id in ((plain, "f" * 32), (days, session.session_id)):
+        with pytest.raises(SessionExpiredError):
+            peer.split(name, session_id, IndexSplit(0))
+
+
+@pytest.mark.parametrize("coding", [Compression.ZSTD, Compression.LZ4])
+def test_compression_is_inside_arrow_for_us_and_around_it_for_maxst(
+    peer: Peer, plain: str, coding: Compression
+) -> None:
+    session = peer.open_read(plain)
+    request = calls.ReadRows(
+        table=peer.table(plain),
+        session_id=session.session_id,
+        split=IndexSplit(0),
+        compression=coding,
+    )
+    ours = peer.ok(request.encode())
+    assert "Content-Encoding" not in ours.headers
+    assert pa.ipc.open_stream(ours.content).read_all().equals(ROWS)
+    theirs = peer.ok(request.encode(), **{"User-Agent": "pyodps/0.13.2 CPython/3.11"})
+    assert theirs.headers["Content-Encoding"] in ("zstd", "x-lz4-frame")
+    raw = theirs.raw.read(decode_content=False)
+    assert raw[:4] != b"\xff\xff\xff\xff"
+    assert len(raw) < len(ROWS.to_batches()[0].serialize())
+
+
+def test_a_stream_ends_with_its_marker_even_when_it_is_empty(peer: Peer, plain: str) -> None:
+    session = peer.open_read(plain, split_mode=SplitMode.ROW_OFFSET)
+    request = calls.ReadRows(
+        table=peer.table(plain), session_id=session.session_id, split=RowRangeSplit(0, 0)
+    )
+    body = peer.ok(request.encode()).content
+    assert body.endswith(END_MARKER)
+    assert pa.ipc.open_stream(body).schema.names == ["id", "note"]
+
+
+def test_an_empty_table_has_no_splits(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table("(id bigint)")
+    session = peer.open_read(name)
+    assert (session.splits_count, session.estimated_rows) == (0, 0)
+    assert peer.open_read(name, split_mode=SplitMode.ROW_OFFSET).record_count == 0
+
+
+def test_times_come_in_the_units_asked(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table("(a datetime, b timestamp, c timestamp_ntz)")
+    moment = datetime(2024, 2, 29, 1, 2, 3, 4567)
+    times = {"a": None, "b": moment, "c": None}
+    peer.write(name, pa.table({k: pa.array([v], pa.timestamp("us")) for k, v in times.items()}))
+    read = peer.read(name, timestamp_unit=TimeUnit.MICRO, datetime_unit=TimeUnit.SECOND)
+    assert [field.type for field in read.schema] == [
+        pa.timestamp("s"),
+        pa.timestamp("us"),
+        pa.timestamp("us"),
+    ]
+    assert read.to_pylist() == [{"a": None, "b": moment, "c": None}]
+    default = peer.read(name).schema
+    assert [field.type.unit for field in default] == ["ms", "ns", "ns"]
+
+
+def test_preview_gives_the_first_rows_without_a_session(peer: Peer, days: str) -> None:
+    request = calls.Preview(
+        table=peer.table(days), limit=3, partition=PartitionSpec.of("ds=b"), columns=("id", "ds")
+    )
+    read = pa.ipc.open_stream(peer.ok(request.encode()).content).read_all()
+    assert read.to_pylist() == [{"id": i, "ds": "b"} for i in range(3)]
+
+
+def test_rows_added_since_a_version_are_read_alone(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(id bigint)")
+    for i in range(3):
+        peer.write(name, pa.table({"id": [i]}))
+    options = {"Mode": "version", "StartVersion": "1", "EndVersion": "2"}
+    read = peer.read(name, incremental_read=True, incremental_options=options)
+    assert read.column("id").to_pylist() == [1]
+
+
+@pytest.mark.parametrize("when", ["yesterday", "1e9", "12:00"])
+def test_what_is_no_time_is_refused(peer: Peer, plain: str, when: str) -> None:
+    request = calls.CreateReadSession(
+        table=peer.table(plain),
+        incremental_read=True,
+        incremental_options={"Mode": "timestamp", "From": when},
+    )
+    refused = peer.send(request.encode())
+    assert (refused.status_code, f"{when!r} is no time" in refused.text) == (400, True)
+
+
+def test_a_column_added_later_is_null_in_older_rows(peer: Peer, plain: str) -> None:
+    peer.sql(f"ALTER TABLE {plain} ADD COLUMNS (extra double);")
+    peer.write(plain, pa.table({"id": [-1], "note": [None], "extra": [0.5]}))
+    read = peer.read(plain)
+    assert read.num_rows == 10_001
+    assert read.column("extra").null_count == 10_000
+    assert read.slice(10_000).to_pylist() == [{"id": -1, "note": None, "extra": 0.5}]

@@ -1,0 +1,155 @@
+"""Faults on request, seen from a client."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import requests
+
+from odps_nb.errors import InvalidRequestError, NotFoundError, SessionExpiredError, ThrottledError
+from odps_nb.local.server.launch import LocalService, start
+from odps_nb.terms import IndexSplit
+from odps_nb.wire import calls
+from odps_nb.wire.calls import WireRequest
+from tests.support.service.peer import Peer
+
+ROWS = pa.table({"a": pa.array(range(20_000))})
+BROKEN = (requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError)
+
+
+@pytest.fixture(scope="module")
+def moody() -> Iterator[LocalService]:
+    with start(samples=False, options=("--misbehave",)) as running:
+        peer = Peer(running)
+        peer.sql("CREATE TABLE t (a bigint);")
+        peer.write("t", ROWS)
+        yield running
+
+
+@pytest.fixture
+def peer(moody: LocalService) -> Iterator[Peer]:
+    peer = Peer(moody)
+    yield peer
+    peer.ok(WireRequest(method="DELETE", path="/misbehaviour"))
+    peer.session.close()
+
+
+def ask(peer: Peer, *rules: dict[str, Any], seed: int = 0) -> None:
+    body = json.dumps({"seed": seed, "rules": rules}).encode()
+    peer.ok(WireRequest(method="PUT", path="/misbehaviour", body=body))
+
+
+def read(peer: Peer, session_id: str) -> bytes:
+    request = calls.ReadRows(table=peer.table("t"), session_id=session_id, split=IndexSplit(0))
+    return peer.ok(request.encode()).content
+
+
+def test_a_cut_stream_breaks_at_the_byte_named_and_only_once(peer: Peer) -> None:
+    session = peer.open_read("t")
+    whole = read(peer, session.session_id)
+    ask(peer, {"action": "TableRead", "fault": "cut", "at": 5000})
+    request = calls.ReadRows(
+        table=peer.table("t"), session_id=session.session_id, split=IndexSplit(0)
+    )
+    got = bytearray()
+    response = peer.ok(request.encode())
+    with pytest.raises(BROKEN):
+        got.extend(byte for chunk in response.iter_content(1000) for byte in chunk)
+    assert got == whole[: len(got)]
+    assert len(got) <= 5000
+    assert read(peer, session.session_id) == whole
+
+
+def test_a_corrupt_byte_is_the_one_named(peer: Peer) -> None:
+    session = peer.open_read("t")
+    whole = read(peer, session.session_id)
+    ask(peer, {"action": "TableRead", "fault": "corrupt", "at": 4321})
+    spoiled = read(peer, session.session_id)
+    assert [i for i, (a, b) in enumerate(zip(whole, spoiled, strict=True)) if a != b] == [4321]
+
+
+def test_a_rule_for_one_session_leaves_the_others_alone(peer: Peer) -> None:
+    struck, spared = peer.open_read("t").session_id, peer.open_read("t").session_id
+    rule = {"action": "TableRead", "session": struck, "fault": "corrupt", "at": 4321}
+    ask(peer, rule)
+    whole = read(peer, spared)
+    assert read(peer, struck) != whole
+    assert read(peer, spared) == whole
+
+
+def test_a_refusal_has_the_status_and_the_wait_named(peer: Peer) -> None:
+    ask(peer, {"action": "*", "fault": "status", "status": 429, "retry_after": 0.5, "skip": 1})
+    peer.open_read("t")
+    with pytest.raises(ThrottledError) as caught:
+        peer.open_read("t")
+    assert caught.value.retry_after == 0.5
+    peer.open_read("t")
+
+
+def test_a_stall_takes_as_long_as_named(peer: Peer) -> None:
+    session = peer.open_read("t")
+    ask(peer, {"action": "TableRead", "fault": "stall", "at": 100, "seconds": 0.3})
+    began = time.monotonic()
+    read(peer, session.session_id)
+    assert time.monotonic() - began >= 0.3
+
+
+def test_an_expired_session_is_gone_for_good(peer: Peer) -> None:
+    session = peer.open_read("t")
+    ask(peer, {"action": "TableRead", "fault": "expire"})
+    for _ in range(2):
+        with pytest.raises(SessionExpiredError):
+            read(peer, session.session_id)
+
+
+def test_a_commit_whose_answer_is_lost_has_happened(peer: Peer) -> None:
+    peer.sql("CREATE TABLE lost (a bigint);")
+    session = peer.open_write("lost")
+    peer.open_stream("lost", session, "0")
+    peer.put("lost", session, "0", ROWS)
+    peer.close_stream("lost", session, "0")
+    ask(peer, {"action": "TableCommitWriteSession", "fault": "close"})
+    with pytest.raises(BROKEN):
+        peer.commit("lost", session)
+    state = peer.call(calls.GetWriteSession(table=peer.table("lost"), session_id=session))
+    assert state.status == "COMMITTED"
+    assert peer.read("lost").num_rows == 20_000
+
+
+def test_a_route_token_is_dropped(peer: Peer) -> None:
+    assert peer.open_read("t").route_token
+    ask(peer, {"action": "TableCreateReadSession", "fault": "no_route_token"})
+    assert peer.open_read("t").route_token is None
+
+
+def test_the_same_seed_gives_the_same_faults(peer: Peer) -> None:
+    def run() -> list[bool]:
+        rule = {"action": "*", "fault": "status", "probability": 0.5, "times": 0}
+        ask(peer, rule, seed=42)
+        request = calls.CreateReadSession(table=peer.table("t")).encode()
+        return [peer.send(request).ok for _ in range(30)]
+
+    first = run()
+    assert first == run()
+    assert {True, False} == set(first)
+
+
+def test_rules_that_make_no_sense_are_refused(peer: Peer) -> None:
+    for rule in ({"action": "*", "fault": "explode"}, {"fault": "cut"}, {"x": 1}):
+        with pytest.raises(InvalidRequestError):
+            ask(peer, rule)
+
+
+def test_a_service_takes_no_rules_unless_asked_to(tmp_path: Path) -> None:
+    with start(samples=False) as tame, pytest.raises(NotFoundError):
+        ask(Peer(tame), {"action": "*", "fault": "close"})
+    scenario = tmp_path / "scenario.json"
+    scenario.write_text('{"rules": [{"action": "/api/tenants", "fault": "status"}]}')
+    with start(samples=False, options=("--scenario", str(scenario))) as moody:
+        assert Peer(moody).send(WireRequest(method="GET", path="/tenants")).status_code == 503

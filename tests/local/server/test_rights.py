@@ -1,0 +1,174 @@
+"""Keys with rights of their own: 403 where a key may not, on every surface of the service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from odps import ODPS
+from odps.errors import NoPermission
+
+from odps_nb.errors import AccessDeniedError, ConfigError, QueryError
+from odps_nb.local.server.launch import LocalService, start
+from odps_nb.terms import BlobReference, IndexSplit, TableName
+from odps_nb.wire import calls, control
+from tests.support.service.peer import Peer
+
+KEYS = {"admin": "a-secret", "reader": "r-secret", "writer": "w-secret", "nobody": "n-secret"}
+RIGHTS = {
+    "reader": {"ours": "read"},
+    "writer": {"ours": "write", "theirs": "read"},
+    "nobody": {},
+}
+DENIED = "ODPS-0130013"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+    path = tmp_path_factory.mktemp("keys") / "credentials.json"
+    path.write_text(json.dumps({"keys": KEYS, "rights": RIGHTS}))
+    path.chmod(0o600)
+    options = ("--credentials", str(path))
+    with start(samples=False, project="ours", options=options) as running:
+        admin = as_key(running, "admin")
+        admin.sql("CREATE TABLE t (a bigint);")
+        admin.write("t", pa.table({"a": [1]}))
+        hidden = as_key(running, "admin", "theirs")
+        hidden.make_blob_table("hidden", "(a bigint, b blob)")
+        yield running
+
+
+def as_key(service: LocalService, key: str, project: str = "ours") -> Peer:
+    return Peer(replace(service, access_id=key, access_key=KEYS[key], project=project))
+
+
+def denied(peer: Peer, text: str) -> None:
+    with pytest.raises(QueryError, match=DENIED) as caught:
+        peer.sql(f"{text};")
+    assert caught.value.code == "NoPermission"
+
+
+def test_a_key_without_rights_of_its_own_may_do_all(guarded: LocalService) -> None:
+    assert as_key(guarded, "admin").read("t").num_rows == 1
+    assert as_key(guarded, "admin", "theirs").read("hidden").num_rows == 0
+
+
+def test_who_may_read_may_not_write(guarded: LocalService) -> None:
+    reader = as_key(guarded, "reader")
+    assert reader.read("t").num_rows == 1
+    assert reader.query("SELECT count(*) AS n FROM t;").to_pylist() == [{"n": 1}]
+    with pytest.raises(AccessDeniedError, match=DENIED) as caught:
+        reader.open_write("t")
+    assert (caught.value.status, caught.value.code) == (403, "NoPermission")
+    assert caught.value.request_id
+    for text in (
+        "INSERT INTO t VALUES (2)",
+        "CREATE TABLE made (a bigint)",
+        "CREATE TABLE made AS SELECT 1 AS a",
+        "DROP TABLE t",
+        "TRUNCATE TABLE t",
+        "ALTER TABLE t ADD COLUMNS (b bigint)",
+        "CREATE SCHEMA made",
+    ):
+        denied(reader, text)
+    assert as_key(guarded, "admin").read("t").num_rows == 1
+
+
+def test_who_may_write_may_read_and_only_there(guarded: LocalService) -> None:
+    writer = as_key(guarded, "writer")
+    writer.sql("CREATE TABLE w (a bigint);")
+    writer.write("w", pa.table({"a": [1, 2]}))
+    assert writer.read("w").num_rows == 2
+    assert writer.query("SELECT count(*) AS n FROM theirs.hidden;").to_pylist() == [{"n": 0}]
+    denied(writer, "INSERT INTO theirs.hidden SELECT a, null FROM w")
+    denied(writer, "CREATE TABLE theirs.made AS SELECT 1 AS a")
+
+
+@pytest.mark.parametrize("key", ["reader", "nobody"])
+def test_a_project_without_a_right_is_closed_on_every_surface(
+    guarded: LocalService, key: str
+) -> None:
+    peer = as_key(guarded, key, "theirs")
+    table = TableName(project="theirs", table="hidden")
+    for request in (
+        calls.CreateReadSession(table=table),
+        calls.CreateWriteSession(table=table),
+        calls.Preview(table=table),
+        calls.ReadRows(table=table, session_id="x", split=IndexSplit(0)),
+        control.GetProject(project="theirs"),
+        control.GetTable(table=table),
+        control.ListTables(project="theirs"),
+        control.SubmitSql(project="theirs", sql="SELECT 1;"),
+    ):
+        wire = request.encode(2) if hasattr(request, "ACTION") else request.encode()
+        with pytest.raises(AccessDeniedError, match=DENIED) as caught:
+            peer.ok(wire)
+        assert caught.value.code == "NoPermission"
+    if key == "reader":
+        own = as_key(guarded, key)
+        denied(own, "SELECT * FROM theirs.hidden")
+        denied(own, "CREATE TABLE copied LIKE theirs.hidden")
+        denied(own, "SHOW TABLES IN theirs")
+        denied(own, "DESC theirs.hidden")
+
+
+def test_the_stock_client_is_refused_with_its_own_error(guarded: LocalService) -> None:
+    entry = ODPS(
+        "reader",
+        KEYS["reader"],
+        project="ours",
+        endpoint=guarded.endpoint,
+        tunnel_endpoint=guarded.tunnel_endpoint,
+        overwrite_global=False,  # else pyodps takes this tunnel for every later entry
+    )
+    with entry.get_table("t").open_reader() as rows:
+        assert rows.count == 1
+    with pytest.raises(NoPermission), entry.get_table("t").open_writer() as writer:
+        writer.write([[2]])
+    with pytest.raises(NoPermission):
+        entry.get_table("hidden", project="theirs").reload()
+    assert [project.name for project in entry.list_projects()] == ["ours"]
+
+
+def test_a_blob_is_read_by_who_may_read_its_project(guarded: LocalService) -> None:
+    admin = as_key(guarded, "admin", "theirs")
+    session = admin.open_write("hidden")
+    admin.open_stream("hidden", session, "0")
+    made = admin.put_blob("hidden", session, "0", b"data", column_id=2).references
+    references: list[BlobReference] = list(made)
+    assert as_key(guarded, "writer").blobs(references)[0][0] == b"data"
+    with pytest.raises(AccessDeniedError, match=DENIED):
+        as_key(guarded, "reader").blobs(references)
+
+
+def test_a_result_of_sql_belongs_to_who_asked(guarded: LocalService) -> None:
+    writer, reader = as_key(guarded, "writer"), as_key(guarded, "reader")
+    writer.sql("SELECT * FROM theirs.hidden;")
+    instance = writer.last_instance
+    for wire in (
+        control.GetInstance(project="ours", instance_id=instance).encode(),
+        control.GetInstanceResult(project="ours", instance_id=instance).encode(),
+        calls.CreateInstanceReadSession(project="ours", instance_id=instance).encode(2),
+    ):
+        with pytest.raises(AccessDeniedError):
+            reader.ok(wire)
+        assert writer.ok(wire).ok
+
+
+@pytest.mark.parametrize(
+    ("rights", "match"),
+    [({"stranger": {"ours": "read"}}, "no such key"), ({"me": {"ours": "all"}}, "is no right")],
+)
+def test_rights_that_make_no_sense_are_refused_at_once(
+    tmp_path: Path, rights: dict[str, dict[str, str]], match: str
+) -> None:
+    path = tmp_path / "credentials.json"
+    path.write_text(json.dumps({"keys": {"me": "my-secret"}, "rights": rights}))
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match=match) as caught:
+        start(samples=False, options=("--credentials", str(path)))
+    assert "my-secret" not in str(caught.value)

@@ -1,0 +1,433 @@
+"""The process: start, stop, locks, keys, signatures, what a crash leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+import requests
+
+from odps_nb.errors import AccessDeniedError, ConfigError, NotFoundError
+from odps_nb.local.server.launch import LocalService, start
+from odps_nb.terms import IndexSplit
+from odps_nb.wire import calls, control
+from odps_nb.wire.signing import sign
+from tests.support.service.peer import Peer
+
+
+def wait_until_gone(pid: int, seconds: float = 20) -> bool:
+    """Wait for a process that is not our child."""
+    try:
+        psutil.Process(pid).wait(seconds)
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.TimeoutExpired:
+        return False
+    return True
+
+
+def test_rows_survive_a_restart(root: Path) -> None:
+    with start(root, samples=False) as first:
+        peer = Peer(first)
+        peer.sql("CREATE TABLE kept (a bigint);")
+        peer.write("kept", pa.table({"a": [1, 2]}))
+        session = peer.open_read("kept")
+    with start(root, samples=False) as second:
+        assert second.access_key == first.access_key
+        again = Peer(second)
+        assert again.read("kept").column("a").to_pylist() == [1, 2]
+        read = again.split("kept", session.session_id, IndexSplit(0))
+        assert read.num_rows == 2
+
+
+def test_a_killed_service_keeps_its_commits_and_nothing_else(root: Path) -> None:
+    with start(root, samples=False) as first:
+        peer = Peer(first)
+        peer.sql("CREATE TABLE t (a bigint);")
+        peer.write("t", pa.table({"a": [1]}))
+        session = peer.open_write("t")
+        peer.open_stream("t", session, "0")
+        peer.put("t", session, "0", pa.table({"a": [2]}))
+        os.kill(first.pid, signal.SIGKILL)
+    with start(root, samples=False) as second:
+        again = Peer(second)
+        assert again.read("t").column("a").to_pylist() == [1]
+        # an open session is still there: its rows were on disk
+        again.close_stream("t", session, "0")
+        again.commit("t", session)
+        assert again.read("t").column("a").to_pylist() == [1, 2]
+
+
+def test_a_second_process_on_the_same_folder_is_refused(root: Path) -> None:
+    with start(root, samples=False) as first:
+        with pytest.raises(ConfigError, match=f"served by another process.*{first.pid}"):
+            start(root, samples=False)
+        assert requests.get(first.status_url, timeout=10).status_code == 200
+
+
+def test_the_key_is_readable_by_its_owner_alone(root: Path) -> None:
+    with start(root, samples=False) as service:
+        path = root / "access_key.json"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(root.stat().st_mode) == 0o700
+        assert stat.S_IMODE((root / "catalog.sqlite").stat().st_mode) == 0o600
+        assert json.loads(path.read_text()) == {service.access_id: service.access_key}
+        assert service.access_key not in repr(service)
+
+
+def test_a_given_key_is_used(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_ID", "me")
+    monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_KEY", "my-secret")
+    with start(root, samples=False) as service:
+        assert (service.access_id, service.access_key) == ("me", "my-secret")
+
+
+def test_a_temporary_folder_goes_away_with_its_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    service = start(samples=False)
+    assert len(list(tmp_path.glob("odps-nb-*"))) == 1
+    service.stop()
+    service.stop()
+    assert not service.is_running
+    assert list(tmp_path.glob("odps-nb-*")) == []
+
+
+def test_the_service_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from odps_nb.local.server.launch import start; s = start(samples=False);"
+        " print(s.pid, flush=True); os._exit(9)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        timeout=60,
+    )
+    assert done.returncode == 9
+    assert wait_until_gone(int(done.stdout))
+    assert list(tmp_path.glob("odps-nb-*")) == []
+
+
+def catches_term(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (caught,) = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")]
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def serve(tmp_path: Path, **pipes: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "odps_nb.local.server.serve", "--json", "--no-samples"]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    return subprocess.Popen(command, text=True, env=env, stderr=subprocess.PIPE, **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+def test_a_signal_between_the_first_line_and_serving_is_heard(tmp_path: Path) -> None:
+    """The pipe is full: the service stands where it says its address when the signal comes."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 512)
+    os.set_blocking(writer, True)
+    with serve(tmp_path, stdout=writer) as service:
+        os.close(writer)
+        while not catches_term(service.pid):
+            assert service.poll() is None
+            time.sleep(0.005)  # nothing tells when another process has set its handlers
+        service.terminate()
+        while os.read(reader, 65536):  # what it wrote goes on, and it ends
+            pass
+        assert service.wait(60) == 0
+        assert service.stderr is not None
+        assert service.stderr.read() == ""
+    os.close(reader)
+    assert list(tmp_path.glob("odps-nb-*")) == []
+
+
+def test_a_signal_right_after_the_first_line_ends_the_service(tmp_path: Path) -> None:
+    with serve(tmp_path, stdout=subprocess.PIPE) as service:
+        assert service.stdout is not None
+        assert service.stdout.readline()
+        service.terminate()
+        assert service.wait(60) == 0
+    assert list(tmp_path.glob("odps-nb-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("--port", "{port}", "cannot listen on port"),
+        ("--port", "99999", "cannot listen on port"),
+        ("--scenario", "no-such-file", "rules in no-such-file cannot be read"),
+        ("--credentials", "no-such-file", "credentials in no-such-file cannot be read"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_in_words(
+    bare: LocalService, option: str, value: str, expected: str
+) -> None:
+    value = value.format(port=bare.tunnel_endpoint.rpartition(":")[2])
+    command = [sys.executable, "-m", "odps_nb.cli", "serve", "--no-samples", option, value]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert expected in lines[0]
+    assert [line.partition(":")[0] for line in lines] == ["ConfigError", "to do"]
+
+
+def test_the_service_listens_on_loopback_only(bare: LocalService) -> None:
+    addresses = {
+        connection.laddr.ip
+        for connection in psutil.Process(bare.pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert addresses == {"127.0.0.1"}
+
+
+def test_a_wrong_key_an_unknown_key_and_no_key_are_told_apart(peer: Peer) -> None:
+    request = control.GetProject(project=peer.service.project)
+    peer.access_key = "wrong"
+    with pytest.raises(AccessDeniedError) as caught:
+        peer.ok(request.encode())
+    assert caught.value.code == "SignatureNotMatch"
+    url = request.encode().url(peer.service.endpoint)
+    bare = requests.get(url, timeout=10)
+    assert bare.status_code == 401
+    assert "<Code>Unauthorized</Code>" in bare.text
+    storage = requests.post(
+        f"{peer.service.tunnel_endpoint}/api/storage/v2?Action=BlobRead&Target=generic.blob",
+        json={},
+        timeout=10,
+    )
+    assert storage.json()["Code"] == "Unauthorized"
+    assert storage.json()["RequestId"] == storage.headers["x-odps-request-id"]
+
+
+def test_a_skewed_clock_is_refused(bare: LocalService) -> None:
+    late = Peer(bare, clock=lambda: time.time() - 1000)
+    with pytest.raises(AccessDeniedError) as caught:
+        late.ok(control.GetProject(project=bare.project).encode())
+    assert caught.value.code == "RequestTimeTooSkewed"
+
+
+def test_a_refused_upload_is_read_to_its_end_and_the_connection_lives(peer: Peer) -> None:
+    """The answer to a large upload without a right must be an answer, not a broken pipe."""
+    for key, expected in (("wrong", AccessDeniedError), (None, NotFoundError)):
+        peer.access_key = key
+        request = calls.WriteRows(
+            table=peer.table("no_such_table"),
+            session_id="x",
+            stream_id="0",
+            stream_version=1,
+            count=1,
+        )
+        with pytest.raises(expected):
+            peer.ok(request.encode(), (bytes(65536) for _ in range(200)))
+    assert peer.ok(control.GetProject(project=peer.service.project).encode()).ok
+
+
+def test_an_empty_chunked_body_is_a_body(bare: LocalService) -> None:
+    with socket.create_connection(("127.0.0.1", int(bare.tunnel_endpoint.rsplit(":", 1)[1]))) as s:
+        head = b"POST /api/storage/v2?Action=x HTTP/1.1\r\nHost: h\r\n"
+        head += b"Transfer-Encoding: chunked\r\n\r\n"
+        for _ in range(2):
+            s.sendall(head + b"0\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += s.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 401")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/storage/v9?Action=x", 404),
+        ("/api/projects/nope/tables", 404),
+        ("/api/nothing/here", 404),
+        ("/..%2f..%2fetc/passwd", 404),
+        ("/api/projects/local/tables/..%2f..%2fetc", 404),
+    ],
+)
+def test_unknown_places_are_refused_with_a_document(peer: Peer, path: str, status: int) -> None:
+    endpoint = peer.service.tunnel_endpoint
+    headers = sign(
+        "GET",
+        endpoint + path,
+        {},
+        endpoint=endpoint,
+        credentials=peer.credentials,
+        now=time.time(),
+    )
+    response = requests.get(endpoint + path, headers=headers, timeout=10)
+    assert response.status_code == status
+    assert response.headers["x-odps-request-id"]
+    assert "root:" not in response.text
+
+
+def test_the_status_page_lists_tables_and_no_secrets(peer: Peer) -> None:
+    peer.sql("CREATE TABLE IF NOT EXISTS shown (a bigint) COMMENT '<b>bold</b>';")
+    answer = requests.get(peer.service.status_url, timeout=10)
+    assert "shown" in answer.text
+    assert "&lt;b&gt;bold" in answer.text
+    assert peer.service.access_key not in answer.text
+    assert "<script" not in answer.text
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert peer.service.status_url.partition("?token=")[2] not in repr(peer.service)
+
+
+def get(service: LocalService, path: str, host: str | None) -> requests.Response:
+    request = requests.Request("GET", service.tunnel_endpoint + path).prepare()
+    with requests.Session() as session:
+        if host is not None:
+            request.headers["Host"] = host
+        return session.send(request, timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:{port}", 200),
+        ("localhost:{port}", 200),
+        ("LOCALHOST:{port}", 200),
+        ("[::1]:{port}", 200),
+        ("127.0.0.1", 403),
+        ("localhost:1", 403),
+        ("127.0.0.1:{port}0", 403),
+        ("evil.example:{port}", 403),
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example:{port}", 403),
+        ("localhost.evil.example:{port}", 403),
+        ("evil.example#127.0.0.1:{port}", 403),
+        ("evil@127.0.0.1:{port}", 403),
+        ("0.0.0.0:{port}", 403),
+        ("127.0.0.1:{port},evil.example", 403),
+        ("127.0.0.1:{port}\t", 200),
+        ("127.0.0.1:\u0661", 403),
+        ("", 403),
+    ],
+)
+def test_the_status_page_is_for_this_machine_alone(
+    bare: LocalService, host: str, status: int
+) -> None:
+    """A page of another site reaches it under the other site's name, token or not."""
+    where, _, path = bare.status_url.partition("/?")
+    asked = host.format(port=where.rpartition(":")[2])
+    answer = get(bare, f"/?{path}", asked.encode().decode("latin-1"))
+    assert answer.status_code == status
+    assert ("<table>" in answer.text) is (status == 200)
+
+
+@pytest.mark.parametrize(
+    "change", ["", "?token=", "?token=x", "?Token={}", "?token={}x", "?token=%ff"]
+)
+def test_the_status_page_needs_its_token(bare: LocalService, change: str) -> None:
+    token = bare.status_url.partition("?token=")[2]
+    answer = get(bare, "/" + change.format(token), None)
+    assert answer.status_code == 403
+    assert "<table>" not in answer.text
+    assert token not in answer.text
+
+
+def test_the_status_page_takes_one_host(bare: LocalService) -> None:
+    port = int(bare.tunnel_endpoint.rpartition(":")[2])
+    path = bare.status_url.partition(str(port))[2]
+    for hosts in ((f"127.0.0.1:{port}", "evil.example"), ("evil.example", f"127.0.0.1:{port}"), ()):
+        with socket.create_connection(("127.0.0.1", port), 10) as link:
+            head = [f"GET {path} HTTP/1.0", *(f"Host: {host}" for host in hosts)]
+            link.sendall("\r\n".join([*head, "", ""]).encode())
+            answer = b""
+            while data := link.recv(65536):
+                answer += data
+        assert answer.split()[1] in (b"400", b"403")
+        assert b"<table>" not in answer
+
+
+def test_each_other_route_needs_a_signature_whatever_the_host() -> None:
+    paths = [
+        "/x",
+        "/api/x",
+        "/api/misbehaviour",
+        "/api/storage/v2?Action=BlobRead",
+        "/projects/local",
+    ]
+    with start(samples=False, options=("--misbehave",)) as service:
+        for path in paths:
+            for method in ("GET", "PUT", "POST", "DELETE"):
+                url = service.tunnel_endpoint + path
+                token = service.status_url.partition("?")[2]
+                asked = url + ("&" if "?" in url else "?") + token
+                answer = requests.request(method, asked, timeout=10)
+                assert answer.status_code == 401, (method, path)
+
+
+def test_many_readers_at_once_get_whole_answers(peer: Peer) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    peer.sql("CREATE TABLE IF NOT EXISTS busy (a bigint);")
+    rows = pa.table({"a": pa.array(range(50_000))})
+    peer.write("busy", rows, overwrite=True)
+
+    def read(_: int) -> bool:
+        return Peer(peer.service).read("busy").equals(rows)
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(read, range(48)))
+
+
+def test_a_reader_that_leaves_early_holds_nothing(peer: Peer) -> None:
+    peer.sql("CREATE TABLE IF NOT EXISTS big (a bigint, b string);")
+    rows = pa.table({"a": pa.array(range(200_000)), "b": ["x" * 50] * 200_000})
+    peer.write("big", rows, overwrite=True)
+    session = peer.open_read("big")
+    process = psutil.Process(peer.service.pid)
+    for _ in range(40):
+        request = calls.ReadRows(
+            table=peer.table("big"),
+            session_id=session.session_id,
+            split=IndexSplit(0),
+        )
+        response = peer.ok(request.encode())
+        response.raw.read(1000)
+        response.close()
+    assert peer.read("big").num_rows == 200_000
+    assert process.num_threads() < 60
+    assert sum(f.path.endswith(".parquet") for f in process.open_files()) <= 2
+
+
+def test_keys_and_tokens_come_from_a_file_of_their_owner(tmp_path: Path) -> None:
+    path = tmp_path / "credentials.json"
+    path.write_text(
+        json.dumps(
+            {
+                "keys": {"me": "my-secret"},
+                "sts_tokens": {"me": "temporary"},
+                "bearer_tokens": {"bearer": "me"},
+            }
+        )
+    )
+    path.chmod(0o644)
+    options = ("--credentials", str(path))
+    with pytest.raises(ConfigError, match="can be read by others"):
+        start(samples=False, options=options)
+    path.chmod(0o600)
+    with start(samples=False, options=options) as service:
+        request = control.GetProject(project=service.project).encode()
+        with pytest.raises(AccessDeniedError):
+            Peer(service).ok(request)
+        assert Peer(service).ok(request, **{"authorization-sts-token": "temporary"}).ok
+        url = request.url(service.endpoint)
+        for token, status in (("bearer", 200), ("stranger", 401)):
+            answer = requests.get(url, headers={"x-odps-bearer-token": token}, timeout=10)
+            assert answer.status_code == status

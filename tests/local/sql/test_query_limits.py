@@ -1,0 +1,175 @@
+"""What a query may take: memory and time are bounded, and the service outlives it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+import requests
+
+from odps_nb.errors import QueryError
+from odps_nb.local.server.launch import LocalService, start
+from odps_nb.terms import SplitMode
+from odps_nb.wire import control
+from tests.support.service.peer import Peer
+
+MIB = 1 << 20
+MEMORY = 512
+LONG = "SELECT count(*) FROM (SELECT explode(sequence(1, 1000000)) AS a) x CROSS JOIN \
+(SELECT explode(sequence(1, 1000000)) AS b) y"
+UNSTOPPABLE = "SELECT length(lpad('x', 2000000000, 'yz'))"
+TOO_LARGE = [
+    "SELECT repeat('x', 2000000000)",
+    "SELECT repeat('x', 100000000)",
+    UNSTOPPABLE,
+    "SELECT rpad('x', 2000000000, 'yz')",
+    "SELECT replace(repeat('a', 100000000), 'a', 'bbbbbbbbbbbbbbbbbbbb')",
+    "SELECT wm_concat('', s) FROM (SELECT repeat('x', 1000000) s, explode(sequence(1, 3000)) i) t",
+    "SELECT size(sequence(1, 800000000))",
+    "SELECT collect_list(a) FROM (SELECT explode(sequence(1, 400000000)) AS a) x",
+    "SELECT length(concat(s,s,s,s,s,s,s,s)) FROM (SELECT repeat('x', 100000000) s) t",
+    "INSERT INTO kept SELECT repeat('x', 2000000000)",
+    "CREATE TABLE never AS SELECT repeat('x', 2000000000) AS s",
+]
+
+
+@pytest.fixture(scope="module")
+def bounded() -> Iterator[LocalService]:
+    options = ("--query-memory", str(MEMORY), "--query-seconds", "20")
+    with start(samples=False, options=options) as running:
+        Peer(running).sql("CREATE TABLE kept (s string);")
+        yield running
+
+
+@pytest.mark.parametrize("text", TOO_LARGE, ids=lambda text: text[:40])
+def test_a_query_that_needs_too_much_memory_fails_alone(bounded: LocalService, text: str) -> None:
+    peer = Peer(bounded)
+    with pytest.raises(QueryError, match=r"^ODPS-0121095: Out of (Memory|Range) Error"):
+        peer.sql(f"{text};")
+    assert psutil.Process(bounded.pid).memory_info().rss < 2 * MEMORY * MIB
+    assert peer.query("SELECT count(*) AS n FROM kept;").to_pylist() == [{"n": 0}]
+
+
+def test_a_large_result_passes_in_small_parts(bounded: LocalService) -> None:
+    """More bytes than a query may hold: they are on their way while it runs."""
+    peer = Peer(bounded)
+    peer.sql(
+        "CREATE TABLE wide AS SELECT i, repeat('x', 20000) AS s"
+        " FROM (SELECT explode(sequence(1, 40000)) AS i) t;"
+    )
+    found = peer.open_read("wide", split_mode=SplitMode.ROW_OFFSET)
+    assert found.record_count == 40_000
+    assert psutil.Process(bounded.pid).memory_info().rss < MEMORY * MIB
+
+
+def test_a_query_that_takes_too_long_is_ended_with_the_reason() -> None:
+    with start(samples=False, options=("--query-seconds", "1")) as service:
+        peer = Peer(service)
+        with pytest.raises(QueryError, match=r"Timeout Error.*1 seconds"):
+            peer.sql(f"{LONG};")
+        assert peer.query("SELECT 1 AS a;").to_pylist() == [{"a": 1}]
+        assert len(psutil.Process(service.pid).children()) == 1
+
+
+@pytest.mark.parametrize("text", [LONG, UNSTOPPABLE], ids=["long", "unstoppable"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_query_ends_with_its_service(text: str, number: signal.Signals) -> None:
+    with start(samples=False) as service:
+        root = Path(str(service.temporary_root))
+        assert root.is_dir()
+        submit = control.SubmitSql(project=service.project, sql=f"{text};")
+        Peer(service).ok(submit.encode())
+        (query,) = wait_for_children(service.pid)
+        os.kill(service.pid, number)
+        query.wait(30)
+        psutil.wait_procs([psutil.Process(service.pid)] if service.is_running else [], timeout=30)
+        assert not service.is_running
+    assert not root.exists()
+
+
+def test_a_query_has_no_keys_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_ID", "me")
+    monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_KEY", "my-secret")
+    with start(samples=False) as service:
+        assert Peer(service).query("SELECT 1 AS a;").to_pylist() == [{"a": 1}]
+        (query,) = wait_for_children(service.pid)
+        assert not [name for name in query.environ() if name.startswith("ODPS_")]
+        assert "my-secret" not in " ".join(query.cmdline())
+
+
+def test_many_queries_at_once_use_few_processes(bounded: LocalService) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def ask(number: int) -> pa.Table:
+        return Peer(bounded).query(f"SELECT {number} AS a;")
+
+    with ThreadPoolExecutor(8) as pool:
+        found = [table.to_pylist() for table in pool.map(ask, range(24))]
+    assert found == [[{"a": number}] for number in range(24)]
+    assert len(psutil.Process(bounded.pid).children()) <= 4
+
+
+def test_a_process_that_was_ended_while_it_waited_is_replaced(bounded: LocalService) -> None:
+    peer = Peer(bounded)
+    peer.sql("SELECT 1;")
+    waiting = psutil.Process(bounded.pid).children()
+    for process in waiting:
+        process.kill()
+    psutil.wait_procs(waiting, timeout=0.5)  # they are not our children: zombies until asked for
+    assert peer.query("SELECT 2 AS a;").to_pylist() == [{"a": 2}]
+
+
+def wait_for_children(pid: int) -> list[psutil.Process]:
+    """Wait until the service has started a process for a query."""
+    end = time.monotonic() + 20
+    while not (found := psutil.Process(pid).children()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
+
+
+def test_a_service_that_cannot_end_is_ended(tmp_path: Path) -> None:
+    """A thread that never comes back stands for whatever holds the service up."""
+    kept = tmp_path / "temporary"
+    kept.mkdir()
+    program = (
+        "import threading; from odps_nb.local.server.serve import HardEnd\n"
+        f"HardEnd(0.2, temporary={str(kept)!r}).begin()\n"
+        "threading.Thread(target=threading.Event().wait).start()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 3
+    assert "did not end" in done.stderr
+    assert not kept.exists()
+
+
+def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
+    """The worker thread of a request waits for ever; SIGTERM is still the end, and rows stay."""
+    program = (
+        "import sys, threading; from odps_nb.local import serve, status_page, app\n"
+        "app.status_page = lambda service: threading.Event().wait()\n"
+        f"sys.exit(serve.main(['--json', '--no-samples', '--root', {str(root)!r}]))"
+    )
+    service = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert service.stdout is not None
+    facts = json.loads(service.stdout.readline())
+    with pytest.raises(requests.exceptions.ReadTimeout):
+        requests.get(facts["status_url"], timeout=0.5)
+    service.terminate()
+    _, errors = service.communicate(timeout=30)
+    assert service.returncode == 3
+    assert "did not end" in errors
+    with start(root, samples=False) as again:
+        assert Peer(again).query("SELECT 1 AS a;").to_pylist() == [{"a": 1}]

@@ -1,0 +1,335 @@
+"""SQL over real sockets: DDL, INSERT, SELECT, failures, the fence around it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError, ServiceError
+from odps_nb.wire import calls, control
+from tests.support.service.peer import Peer
+
+
+def test_a_table_is_described_as_it_was_created(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table(
+        "(id BIGINT NOT NULL COMMENT 'the key; with (signs)', `from` DECIMAL(18,2),"
+        " s STRUCT<a:INT,b:ARRAY<STRING>>)"
+        " COMMENT 'a table' PARTITIONED BY (ds STRING COMMENT 'day') LIFECYCLE 7"
+    )
+    request = control.GetTable(table=peer.table(name))
+    info = request.decode_answer(peer.ok(request.encode()).content, {})
+    assert [c.name for c in info.schema] == ["id", "from", "s", "ds"]
+    assert info.schema.columns[0].comment == "the key; with (signs)"
+    assert not info.schema.columns[0].nullable
+    assert (info.comment, info.lifecycle) == ("a table", 7)
+
+
+def test_names_are_found_in_any_case(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table("(Id bigint)")
+    peer.write(name, pa.table({"ID": [7]}))
+    assert peer.query(f"SELECT iD AS x FROM {name.upper()};").to_pylist() == [{"x": 7}]
+    request = control.GetTable(table=peer.table(name.upper()))
+    body = peer.ok(request.encode()).text
+    assert f"<Name>{name.upper()}</Name>" in body
+
+
+def test_a_table_that_exists_is_made_again_only_when_allowed(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(a bigint)")
+    with pytest.raises(ServiceError, match="already"):
+        peer.sql(f"CREATE TABLE {name} (a bigint);")
+    peer.sql(f"CREATE TABLE IF NOT EXISTS {name} (b string);")
+    assert peer.read(name).column_names == ["a"]
+
+
+def test_dropping_a_missing_table_needs_if_exists(peer: Peer) -> None:
+    peer.sql("DROP TABLE IF EXISTS never_was;")
+    with pytest.raises(NotFoundError) as caught:
+        raise_as_typed(peer, "DROP TABLE never_was;")
+    assert "never_was" in str(caught.value)
+
+
+def raise_as_typed(peer: Peer, text: str) -> None:
+    """The failure of an instance as the error of its code."""
+    try:
+        peer.sql(text)
+    except QueryError as error:
+        raise calls.decode_error(
+            404, {}, calls.encode_error_json(error.code or "", str(error), "")
+        ) from error
+
+
+def test_partitions_are_added_listed_and_dropped(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(a bigint) PARTITIONED BY (ds string, h bigint)")
+    peer.sql(f"ALTER TABLE {name} ADD PARTITION (ds='x', h=1) PARTITION (ds='x', h=2);")
+    peer.sql(f"ALTER TABLE {name} ADD IF NOT EXISTS PARTITION (ds='x', h=1);")
+    with pytest.raises(ServiceError):
+        peer.sql(f"ALTER TABLE {name} ADD PARTITION (ds='x', h=1);")
+    assert peer.query(f"SHOW PARTITIONS {name};").to_pylist() == [
+        {"partition": "ds=x/h=1"},
+        {"partition": "ds=x/h=2"},
+    ]
+    peer.sql(f"ALTER TABLE {name} DROP PARTITION (ds='x', h=2);")
+    request = control.ListPartitions(table=peer.table(name))
+    page = request.decode_answer(peer.ok(request.encode()).content, {})
+    assert [str(p.spec) for p in page.partitions] == ["ds=x,h=1"]
+
+
+def test_a_select_gives_typed_columns_named_by_place(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(a bigint, b decimal(10,2), c datetime, d char(3), e date)")
+    moment = datetime(2024, 2, 29, 1, 2, 3)
+    peer.write(
+        name,
+        pa.table(
+            {
+                "a": [1, 2],
+                "b": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+                "c": pa.array([moment, None], pa.timestamp("ms")),
+                "d": ["abc", None],
+                "e": pa.array([date(2024, 1, 1), None]),
+            }
+        ),
+    )
+    read = peer.query(f"SELECT *, a + 1, sum(a) OVER () AS total FROM {name} ORDER BY a;")
+    assert read.column_names[-1] == "total"
+    assert read.schema.field("c").type == pa.timestamp("ms")
+    assert read.schema.field("total").type == pa.int64()
+    assert read.to_pylist()[0] | {"c": moment} == read.to_pylist()[0]
+    assert peer.query("SELECT 1, 'x' AS b;").column_names == ["_c0", "b"]
+
+
+def test_rows_are_inserted_and_overwritten(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table("(a bigint, b string) PARTITIONED BY (ds string)")
+    peer.sql(f"INSERT INTO TABLE {name} PARTITION (ds='x') VALUES (1, 'one'), (2, NULL);")
+    peer.sql(f"INSERT INTO {name} PARTITION (ds) SELECT a + 10, b, 'y' FROM {name};")
+    peer.sql(f"INSERT OVERWRITE TABLE {name} PARTITION (ds='x') (b) SELECT 'only b';")
+    assert peer.query(f"SELECT a, b, ds FROM {name} ORDER BY ds, a;").to_pylist() == [
+        {"a": None, "b": "only b", "ds": "x"},
+        {"a": 11, "b": "one", "ds": "y"},
+        {"a": 12, "b": None, "ds": "y"},
+    ]
+
+
+def test_an_insert_of_too_many_columns_changes_nothing(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(a bigint)")
+    with pytest.raises(ServiceError, match="columns"):
+        peer.sql(f"INSERT OVERWRITE TABLE {name} SELECT 1, 2;")
+    with pytest.raises(ServiceError):
+        peer.sql(f"INSERT INTO TABLE {name} SELECT 'not a number';")
+    assert peer.read(name).num_rows == 0
+
+
+def test_a_table_is_made_from_a_query_or_like_another(peer: Peer) -> None:
+    name = f"ctas{time.time_ns()}"
+    peer.sql(f"CREATE TABLE {name} AS SELECT 1 AS a, 'x' AS b;")
+    assert peer.read(name).to_pylist() == [{"a": 1, "b": "x"}]
+    peer.sql(f"CREATE TABLE {name}_2 LIKE {name};")
+    assert peer.read(f"{name}_2").column_names == ["a", "b"]
+    with pytest.raises(ServiceError):
+        peer.sql(f"CREATE TABLE {name}_3 AS SELECT CAST('x' AS BIGINT) / 0 FROM no_such_table;")
+
+
+def test_settings_and_several_statements_run_in_order(peer: Peer) -> None:
+    name = f"script{time.time_ns()}"
+    read = peer.query(
+        f"SET odps.sql.allow.fullscan=true;\nCREATE TABLE {name} (a bigint); -- a comment; here\n"
+        f"INSERT INTO {name} VALUES (1), (2);\nSELECT count(*) AS n FROM {name};"
+    )
+    assert read.to_pylist() == [{"n": 2}]
+
+
+def test_a_statement_that_cannot_be_read_says_where(peer: Peer) -> None:
+    with pytest.raises(ServiceError, match=r"ODPS-0130161:\[1,"):
+        peer.sql("SELEC 1;")
+    with pytest.raises(ServiceError, match=r"\[2,\d+\]"):
+        peer.sql("CREATE TABLE x\n(a bigint;")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM read_csv('/etc/passwd');",
+        "SELECT * FROM '/etc/passwd';",
+        "SELECT read_text('/etc/passwd');",
+        "SELECT content FROM read_text('/etc/passwd');",
+        "SELECT * FROM glob('/*');",
+        "SELECT * FROM duckdb_settings();",
+        "COPY (SELECT 1) TO '/tmp/odps_nb_leak';",
+        "ATTACH '/tmp/odps_nb_leak.db';",
+        "INSTALL httpfs;",
+        "SELECT getenv('HOME');",
+        "SELECT * FROM __table_0;",
+        "SELECT * FROM information_schema.tables;",
+        "PRAGMA database_list;",
+    ],
+)
+def test_sql_reaches_nothing_but_tables(peer: Peer, text: str) -> None:
+    with pytest.raises(ServiceError):
+        peer.query(text)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "a.b.c.d", "a;b", "x" * 200, "a b"])
+def test_names_that_cannot_be_names_are_refused(peer: Peer, name: str) -> None:
+    with pytest.raises(ServiceError):
+        peer.sql(f"CREATE TABLE `{name}` (a bigint);")
+    with pytest.raises(InvalidRequestError):
+        peer.table(name)
+
+
+def test_an_instance_tells_its_states_and_its_text(peer: Peer) -> None:
+    peer.sql("SELECT 1 AS a, NULL AS b;")
+    result = control.GetInstanceResult(project=peer.service.project, instance_id=peer.last_instance)
+    (task,) = result.decode_answer(peer.ok(result.encode()).content, {}).tasks
+    assert task.text == '"a","b"\n"1",\\N\n'
+    status = control.GetInstance(project=peer.service.project, instance_id=peer.last_instance)
+    found = status.decode_answer(peer.ok(status.encode()).content, {})
+    assert found.is_over
+    missing = control.GetInstance(project=peer.service.project, instance_id="2024nope")
+    with pytest.raises(NotFoundError):
+        peer.ok(missing.encode())
+
+
+def test_an_instance_without_rows_has_no_session(peer: Peer) -> None:
+    peer.sql("CREATE TABLE IF NOT EXISTS no_rows (a bigint);")
+    request = calls.CreateInstanceReadSession(
+        project=peer.service.project, instance_id=peer.last_instance
+    )
+    with pytest.raises(InvalidRequestError):
+        peer.call(request)
+
+
+def test_a_running_query_is_cancelled(peer: Peer) -> None:
+    submit = control.SubmitSql(
+        project=peer.service.project,
+        sql="SELECT count(*) FROM (SELECT explode(sequence(1, 1000000)) AS a) x"
+        " CROSS JOIN (SELECT explode(sequence(1, 1000000)) AS b) y;",
+    )
+    response = peer.ok(submit.encode())
+    assert response.status_code == 201
+    instance = submit.decode_answer(response.content, dict(response.headers)).instance_id
+    cancel = control.CancelInstance(project=peer.service.project, instance_id=instance)
+    peer.ok(cancel.encode())
+    status = control.GetTaskStatus(project=peer.service.project, instance_id=instance)
+    (task,) = status.decode_answer(peer.ok(status.encode()).content, {}).tasks
+    assert task.status == "Cancelled"
+
+
+def test_a_truncated_table_is_empty(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table("(a bigint)")
+    peer.write(name, pa.table({"a": [1]}))
+    peer.sql(f"TRUNCATE TABLE {name};")
+    assert peer.read(name).num_rows == 0
+
+
+def test_references_of_blobs_pass_through_queries(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(id bigint, b blob)")
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0")
+    reference = peer.put_blob(name, session, "0", b"data", column_id=2).references[0]
+    peer.put(name, session, "0", pa.table({"id": [1], "b": pa.array([reference.raw], pa.binary())}))
+    peer.close_stream(name, session, "0")
+    peer.commit(name, session)
+    read = peer.query(f"SELECT b FROM {name};")
+    assert read.column("b").to_pylist() == [reference.token.encode()]
+    peer.sql(f"INSERT INTO {name} SELECT id + 1, b FROM {name};")
+    assert peer.read(name).column("b").to_pylist() == [reference.token.encode()] * 2
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("to_char(dt, 'yyyy-mm-dd hh:mi:ss')", "2024-01-31 10:20:30"),
+        ("to_date('20240131', 'yyyymmdd')", date(2024, 1, 31)),
+        ("dateadd(dt, 1, 'month')", datetime(2024, 2, 29, 10, 20, 30)),
+        ("datediff(dt, dateadd(dt, -3, 'hh'), 'hh')", 3),
+        ("datediff(dt, dateadd(dt, -3, 'dd'))", 3),
+        ("date_add(cast(dt as date), 1)", date(2024, 2, 1)),
+        ("datetrunc(dt, 'month')", datetime(2024, 1, 1)),
+        ("datepart(dt, 'mm')", 1),
+        ("weekday(dt)", 2),
+        ("unix_timestamp(dt)", 1706696430),
+        ("cast(dt as string)", "2024-01-31 10:20:30"),
+        ("wm_concat('-', note)", "a,b"),
+        ("split(note, ',')[1]", "b"),
+        ("instr(note, ',')", 2),
+        ("lengthb('漢')", 3),
+        ("keyvalue('a:1;b:2', 'b')", "2"),
+        ("get_json_object('{\"a\":{\"b\":1}}', '$.a.b')", "1"),
+        ("note rlike '^a'", True),
+        ("nvl(null, 'x')", "x"),
+        ("if(id > 0, 'y', 'n')", "y"),
+        ("id / 2", 0.5),
+        ("id / 0", None),
+    ],
+)
+def test_functions_of_maxcompute_give_what_they_give_there(
+    peer: Peer, expression: str, expected: object
+) -> None:
+    peer.sql("CREATE TABLE IF NOT EXISTS one_row (id bigint, note string, dt datetime);")
+    if peer.read("one_row").num_rows == 0:
+        moment = pa.array([datetime(2024, 1, 31, 10, 20, 30)], pa.timestamp("ms"))
+        peer.write("one_row", pa.table({"id": [1], "note": ["a,b"], "dt": moment}))
+    assert peer.query(f"SELECT {expression} AS v FROM one_row;").to_pylist() == [{"v": expected}]
+
+
+def test_grouping_hints_and_windows_are_read(peer: Peer) -> None:
+    values = "(SELECT 'a' AS k, 1 AS v UNION ALL SELECT 'a', 2 UNION ALL SELECT 'b', 3) t"
+    rolled = peer.query(f"SELECT k, sum(v) s FROM {values} GROUP BY k WITH ROLLUP;").to_pylist()
+    assert {(row["k"], row["s"]) for row in rolled} == {("a", 3), ("b", 3), (None, 6)}
+    ranked = peer.query(
+        "SELECT /*+ mapjoin(t) */ v, row_number() OVER (PARTITION BY k ORDER BY v DESC) n"
+        f" FROM {values};"
+    )
+    assert sorted(zip(*ranked.to_pydict().values(), strict=True)) == [(1, 2), (2, 1), (3, 1)]
+
+
+def test_what_cannot_be_said_faithfully_is_refused(peer: Peer) -> None:
+    with pytest.raises(ServiceError, match="TO_CHAR"):
+        peer.sql("SELECT to_char(getdate(), concat('yyyy', '')) FROM (SELECT 1) t;")
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["map<blob,string>", "map<array<blob>,string>", "array<struct<x:map<string,map<blob,int>>>>"],
+)
+def test_a_blob_cannot_be_the_key_of_a_map(peer: Peer, column: str) -> None:
+    with pytest.raises(QueryError, match="a BLOB in the key of a MAP"):
+        peer.sql(f"CREATE TABLE never (a {column});")
+
+
+def test_a_table_with_a_blob_needs_its_properties_and_settings(peer: Peer) -> None:
+    made = "CREATE TABLE {} (a bigint, b {}) TBLPROPERTIES ({});"
+    both = "'table.format.version'='2', 'transactional'='true'"
+    append = {"odps.table.append2.enable": "true"}
+    for settings, properties, missing in (
+        ({}, both, "SET odps.table.append2.enable=true"),
+        (append, "'transactional'='true'", "'table.format.version'='2'"),
+        (append, "'table.format.version'='2'", "'transactional'='true'"),
+    ):
+        for column in ("blob", "array<struct<x:blob>>"):
+            with pytest.raises(QueryError, match=missing):
+                peer.sql(made.format("no_blobs", column, properties), settings)
+    peer.sql("SET odps.table.append2.enable=true; " + made.format("with_set", "blob", both))
+    peer.sql("CREATE TABLE alike LIKE with_set;")
+    with pytest.raises(QueryError, match="Append Delta"):
+        peer.sql("CREATE TABLE taken AS SELECT * FROM alike;")
+
+
+def test_a_blob_can_be_the_value_of_a_map(new_table: Callable[[str], str]) -> None:
+    assert new_table("(a map<string,blob>)")

@@ -1,0 +1,376 @@
+"""Folders that are damaged, half restored or another's: refused in words, and nothing deleted."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb.errors import ConfigError
+from odps_nb.local.server.launch import start
+from odps_nb.local.service import Service, Settings
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
+from odps_nb.wire.calls import CreateReadSession
+from odps_nb.wire.type_text import parse_type
+from tests.support.service.peer import Peer
+
+NAME = TableName(project="local", table="t")
+MUTATIONS = int(os.environ.get("ODPS_NB_MUTATIONS", "60"))
+
+
+def write(service: Service, *values: int, overwrite: bool = False) -> None:
+    blobs = service.blobs.store_bytes([(b"%d" % v, "", "") for v in values], "local")
+    rows = pa.record_batch(
+        {"a": pa.array(values, pa.int64()), "b": [blob.reference.raw for blob in blobs]}
+    )
+    writes = service.write_sessions
+    session = writes.create(NAME, PartitionSpec(), overwrite=overwrite, mode=WriteMode.BATCH)
+    stream = writes.open_stream(session, "0", 1, exactly_once=False)
+    writes.write(session, stream, [rows])
+    writes.close_stream(session, "0", 1)
+    writes.commit(session)
+
+
+def values(root: Path) -> list[int]:
+    with Service(root, Settings(durable=False)) as service:
+        asked = CreateReadSession(table=NAME, split_mode=SplitMode.ROW_OFFSET)
+        session = service.read_sessions.create(asked)
+        plan = service.read_sessions.get(NAME, session.session_id)
+        whole = RowRangeSplit(0, plan.rows)
+        return [
+            value
+            for batch in service.read_sessions.rows(plan, whole)[1]
+            for value in batch.column(0).to_pylist()
+        ]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with rows and blobs, and beside it the catalogue from before the last write."""
+    root = tmp_path_factory.mktemp("sound") / "root"
+    with Service(root, Settings(durable=False)) as service:
+        columns = (("a", "bigint"), ("b", "blob"))
+        service.catalog.create_table(
+            NAME,
+            TableSchema(columns=tuple(Column(name=n, type=parse_type(t)) for n, t in columns)),
+            owner="me",
+        )
+        write(service, 1)
+    shutil.copy(root / "catalog.sqlite", root.parent / "older.sqlite")
+    with Service(root, Settings(durable=False)) as service:
+        write(service, 2, 3)
+    return root
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose service was killed: what it did last is in the log beside the catalogue."""
+    root = tmp_path_factory.mktemp("killed") / "root"
+    with start(root, samples=False) as service:
+        peer = Peer(service)
+        peer.sql("CREATE TABLE t (a bigint);")
+        peer.write("t", pa.table({"a": [1]}))
+        os.kill(service.pid, signal.SIGKILL)
+    assert (root / "catalog.sqlite-wal").stat().st_size
+    return root
+
+
+def data(root: Path) -> dict[str, bytes]:
+    found = {}
+    for place in ("rows", "blobs", "unknown"):
+        for path in (root / place).glob("*"):
+            found[path.name] = path.read_bytes()
+    return found
+
+
+def remove(name: str) -> Callable[[Path, Path], None]:
+    def damage(root: Path, _: Path) -> None:
+        path = root / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return damage
+
+
+def catalogue(change: Callable[[Path], object]) -> Callable[[Path, Path], None]:
+    return lambda root, _: (change(root / "catalog.sqlite"), None)[1]
+
+
+def sql(*statements: str) -> Callable[[Path, Path], None]:
+    def change(path: Path) -> None:
+        connection = sqlite3.connect(path)
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+        connection.close()
+
+    return catalogue(change)
+
+
+def new(path: Path) -> None:
+    """Put the catalogue of another, new folder there."""
+    other = path.parent.parent / "new"
+    Service(other, Settings(durable=False)).close()
+    shutil.copy(other / "catalog.sqlite", path)
+
+
+def empty(path: Path) -> None:
+    path.unlink()
+    connection = sqlite3.connect(path)
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+    assert path.stat().st_size
+
+
+def half(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def first(root: Path, folder: str) -> None:
+    min((root / folder).iterdir()).unlink()
+
+
+DAMAGES = {
+    "catalogue missing": (remove("catalog.sqlite"), "without a catalog.sqlite"),
+    "catalogue of no bytes": (catalogue(lambda p: p.write_bytes(b"")), "without a catalog.sqlite"),
+    "catalogue without tables": (catalogue(empty), "unknown to catalog.sqlite"),
+    "catalogue of a new folder": (catalogue(new), "unknown to catalog.sqlite"),
+    "catalogue of text": (catalogue(lambda p: p.write_text("?" * 9999)), "file is not a database"),
+    "catalogue cut": (catalogue(half), "malformed"),
+    "catalogue of one page": (catalogue(lambda p: os.truncate(p, 4096)), "malformed"),
+    "catalogue is a folder": (catalogue(lambda p: (p.unlink(), p.mkdir())), "cannot be opened"),
+    "catalogue lacks a table": (sql("DROP TABLE pins"), "it lacks pins"),
+    "catalogue lacks a column": (
+        sql("DROP TABLE pins", "CREATE TABLE pins (session_id TEXT)"),
+        "it lacks pins.file_id",
+    ),
+    "database of another program": (
+        catalogue(lambda p: (p.unlink(), sql("CREATE TABLE x (y)")(p.parent, p))),
+        "another program",
+    ),
+    "catalogue of another version": (sql("PRAGMA user_version=99"), "layout 99"),
+    "catalogue older than the data": (
+        lambda root, sound: shutil.copy(sound.parent / "older.sqlite", root / "catalog.sqlite"),
+        "older than the data",
+    ),
+    "rows missing": (remove("rows"), "are gone: rows/"),
+    "blobs missing": (remove("blobs"), "are gone: blobs/"),
+    "one row file missing": (lambda root, _: first(root, "rows"), "1 data file .* is gone: rows/"),
+    "one pack missing": (lambda root, _: first(root, "blobs"), "1 data file .* is gone: blobs/"),
+    "keys of no JSON": (
+        lambda root, _: (root / "access_key.json").write_text("{"),
+        "access keys in .* cannot be read",
+    ),
+    "keys of bytes": (
+        lambda root, _: (root / "access_key.json").write_bytes(b"\xff\xfe"),
+        "access keys in .* cannot be read",
+    ),
+    "keys of a list": (
+        lambda root, _: (root / "access_key.json").write_text("[1]"),
+        "access keys in .* cannot be read",
+    ),
+    "no keys": (lambda root, _: (root / "access_key.json").write_text("{}"), "no access key in"),
+}
+
+
+def refused(root: Path, expected: str) -> None:
+    """Start the service as a command and in here, and look at how it says no."""
+    command = [sys.executable, "-m", "odps_nb.cli", "serve", "--root", str(root), "--json"]
+    done = subprocess.run(
+        [*command, "--no-samples"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["ConfigError", "to do"], done.stderr
+    with pytest.raises(ConfigError, match=expected) as caught:
+        Service(root)
+    assert caught.value.option == "root"
+    assert caught.value.hint
+
+
+def test_the_refusal_reaches_whoever_connects(sound: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(sound, root)
+    (root / "catalog.sqlite").unlink()
+    with pytest.raises(ConfigError, match=r"without a catalog.*to do: restore") as caught:
+        odps_nb.connect("local", root=root)
+    assert "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_folder_is_refused_in_words_and_loses_nothing(
+    sound: Path, tmp_path: Path, kind: str
+) -> None:
+    damage, expected = DAMAGES[kind]
+    root = tmp_path / "root"
+    shutil.copytree(sound, root)
+    damage(root, sound)
+    before = data(root)
+    assert before
+    refused(root, expected)
+    assert data(root) == before
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda p: p.write_bytes(bytes(5000))])
+def test_a_catalogue_that_lost_its_log_is_refused(
+    killed: Path, tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(killed, root)
+    change(root / "catalog.sqlite-wal")
+    before = data(root)
+    assert before
+    refused(root, "catalog.sqlite")
+    assert data(root) == before
+
+
+def test_what_was_damaged_is_served_again_when_it_is_mended(sound: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(sound, root)
+    (root / "catalog.sqlite").rename(tmp_path / "kept")
+    with pytest.raises(ConfigError):
+        Service(root)
+    (tmp_path / "kept").rename(root / "catalog.sqlite")
+    assert values(root) == [1, 2, 3]
+
+
+def test_unknown_files_are_moved_aside_when_asked_for(sound: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(sound, root)
+    before = data(root)
+    shutil.copy(sound.parent / "older.sqlite", root / "catalog.sqlite")
+    with start(root, samples=False, options=("--set-aside",)):
+        assert len(list((root / "unknown").iterdir())) == 2
+    assert data(root) == before
+    assert values(root) == [1]
+
+
+@contextmanager
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder that nobody can write to, not even root."""
+    place = tmp_path / "fixed"
+    place.mkdir()
+    if os.geteuid():
+        place.chmod(0o500)
+        yield place
+        place.chmod(0o700)
+        return
+    mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        yield Path("/sys/kernel")  # a container without that right: as read-only as it gets
+        return
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_in_words(tmp_path: Path) -> None:
+    with read_only(tmp_path) as place:
+        refused(place / "root", "cannot be served")
+        refused(place, "cannot be served")
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for root in (tmp_path / "file", tmp_path / "file" / "below"):
+        refused(root, "cannot be served")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_folder_that_is_served_is_refused_in_words(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with start(root, samples=False):
+        refused(root, "served by another process")
+
+
+def test_nothing_is_deleted_of_a_folder_that_held_other_things(tmp_path: Path) -> None:
+    """A root that is somebody's project: folders of the same names are his."""
+    root = tmp_path / "project"
+    for name in ("work/thesis.tex", "rows/table.csv", "blobs/cat.png", "hot/soup.arrow", "x.md"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    for _ in range(2):
+        with Service(root, Settings(durable=False)):
+            assert all(
+                path.read_text() == str(path.relative_to(root))
+                for path in root.rglob("*.*")
+                if path.suffix in (".tex", ".csv", ".png", ".arrow", ".md")
+            )
+    assert len([p for p in root.rglob("*.*") if p.suffix in (".tex", ".csv", ".png", ".md")]) == 4
+    assert (root / "hot/soup.arrow").exists()
+
+
+def test_a_kill_while_samples_are_laid_out_leaves_a_new_folder(tmp_path: Path) -> None:
+    """The marks say that the files without a catalogue were never anybody's."""
+    root = tmp_path / "root"
+    with start(root):
+        pass
+    there = data(root)
+    for path in root.glob("catalog*"):
+        path.unlink()
+    with pytest.raises(ConfigError, match="without a catalog"):
+        Service(root)
+    for name in there:
+        (root / "pending" / name).touch()
+    with start(root) as service:
+        assert Peer(service).read("types_all").num_rows
+    assert not list((root / "pending").iterdir())
+
+
+def mutate(path: Path, chance: random.Random) -> str:
+    content = bytearray(path.read_bytes())
+    page = 4096 * chance.randrange(max(1, len(content) // 4096))
+    kind = chance.choice(["cut", "zeros", "noise", "flip", "swap"])
+    if kind == "cut":
+        del content[chance.randrange(len(content)) :]
+    elif kind == "zeros":
+        content[page : page + 4096] = bytes(4096)
+    elif kind == "noise":
+        at = chance.randrange(len(content))
+        content[at : at + 64] = chance.randbytes(min(64, len(content) - at))
+    elif kind == "flip":
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    else:
+        other = 4096 * chance.randrange(max(1, len(content) // 4096))
+        content[page : page + 4096], content[other : other + 4096] = (
+            content[other : other + 4096],
+            content[page : page + 4096],
+        )
+    path.write_bytes(content)
+    return kind
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_any_damage_to_the_catalogue_is_harmless_or_refused_in_words(
+    sound: Path, killed: Path, tmp_path: Path, chunk: int
+) -> None:
+    for number in range(chunk, MUTATIONS, 2):
+        chance = random.Random(number)
+        source = chance.choice([sound, killed])
+        root = tmp_path / str(number)
+        shutil.copytree(source, root)
+        target = (
+            "catalog.sqlite"
+            if source is sound
+            else chance.choice(["catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm"])
+        )
+        kind = mutate(root / target, chance)
+        before = data(root)
+        with suppress(ConfigError):
+            Service(root, Settings(durable=False)).close()
+        assert data(root) == before, (number, kind)
+        shutil.rmtree(root)

@@ -1,0 +1,120 @@
+"""``kill -9`` at any moment: each commit is there as a whole or not at all.
+
+A handful of rounds by default; ``ODPS_NB_KILLS=300`` for a long run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from threading import Semaphore
+
+import pyarrow as pa
+import requests
+
+from odps_nb.errors import OdpsNbError
+from odps_nb.local.server.launch import LocalService, start
+from odps_nb.local.service import Service
+from odps_nb.local.store.ledger import Ledger
+from tests.support.service.peer import Peer
+
+ROUNDS = int(os.environ.get("ODPS_NB_KILLS", "5"))
+ROWS = 500
+PARTS = 3
+
+
+def write_until_killed(
+    peer: Peer, numbers: list[int], sent: set[int], done: set[int], acknowledged: Semaphore
+) -> None:
+    """Commit one number after the other, each as many rows in several streams."""
+    for number in numbers:
+        session = peer.open_write("t")
+        for part in range(PARTS):
+            peer.open_stream("t", session, str(part))
+            table = pa.table({"n": [number] * ROWS, "ds": [f"d{number % 4}"] * ROWS})
+            peer.put("t", session, str(part), table)
+            peer.close_stream("t", session, str(part))
+        sent.add(number)
+        peer.commit("t", session)
+        done.add(number)
+        acknowledged.release()
+
+
+def change_until_killed(peer: Peer) -> None:
+    """Do what drops files, merges rows by key and stores blobs, over and over."""
+    for number in range(1000):
+        peer.sql(f"INSERT OVERWRITE TABLE over SELECT {number};")
+        session = peer.open_write("keyed")
+        peer.open_stream("keyed", session, "0")
+        photos = peer.open_write("photos")
+        peer.put_blob("photos", photos, "0", b"%d" % number, column_id=2)
+        peer.put("keyed", session, "0", pa.table({"k": [1, 2], "v": [number, number]}))
+        peer.close_stream("keyed", session, "0")
+        peer.commit("keyed", session)
+
+
+def test_a_kill_at_any_moment_loses_no_commit_and_shows_no_half(root: Path) -> None:
+    chance = random.Random(4)
+    sent: set[int] = set()
+    done: set[int] = set()
+    with start(root, samples=False) as service:
+        peer = Peer(service)
+        peer.sql("CREATE TABLE t (n bigint) PARTITIONED BY (ds string);")
+        peer.sql("CREATE TABLE over (n bigint);")
+        peer.sql("CREATE TABLE keyed (k bigint NOT NULL, v bigint, PRIMARY KEY (k));")
+        peer.make_blob_table("photos", "(id bigint, b blob)")
+        peer.sql("INSERT INTO over SELECT -1;")
+    for turn in range(ROUNDS):
+        with start(root, samples=False) as service:
+            check(Peer(service), sent, done)
+            kill_while_writing(service, chance, turn * 10_000, sent, done)
+    with start(root, samples=False) as service:
+        check(Peer(service), sent, done)
+    assert done
+    with Service(root) as closed:  # what the kills left is gone, and only that
+        assert closed.folder.marked() == set()
+        ledger = Ledger(closed.database, closed.folder)
+        assert closed.folder.data_files() == ledger.known()
+
+
+def kill_while_writing(
+    service: LocalService, chance: random.Random, first: int, sent: set[int], done: set[int]
+) -> None:
+    acknowledged = Semaphore(0)
+
+    def work(worker: int) -> None:
+        numbers = list(range(first + worker * 1000, first + worker * 1000 + 1000))
+        with suppress(requests.exceptions.RequestException, OdpsNbError):
+            write_until_killed(Peer(service), numbers, sent, done, acknowledged)
+
+    def change() -> None:
+        with suppress(requests.exceptions.RequestException):
+            change_until_killed(Peer(service))
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    workers.append(threading.Thread(target=change))
+    for thread in workers:
+        thread.start()
+    for _ in range(chance.randrange(6)):
+        assert acknowledged.acquire(timeout=60)
+    time.sleep(chance.uniform(0, 0.05))  # any moment of what goes on by now
+    os.kill(service.pid, signal.SIGKILL)
+    for thread in workers:
+        thread.join()
+
+
+def check(peer: Peer, sent: set[int], done: set[int]) -> None:
+    counts: dict[int, int] = {}
+    for number in peer.read("t").column("n").to_pylist():
+        counts[number] = counts.get(number, 0) + 1
+    assert set(counts.values()) <= {ROWS * PARTS}
+    assert done <= counts.keys() <= sent
+    assert peer.read("over").num_rows == 1
+    keyed = peer.read("keyed")
+    assert keyed.num_rows in (0, 2)
+    assert len(set(keyed.column("v").to_pylist())) <= 1

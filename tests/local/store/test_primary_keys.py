@@ -1,0 +1,202 @@
+"""Primary-key tables: upsert, delete, overwrite, partitions, visible as one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.errors import NotFoundError, ServiceError
+from odps_nb.local.service import Service, Settings
+from odps_nb.local.writing.ingest import Ingest
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import IndexSplit, PartitionSpec, SplitMode, TableName
+from odps_nb.wire import calls
+from odps_nb.wire.type_text import parse_type
+from tests.support.service.peer import Peer
+
+UPSERT, DELETE = ord("U"), ord("D")
+
+
+@pytest.fixture
+def name(new_table: Callable[[str], str]) -> str:
+    return new_table(
+        "(id bigint not null, v string, PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')"
+    )
+
+
+def rows(*items: tuple[int, str | None, int | None]) -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array([i for i, _, _ in items], pa.int64()),
+            "v": pa.array([v for _, v, _ in items], pa.string()),
+            "__operation": pa.array([op for _, _, op in items], pa.int8()),
+        }
+    )
+
+
+def found(peer: Peer, name: str) -> dict[int, str | None]:
+    table = peer.read(name)
+    assert table.column_names == ["id", "v"]
+    values = table.to_pydict()
+    assert len(set(values["id"])) == table.num_rows
+    return dict(zip(values["id"], values["v"], strict=True))
+
+
+def test_the_last_row_of_a_key_wins_within_and_across_commits(peer: Peer, name: str) -> None:
+    peer.write(name, rows((1, "a", UPSERT), (2, "b", None), (1, "a2", UPSERT)))
+    assert found(peer, name) == {1: "a2", 2: "b"}
+    peer.write(name, rows((2, "b2", UPSERT), (3, "c", UPSERT)))
+    assert found(peer, name) == {1: "a2", 2: "b2", 3: "c"}
+
+
+def test_a_deleted_key_is_gone_until_it_comes_again(peer: Peer, name: str) -> None:
+    peer.write(name, rows((1, "a", UPSERT), (2, "b", UPSERT)))
+    peer.write(name, rows((1, None, DELETE), (9, None, DELETE)))
+    assert found(peer, name) == {2: "b"}
+    peer.write(name, rows((1, None, DELETE), (1, "again", UPSERT)))
+    assert found(peer, name) == {1: "again", 2: "b"}
+
+
+def test_rows_without_an_operation_are_upserts(peer: Peer, name: str) -> None:
+    peer.write(name, pa.table({"id": [1, 1], "v": ["a", "b"]}))
+    assert found(peer, name) == {1: "b"}
+
+
+def test_any_operation_but_a_delete_is_an_upsert(peer: Peer, name: str) -> None:
+    peer.write(name, rows((1, "a", 7), (2, "b", 1)))
+    assert found(peer, name) == {1: "a", 2: "b"}
+
+
+def test_overwriting_drops_what_was_there(peer: Peer, name: str) -> None:
+    peer.write(name, rows((1, "a", UPSERT)))
+    peer.write(name, rows((2, "b", UPSERT)), overwrite=True)
+    assert found(peer, name) == {2: "b"}
+
+
+def test_a_session_made_before_a_merge_sees_the_old_rows(peer: Peer, name: str) -> None:
+    from odps_nb.terms import RowRangeSplit, SplitMode
+
+    peer.write(name, rows((1, "a", UPSERT)))
+    session = peer.open_read(name, split_mode=SplitMode.ROW_OFFSET)
+    peer.write(name, rows((1, "b", UPSERT)))
+    old = peer.split(name, session.session_id, RowRangeSplit(0, 10))
+    assert old.to_pylist() == [{"id": 1, "v": "a"}]
+
+
+def test_keys_count_within_their_partition(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table("(id bigint not null, v string, primary key(id)) PARTITIONED BY (ds string)")
+    table = pa.table({"id": [1, 1, 1], "v": ["a", "b", "c"], "ds": ["x", "y", "x"]})
+    peer.write(name, table)
+    read = peer.read(name).to_pylist()
+    assert read == [{"id": 1, "v": "c", "ds": "x"}, {"id": 1, "v": "b", "ds": "y"}]
+
+
+def test_streaming_upserts_are_merged_at_once(peer: Peer, name: str) -> None:
+    peer.open_stream(name, "default", "default")
+    for value in ("a", "b"):
+        peer.put(name, "default", "default", rows((1, value, UPSERT)))
+        assert found(peer, name) == {1: value}
+
+
+def test_sql_inserts_are_upserts(peer: Peer, name: str) -> None:
+    peer.sql(f"INSERT INTO {name} VALUES (1, 'a'), (2, 'b');")
+    peer.sql(f"INSERT INTO {name} SELECT id, concat(v, '2') FROM {name} WHERE id = 1;")
+    assert found(peer, name) == {1: "a2", 2: "b"}
+
+
+def test_the_write_schema_names_the_key_and_the_operation(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    request = calls.GetWriteSchema(table=peer.table(name), session_id=session)
+    schema = peer.call(request).schema
+    assert schema.key_columns == ("id",)
+    assert [c.name for c in schema.system_columns] == ["__operation"]
+
+
+def test_a_key_must_be_a_column(peer: Peer) -> None:
+    with pytest.raises(ServiceError, match="nope"):
+        peer.sql("CREATE TABLE bad_key (id bigint, PRIMARY KEY (nope));")
+
+
+# -- what is kept of changes ----------------------------------------------------------------------
+
+KEYED = TableName(project="local", table="keyed")
+
+
+def keyed(service: Service) -> None:
+    columns = tuple(Column(name=n, type=parse_type("bigint")) for n in ("id", "v"))
+    service.catalog.create_table(
+        KEYED, TableSchema(columns=columns), owner="me", properties={"primary_key": "id"}
+    )
+
+
+def upsert(service: Service, **columns: list[int]) -> None:
+    table = service.catalog.table(KEYED)
+    with Ingest(service.folder, table, PartitionSpec(), service.blobs) as ingest:
+        ingest.write(pa.record_batch(columns))
+        service.publisher.publish(table, ingest.finish())
+
+
+def changes(service: Service) -> str:
+    request = calls.CreateReadSession(
+        table=KEYED,
+        split_mode=SplitMode.BUCKET,
+        incremental_read=True,
+        incremental_options={"Mode": "cdc", "StartVersion": 1},
+    )
+    return service.read_sessions.create(request).session_id
+
+
+def read(service: Service, session_id: str) -> list[tuple[int, int]]:
+    reads = service.read_sessions
+    session = reads.get(KEYED, session_id)
+    assert len(session.buckets) == len(session.ranges)
+    found = []
+    for place in range(len(session.ranges)):
+        for batch in reads.rows(session, IndexSplit(place))[1]:
+            found += list(
+                zip(
+                    batch.column("v").to_pylist(),
+                    batch.column("__meta_op_type").to_pylist(),
+                    strict=True,
+                )
+            )
+    return found
+
+
+def test_changes_and_their_sessions_survive_a_restart(root: Path) -> None:
+    with Service(root, Settings(durable=False)) as service:
+        keyed(service)
+        upsert(service, id=[1, 2], v=[10, 20])
+        upsert(service, id=[1], v=[11])
+        session = changes(service)
+        expected = [(10, 2), (10, 16), (11, 32), (20, 2)]
+        assert read(service, session) == expected
+    with Service(root, Settings(durable=False)) as service:
+        assert read(service, session) == expected
+        assert read(service, changes(service)) == expected
+
+
+def test_a_dropped_table_leaves_no_files_of_changes(root: Path) -> None:
+    with Service(root, Settings(durable=False)) as service:
+        keyed(service)
+        upsert(service, id=[1, 2], v=[10, 20])
+        upsert(service, id=[2], v=[21])
+        session = changes(service)
+        service.snapshots.drop_table(service.catalog.table(KEYED))
+        service.tidy()
+        assert len(service.folder.data_files()) == 1  # the session still has its own
+        service.read_sessions.expire(session)
+        service.tidy()
+        assert service.folder.data_files() == set()
+
+
+def test_a_folder_of_an_earlier_build_has_no_changes_to_tell(root: Path) -> None:
+    with Service(root, Settings(durable=False)) as service:
+        keyed(service)
+        upsert(service, id=[1], v=[10])
+        service.database.run("DELETE FROM version_marks WHERE mark = 'recorded'")
+        with pytest.raises(NotFoundError, match="version 2 of"):
+            changes(service)

@@ -1,0 +1,444 @@
+"""Write sessions over real sockets: streams, versions, commit, abort, overwrite, exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.errors import (
+    AccessDeniedError,
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    SessionExpiredError,
+)
+from odps_nb.wire import calls
+from odps_nb.wire.arrow_stream import END_MARKER
+from tests.support.service.peer import Peer, ipc_bytes
+
+
+def ids(*values: int) -> pa.Table:
+    return pa.table({"id": pa.array(values, pa.int64())})
+
+
+def found(peer: Peer, name: str) -> list[int]:
+    return sorted(peer.read(name).column("id").to_pylist())
+
+
+@pytest.fixture
+def name(new_table: Callable[[str], str]) -> str:
+    return new_table("(id bigint)")
+
+
+@pytest.fixture
+def days(new_table: Callable[[str], str]) -> str:
+    return new_table("(id bigint) PARTITIONED BY (ds string)")
+
+
+def test_rows_are_seen_after_the_commit_and_not_before(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0")
+    peer.put(name, session, "0", ids(1))
+    peer.put(name, session, "0", ids(2))
+    peer.close_stream(name, session, "0")
+    assert found(peer, name) == []
+    peer.commit(name, session)
+    assert found(peer, name) == [1, 2]
+
+
+def test_committing_twice_adds_the_rows_once(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0")
+    peer.put(name, session, "0", ids(1))
+    peer.close_stream(name, session, "0")
+    peer.commit(name, session)
+    peer.commit(name, session)
+    assert found(peer, name) == [1]
+    state = peer.call(calls.GetWriteSession(table=peer.table(name), session_id=session))
+    assert state.status == "COMMITTED"
+
+
+def test_an_aborted_session_is_over(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0")
+    peer.put(name, session, "0", ids(1))
+    peer.abort(name, session)
+    peer.abort(name, session)
+    for step in (
+        lambda: peer.commit(name, session),
+        lambda: peer.put(name, session, "0", ids(1)),
+        lambda: peer.open_stream(name, session, "1"),
+    ):
+        with pytest.raises(ConflictError):
+            step()
+    assert found(peer, name) == []
+
+
+def test_a_committed_session_takes_nothing_more(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0")
+    peer.commit(name, session)
+    with pytest.raises(ConflictError):
+        peer.put(name, session, "0", ids(1))
+    with pytest.raises(ConflictError):
+        peer.abort(name, session)
+
+
+def test_a_commit_of_all_drops_the_rows_of_open_streams(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    for stream in ("0", "1"):
+        peer.open_stream(name, session, stream)
+        peer.put(name, session, stream, ids(int(stream)))
+    peer.close_stream(name, session, "0")
+    peer.commit(name, session)
+    assert found(peer, name) == [0]
+
+
+def test_a_commit_by_name_takes_only_what_it_names(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    for stream in ("0", "1", "2"):
+        peer.open_stream(name, session, stream)
+        peer.put(name, session, stream, ids(int(stream)))
+        peer.close_stream(name, session, stream)
+    peer.commit(name, session, ("0", 1), ("2", 1))
+    assert found(peer, name) == [0, 2]
+
+
+def test_a_higher_version_replaces_a_stream(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0", 1)
+    peer.put(name, session, "0", ids(1))
+    peer.open_stream(name, session, "0", 2)
+    with pytest.raises(ConflictError):
+        peer.put(name, session, "0", ids(99), version=1)
+    with pytest.raises(ConflictError):
+        peer.open_stream(name, session, "0", 1)
+    peer.put(name, session, "0", ids(2), version=2)
+    peer.close_stream(name, session, "0", 2)
+    peer.commit(name, session)
+    assert found(peer, name) == [2]
+
+
+def test_streams_are_kept_in_the_order_of_their_names(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    for stream in ("10", "2", "b", "a"):
+        peer.open_stream(name, session, stream)
+        peer.put(name, session, stream, ids({"10": 10, "2": 2, "b": 101, "a": 100}[stream]))
+        peer.close_stream(name, session, stream)
+    peer.commit(name, session)
+    assert peer.read(name).column("id").to_pylist() == [2, 10, 100, 101]
+
+
+def test_overwriting_replaces_a_table(peer: Peer, name: str) -> None:
+    peer.write(name, ids(1, 2))
+    peer.write(name, ids(3), overwrite=True)
+    assert found(peer, name) == [3]
+
+
+def test_overwriting_with_nothing_empties_a_table(peer: Peer, name: str) -> None:
+    peer.write(name, ids(1, 2))
+    peer.commit(name, peer.open_write(name, overwrite=True))
+    assert found(peer, name) == []
+
+
+def test_overwriting_dynamic_partitions_replaces_those_that_got_rows(peer: Peer, days: str) -> None:
+    peer.write(days, pa.table({"id": [1, 2, 3], "ds": ["a", "b", "c"]}))
+    peer.write(days, pa.table({"id": [20, 30], "ds": ["b", "c"]}), overwrite=True)
+    assert found(peer, days) == [1, 20, 30]
+
+
+def test_overwriting_one_partition_leaves_the_others(peer: Peer, days: str) -> None:
+    peer.write(days, pa.table({"id": [1, 2], "ds": ["a", "b"]}))
+    peer.write(days, ids(9), partition="ds=a", overwrite=True)
+    assert found(peer, days) == [2, 9]
+
+
+def test_a_partition_that_the_session_fixes_is_no_column_of_the_rows(peer: Peer, days: str) -> None:
+    with pytest.raises(ConflictError, match="no column 'ds'"):
+        peer.write(days, pa.table({"id": [1], "ds": ["a"]}), partition="ds=a")
+    assert found(peer, days) == []
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_partition_needs_a_value(peer: Peer, days: str, value: str | None) -> None:
+    with pytest.raises(InvalidRequestError):
+        peer.write(days, pa.table({"id": [1], "ds": pa.array([value], pa.string())}))
+
+
+def test_a_partition_value_must_be_of_its_type(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table("(id bigint) PARTITIONED BY (h bigint)")
+    peer.write(name, ids(1), partition="h=7")
+    assert peer.read(name).to_pylist() == [{"id": 1, "h": 7}]
+    with pytest.raises(InvalidRequestError):
+        peer.write(name, ids(1), partition="h=seven")
+
+
+@pytest.mark.parametrize("count", [0, 1, 4096])
+def test_the_rows_of_the_body_count_and_not_the_count(peer: Peer, name: str, count: int) -> None:
+    session = peer.open_write(name)
+    token = peer.open_stream(name, session, "0", exactly_once=True).access_token
+    assert peer.put(name, session, "0", ids(1, 2), count=count).row_offset is None
+    for _ in range(2):
+        sent = peer.put(name, session, "0", ids(3), count=count, row_offset=2, token=token)
+        assert sent.row_offset == 3
+    peer.close_stream(name, session, "0")
+    peer.commit(name, session)
+    assert found(peer, name) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda body: b"",
+        lambda body: body[:-8],
+        lambda body: body[:-20],
+        lambda body: b"PAR1" + body,
+        lambda body: body[: len(body) // 2] + body[-8:],
+    ],
+    ids=["empty", "no marker", "cut", "not Arrow", "hole"],
+)
+def test_a_damaged_body_is_refused(peer: Peer, name: str, damage: Callable[[bytes], bytes]) -> None:
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0")
+    with pytest.raises(InvalidRequestError) as caught:
+        peer.put(name, session, "0", ids(1, 2), body=damage(ipc_bytes(ids(1, 2))))
+    assert caught.value.code == "MalformedDataStream"
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_compressed_arrow_is_read(peer: Peer, name: str, codec: str) -> None:
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0")
+    table = ids(*range(1000))
+    peer.put(name, session, "0", table, body=ipc_bytes(table, codec))
+    peer.close_stream(name, session, "0")
+    peer.commit(name, session)
+    assert peer.read(name).equals(table)
+
+
+def test_exactly_once_knows_replays_and_gaps(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    token = peer.open_stream(name, session, "0", exactly_once=True).access_token
+    assert token
+
+    def put(offset: int, *values: int) -> int | None:
+        return peer.put(name, session, "0", ids(*values), row_offset=offset, token=token).row_offset
+
+    assert put(0, 1, 2) == 2
+    assert put(0, 1, 2) == 2
+    assert put(2, 3) == 3
+    assert put(1, 2) == 3
+    for offset, values in ((4, (5,)), (2, (3, 4))):
+        with pytest.raises(ConflictError) as caught:
+            put(offset, *values)
+        assert caught.value.code == "RowOffsetConflict"
+    peer.close_stream(name, session, "0")
+    peer.commit(name, session)
+    assert found(peer, name) == [1, 2, 3]
+
+
+def test_asking_for_a_stream_again_gives_the_offset_and_a_new_token(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    token = peer.open_stream(name, session, "0", exactly_once=True).access_token
+    peer.put(name, session, "0", ids(1, 2), row_offset=0, token=token)
+    state = peer.call(
+        calls.GetWriteStream(
+            table=peer.table(name), session_id=session, stream_id="0", exactly_once=True
+        )
+    )
+    assert state.row_offset == 2
+    assert state.access_token != token
+    for stale in (token, None):
+        with pytest.raises(AccessDeniedError):
+            peer.put(name, session, "0", ids(3), row_offset=2, token=stale)
+    assert (
+        peer.put(name, session, "0", ids(3), row_offset=2, token=state.access_token).row_offset == 3
+    )
+
+
+def test_unknown_sessions_streams_and_tables_are_told_apart(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    with pytest.raises(SessionExpiredError):
+        peer.commit(name, "0" * 32)
+    with pytest.raises(NotFoundError) as caught:
+        peer.put(name, session, "nope", ids(1))
+    assert caught.value.code == "NoSuchStream"
+    with pytest.raises(NotFoundError) as missing:
+        peer.open_write("no_such_table")
+    assert missing.value.code == "NoSuchTable"
+
+
+def test_columns_are_matched_by_name(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table("(a bigint, b string, c double)")
+    peer.write(name, pa.table({"C": [1.5], "a": [1], "b": ["q"]}))
+    assert peer.read(name).to_pylist() == [{"a": 1, "b": "q", "c": 1.5}]
+    with pytest.raises(ConflictError, match="no column 'b'"):
+        peer.write(name, pa.table({"C": [1.5], "a": [1]}))
+
+
+@pytest.mark.parametrize("names", [["x", "y"], ["a", "y"], ["x", "b"]])
+def test_columns_in_the_right_order_may_have_any_names(
+    peer: Peer, new_table: Callable[[str], str], names: list[str]
+) -> None:
+    name = new_table("(a bigint, b string)")
+    peer.write(name, pa.table([pa.array([1]), pa.array(["q"])], names=names))
+    assert peer.read(name).to_pylist() == [{"a": 1, "b": "q"}]
+    with pytest.raises(ConflictError, match="no column 'z'"):
+        peer.write(name, pa.table({"z": [1], "a": [2]}))
+
+
+def test_a_column_that_the_table_lacks_is_named(peer: Peer, name: str) -> None:
+    with pytest.raises(ConflictError, match="'extra'"):
+        peer.write(name, pa.table({"id": [1], "extra": [2]}))
+
+
+def test_a_column_that_must_not_be_null_is_held_to_it(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(a bigint not null, b string)")
+    with pytest.raises(InvalidRequestError, match="'a' must not be null"):
+        peer.write(name, pa.table({"a": pa.array([None], pa.int64()), "b": ["x"]}))
+
+
+@pytest.mark.parametrize(
+    ("type_text", "array"),
+    [
+        ("tinyint", pa.array([300])),
+        ("int", pa.array(["1"])),
+        ("bigint", pa.array([1.5])),
+        ("decimal(4,2)", pa.array([Decimal("1.234")])),
+        ("char(2)", pa.array(["漢字x"])),
+        ("varchar(1)", pa.array(["ab"])),
+        ("datetime", pa.array([1], pa.timestamp("ns"))),
+        ("array<int>", pa.array([{"a": 1}])),
+        ("string", pa.array(["x" * (8 * 1024 * 1024 + 1)])),
+        ("date", pa.array([datetime(2024, 1, 1)])),
+        ("blob", pa.array([b"no reference"])),
+        ("struct<a:int>", pa.array([{"b": 1}])),
+    ],
+)
+def test_a_value_that_would_change_is_refused(
+    peer: Peer, new_table: Callable[[str], str], type_text: str, array: pa.Array
+) -> None:
+    name = new_table(f"(v {type_text})")
+    with pytest.raises(InvalidRequestError):
+        peer.write(name, pa.table({"v": array}))
+
+
+@pytest.mark.parametrize(
+    ("type_text", "array", "expected"),
+    [
+        ("bigint", pa.array([1, None], pa.int8()), [1, None]),
+        ("double", pa.array([1.5], pa.float32()), [1.5]),
+        ("decimal(10,2)", pa.array([7], pa.int32()), [Decimal("7.00")]),
+        ("decimal(10,3)", pa.array([Decimal("1.25")]), [Decimal("1.250")]),
+        ("string", pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        ("string", pa.array(["x"], pa.large_string()), ["x"]),
+        ("binary", pa.array([b"\xff"], pa.large_binary()), [b"\xff"]),
+        ("date", pa.array([date(2024, 1, 2)], pa.date64()), [date(2024, 1, 2)]),
+        (
+            "datetime",
+            pa.array([datetime(2024, 1, 2)], pa.timestamp("us", "UTC")),
+            [datetime(2024, 1, 2)],
+        ),
+        (
+            "array<bigint>",
+            pa.array([[1, None], None, []], pa.list_(pa.int8())),
+            [[1, None], None, []],
+        ),
+        ("array<string>", pa.array([["a"]], pa.large_list(pa.string())), [["a"]]),
+        ("struct<a:bigint,b:string>", pa.array([{"B": "x"}, None]), [{"a": None, "b": "x"}, None]),
+        (
+            "map<string,bigint>",
+            pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32())),
+            [[("k", 1)], None],
+        ),
+        ("bigint", pa.nulls(2), [None, None]),
+    ],
+)
+def test_a_value_that_fits_is_widened(
+    peer: Peer,
+    new_table: Callable[[str], str],
+    type_text: str,
+    array: pa.Array,
+    expected: list[Any],
+) -> None:
+    name = new_table(f"(v {type_text})")
+    peer.write(name, pa.table({"v": array}))
+    assert peer.read(name).column("v").to_pylist() == expected
+
+
+def test_intervals_are_written_as_structs_and_read_as_durations(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(d interval_day_time, m interval_year_month)")
+    struct = pa.struct([("sec", pa.int64()), ("nano", pa.int32())])
+    table = pa.table(
+        {
+            "d": pa.array([{"sec": -1, "nano": 5}, None], struct),
+            "m": pa.array([14, None], pa.int32()),
+        }
+    )
+    peer.write(name, table)
+    read = peer.read(name)
+    assert read.schema.field("d").type == pa.duration("ns")
+    assert read.column("d").cast(pa.int64()).to_pylist() == [-999_999_995, None]
+    assert read.column("m").to_pylist() == [14, None]
+
+
+def test_streaming_writes_are_visible_at_once(peer: Peer, name: str) -> None:
+    peer.open_stream(name, "default", "default")
+    first = peer.put(name, "default", "default", ids(1)).staging_id
+    second = peer.put(name, "default", "default", ids(2)).staging_id
+    assert found(peer, name) == [1, 2]
+    assert first is not None
+    assert second is not None
+    assert second > first
+    assert not first.isdigit()
+
+
+def test_a_write_schema_lists_dynamic_partition_columns_last(peer: Peer, days: str) -> None:
+    opened = peer.open_stream(days, peer.open_write(days), "0")
+    assert [c.name for c in opened.schema.schema.columns] == ["id", "ds"]
+    fixed = peer.open_stream(days, peer.open_write(days, partition="ds=a"), "0")
+    assert [c.name for c in fixed.schema.schema.columns] == ["id"]
+
+
+def damaged_bodies() -> list[bytes]:
+    """Return streams whose values point elsewhere, that promise too much or are cut."""
+    offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, 1 << 30, 4, 6)))
+    text = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"abcdef")])
+    batch = pa.record_batch({"id": text})
+    bare = batch.schema.serialize().to_pybytes() + batch.serialize().to_pybytes()
+    whole = ipc_bytes(ids(*range(1000)), "zstd")
+    at = 8 + int.from_bytes(whole[4:8], "little")
+    body = at + 8 + int.from_bytes(whole[at + 4 : at + 8], "little")
+    promise = whole[:body] + (1 << 40).to_bytes(8, "little") + whole[body + 8 :]
+    return [
+        bare + END_MARKER,
+        promise,
+        ipc_bytes(ids(1)).replace(b"\2\0\0\0id", b"\2\0\0\0\xff\xfe"),
+        ipc_bytes(pa.table({"id": pa.nulls(1 << 24)})),
+        whole[:-8],
+        whole + b"x",
+        b"",
+        b"\xff" * 100,
+    ]
+
+
+def test_a_damaged_body_is_refused_and_the_service_goes_on(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0")
+    for body in damaged_bodies():
+        with pytest.raises(InvalidRequestError) as caught:
+            peer.put(name, session, "0", ids(1), body=body)
+        assert caught.value.code == "MalformedDataStream"
+    peer.put(name, session, "0", ids(1))
+    peer.close_stream(name, session, "0")
+    peer.commit(name, session)
+    assert found(peer, name) == [1]

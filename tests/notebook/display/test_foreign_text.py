@@ -1,0 +1,149 @@
+"""Text of others in our outputs: it commands no terminal, reorders nothing, is no formula."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import io
+import pickle
+import traceback
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import odps_nb
+from odps_nb import errors
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot
+from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
+from odps_nb.notebook.display import html
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.gallery.page import Page
+from odps_nb.notebook.magics.context import Context
+from odps_nb.notebook.magics.options import Options
+from odps_nb.notebook.preview.bundle import mimebundle
+from odps_nb.notebook.progress.cards import CardListener, card_text
+from odps_nb.notebook.progress.line import _what
+
+FORMULA = r"$\href{https://example.org}{N}$"
+UNSEEN = [
+    *(chr(n) for n in (*range(9), 11, 12, 13, *range(14, 32), *range(127, 160))),
+    *"\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ud800",
+]
+HOSTILE = "a\x1b]0;x\x07b\u202egpj\u2066.exe\x9b31m\r" + FORMULA
+KINDS = sorted(
+    (one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, Exception)),
+    key=lambda kind: kind.__name__,
+)
+KINDS = [kind for kind in KINDS if issubclass(kind, (OdpsNbError, StateError))]
+
+
+class Named:
+    """A blob of formulas with a hostile name."""
+
+    size, mime_type, file_name = len(FORMULA), "text/plain", HOSTILE
+
+    def open(self) -> io.BytesIO:
+        class File(io.BytesIO):
+            verified = True
+
+        return File(FORMULA.encode())
+
+
+def is_clean(text: str) -> bool:
+    signs = set(text.replace("\r\n", "\n"))
+    return not set(UNSEEN) & signs and not any("\ud800" <= sign <= "\udfff" for sign in signs)
+
+
+@pytest.mark.parametrize("sign", UNSEEN, ids=ascii)
+def test_each_sign_that_hides_or_reorders_is_escaped(sign: str) -> None:
+    shown = visible(f"a{sign}b")
+    assert is_clean(shown)
+    assert ast.literal_eval(f'"{shown}"') == f"a{sign}b"
+
+
+@given(st.text(st.characters() | st.sampled_from(UNSEEN)))
+def test_other_text_stays_and_nothing_is_escaped_twice(text: str) -> None:
+    shown = visible(text)
+    assert is_clean(shown)
+    assert visible(shown) == shown
+    if is_clean(text):
+        assert shown == text
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_errors_show_nothing_that_commands_a_terminal(kind: type[Exception]) -> None:
+    facts = dict.fromkeys(kind.fact_names, HOSTILE)
+    try:
+        raise kind(HOSTILE, **facts)
+    except kind as caught:
+        error = caught
+    error.add_note(HOSTILE)
+    for one in (error, pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        said = [str(one), repr(one), *explain(one), *traceback.format_exception(one)]
+        assert all(map(is_clean, said))
+        assert (str(one), one.hint, one.notes) == (visible(HOSTILE), visible(HOSTILE), error.notes)
+    assert "gpj" in str(error)
+
+
+def test_a_fact_that_is_set_later_is_shown_escaped() -> None:
+    error = InvalidRequestError("x")
+    error.code = HOSTILE
+    assert all(map(is_clean, explain(error)))
+
+
+def bundles(shown: list, shell) -> list[dict[str, str]]:
+    snapshot = ProgressSnapshot(
+        operation="read", title=HOSTILE, phase=Phase.FAILED, message=HOSTILE, session_id=HOSTILE
+    )
+    card = CardListener(options=Options(progress="html"), delay=0)
+    card._publish(snapshot)
+    Context.show_note(HOSTILE)
+    Context.show_text(HOSTILE)
+    listing = Listing(headers=(HOSTILE,), rows=((HOSTILE,),), caption=HOSTILE)
+    empty = Listing(headers=(HOSTILE,), rows=(), caption=HOSTILE, empty=HOSTILE)
+    assert is_clean(_what(snapshot))
+    assert is_clean(visible(card_text(snapshot)))
+    return [
+        *(output["data"] for output in shown),
+        listing._repr_mimebundle_(),
+        empty._repr_mimebundle_(),
+        mimebundle(Named()),
+    ]
+
+
+def test_every_output_is_kept_from_mathjax_and_terminals(shell, shown) -> None:
+    made = bundles(shown, shell)
+    assert len(made) >= 6
+    for bundle in made:
+        assert all(map(is_clean, bundle.values()))
+        if "text/html" in bundle:
+            assert bundle["text/html"].startswith('<div class="mathjax_ignore tex2jax_ignore">')
+            assert bundle["text/html"].endswith("</div>")
+    assert any(FORMULA in bundle.get("text/html", "") for bundle in made)
+
+
+def test_html_reaches_a_page_in_one_way_only() -> None:
+    """A new output that is made by hand would be one that MathJax typesets."""
+    assert Page.bundle
+    for path in Path(odps_nb.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Dict) and "notebook/display/html.py" not in path.as_posix():
+                keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+                assert "text/html" not in keys, path
+    assert html.bundle("<b>", "\x1b") == {
+        "text/html": '<div class="mathjax_ignore tex2jax_ignore"><b></div>',
+        "text/plain": r"\x1b",
+    }
+
+
+def test_a_comment_of_a_table_commands_no_terminal(odps, new_name) -> None:
+    name = new_name("comment")
+    odps.sql(f"create table {name} (id bigint comment 'a\u202eb') comment 'x\u2066{FORMULA}'")
+    table = odps.table(name)
+    assert is_clean(repr(table))
+    bundle = table._repr_mimebundle_()
+    assert r"x\u2066" in bundle["text/plain"]
+    assert all(map(is_clean, bundle.values()))
+    assert "mathjax_ignore" in bundle["text/html"]

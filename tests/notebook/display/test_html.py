@@ -1,0 +1,139 @@
+"""One escaping function, and markup that cannot be built wrong."""
+
+import html
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from odps_nb.notebook.display.html import Html, data_url, element, escape, figure, join, scroller
+
+
+class Seen(HTMLParser):
+    """What a parser makes of a piece of HTML."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.text = [], [], ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes.append(dict(attrs))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+VISIBLE = st.text(
+    st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\u202d\u202e"), max_size=60
+)
+
+
+@given(VISIBLE)
+@example("<script>alert(1)</script>")
+@example('"><img src=x onerror=alert(1)>')
+@example("&lt;already&gt; &amp; &#60;")
+def test_escaped_text_is_text_and_nothing_else(value):
+    seen = Seen(f"<p>{escape(value)}</p>")
+    assert seen.tags == ["p"]
+    assert seen.text == value
+
+
+@given(VISIBLE)
+@example("' onclick='alert(1)")
+@example('" onclick="alert(1)')
+def test_an_attribute_holds_its_value_and_nothing_else(value):
+    seen = Seen(element("div", attributes={"title": value}))
+    assert seen.tags == ["div"]
+    assert seen.attributes == [{"title": value}]
+
+
+@given(VISIBLE)
+def test_children_are_escaped_unless_they_are_markup(value):
+    seen = Seen(element("div", value, element("b", value), Html("<i></i>")))
+    assert seen.tags == ["div", "b", "i"]
+    assert seen.text == value * 2
+
+
+def test_text_made_from_markup_is_escaped_again_rather_than_trusted():
+    glued = escape("<b>") + "<script>"
+    assert not isinstance(glued, Html)
+    assert "<script>" not in element("p", glued)
+
+
+@pytest.mark.parametrize("value", ["a\x00b", "a\x1b[31mb", "a\u202egpj.exe", "a\ud800b", "a\x85b"])
+def test_characters_that_hide_or_reorder_are_escaped(value):
+    shown = html.unescape(escape(value))
+    assert shown.isprintable()
+    assert "\\x" in shown or "\\u" in shown
+    shown.encode("utf-8")
+    assert shown.startswith("a")
+
+
+def test_right_to_left_text_and_line_breaks_stay_as_they_are():
+    text = "مرحبا\u200f بالعالم\n\tשלום"
+    assert escape(text) == text
+
+
+@pytest.mark.parametrize("value", [None, 3, 2.5, b"<b>", ["<b>"], ValueError("<b>")])
+def test_anything_can_be_escaped(value):
+    assert "<b>" not in escape(value)
+    assert isinstance(escape(value), Html)
+
+
+@pytest.mark.parametrize(
+    "tag", ["script", "style", "object", "embed", "form", "link", "base", "a", "svg"]
+)
+def test_tags_that_are_not_used_here_cannot_be_built(tag):
+    with pytest.raises(ValueError, match="not used here"):
+        element(tag)
+
+
+@pytest.mark.parametrize(
+    "name", ["onclick", "onerror", "href", "formaction", "ping", "class", "id"]
+)
+def test_attributes_that_are_not_used_here_cannot_be_built(name):
+    with pytest.raises(ValueError, match="must not have"):
+        element("img", attributes={name: "x"})
+
+
+@pytest.mark.parametrize("sandbox", [None, "allow-scripts", "allow-same-origin", " "])
+def test_a_frame_without_the_strictest_sandbox_cannot_be_built(sandbox):
+    with pytest.raises(ValueError, match="sandbox"):
+        element("iframe", attributes={"srcdoc": "x", "sandbox": sandbox})
+
+
+@pytest.mark.parametrize(
+    "source", ["http://example.org/a.png", "//example.org/", "javascript:1", "x"]
+)
+def test_a_source_that_makes_a_request_cannot_be_built(source):
+    with pytest.raises(ValueError, match="data:"):
+        element("img", attributes={"src": source})
+
+
+def test_a_figure_is_reachable_by_keyboard_and_has_a_label():
+    seen = Seen(figure(escape("<x>"), escape("name"), label='a "label"', width=240))
+    assert seen.tags == ["figure", "figcaption"]
+    assert seen.attributes[0]["tabindex"] == "0"
+    assert seen.attributes[0]["aria-label"] == 'a "label"'
+
+
+def test_a_scrolling_box_is_reachable_by_keyboard():
+    seen = Seen(scroller("pre", "<b>", label="text"))
+    assert seen.attributes[0]["tabindex"] == "0"
+    assert seen.text == "<b>"
+
+
+def test_join_escapes_what_is_not_markup():
+    assert join(["<", Html("<br>"), 3], " ") == "&lt; <br> 3"
+
+
+def test_a_data_url_carries_the_bytes():
+    assert data_url("image/png", b"\x00\xff") == "data:image/png;base64,AP8="
+
+
+def test_the_notebook_shows_html_as_html():
+    assert escape("<b>")._repr_html_() == "&lt;b&gt;"

@@ -1,0 +1,238 @@
+"""A page drawn on request has nothing to click, to hint or to load; an SVG never freezes Chromium.
+
+Beside each quiet page stands a control, the same markup shown carelessly, for which the listener
+does hear something.
+"""
+
+import base64
+import contextlib
+import io
+import re
+import socket
+import threading
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from odps_nb.notebook.display.html import escape
+from odps_nb.notebook.gallery.view import mimebundle
+from odps_nb.notebook.preview import bundle as preview
+from odps_nb.notebook.preview.kinds.text import POLICY
+from tests.support.browser import CHROMIUM, FLAGS
+from tests.support.svgs import HEAD, HOSTILE, PLAIN
+
+pytestmark = pytest.mark.browser
+
+
+class File(io.BytesIO):
+    """An opened blob."""
+
+    verified = True
+
+
+class Value:
+    def __init__(self, text, name=""):
+        self.data, self.mime_type, self.file_name = text.encode(), "", name
+        self.size = len(self.data)
+
+    def open(self):
+        return File(self.data)
+
+
+class Column(list):
+    title = "t.c"
+
+
+class Listener:
+    """Counts connections from anywhere, without an answer to any."""
+
+    def __init__(self):
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.heard = threading.Event()
+        self.links = []
+        self.thread = threading.Thread(target=self._accept, daemon=True)
+        self.thread.start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                self.links.append(self.socket.accept()[0])
+                self.heard.set()
+
+    def close(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        for link in self.links:
+            link.close()
+        self.thread.join()
+
+
+@pytest.fixture
+def listener():
+    server = Listener()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser with a profile: without one, Chromium makes no early connections."""
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            str(tmp_path_factory.mktemp("profile")),
+            executable_path=str(CHROMIUM),
+            args=FLAGS,
+            viewport={"width": 1000, "height": 900},
+        )
+        yield context
+        context.close()
+
+
+@pytest.fixture
+def visit(browser):
+    pages = []
+
+    def show(markup):
+        page = browser.new_page()
+        pages.append(page)
+        page.set_content(f"<!DOCTYPE html><body>{markup}</body>", wait_until="load")
+        return page
+
+    yield show
+    for page in pages:
+        page.close()
+
+
+CLICK = "position:fixed;inset:0;display:block;background:#fee"
+CALLS = {
+    "preconnect": '<html><link rel="preconnect" href="URL">',
+    "preconnect in the head": '<html><head><link rel=preconnect href="URL"></head><body>x',
+    "preconnect across": '<html><link rel="preconnect" crossorigin href="URL">',
+    "link": f'<html><a href="URL" style="{CLICK}">claim</a>',
+    "area": '<html><img usemap="#m" width=900 height=400 src="data:image/gif;base64,'
+    'R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7">'
+    '<map name=m><area shape=default href="URL"></map>',
+    "link in a drawing": '<html><svg width=900 height=400><a href="URL">'
+    "<rect width=900 height=400 /></a></svg>",
+    "link by base": f'<html><base href="URL"><a href="x" style="{CLICK}">claim</a>',
+    "link that hides in a title": '<html><p title="</style><style>"><svg><style><a title=\''
+    f"</style><a href=URL style={CLICK.replace(' ', '')}>'>x",
+}
+QUIET = {
+    "dns-prefetch": '<html><link rel="dns-prefetch" href="URL">',
+    "refresh": '<html><meta http-equiv="refresh" content="0; url=URL">',
+    "form": '<html><form action="URL"><button style="position:fixed;inset:0">x</button></form>',
+    "frame": '<html><iframe src="URL"></iframe><object data="URL"></object><embed src="URL">',
+    "sources": '<html><img src="URL" srcset="URL 2x"><video src="URL" poster="URL"></video>'
+    '<body background="URL"><audio src="URL"></audio><input type=image src="URL">',
+    "style": "<html><style>@import 'URL'; body{background:url(URL)}"
+    "@font-face{font-family:f;src:url(URL)} *{font-family:f}</style>"
+    '<p style="background:url(URL);cursor:url(URL),auto">x',
+    "prefetch": '<html><link rel=prefetch href="URL"><link rel=prerender href="URL">'
+    '<link rel=modulepreload href="URL"><link rel=icon href="URL">',
+}
+
+
+def spelled(markup, listener):
+    return markup.replace("URL", f"http://127.0.0.1:{listener.port}/")
+
+
+def touch(page):
+    """Hover, click and use the keys where the frame is."""
+    box = page.locator("iframe").bounding_box()
+    for x, y in ((20, 20), (120, 40), (box["width"] / 2, 100)):
+        page.mouse.move(box["x"] + x, box["y"] + y)
+        page.mouse.click(box["x"] + x, box["y"] + y)
+        page.mouse.click(box["x"] + x, box["y"] + y, button="middle")
+    for key in ("Tab", "Tab", "Enter", "Tab", "Enter"):
+        page.keyboard.press(key)
+
+
+@pytest.mark.parametrize("name", [n for n in CALLS if "hides" not in n])
+def test_control_the_sandbox_and_the_policy_alone_let_it_out(visit, listener, name):
+    source = escape(POLICY + spelled(CALLS[name], listener))
+    page = visit(f'<iframe sandbox="" width=900 height=400 srcdoc="{source}"></iframe>')
+    touch(page)
+    assert listener.heard.wait(30)
+
+
+@pytest.mark.parametrize("name", [*CALLS, *QUIET])
+def test_a_drawn_page_makes_no_connection_whatever_is_done_to_it(visit, listener, name):
+    text = spelled({**CALLS, **QUIET}[name], listener)
+    page = visit(preview.mimebundle(Value(text), render=True)["text/html"])
+    assert page.locator("iframe").count() == 1
+    touch(page)
+    # all that the page asked for before this one has been sent when this one arrives
+    with contextlib.suppress(Exception):
+        page.evaluate(f"fetch('http://127.0.0.1:{listener.port}/last', {{mode: 'no-cors'}}); 0")
+    assert listener.heard.wait(30)
+    assert len(listener.links) == 1
+    assert listener.links[0].recv(64).startswith(b"GET /last")
+
+
+def test_a_drawn_page_keeps_its_look(visit):
+    text = (
+        "<!DOCTYPE html><html><head><title>no</title><style>h1{color:rgb(1,2,3)}</style></head>"
+        '<body><h1 class=x>Report</h1><p style="color:rgb(4,5,6)">text <a href="x">link</a></p>'
+        '<img alt=dot src="data:image/gif;base64,'
+        'R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"></body></html>'
+    )
+    page = visit(preview.mimebundle(Value(text), render=True)["text/html"])
+    frame = page.main_frame.child_frames[0]
+    colour = "e => getComputedStyle(e).color"
+    assert frame.locator("h1").evaluate(colour) == "rgb(1, 2, 3)"
+    assert frame.locator("p").evaluate(colour) == "rgb(4, 5, 6)"
+    assert frame.locator("p").inner_text() == "text link"
+    assert frame.locator("img").evaluate("e => e.naturalWidth") == 1
+    assert frame.locator("a").count() == 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "background:url(data:image/svg+xml;base64,SVG)",
+        "background:\\75rl(data:image/svg+xml;base64,SVG)",
+        'background:image-set("data:image/svg+xml;base64,SVG" 1x)',
+    ],
+)
+def test_no_svg_comes_into_a_drawn_page_by_another_way(source):
+    svg = base64.b64encode(HOSTILE["use"].encode()).decode()
+    for markup in (
+        f"<html><style>body{{{source}}}</style>",
+        f"<html><p style='{source}'>x",
+        "<html><img src='data:image/svg+xml;base64,SVG'>",
+        "<html><img src='data:image/png;base64,SVG'>",
+        "<html><svg><use href='#a'></svg><math><style><img src='data:image/svg+xml;base64,SVG'>",
+    ):
+        html = preview.mimebundle(Value(markup.replace("SVG", svg)), render=True)["text/html"]
+        (frame,) = re.findall('srcdoc="([^"]*)"', html)
+        assert svg[:40] not in frame, markup[:30]
+
+
+def test_hostile_drawings_leave_the_page_alive_and_plain_ones_are_drawn(visit):
+    blobs = Column([Value(text, f"{n}.svg") for n, text in [*HOSTILE.items(), *PLAIN.items()]])
+    chosen = Column(blobs[:40]), Column(blobs[40:])
+    drawn = []
+    for column in chosen:
+        page = visit(mimebundle(column)["text/html"])
+        assert page.evaluate("1 + 1") == 2
+        page.screenshot(full_page=True)
+        drawn += page.evaluate(
+            "() => [...document.images].map(i => [i.alt, i.complete && i.naturalWidth > 0])"
+        )
+    assert [alt for alt, _ in drawn] == [f"{name}.svg, SVG" for name in PLAIN]
+    assert [alt for alt, loaded in drawn if not loaded] == []
+
+
+def test_the_costliest_drawing_that_is_let_through_is_drawn(visit):
+    shape = '<path stroke="red" stroke-dasharray="1" d="M0 0L9 9" marker-end="url(#m)"/>'
+    marker = '<marker id="m"><circle r="3"/><circle r="2"/></marker>'
+    for count in range(3000, 0, -200):
+        text = f"{HEAD}{marker}{shape * count}</svg>"
+        html = preview.mimebundle(Value(text))["text/html"]
+        if "<img" in html:
+            break
+    assert count >= 200
+    page = visit(html)
+    assert page.screenshot()

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from IPython.core.error import UsageError
+
+from odps_nb.notebook.magics.arguments import (
+    check_names,
+    parse,
+    parse_columns,
+    parse_partitions,
+    parse_size,
+    refuse_keys,
+    split_line,
+)
+from odps_nb.notebook.magics.commands import COMMANDS
+from odps_nb.terms import PartitionSpec
+
+SECRET = "LTAI5tSecretKeyMaterial"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("", []),
+        ("orders -n 5", ["orders", "-n", "5"]),
+        ("-w \"note = 'a b'\"", ["-w", "note = 'a b'"]),
+        ("-w 'note = \"a b\"'", ["-w", 'note = "a b"']),
+        (r"--root C:\data", ["--root", r"C:\data"]),
+        ("-p ds=2024-01-01,hour=3", ["-p", "ds=2024-01-01,hour=3"]),
+        ("orders # no comment", ["orders", "#", "no", "comment"]),
+    ],
+)
+def test_a_line_is_split_into_words(line, words):
+    assert split_line(line) == words
+
+
+def test_an_open_quote_is_a_usage_error():
+    with pytest.raises(UsageError, match="quote is not closed"):
+        split_line("-w \"a = 'b'")
+
+
+@given(st.text(max_size=60))
+def test_any_line_gives_words_or_a_usage_error(line):
+    try:
+        words = split_line(line)
+    except UsageError:
+        return
+    assert all(isinstance(word, str) for word in words)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        f"--access-key={SECRET}",
+        "--access-key",
+        "--access_id",
+        "--secret-access-key",
+        "--password",
+        "--token",
+        f"--sts-token={SECRET}",
+        "--bearer_token",
+        "-access_key",
+        "--credentials",
+        f"https://id:{SECRET}@host/api",
+    ],
+)
+def test_keys_are_refused_and_never_repeated(word):
+    with pytest.raises(UsageError, match="keys never go into a cell") as caught:
+        refuse_keys(["orders", word])
+    assert SECRET not in str(caught.value)
+
+
+def test_what_only_looks_like_a_key_is_allowed():
+    refuse_keys(["access_key", "secret_table", "-w", "token = 'x'", "https://host/api", "--schema"])
+
+
+def test_a_slip_names_the_nearest_option():
+    with pytest.raises(UsageError, match=r"has no option --colums; did you mean --columns\?"):
+        parse(COMMANDS["read"].run, ["orders", "--colums", "a"])
+
+
+def test_the_value_of_an_unknown_option_is_never_repeated():
+    with pytest.raises(UsageError) as caught:
+        parse(COMMANDS["read"].run, ["orders", f"--key={SECRET}"])
+    assert SECRET not in str(caught.value)
+
+
+def test_an_unquoted_filter_is_explained():
+    with pytest.raises(UsageError, match="quote the filter"):
+        parse(COMMANDS["read"].run, ["orders", "-w", "amount", ">", "10"])
+
+
+def test_shortened_options_are_not_guessed():
+    with pytest.raises(UsageError, match="has no option --col"):
+        parse(COMMANDS["read"].run, ["orders", "--col", "a"])
+
+
+@pytest.mark.parametrize("words", [[], ["t", "-n", "0"], ["t", "-n", "x"], ["t", "-t", "csv"]])
+def test_bad_values_are_one_line(words):
+    with pytest.raises(UsageError) as caught:
+        parse(COMMANDS["read"].run, words)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("0", 0),
+        ("12", 12),
+        ("1k", 1000),
+        ("1KiB", 1024),
+        ("1.5 GB", 1_500_000_000),
+        ("2mib", 2 << 20),
+    ],
+)
+def test_sizes_are_read(text, count):
+    assert parse_size(text) == count
+
+
+def test_lists_are_read():
+    assert parse_columns(None) is None
+    assert parse_columns("a, `b`,c") == ["a", "b", "c"]
+    assert parse_partitions(None) is None
+    assert parse_partitions(["ds=1,hour=2", "ds=3"]) == [
+        PartitionSpec((("ds", "1"), ("hour", "2"))),
+        PartitionSpec((("ds", "3"),)),
+    ]
+    with pytest.raises(UsageError, match="without blanks"):
+        parse_columns("a,,b")
+    with pytest.raises(UsageError, match="write key=value"):
+        parse_partitions(["2024-01-01"])
+
+
+def test_an_unknown_name_suggests_a_known_one():
+    check_names(["ID"], ["id", "amount"], what="column", where="orders")
+    with pytest.raises(UsageError, match=r"orders has no column 'amout'; did you mean amount\?"):
+        check_names(["amout"], ["id", "amount"], what="column", where="orders")
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_every_subcommand_has_a_summary_and_help(command):
+    assert command.summary.endswith(".")
+    text = command.help()
+    assert text.startswith(("%odps " + command.name, "%%odps " + command.name))
+    assert command.summary in text

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from odps_nb.errors import ConnectError
+from odps_nb.notebook.magics.completion import Known, complete
+from odps_nb.notebook.magics.names import NameCache
+
+OPTIONS = {
+    "connect": ("--project", "--root"),
+    "read": ("--columns", "--where", "-c"),
+    "tables": (),
+    "write": ("--overwrite",),
+}
+
+
+class Names:
+    """Names that are known at once."""
+
+    def tables(self):
+        return ["orders", "media", "Documents"]
+
+    def columns(self, table):
+        return {"orders": ["id", "amount", "ds"]}.get(table, [])
+
+    def partitions(self, table):
+        return {"orders": ["ds=2024-01-01", "ds=2024-01-02"]}.get(table, [])
+
+
+def words(before: str) -> tuple[str, ...] | None:
+    known = Known(
+        options=OPTIONS,
+        names=Names(),
+        variables=lambda: ["frame", "other"],
+        profiles=lambda: ["prod"],
+    )
+    found = complete(before, known)
+    return None if found is None else found.words
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("%odps re", ("read",)),
+        ("%odps ", ("connect", "read", "tables", "write")),
+        ("df = %odps re", ("read",)),
+        ("x = 1\n%odps re", ("read",)),
+        ("%odps read or", ("orders",)),
+        ("%odps read doc", ("Documents",)),
+        ("%odps read ", ("orders", "media", "Documents")),
+        ("%odps read orders --co", ("--columns",)),
+        ("%odps read orders -c am", ("amount",)),
+        ("%odps read orders -c id,am", ("amount",)),
+        ("%odps read orders -p ds=2024-01-02", ("ds=2024-01-02",)),
+        ("%odps read orders -p ", ("ds=2024-01-01", "ds=2024-01-02")),
+        ("%odps read orders -t ar", ("arrow",)),
+        ("%odps read orders -o fr", ("frame",)),
+        ("%odps read -q or", ("orders",)),
+        ("%odps read -n 5 or", ("orders",)),
+        ("%odps connect lo", ("local",)),
+        ("%odps connect p", ("prod",)),
+        ("%odps write fr", ("frame",)),
+        ("%odps write frame or", ("orders",)),
+        ("%%odps read orders\nam", ("amount",)),
+        ("%%odps read orders\nid > 3 and am", ("amount",)),
+        ("%%odps sql\nselect * from or", ("orders",)),
+        ("%%odps sql\nselect *\nfrom orders where am", ("amount",)),
+        ("%%odps sql\nselect med", ("media",)),
+    ],
+)
+def test_tab_offers_what_fits_here(before, expected):
+    assert words(before) == expected
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["", "import o", "odps re", "%odpsx ", "%odps", "x = 1\nor", "%odps read orders -w am"],
+)
+def test_elsewhere_tab_is_left_to_others(before):
+    assert words(before) is None
+
+
+class Slow:
+    """A service that answers only when the test says so."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.may_answer = threading.Event()
+        self.fails = False
+
+    def tables(self):
+        self.calls += 1
+        assert self.may_answer.wait(10)
+        if self.fails:
+            raise ConnectError("nobody listens")
+        return [f"t{self.calls}"]
+
+    def columns(self, table):
+        return [f"{table}_c"]
+
+    def partitions(self, table):
+        return [f"{table}=1"]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.005)
+
+
+@pytest.fixture
+def cache():
+    source, clock = Slow(), Clock()
+    cache = NameCache(source, ttl=60, clock=clock)
+    yield cache, source, clock
+    source.may_answer.set()
+    cache.close()
+    wait_until(lambda: not [t for t in threading.enumerate() if t.name == "odps-nb-names"])
+
+
+def test_a_lookup_never_waits_for_the_service(cache):
+    names, source, _ = cache
+    assert names.tables() == ()  # the source does not answer before it may
+    assert names.tables() == ()
+    source.may_answer.set()
+    wait_until(lambda: names.tables() == ("t1",))
+    assert source.calls == 1
+
+
+def test_old_names_are_given_while_new_ones_are_fetched(cache):
+    names, source, clock = cache
+    source.may_answer.set()
+    names.tables()
+    wait_until(lambda: names.tables() == ("t1",))
+    source.may_answer.clear()
+    clock.now = 61
+    assert names.tables() == ("t1",)
+    source.may_answer.set()
+    wait_until(lambda: names.tables() == ("t2",))
+
+
+def test_a_failure_is_silent_and_asked_again_later(cache):
+    names, source, clock = cache
+    source.fails = True
+    source.may_answer.set()
+    names.tables()
+    wait_until(lambda: source.calls == 1)
+    assert names.columns("a") == ()
+    wait_until(lambda: names.columns("a") == ("a_c",))
+    assert names.tables() == ()
+    source.fails, clock.now = False, 61
+    names.tables()
+    wait_until(lambda: names.tables() == ("t2",))
+
+
+def test_a_closed_cache_starts_nothing(cache):
+    names, source, _ = cache
+    names.close()
+    names.close()
+    assert names.tables() == ()
+    assert source.calls == 0

@@ -1,0 +1,455 @@
+"""A blob that crashes, stalls or fools a parser costs a tile, never the kernel."""
+
+import io
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.local.samples import media, pictures
+from odps_nb.notebook.gallery.view import mimebundle
+from odps_nb.notebook.preview import parser_process, parsing
+from odps_nb.notebook.preview.kinds.drawing import GRID, UnshowableError
+from odps_nb.notebook.preview.parser_process import LENGTHS, MAX_ANSWER, MEMORY
+from odps_nb.notebook.preview.parsing import Parsed, Parser, ParserStoppedError
+from odps_nb.notebook.preview.tile import tile
+
+SIZE = {"size": {"layout": "tile", "width": 9, "height": 9, "rows": 3, "columns": 3, "lines": 3}}
+
+
+class File(io.BytesIO):
+    """An opened blob."""
+
+    verified = True
+
+
+class Value:
+    mime_type = "image/png"
+
+    def __init__(self, data, file_name="cat.png"):
+        self.data, self.file_name, self.size = data, file_name, len(data)
+
+    def open(self):
+        return File(self.data)
+
+
+class Column(list):
+    title = "t.c"
+
+
+def good():
+    return pictures.encode(Image.new("RGB", (8, 6), 1), "PNG")
+
+
+def wrong_offsets():
+    """Streams whose string offsets point outside, in each place and for each type of offset."""
+    for kind, code in ((pa.string(), "i"), (pa.large_string(), "q"), (pa.binary(), "i")):
+        batch = pa.record_batch({"s": pa.array(["a", "b", "c"], kind)})
+        out = io.BytesIO()
+        with pa.ipc.new_stream(out, batch.schema) as writer:
+            writer.write_batch(batch)
+        data = out.getvalue()
+        at = data.index(struct.pack(f"<4{code}", 0, 1, 2, 3))
+        for place in range(4):
+            for value in (-1, 4, 1 << 20, 0x7FFF_0000):
+                offsets = [0, 1, 2, 3]
+                offsets[place] = value
+                packed = struct.pack(f"<4{code}", *offsets)
+                yield data[:at] + packed + data[at + len(packed) :]
+
+
+def aborting_parquet():
+    out = io.BytesIO()
+    pq.write_table(pa.table({"l": [[1], None] * 5}), out)
+    return out.getvalue()
+
+
+@pytest.fixture
+def parser():
+    with_process = Parser()
+    yield with_process
+    with_process.close()
+
+
+@pytest.fixture
+def broken_parser(tmp_path, monkeypatch):
+    """A parser whose modules do what a test says: they stand in for a library with a bug."""
+
+    def make(code):
+        # the process finds our package, and in its place among the parsers this module
+        monkeypatch.setattr(parsing, "_BOOT", f"{BOOT}\n{code}\nmain()")
+        made.append(Parser())
+        return made[-1]
+
+    made = []
+    yield make
+    for each in made:
+        each.close()
+
+
+BOOT = (
+    "import sys; sys.path[:] = sys.argv[1:]\n"
+    "import types, os, signal, time\n"
+    "from odps_nb.notebook.preview.parser_process import main\n"
+    "from odps_nb.notebook.preview.kinds.drawing import UnshowableError\n"
+    "broken = types.ModuleType('broken')\n"
+    "sys.modules['odps_nb.notebook.preview.parsers.array'] = broken\n"
+    "fine = types.ModuleType('fine')\n"
+    "fine.parse = lambda data, options: ({'n': len(data)}, b'')\n"
+    "sys.modules['odps_nb.notebook.preview.parsers.svg'] = fine"
+)
+
+
+# -- what killed the kernel ---------------------------------------------------------------------
+
+
+def test_arrow_with_offsets_out_of_range_is_a_tile():
+    for data in wrong_offsets():
+        made = tile(Value(data))
+        assert "<table" not in made.html or "> 3" not in made.html
+        assert made.text.startswith("cat.png  Arrow stream")
+
+
+def test_a_value_outside_its_buffer_is_not_shown():
+    for data in list(wrong_offsets())[4:12]:
+        made = tile(Value(data))
+        assert "not readable" in made.html
+        assert "<table" not in made.html
+
+
+def test_parquet_with_one_bit_flipped_is_a_tile_also_where_pyarrow_aborts():
+    data = aborting_parquet()
+    outcomes = set()
+    for bit in range(8 * 124, 8 * 132):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        made = tile(Value(bytes(flipped)))
+        stopped = "stopped the parser (SIGABRT)" in made.html
+        assert not stopped or "keep it with its save(path)" in made.html
+        outcomes.add("stopped" if stopped else "drawn")
+        assert made.html.startswith("<figure")
+    # the flip is sharp: pyarrow does abort on some of them
+    assert outcomes == {"stopped", "drawn"}
+
+
+# -- the process ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGKILL", "SIGBUS"])
+def test_a_signal_is_named_and_the_next_job_is_done_by_the_same_process(broken_parser, name):
+    parser = broken_parser(
+        f"broken.parse = lambda data, options: os.kill(os.getpid(), signal.{name})"
+    )
+    for _ in range(3):
+        with pytest.raises(ParserStoppedError, match=name):
+            parser.parse("array", b"", SIZE)
+        started = parser._process
+        assert parser.parse("svg", b"12345", SIZE).number("n") == 5
+        assert parser._process is started
+
+
+def test_endless_computing_ends_and_ends_sooner_each_time(broken_parser, monkeypatch):
+    monkeypatch.setattr(parsing, "SECONDS", 1)
+    parser = broken_parser("def parse(data, options):\n while True: pass\nbroken.parse = parse")
+    with pytest.raises(ParserStoppedError, match="too much time"):
+        parser.parse("array", b"", SIZE)
+    assert parser.parse("svg", b"1", SIZE).number("n") == 1
+    assert parser._strikes == 1
+
+
+def test_endless_waiting_ends(broken_parser, monkeypatch):
+    monkeypatch.setattr(parsing, "SECONDS", 1)
+    monkeypatch.setattr(parsing, "_PATIENCE", 1)
+    monkeypatch.setattr(parsing, "_START", 2)
+    parser = broken_parser("broken.parse = lambda data, options: time.sleep(3600)")
+    with pytest.raises(ParserStoppedError, match="too much time"):
+        parser.parse("array", b"", SIZE)
+    assert parser._process is None
+
+
+def test_endless_memory_ends(broken_parser):
+    size = MEMORY + (256 << 20)
+    parser = broken_parser(f"broken.parse = lambda data, options: bytearray({size})")
+    with pytest.raises(ParserStoppedError, match="too much memory"):
+        parser.parse("array", b"", SIZE)
+
+
+def test_a_process_that_exits_is_started_again(broken_parser):
+    parser = broken_parser(
+        "def parse(data, options):\n os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)\n"
+        "broken.parse = parse"
+    )
+    for _ in range(2):
+        with pytest.raises(ParserStoppedError, match="exit status"):
+            parser.parse("array", b"", SIZE)
+        assert parser.parse("svg", b"12", SIZE).number("n") == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"x",
+        LENGTHS.pack(2, 0) + b"{}" + b"more",
+        LENGTHS.pack(2, 5) + b"{}",
+        LENGTHS.pack(2, 0) + b"[]",
+        LENGTHS.pack(3, 0) + b"{nu",
+        LENGTHS.pack(13, 0) + b'{"done": [1]}',
+        LENGTHS.pack(1 << 31, 1 << 60),
+        bytes(MAX_ANSWER + 1),
+        LENGTHS.pack(100_000, 0) + b"[" * 100_000,
+    ],
+)
+def test_an_answer_that_is_none_is_said_and_the_next_one_is_right(broken_parser, answer):
+    shown = answer if len(answer) < 100 else None
+    made = repr(shown) if shown is not None else f"bytes({answer[:1]!r} * {len(answer)})"
+    if answer.endswith(b"[["):
+        made = f"{answer[: LENGTHS.size]!r} + b'[' * 100_000"
+    parser = broken_parser(
+        "def parse(data, options):\n"
+        f" answer = {made}\n"
+        " for fd in range(3, 20):\n"
+        "  try:\n"
+        "   while answer: answer = answer[os.write(fd, answer):]\n"
+        "   os._exit(0)\n"
+        "  except OSError: pass\n"
+        " os._exit(0)\n"
+        "broken.parse = parse"
+    )
+    with pytest.raises(UnshowableError):
+        parser.parse("array", b"", SIZE)
+    assert parser.parse("svg", b"123", SIZE).number("n") == 3
+
+
+def test_a_job_reaches_neither_questions_nor_answers_of_others(broken_parser):
+    parser = broken_parser(
+        "def parse(data, options):\n"
+        " left = []\n"
+        " for fd in range(256):\n"
+        "  try: left.append(os.readlink(f'/proc/self/fd/{fd}'))\n"
+        "  except OSError: pass\n"
+        " return {'open': [name for name in left if name != '/dev/null']}, b''\n"
+        "broken.parse = parse"
+    )
+    (only,) = parser.parse("array", b"", SIZE).texts("open")
+    assert only.startswith("pipe:")
+
+
+def test_the_process_has_no_keys_in_its_environment(broken_parser, monkeypatch):
+    monkeypatch.setenv("ODPS_ACCESS_KEY", "s3cret")
+    parser = broken_parser(
+        "broken.parse = lambda data, options: ({'all': [*os.environ, *os.environ.values()]}, b'')"
+    )
+    found = parser.parse("array", b"", SIZE).texts("all")
+    assert "s3cret" not in found
+    assert not [name for name in found if name.startswith("ODPS")]
+
+
+def test_a_job_writes_no_file(broken_parser, tmp_path):
+    parser = broken_parser(
+        f"broken.parse = lambda data, options: open({str(tmp_path / 'x')!r}, 'w').write('x' * 9)"
+    )
+    with pytest.raises(UnshowableError):
+        parser.parse("array", b"", SIZE)
+    assert not (tmp_path / "x").exists() or not (tmp_path / "x").stat().st_size
+
+
+def test_a_library_that_is_missing_is_named(broken_parser):
+    parser = broken_parser("def parse(data, options): import no_such_thing\nbroken.parse = parse")
+    with pytest.raises(MissingDependencyError, match="no_such_thing"):
+        parser.parse("array", b"", SIZE)
+
+
+def test_an_interpreter_that_does_not_start_is_said(parser, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(UnshowableError, match="does not start"):
+        parser.parse("svg", b"", SIZE)
+
+
+def test_the_process_does_the_jobs_itself_where_it_cannot_fork(broken_parser):
+    parser = broken_parser(
+        "import odps_nb.notebook.preview.parser_process as p; p._FORKS = False\n"
+        "broken.parse = lambda data, options: os.abort()"
+    )
+    for _ in range(2):
+        with pytest.raises(ParserStoppedError, match="exit status"):
+            parser.parse("array", b"", SIZE)
+        assert parser.parse("svg", b"12", SIZE).number("n") == 2
+
+
+# -- interrupts, threads, forks, the end --------------------------------------------------------
+
+
+def test_an_interrupted_job_leaves_no_answer_for_the_next_one(broken_parser):
+    parser = broken_parser(
+        "def parse(data, options):\n"
+        " os.kill(int(data), signal.SIGINT); time.sleep(3600)\n"
+        "broken.parse = parse"
+    )
+    assert parser.parse("svg", b"1", SIZE).number("n") == 1
+    group = parser._process.pid
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            parser.parse("array", str(os.getpid()).encode(), SIZE)
+        assert parser.parse("svg", b"123", SIZE).number("n") == 3
+    assert not psutil.pid_exists(group)
+
+
+def test_a_question_that_was_left_is_not_answered_later(parser):
+    """A second interrupt may come while the first one is dealt with."""
+    picture = {**SIZE, "mime": "image/png"}
+    parser.parse("picture", good(), picture)
+    text = json.dumps({"parser": "archive", "options": {}, "seconds": 1}).encode()
+    parser._process.stdin.write(LENGTHS.pack(len(text), 0) + text)
+    parser._process.stdin.flush()
+    parser._asking = True
+    assert parser.parse("picture", good(), picture).texts("facts") == ("8 × 6",)
+
+
+def test_threads_get_their_own_answers(broken_parser):
+    parser = broken_parser("")
+    wrong = []
+
+    def ask(start):
+        for length in range(start, start + 20):
+            if parser.parse("svg", bytes(length), SIZE).number("n") != length:
+                wrong.append(length)
+
+    threads = [threading.Thread(target=ask, args=(n * 100,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def script(code):
+    command = [sys.executable, "-c", f"from odps_nb.notebook import parsing\n{code}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+
+
+ASK = "parsing.parse('svg', b'<svg xmlns=\"http://www.w3.org/2000/svg\"/>', GRID).number('drawn')"
+
+
+def test_a_forked_process_has_a_parser_of_its_own():
+    done = script(
+        "import os\nfrom odps_nb.notebook.preview.kinds.drawing import GRID\n"
+        f"first = {ASK}\nmine = parsing._parser._process.pid\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        f" same = {ASK} == first and parsing._parser._process.pid != mine\n"
+        " parsing._parser.close()\n"
+        " os._exit(0 if same else 1)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        f"assert {ASK} == first\nassert parsing._parser._process.pid == mine\nprint('right')"
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("right\n", "", 0)
+
+
+@pytest.mark.parametrize("end", ["", "import os; os.kill(os.getpid(), 9)"])
+def test_the_process_ends_with_its_kernel(end):
+    done = script(
+        "from odps_nb.notebook.preview.kinds.drawing import GRID\n"
+        f"{ASK}\nprint(parsing._parser._process.pid, flush=True)\n{end}"
+    )
+    with_pid = int(done.stdout)
+    try:
+        psutil.Process(with_pid).wait(timeout=30)
+    except psutil.NoSuchProcess:
+        return
+
+
+def test_a_parser_can_be_closed_twice_and_used_again(parser):
+    parser.close()
+    options = {**SIZE, "mime": "image/png"}
+    parser.parse("picture", good(), options)
+    parser.close()
+    parser.close()
+    assert repr(parser) == "<Parser not started>"
+    parser.parse("picture", good(), options)
+    assert repr(parser) == "<Parser running>"
+
+
+def test_importing_the_notebook_starts_nothing():
+    done = script("print(parsing._parser._process)")
+    assert done.stdout == "None\n"
+
+
+def test_the_kernel_loads_no_parser_whatever_it_draws(tmp_path):
+    """So there is no road to a preview that goes past the process."""
+    for number, blob in enumerate(media.blobs()):
+        if blob is not None:
+            (tmp_path / f"{number:02}").write_bytes(blob.data)
+    done = script(
+        "import io, sys\nfrom pathlib import Path\n"
+        "from odps_nb.notebook import gallery, preview\n"
+        "class File(io.BytesIO): verified = True\n"
+        "class Value:\n"
+        " mime_type = file_name = ''\n"
+        " def __init__(self, data): self.data, self.size = data, len(data)\n"
+        " def open(self): return File(self.data)\n"
+        "class Column(list): title = 't.c'\n"
+        f"files = sorted(Path({str(tmp_path)!r}).iterdir())\n"
+        "blobs = Column(Value(file.read_bytes()) for file in files)\n"
+        "for view in ('grid', 'list'): gallery.mimebundle(blobs, view=view, render=True)\n"
+        "gallery.Gallery(blobs).bundle()\n"
+        "html = ''.join(preview.mimebundle(blob, render=True)['text/html'] for blob in blobs)\n"
+        "assert html.count('<img') > 15 and html.count('<table') > 5\n"
+        "parsers = 'PIL nh3 zipfile tarfile numpy pyarrow pandas zstandard pyexpat'\n"
+        "print([name for name in parsers.split() if name in sys.modules])"
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+# -- what a person sees -------------------------------------------------------------------------
+
+
+def test_a_gallery_shows_the_good_ones_around_the_bad_one():
+    bad = bytearray(aborting_parquet())
+    bad[128] ^= 2
+    blobs = Column([Value(good(), "a.png"), Value(bytes(bad), "b.parquet"), Value(good(), "c.png")])
+    page = mimebundle(blobs)
+    assert page["text/html"].count("data:image/png") == 2
+    assert "a.png" in page["text/plain"]
+    assert "b.parquet" in page["text/plain"]
+
+
+def test_what_came_back_is_checked_before_it_is_used():
+    parsed = Parsed(found={"n": "1", "list": ["a", 1], "rows": [["a"], "b"]}, data=b"secret")
+    for read in (
+        lambda: parsed.number("n"),
+        lambda: parsed.text("list"),
+        lambda: parsed.texts("list"),
+        lambda: parsed.rows("rows"),
+        lambda: parsed.text("none"),
+    ):
+        with pytest.raises(ParserStoppedError):
+            read()
+    assert "secret" not in repr(parsed)
+
+
+def test_a_picture_that_came_back_as_something_else_is_not_shown(monkeypatch):
+    answer = Parsed(found={"facts": ["<b>"]}, data=b"<svg xmlns='http://www.w3.org/2000/svg'/>")
+    monkeypatch.setattr("odps_nb.notebook.preview.kinds.image.parse", lambda *a, **k: answer)
+    made = tile(Value(good()), size=GRID)
+    assert "<img" not in made.html
+    assert "no picture came back" in made.html
+
+
+def test_only_our_parsers_can_be_asked():
+    with pytest.raises(ValueError, match="no parser"):
+        parser_process._parser("os")
+
+
+def test_signals_of_the_test_process_are_as_before():
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN

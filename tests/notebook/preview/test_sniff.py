@@ -1,0 +1,225 @@
+"""What a blob is: told from its bytes, by our own table, never from the label."""
+
+import codecs
+import gzip
+import io
+import json
+import struct
+import tarfile
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from odps_nb.local.samples import media
+from odps_nb.notebook.preview.media_types import Family, Kind, differs
+from odps_nb.notebook.preview.sniff import HEAD, sniff
+
+WHAT = {
+    "mountains.jpg": "image/jpeg",
+    "mandelbrot.png": "image/png",
+    "julia.webp": "image/webp",
+    "life.gif": "image/gif",
+    "rings.bmp": "image/bmp",
+    "rose.svg": "image/svg+xml",
+    "script_inside.svg": "image/svg+xml",
+    "melody.wav": "audio/wav",
+    "melody.mp3": "audio/mpeg",
+    "drift.mp4": "video/mp4",
+    "order.json": "application/json",
+    "cities.csv": "text/csv",
+    "telemetry.csv": "text/csv",
+    "scores.tsv": "text/tab-separated-values",
+    "weather.parquet": "application/vnd.apache.parquet",
+    "weather.arrow": "application/vnd.apache.arrow.file",
+    "weather.arrows": "application/vnd.apache.arrow.stream",
+    "weights.npy": "application/x-npy",
+    "model.npz": "application/x-npz",
+    "invoice.pdf": "application/pdf",
+    "report.html": "text/html",
+    "you_have_won.html": "text/html",
+    "not_a_picture.png": "text/html",
+    "feed.xml": "application/xml",
+    "静夜思.txt": "text/plain",
+    "مرحبا.txt": "text/plain",
+    "utf16.txt": "text/plain",
+    "bundle.zip": "application/zip",
+    "logs.tar.gz": "application/gzip",
+    "random.bin": "application/octet-stream",
+    "empty.dat": "application/x-empty",
+    "cut_short.jpg": "image/jpeg",
+    "144_megapixels.png": "image/png",
+}
+
+
+@pytest.fixture(scope="module")
+def files():
+    return {blob.file_name: blob for blob in media.blobs() if blob is not None}
+
+
+def kind_of(data: bytes) -> Kind:
+    return sniff(data[:HEAD], len(data))
+
+
+def test_every_sample_is_what_it_is_whatever_it_is_called(files):
+    optional = {"melody.mp3", "drift.mp4"}  # made only where an encoder is at hand
+    assert set(WHAT) - set(files) <= optional
+    for name, blob in files.items():
+        if name in WHAT:
+            assert kind_of(blob.data).mime == WHAT[name], name
+
+
+def test_only_the_liars_among_the_samples_get_a_badge(files):
+    liars = {n for n, blob in files.items() if differs(blob.mime_type, kind_of(blob.data))}
+    assert liars == {"not_a_picture.png", '"><img src=x onerror=alert(1)>.txt'}
+
+
+@given(st.binary(max_size=400), st.booleans())
+@example(b"RIFF", True)
+@example(b"\x00\x00\x00\xffftyp", True)
+@example(b"OggS", False)
+@example(b"\xff\xff\xff\xff\x10\x00\x00\x00\x08\x00\x00\x00", True)
+@example(b"BM" + bytes(20), True)
+@example(b"\xff\xfb\x90\x00", True)
+def test_any_bytes_are_of_some_kind(data, whole):
+    kind = sniff(data, len(data) if whole else None)
+    assert isinstance(kind, Kind)
+    assert kind.family in Family
+
+
+def test_a_sample_cut_anywhere_is_still_of_some_kind(files):
+    for blob in files.values():
+        for cut in range(0, min(len(blob.data), 300), 7):
+            assert isinstance(sniff(blob.data[:cut], len(blob.data)), Kind)
+
+
+READABLE = {Family.TEXT, Family.TABLE, Family.JSON, Family.MARKUP, Family.SVG, Family.PDF}
+
+
+@given(st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=200))
+@example("ORC is a creature of the woods")
+@example("MZ, BZh, GIF89a, ID3, PAR1")
+@example("%PDF-1.4 is how a PDF begins")
+def test_text_is_never_taken_for_a_binary_kind(text):
+    assert kind_of(text.encode()).family in READABLE
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_text_is_found_in_each_encoding_that_says_so(encoding):
+    kind = kind_of("zwei Zeilen\nüber 世界\n".encode(encoding))
+    assert kind.mime == "text/plain"
+    assert codecs.lookup(kind.encoding).name == codecs.lookup(encoding).name
+
+
+def test_a_character_cut_by_the_end_of_the_head_does_not_make_text_binary():
+    text = "世" * HEAD
+    assert sniff(text.encode()[:HEAD], HEAD * 3).mime == "text/plain"
+
+
+def test_a_character_cut_by_the_end_of_the_blob_makes_it_binary():
+    assert kind_of("ab世".encode()[:-1]).mime == "application/octet-stream"
+
+
+@pytest.mark.parametrize(
+    ("start", "mime"),
+    [
+        (b"<!DOCTYPE html><p>x", "text/html"),
+        (b"\n  <!-- a comment -->\n<HTML>", "text/html"),
+        (b"<script>alert(1)</script>", "text/html"),
+        (b"<img src=x onerror=alert(1)>", "text/html"),
+        (b"<iframe src='javascript:1'>", "text/html"),
+        (b"<?xml version='1.0'?><!DOCTYPE html><html xmlns='x'>", "text/html"),
+        (b"<?xml version='1.0'?><!-- c --><svg xmlns='x'/>", "image/svg+xml"),
+        (b"<!DOCTYPE svg [<!ENTITY a 'b'>]><svg >", "image/svg+xml"),
+        (b"<svg:svg xmlns:svg='x'>", "image/svg+xml"),
+        (b"<?xml version='1.0'?><note/>", "application/xml"),
+        (b"<note>about > and <</note>", "text/plain"),
+        (b"< 3 is a heart", "text/plain"),
+    ],
+)
+def test_markup_is_told_apart(start, mime):
+    assert kind_of(start).mime == mime
+
+
+@pytest.mark.parametrize(
+    ("text", "mime"),
+    [
+        ('{"a": 1}', "application/json"),
+        ("[1, 2, 3]", "application/json"),
+        ('{"a": 1}\n{"a": 2}\n', "application/x-ndjson"),
+        ("{not json}", "text/plain"),
+        ("[1, 2,", "text/plain"),
+        ("[" * 30_000, "text/plain"),
+        ("a,b\n1,2\n3,4\n", "text/csv"),
+        ("a;b;c\n1;2;3\n", "text/csv"),
+        ('a,b\n"x, y","line\nbreak"\n3,4\n', "text/csv"),
+        ("Dear friend, hello,\nall is well, thanks\n", "text/plain"),
+        ("one, two\nthree\n", "text/plain"),
+        ("a\tb\n1\t2\n3\t4", "text/tab-separated-values"),
+    ],
+)
+def test_data_in_text_is_told_apart(text, mime):
+    assert kind_of(text.encode()).mime == mime
+
+
+def test_the_head_of_a_long_json_is_json():
+    text = json.dumps([{"key": "value", "n": n} for n in range(20_000)]).encode()
+    assert kind_of(text).mime == "application/json"
+
+
+def test_a_number_of_a_million_digits_costs_nothing():
+    assert kind_of(b'{"n": ' + b"9" * 60_000 + b"}").mime == "application/json"
+
+
+def test_one_mp3_frame_header_is_luck_and_two_are_sound():
+    frame = b"\xff\xfb\x90\x00" + bytes(413)
+    assert kind_of(frame + frame[:4]).mime == "audio/mpeg"
+    assert kind_of(frame + bytes(4)).mime == "application/octet-stream"
+
+
+def test_the_brand_tells_films_from_pictures_and_sound():
+    def media_file(brand: bytes, *others: bytes) -> bytes:
+        body = b"ftyp" + brand + bytes(4) + b"".join(others)
+        return struct.pack(">I", len(body) + 4) + body + bytes(32)
+
+    assert kind_of(media_file(b"isom")).mime == "video/mp4"
+    assert kind_of(media_file(b"avif")).mime == "image/avif"
+    assert kind_of(media_file(b"M4A ")).mime == "audio/mp4"
+    assert kind_of(media_file(b"xxxx", b"mp42")).mime == "video/mp4"
+    assert kind_of(media_file(b"qt  ")).family is Family.BINARY
+
+
+def test_containers_are_told_apart_by_what_is_inside():
+    assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x84webm" + bytes(9)).mime == "video/webm"
+    assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x88matroska").family is Family.BINARY
+    assert kind_of(b"OggS\x00\x02" + bytes(22) + b"\x01\x1eOpusHead").mime == "audio/ogg"
+    assert kind_of(b"OggS\x00\x02" + bytes(22) + b"\x80theora" + bytes(9)).mime == "video/ogg"
+    assert kind_of(b"RIFF\x24\x00\x00\x00AVI LIST").family is Family.BINARY
+
+
+def test_a_tar_is_known_by_its_mark_at_257():
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("a.txt"), io.BytesIO())
+    assert kind_of(raw.getvalue()).mime == "application/x-tar"
+    assert kind_of(gzip.compress(raw.getvalue())).mime == "application/gzip"
+
+
+@pytest.mark.parametrize(
+    ("declared", "data", "lies"),
+    [
+        ("image/png", b"\x89PNG\r\n\x1a\n\x00", False),
+        ("IMAGE/PNG; q=1", b"\x89PNG\r\n\x1a\n\x00", False),
+        ("image/jpeg", b"\x89PNG\r\n\x1a\n\x00", True),
+        ("application/octet-stream", b"\x89PNG\r\n\x1a\n\x00", False),
+        ("", b"\x89PNG\r\n\x1a\n\x00", False),
+        (None, b"\x89PNG\r\n\x1a\n\x00", False),
+        ("text/plain", b"<html><body>", False),
+        ("text/plain", b"\x89PNG\r\n\x1a\n\x00", True),
+        ("image/png", b"\x00\x01\x02", True),
+        ("application/x-our-own-format", b"\x00\x01\x02", False),
+        ("audio/x-wav", b"RIFF\x00\x00\x00\x00WAVEfmt ", False),
+    ],
+)
+def test_a_label_lies_only_when_it_contradicts_the_bytes(declared, data, lies):
+    assert differs(declared, kind_of(data)) is lies

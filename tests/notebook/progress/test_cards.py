@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import re
+import threading
+import time
+from html.parser import HTMLParser
+
+import pytest
+
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker, SplitProgress
+from odps_nb.notebook.magics.options import Options
+from odps_nb.notebook.progress.cards import MAX_BARS, CardListener, card_html, card_text
+
+MARKUP = "<img src=x onerror=alert(1)>&\"'"
+
+
+def snapshot(**facts) -> ProgressSnapshot:
+    return ProgressSnapshot(
+        **{"operation": "read", "title": "orders", "phase": Phase.READING, **facts}
+    )
+
+
+def splits(count: int, **facts) -> tuple[SplitProgress, ...]:
+    return tuple(SplitProgress(label=f"split {i}", **facts) for i in range(count))
+
+
+class Page(HTMLParser):
+    """Counts tags and checks that each is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag != "br":
+            self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def bars(self) -> list[dict]:
+        return [attributes for tag, attributes in self.tags if tag == "progress"]
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_every_phase_gives_well_formed_html_that_needs_nothing_else(phase):
+    text = card_html(snapshot(phase=phase, rows=5, rows_total=10, splits=splits(3), message="m"))
+    page = Page(text)
+    assert page.tags[0] == ("div", {"role": "status", "style": page.tags[0][1]["style"]})
+    assert {tag for tag, _ in page.tags} <= {"div", "b", "progress", "details", "summary", "br"}
+    assert not re.search(r"script|href|src=|url\(|on\w+=", text)
+    assert all(bar["aria-label"] for bar in page.bars())
+
+
+def test_everything_from_outside_is_escaped():
+    text = card_html(
+        snapshot(
+            title=MARKUP,
+            message=MARKUP,
+            session_id=MARKUP,
+            request_ids=(MARKUP,),
+            events=(MARKUP,),
+            splits=tuple(SplitProgress(label=MARKUP + str(i)) for i in range(3)),
+        )
+    )
+    assert "<img" not in text
+    assert text.count("&lt;img src=x onerror=alert(1)&gt;") >= 5
+    Page(text)
+
+
+def test_the_final_card_escapes_too():
+    text = card_html(
+        snapshot(phase=Phase.FAILED, message=MARKUP, session_id=MARKUP, events=(MARKUP,))
+    )
+    assert "<img" not in text
+    Page(text)
+
+
+def test_a_running_card_has_a_bar_per_split():
+    page = Page(card_html(snapshot(rows=5, rows_total=30, splits=splits(3, rows=1, rows_total=10))))
+    assert len(page.bars()) == 1 + 3
+    assert page.bars()[1] == {
+        "aria-label": "split 0",
+        "max": "100",
+        "value": "10",
+        "style": page.bars()[1]["style"],
+    }
+
+
+@pytest.mark.parametrize("count", [MAX_BARS, MAX_BARS + 1, 250, 10_000])
+def test_many_splits_share_sixteen_bars(count):
+    text = card_html(snapshot(rows=1, rows_total=10 * count, splits=splits(count, rows_total=10)))
+    assert len(Page(text).bars()) == 1 + MAX_BARS
+    assert len(text) < 6000
+
+
+def test_a_group_of_splits_shows_its_own_share():
+    done = splits(32, rows=10, rows_total=10, done=True)[:16] + splits(32, rows_total=10)[16:]
+    values = [bar["value"] for bar in Page(card_html(snapshot(rows=1, splits=done))).bars()[1:]]
+    assert values == ["100"] * 8 + ["0.5"] * 8
+
+
+def test_unknown_totals_give_an_indeterminate_bar():
+    (bar,) = Page(card_html(snapshot(phase=Phase.CREATING))).bars()
+    assert "value" not in bar
+
+
+@pytest.mark.parametrize("phase", [p for p in Phase if p.is_final])
+@pytest.mark.parametrize("rows", [0, 1, 999, 1000])
+@pytest.mark.parametrize("total", [None, 1000, 1_000_000])
+def test_the_record_never_says_zero_percent(phase, rows, total):
+    final = snapshot(phase=phase, rows=rows, rows_total=total, elapsed=2.0)
+    for text in (card_html(final), card_text(final)):
+        assert not re.search(r"\b0 %", text)
+    for bar in Page(card_html(final)).bars():
+        assert float(bar["value"]) > 0
+
+
+def test_the_record_says_how_it_ended():
+    cancelled = snapshot(phase=Phase.CANCELLED, rows=410, rows_total=1000)
+    assert card_text(cancelled).startswith("read orders: cancelled at 41 %")
+    assert "cancelled at 41 %" in card_html(cancelled)
+    failed = snapshot(phase=Phase.FAILED, rows=12_345, message="BrokenStreamError: gone")
+    assert "failed after 12,345 rows" in card_text(failed)
+    assert "BrokenStreamError: gone" in card_text(failed)
+    assert card_text(snapshot(phase=Phase.DONE, elapsed=3.21)) == "read orders: done in 3.2 s"
+
+
+def test_the_record_of_a_large_read_is_about_one_kilobyte():
+    final = snapshot(
+        phase=Phase.DONE,
+        rows=2_000_000_000,
+        rows_total=2_000_000_000,
+        wire_bytes=10**12,
+        decoded_bytes=10**12,
+        verified_bytes=10**12,
+        splits=splits(5000, done=True),
+        elapsed=3600.0,
+        retries=3,
+        resumes=2,
+        session_id="2026112023435670ad1a0b03d2f1ab" * 2,
+        request_ids=("2026112023435670ad1a0b03d2f1ab",) * 4,
+        events=("retry 1 of split 3 after BrokenStreamError at row 12,345",) * 20,
+    )
+    assert len(card_html(final)) < 1500
+    assert len(card_text(final)) < 700
+
+
+def test_the_card_tells_rows_bytes_verification_rate_rest_and_trouble():
+    text = card_text(
+        snapshot(
+            rows=250_000,
+            rows_total=1_000_000,
+            wire_bytes=12_300_000,
+            decoded_bytes=45_600_000,
+            verified_bytes=44_000_000,
+            elapsed=2.0,
+            retries=2,
+            resumes=1,
+            session_id="s1",
+            request_ids=("r1", "r2"),
+        )
+    )
+    assert text == (
+        "read orders: reading, 25 %\n"
+        "  250,000 of 1,000,000 rows · 12.3 MB on the wire · 45.6 MB decoded · 44.0 MB verified · "
+        "125,000 rows/s · about 6.0 s left · 2 retries · 1 resume\n"
+        "  session s1 · requests r1, r2"
+    )
+
+
+def bundles(shown) -> list[tuple[bool, str, dict]]:
+    return [(m["update"], m["transient"]["display_id"], m["data"]) for m in shown]
+
+
+def test_what_ends_at_once_leaves_no_card_and_no_thread(shown):
+    with ProgressTracker("read", "orders", listener=CardListener(delay=60)) as tracker:
+        tracker.add(rows=1)
+    assert shown == []
+    assert not [t for t in threading.enumerate() if t.name == "odps-nb-flusher"]
+
+
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+
+def test_one_display_id_carries_the_card_from_first_to_last(shown):
+    with ProgressTracker("read", "orders", listener=CardListener(delay=0)) as tracker:
+        tracker.plan(rows_total=10)
+        wait_until(lambda: len(shown) >= 2)
+        tracker.add(rows=10)
+    first, *rest = bundles(shown)
+    assert first[0] is False
+    assert all(update for update, _, _ in rest)
+    assert len({display_id for _, display_id, _ in bundles(shown)}) == 1
+    assert set(first[2]) == {"text/html", "text/plain"}
+    assert rest[-1][2]["text/plain"].startswith("read orders: done in")
+    assert not [t for t in threading.enumerate() if t.name == "odps-nb-flusher"]
+
+
+def test_an_interrupt_leaves_a_card_that_says_cancelled(shown):
+    tracker = ProgressTracker("read", "orders", listener=CardListener(delay=0))
+    with pytest.raises(KeyboardInterrupt), tracker:  # noqa: PT012  # the wait is the point
+        tracker.plan(rows_total=100)
+        tracker.add(rows=41)
+        wait_until(lambda: shown)
+        raise KeyboardInterrupt
+    assert "cancelled at 41 %" in shown[-1]["data"]["text/html"]
+    assert not [t for t in threading.enumerate() if t.name == "odps-nb-flusher"]
+
+
+def test_a_hundred_thousand_updates_send_five_messages_a_second(shown):
+    began = time.monotonic()
+    with ProgressTracker("read", "orders", listener=CardListener(delay=0)) as tracker:
+        for _ in range(100_000):
+            tracker.add(rows=1)
+        wait_until(lambda: len(shown) >= 3)
+    assert len(shown) <= 2 + (time.monotonic() - began) * 5 + 1
+
+
+def test_a_placed_card_is_there_before_the_operation_starts(shown):
+    listener = CardListener()
+    listener.place("read", "orders")
+    assert len(shown) == 1
+    with ProgressTracker("read", "orders", listener=listener):
+        pass
+    assert shown[-1]["update"] is True
+    assert shown[-1]["data"]["text/plain"].startswith("read orders: done")
+
+
+def test_text_mode_publishes_no_html(shown):
+    listener = CardListener(options=Options(progress="text"), delay=0)
+    with ProgressTracker("read", "orders", listener=listener):
+        wait_until(lambda: shown)
+    assert all(set(m["data"]) == {"text/plain"} for m in shown)
+
+
+def test_none_shows_nothing(shown):
+    listener = CardListener(options=Options(progress="none"), delay=0)
+    with ProgressTracker("read", "orders", listener=listener):
+        pass
+    assert shown == []

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import io
+import sys
+import threading
+import time
+
+import pytest
+
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.notebook.magics.options import Options
+from odps_nb.notebook.progress.line import LineListener
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def run(listener: LineListener, *, until=lambda: True) -> None:
+    with ProgressTracker("read", "orders", listener=listener) as tracker:
+        tracker.plan(rows_total=1000)
+        tracker.add(rows=1000, wire_bytes=12_300)
+        deadline = time.monotonic() + 10
+        while not until():
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.01)
+
+
+def threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith(("odps-nb-flusher", "tqdm"))]
+
+
+def test_a_terminal_gets_one_line_that_stays():
+    terminal = Terminal()
+    run(LineListener(file=terminal, delay=0), until=terminal.getvalue)
+    text = terminal.getvalue()
+    last = text.rstrip("\n").split("\r")[-1]
+    assert "read orders: done in" in last
+    assert "12.3 kB on the wire" in last
+    assert text.count("\n") == 1
+    assert threads() == []
+
+
+def test_an_interrupt_ends_the_line_with_cancelled():
+    terminal = Terminal()
+    tracker = ProgressTracker("read", "t", listener=LineListener(file=terminal, delay=0))
+    with pytest.raises(KeyboardInterrupt), tracker:  # noqa: PT012  # the wait is the point
+        tracker.plan(rows_total=100)
+        tracker.add(rows=41)
+        while not terminal.getvalue():
+            threading.Event().wait(0.01)
+        raise KeyboardInterrupt
+    assert "read t: cancelled at 41 %" in terminal.getvalue()
+    assert threads() == []
+
+
+def test_a_log_file_gets_nothing():
+    plain = io.StringIO()
+    run(LineListener(file=plain, delay=0))
+    assert plain.getvalue() == ""
+
+
+def test_what_ends_at_once_leaves_no_line():
+    terminal = Terminal()
+    run(LineListener(file=terminal, delay=60))
+    assert terminal.getvalue() == ""
+
+
+def test_none_shows_nothing():
+    terminal = Terminal()
+    run(LineListener(file=terminal, delay=0, options=Options(progress="none")))
+    assert terminal.getvalue() == ""
+
+
+def test_without_tqdm_there_is_no_line_and_no_error(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    terminal = Terminal()
+    run(LineListener(file=terminal, delay=0))
+    assert terminal.getvalue() == ""
+    assert threads() == []

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
+from odps_nb.notebook.progress import words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.0 s"),
+        (3.21, "3.2 s"),
+        (9.96, "10 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 00 s"),
+        (65, "1 min 05 s"),
+        (3599.7, "1 h 00 min"),
+        (7380, "2 h 03 min"),
+    ],
+)
+def test_durations(seconds, text):
+    assert words.format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(1e-9, "<1 %"), (0.0099, "<1 %"), (0.01, "1 %"), (0.999, "99 %"), (1.0, "100 %")],
+)
+def test_percentages_are_never_zero_and_only_at_the_end_a_hundred(share, text):
+    assert words.format_percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (0, "row", "0 rows"),
+        (1, "row", "1 row"),
+        (1234, "blob", "1,234 blobs"),
+        (2, "retry", "2 retries"),
+    ],
+)
+def test_counts(count, noun, text):
+    assert words.counted(count, noun) == text
+
+
+def test_the_time_left_does_not_count_below_a_second():
+    snapshot = ProgressSnapshot(
+        operation="read", title="t", phase=Phase.READING, rows=99, rows_total=100, elapsed=2.0
+    )
+    assert words.figures(snapshot)[-1] == "about 1 s left"
+
+
+def test_rates_keep_three_digits():
+    snapshot = ProgressSnapshot(
+        operation="read", title="t", phase=Phase.READING, rows=1_234_567, elapsed=1.0
+    )
+    assert "1,230,000 rows/s" in words.figures(snapshot)
+
+
+def test_tasks_of_another_engine_are_counted_and_give_the_share_where_nothing_better_does():
+    with ProgressTracker("write", "t") as tracker:
+        tracker.phase(Phase.WRITING)
+        tracker.count_tasks(2, 8)
+        assert words.headline(tracker.snapshot()) == "write t: writing, 25 %"
+        assert words.amounts(tracker.snapshot()) == ["2 of 8 tasks"]
+        tracker.plan(rows_total=10)
+        tracker.add(rows=5)
+        assert tracker.snapshot().fraction == 0.5
+        tracker.count_tasks(8, 8)
+    assert words.amounts(tracker.snapshot())[:2] == ["5 of 10 rows", "8 tasks"]

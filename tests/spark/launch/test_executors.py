@@ -1,0 +1,104 @@
+"""Executors with another Python, none, or one without odps_nb: what a stranger reads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import odps_nb.spark
+from odps_nb.errors import ConfigError, MissingDependencyError
+from odps_nb.spark.tasks.errors import from_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+
+pytestmark = pytest.mark.spark
+
+#: Runs this Python as Spark asks for it (-m pyspark.daemon …), changed a little before.
+PROGRAM = """#!/bin/sh
+exec {python} -c "
+import runpy, sys
+{change}
+sys.argv = sys.argv[2:]
+runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)
+" "$@"
+"""
+
+
+@pytest.fixture
+def workers(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Let the workers of DataFrames that are made from now on run this Python, changed."""
+    ours = spark.sparkContext.pythonExec
+
+    def change(what: str) -> None:
+        program = tmp_path / "python"
+        if what:
+            program.write_text(PROGRAM.format(python=sys.executable, change=what))
+            program.chmod(0o755)
+        spark.sparkContext.pythonExec = os.fspath(program)
+
+    yield change
+    spark.sparkContext.pythonExec = ours
+
+
+WITHOUT_US = "sys.modules['odps_nb'] = None"
+
+
+def test_a_missing_package_is_said_with_what_to_install_where(
+    spark: SparkSession,
+    odps: Connection,
+    new_name: Callable[[str], str],
+    workers: Callable[[str], None],
+) -> None:
+    name = new_name("lonely")
+    odps.create_table(name, "id bigint")
+    workers(WITHOUT_US)
+    with pytest.raises(Exception, match="odps_nb is not installed there") as caught:
+        odps_nb.spark.read(spark, odps, "media").count()
+    error = from_spark(caught.value)
+    assert isinstance(error, MissingDependencyError)
+    assert f"pip install odps-nb=={odps_nb.__version__}" in str(error.hint)
+    assert sys.executable in " ".join(error.notes)
+    assert "java" not in str(caught.value).lower()
+    with pytest.raises(MissingDependencyError, match="not installed there"):
+        odps_nb.spark.write(spark.range(3), odps, name)
+    odps_nb.spark.register(spark, odps)
+    with pytest.raises(Exception, match="odps_nb") as caught:
+        spark.read.format("odps").load("media").count()
+    assert isinstance(from_spark(caught.value), MissingDependencyError)
+
+
+def test_a_path_without_a_python_is_said(
+    spark: SparkSession,
+    odps: Connection,
+    new_name: Callable[[str], str],
+    workers: Callable[[str], None],
+) -> None:
+    name = new_name("nowhere")
+    odps.create_table(name, "id bigint")
+    workers("")
+    with pytest.raises(ConfigError, match="no Python at") as caught:
+        odps_nb.spark.write(spark.range(3), odps, name)
+    assert caught.value.option == "PYSPARK_PYTHON"
+    assert odps.table(name).read().row_count == 0
+
+
+def test_another_version_of_python_is_said_with_both() -> None:
+    # As pyspark 4.0 to 4.3 say it, which needs a second Python to be seen.
+    told = (
+        "An exception was thrown from the Python worker:\n  File worker.py, line 4174\n"
+        "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in "
+        "worker has different version: 3.10 than that in driver: 3.11, PySpark cannot run with "
+        "different minor versions.\nPlease check environment variables PYSPARK_PYTHON"
+    )
+    error = from_spark(RuntimeError(told))
+    assert isinstance(error, ConfigError)
+    assert error.message == "the executors run Python 3.10, and this is Python 3.11"
+    assert "a Python 3.11 that every executor has" in str(error.hint)

@@ -1,0 +1,128 @@
+"""The session helper: settings as values, and the session that they make."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import odps_nb.spark
+from odps_nb.errors import ConfigError, MissingDependencyError
+from odps_nb.spark.launch.session_factory import (
+    REDACTION,
+    defaults,
+    local_zone,
+    machine_memory,
+    pyspark_version,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_missing_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(MissingDependencyError, match="not installed") as caught:
+        odps_nb.spark.session()
+    assert caught.value.extra == "spark"
+    assert "odps-nb[spark]" in str(caught.value.hint)
+
+
+def test_an_old_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyspark
+
+    monkeypatch.setattr(pyspark, "__version__", "3.5.4")
+    with pytest.raises(MissingDependencyError, match=r"3\.5\.4 is too old"):
+        pyspark_version()
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local-cluster[2,1,1024]"])
+def test_masters_on_this_machine_bind_to_loopback(master: str) -> None:
+    settings = defaults(master)
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+
+
+def test_a_cluster_elsewhere_keeps_its_own_addresses_and_memory() -> None:
+    settings = defaults("spark://10.0.0.7:7077")
+    assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.driver.memory"} & set(
+        settings
+    )
+
+
+def test_the_heap_leaves_room_on_small_and_large_machines() -> None:
+    heap = defaults("local[*]")["spark.driver.memory"]
+    assert 1024 <= int(heap.removesuffix("m")) <= 8192
+
+
+def test_a_memory_limit_of_a_container_counts(tmp_path: Path) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text("1000000\n")
+    assert machine_memory((str(limit),)) == 1_000_000
+    limit.write_text("max\n")
+    assert (machine_memory((str(limit),)) or 2_000_000) > 1_000_000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "odps.access_key",
+        "odps.access_id",
+        "ODPS_ACCESS_KEY",
+        "sts_token",
+        "bearer",
+        "spark.x.accessKey",
+        "password",
+    ],
+)
+def test_the_redaction_covers_our_names(name: str) -> None:
+    assert re.search(REDACTION, name)
+
+
+def test_the_time_zone_is_told_by_tz_or_by_the_link(tmp_path: Path) -> None:
+    link = tmp_path / "localtime"
+    link.symlink_to("/usr/share/zoneinfo/Asia/Shanghai")
+    assert local_zone({"TZ": ":Europe/Berlin"}, link) == "Europe/Berlin"
+    assert local_zone({}, link) == "Asia/Shanghai"
+
+
+def test_what_is_no_spark_setting_is_refused_before_java_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Another test of this run may hold the session; here there is none.
+    monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
+    with pytest.raises(ConfigError, match="'memory'"):
+        odps_nb.spark.session(memory="2g")
+
+
+@pytest.mark.spark
+def test_the_session_is_set_up_right(spark_session: SparkSession) -> None:
+    assert spark_session.conf.get("spark.driver.host") == "127.0.0.1"
+    assert spark_session.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
+    assert spark_session.conf.get("spark.sql.session.timeZone") is not None
+    assert defaults("local[2]")["spark.ui.enabled"] == "false"  # these tests ask for it
+    assert spark_session.sparkContext.pythonExec == sys.executable
+
+
+@pytest.mark.spark
+def test_workers_run_the_python_of_this_process(spark: SparkSession) -> None:
+    def whoami(batches: object) -> object:
+        import sys
+
+        import pyarrow as pa
+
+        yield pa.RecordBatch.from_pydict({"python": [sys.executable]})
+
+    rows = spark.range(1).coalesce(1).mapInArrow(whoami, "python string").collect()
+    assert [row.python for row in rows] == [sys.executable]
+
+
+@pytest.mark.spark
+def test_an_active_session_is_reused_untouched(spark: SparkSession) -> None:
+    before = dict(spark.sparkContext.getConf().getAll())
+    again = odps_nb.spark.session("local[7]", spark_sql_shuffle_partitions=99)
+    assert again is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert dict(spark.sparkContext.getConf().getAll()) == before

@@ -1,0 +1,224 @@
+"""Progress of ``format("odps")``: plans told by Spark's own processes, commits, a cancel."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import odps_nb.spark
+from odps_nb.client.calls.progress import Phase, silent
+from odps_nb.spark.launch.session_factory import pyspark_version
+from odps_nb.spark.progress import attach as watching
+from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.source.data_source import _connected
+from tests.support.spark.watched import (
+    MIDDLE,
+    ROWS,
+    Action,
+    Listener,
+    established,
+    gated,
+    misbehave,
+    wait_for_connections,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.local.server.launch import LocalService
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def registered(spark: SparkSession, slow: Connection, listener: Listener) -> Iterator[SparkSession]:
+    """A session whose data source tells the listener."""
+    odps_nb.spark.register(spark, slow, progress=listener)
+    yield spark
+    odps_nb.spark.register(spark)
+
+
+def test_a_loaded_table_shows_its_splits_and_rows_while_it_is_read(
+    registered: SparkSession, numbers: str, listener: Listener, gate: Path
+) -> None:
+    frame = registered.read.format("odps").option("splits", 4).load(numbers)
+    action = Action(gated(frame, gate).count)
+    seen = listener.wait_until(lambda snapshot: snapshot.rows > 0 and snapshot.wire_bytes > 0)
+    assert action.is_alive()
+    assert (seen.operation, seen.title, seen.phase) == ("read", "local.numbers", Phase.READING)
+    assert (seen.rows_total, len(seen.splits)) == (ROWS, 4)
+    assert seen.rows < ROWS
+    gate.touch()
+    assert action.result() == ROWS
+    end = listener.wait_end()
+    assert (end.phase, end.rows, end.fraction) == (Phase.DONE, ROWS, 1.0)
+    assert [(split.rows, split.done) for split in end.splits] == [(ROWS // 4, True)] * 4
+    assert end.complete_bytes == end.decoded_bytes == 8 * ROWS
+    assert end.verified_bytes == 0
+    assert end.session_id
+    assert end.request_ids
+
+
+def test_two_tables_of_one_action_are_two_runs(
+    registered: SparkSession, numbers: str, listener: Listener
+) -> None:
+    some, others = (registered.read.format("odps").load(numbers) for _ in range(2))
+    assert some.filter("id < 10").union(others.filter("id < 5")).count() == 15
+    ends = [listener.wait_end(1), listener.wait_end(2)]
+    assert [(end.phase, end.rows) for end in ends] == [(Phase.DONE, ROWS)] * 2
+    assert len({end.session_id for end in ends}) == 2
+
+
+def test_retries_of_a_loaded_table_are_told(
+    registered: SparkSession, slow: Connection, numbers: str, listener: Listener
+) -> None:
+    frame = registered.read.format("odps").option("splits", 1).load(numbers)
+    assert frame.count() == ROWS
+    session = listener.wait_end(1).session_id
+    kept = pyspark_version() >= (4, 1)  # before, Spark plans a DataFrame anew for each action
+    only = {"session": session} if kept else {}
+    misbehave(slow, {"action": "TableRead", "fault": "close", **only})
+    assert frame.count() == ROWS
+    end = listener.wait_end(2)
+    assert (end.session_id == session) is kept
+    assert (end.rows, end.retries) == (ROWS, 1)
+    assert end.events
+
+
+def test_a_cancelled_read_of_a_loaded_table_ends_the_job_and_every_connection(
+    registered: SparkSession,
+    slow_service: LocalService,
+    numbers: str,
+    listener: Listener,
+    stall: Callable[..., None],
+) -> None:
+    before = established(slow_service)
+    frame = registered.read.format("odps").option("splits", 2).load(numbers)
+    stall("TableRead", at=MIDDLE)
+    action = Action(frame.count)
+    listener.wait_until(lambda snapshot: sum(bool(one.rows) for one in snapshot.splits) == 2)
+    hub = watching.hub_of(registered)
+    assert hub is not None
+    hub.settle(KeyboardInterrupt())
+    with pytest.raises(Exception, match="cancel"):
+        action.result()
+    wait_for_connections(slow_service, lambda count: count <= before)
+    end = listener.wait_end()
+    assert end.phase is Phase.CANCELLED
+    assert 0 < end.rows < ROWS
+
+
+def test_a_save_is_shown_until_its_commit(
+    registered: SparkSession,
+    slow: Connection,
+    listener: Listener,
+    new_name: Callable[[str], str],
+) -> None:
+    name = new_name("saved")
+    slow.create_table(name, "id bigint")
+    registered.range(0, 5000, 1, 3).write.format("odps").mode("append").save(name)
+    end = listener.wait_end()
+    assert (end.operation, end.title) == ("write", f"local.{name}")
+    assert (end.phase, end.rows, end.message) == (Phase.DONE, 5000, "")
+    assert len(end.splits) == 3
+    assert end.wire_bytes > 8 * 5000
+    assert end.session_id
+    assert slow.table(name).read().row_count == 5000
+    registered.range(0).write.format("odps").mode("append").save(name)
+    assert len(listener.trackers) == 1  # of no rows there is nothing to show
+
+
+def test_a_commit_that_fails_is_a_write_that_failed(
+    registered: SparkSession,
+    slow: Connection,
+    listener: Listener,
+    new_name: Callable[[str], str],
+) -> None:
+    name = new_name("refused")
+    slow.create_table(name, "id bigint")
+    misbehave(
+        slow, {"action": "TableCommitWriteSession", "fault": "status", "status": 400, "times": 0}
+    )
+    with pytest.raises(Exception, match="commit"):
+        registered.range(0, 100, 1, 2).write.format("odps").mode("append").save(name)
+    misbehave(slow)
+    end = listener.wait_end()
+    assert end.phase is Phase.FAILED
+    assert "Error: " in end.message
+    assert [split.done for split in end.splits] == [True] * 2
+
+
+def test_a_save_whose_tasks_fail_is_a_write_that_failed(
+    registered: SparkSession, slow: Connection, listener: Listener, new_name: Callable[[str], str]
+) -> None:
+    name = new_name("broken")
+    slow.create_table(name, "id bigint")
+    rows = registered.range(0, 40_000, 1, 2).selectExpr(
+        "if(id = 39999, raise_error('no luck'), id) id"
+    )
+    with pytest.raises(Exception, match="no luck"):
+        rows.write.format("odps").mode("append").save(name)
+    assert listener.wait_end().phase is Phase.FAILED
+    assert slow.table(name).read().row_count == 0
+
+
+def test_a_cancelled_save_is_aborted(
+    registered: SparkSession,
+    slow: Connection,
+    slow_service: LocalService,
+    listener: Listener,
+    new_name: Callable[[str], str],
+    stall: Callable[..., None],
+) -> None:
+    name, before = new_name("unsaved"), established(slow_service)
+    slow.create_table(name, "id bigint")
+    stall("TableWrite")
+
+    def save() -> None:
+        # Spark finds the source in the active session, which a new thread has none of.
+        rows = registered.createDataFrame([(number,) for number in range(100)], "id bigint")
+        rows.repartition(2).write.format("odps").mode("append").save(name)
+
+    action = Action(save)
+    listener.wait_until(lambda snapshot: len(snapshot.splits) == 2)
+    hub = watching.hub_of(registered)
+    assert hub is not None
+    hub.cancel(*hub.operations)
+    with pytest.raises(Exception, match="cancel"):
+        action.result()
+    wait_for_connections(slow_service, lambda count: count <= before + 1)
+    end = listener.wait_end()
+    assert (end.phase, end.rows) == (Phase.CANCELLED, 0)
+    assert slow.table(name).read().row_count == 0
+
+
+def test_silence_shows_nothing(
+    registered: SparkSession, slow: Connection, numbers: str, listener: Listener
+) -> None:
+    odps_nb.spark.register(registered, slow, progress=silent)
+    assert registered.read.format("odps").load(numbers).count() == ROWS
+    hub = watching.hub_of(registered)
+    assert hub is not None
+    assert hub.operations == ()
+    assert listener.trackers == []
+
+
+def test_streams_take_no_address_along(
+    registered: SparkSession, slow: Connection, numbers: str, tmp_path: Path
+) -> None:
+    hub = watching.hub_of(registered)
+    assert hub is not None
+    to = hub.add(Source(operation="", title="", phase=Phase.CREATING))
+    schema = registered.range(0).schema
+    given = {"table": numbers, "checkpointLocation": str(tmp_path)}
+    source = _connected(slow.profile, to)
+    follows = source({"table": numbers}).streamReader(schema)
+    writes = source(given).streamWriter(schema, overwrite=False)
+    for one in (follows, writes):
+        assert hub.token.encode() not in pickle.dumps(one)
+    assert hub.token.encode() in pickle.dumps(source({"table": numbers}).reader(schema))

@@ -1,0 +1,171 @@
+"""A real notebook: an action shows its card in its own cell, and an interrupt ends its job."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import nbformat
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+
+from odps_nb.local.server.launch import LocalService, start
+
+pytestmark = [pytest.mark.spark, pytest.mark.kernel]
+
+CELLS = {
+    "start": "%load_ext odps_nb\n%odps connect\nimport time\nimport odps_nb, odps_nb.spark\n"
+    "spark = odps_nb.spark.session('local[2]', spark_driver_memory='1g')",
+    "frame": "%odps read orders -p ds=2024-01-01 --splits 4 -t spark -o frame",
+    # Long enough for a card on the fastest machine; the action is Spark's own.
+    "action": "def rest(batches):\n    import time\n    for batch in batches:\n"
+    "        time.sleep(0.05)\n        yield batch\n"
+    "print(frame.mapInArrow(rest, frame.schema).count())",
+    "other": "print('another cell')",
+    "loaded": "odps_nb.spark.register(spark)\n"
+    "loaded = spark.read.format('odps').option('partitions', 'ds=2024-01-01').load('orders')\n"
+    "print(loaded.mapInArrow(rest, loaded.schema).count())",
+    "quiet": "%odps read orders -p ds=2024-01-01 -q -t spark -o frame\n"
+    "print(frame.mapInArrow(rest, frame.schema).count())",
+    "status": "%odps status",
+    "stop": "spark.stop()",
+}
+
+
+def environment(service: LocalService) -> dict[str, str]:
+    return {
+        **os.environ,
+        "ODPS_ENDPOINT": service.endpoint,
+        "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
+        "ODPS_PROJECT": service.project,
+        "ODPS_ACCESS_ID": service.access_id,
+        "ODPS_ACCESS_KEY": service.access_key,
+    }
+
+
+@pytest.fixture(scope="module")
+def book(service: LocalService, tmp_path_factory: pytest.TempPathFactory) -> nbformat.NotebookNode:
+    made = nbformat.v4.new_notebook()
+    made.cells = [nbformat.v4.new_code_cell(text, id=name) for name, text in CELLS.items()]
+    client = NotebookClient(
+        made,
+        timeout=110,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path_factory.mktemp("book"))}},
+    )
+    client.execute(env=environment(service))
+    return made
+
+
+def cards(book: nbformat.NotebookNode, name: str) -> list[str]:
+    (cell,) = [cell for cell in book.cells if cell.id == name]
+    pages = [one.data.get("text/html", "") for one in cell.outputs if "data" in one]
+    return [page for page in pages if 'role="status"' in page]
+
+
+def test_the_card_of_an_action_is_in_its_own_cell_with_its_last_figures(
+    book: nbformat.NotebookNode,
+) -> None:
+    (card,) = cards(book, "action")
+    assert "read local.orders" in card
+    assert "done in" in card
+    assert "231,072 rows" in card
+    assert "complete" in card
+    assert "verified" not in card
+    assert "4 splits" in card
+    assert len(card) < 1500
+    assert [name for name in CELLS if cards(book, name)] == ["action", "loaded"]
+
+
+def test_a_table_loaded_by_format_has_the_same_card(book: nbformat.NotebookNode) -> None:
+    (card,) = cards(book, "loaded")
+    assert "read local.orders" in card
+    assert "done in" in card
+    assert "231,072 rows" in card
+    assert "complete" in card
+    assert "verified" not in card
+
+
+def test_the_action_is_on_the_list_of_what_ran(book: nbformat.NotebookNode) -> None:
+    (cell,) = [cell for cell in book.cells if cell.id == "status"]
+    listed = cell.outputs[0].data["text/plain"]
+    assert listed.count("read local.orders") == 2  # the quiet one tells nobody
+    assert listed.count("done in") == 2
+
+
+def test_no_secret_is_saved(book: nbformat.NotebookNode, service: LocalService) -> None:
+    assert service.access_key not in json.dumps(book)
+
+
+@pytest.fixture(scope="module")
+def kernel(_private_home: None) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
+    with start(options=("--misbehave",)) as service:
+        manager = KernelManager(kernel_name="python3")
+        manager.start_kernel(env=environment(service))
+        client = manager.client()
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=60)
+            yield manager, client
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
+            manager.cleanup_resources()
+
+
+def run(
+    kernel: tuple[KernelManager, BlockingKernelClient], code: str, *, interrupt: bool = False
+) -> tuple[str, list[dict]]:
+    """Execute a cell, interrupted once it shows something if asked; its status and messages."""
+    manager, client = kernel
+    message_id, published = client.execute(code), []
+    while True:
+        message = client.get_iopub_msg(timeout=110)
+        if message["parent_header"].get("msg_id") != message_id:
+            continue
+        if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+            break
+        if interrupt and message["msg_type"] == "display_data":
+            manager.interrupt_kernel()
+            interrupt = False
+        published.append(message)
+    while True:
+        reply = client.get_shell_msg(timeout=60)
+        if reply["parent_header"].get("msg_id") == message_id:
+            return reply["content"]["status"], published
+
+
+PREPARE = """
+%load_ext odps_nb
+import json, odps_nb, odps_nb.spark
+from odps_nb.wire.calls import WireRequest
+odps = odps_nb.connect()
+spark = odps_nb.spark.session("local[2]", spark_driver_memory="1g")
+frame = odps_nb.spark.read(spark, odps, "orders", partitions="ds=2024-01-01", splits=2)
+rule = {"action": "TableRead", "fault": "stall", "at": 5_000_000, "seconds": 600, "times": 0}
+odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour",
+                              body=json.dumps({"rules": [rule]}).encode())) and None
+"""
+AFTERWARDS = """
+tracker = spark.sparkContext.statusTracker()
+print(tracker.getActiveJobsIds(), [tracker.getJobInfo(n).status for n in
+      tracker.getJobIdsForGroup(None)])
+"""
+
+
+def test_an_interrupt_ends_the_job_of_any_action_and_the_card_says_so(
+    kernel: tuple[KernelManager, BlockingKernelClient],
+) -> None:
+    status, published = run(kernel, PREPARE)
+    assert status == "ok", published
+    status, published = run(kernel, "frame.count()", interrupt=True)
+    assert status == "error"
+    shown = [m for m in published if m["msg_type"] in ("display_data", "update_display_data")]
+    last = shown[-1]["content"]["data"]["text/plain"]
+    assert last.startswith("read local.orders: cancelled at ")
+    _, published = run(kernel, AFTERWARDS)
+    told = "".join(m["content"]["text"] for m in published if m["msg_type"] == "stream")
+    assert told == "[] ['FAILED']\n"

@@ -1,0 +1,254 @@
+"""The same query with and without push-down: `odps_nb.spark.sql` beside plain Spark.
+
+The invariant: what `plan_reads` leaves out changes neither the rows of a query nor whether Spark
+takes it. Fixed queries run through the service; random ones over what the plan leaves of local
+rows, which is the same for Spark and much faster. A failure prints the seed and the query.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+import odps_nb.spark
+from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError
+from odps_nb.spark.pushdown.parse import fill
+from odps_nb.spark.pushdown.plan import TableRead
+from tests.support.spark.sql_grammar import Grammar
+from tests.support.spark.sql_rows import ROWS, SCHEMAS, TABLES, arrow, left, plan, reads_less
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odps_nb.access.connection import Connection
+
+pytestmark = pytest.mark.spark
+EXPLORE = int(os.environ.get("ODPS_NB_EXPLORE") or 0)
+
+
+@dataclass
+class Outcome:
+    """What came of a query: rows, or how it was refused."""
+
+    columns: list[str] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)
+    refused: str = ""
+    ran: bool = False  # whether it was taken, and failed while it ran
+
+
+def outcome(make: Callable[[], DataFrame]) -> Outcome:
+    from pyspark.errors import PySparkException
+
+    made = Outcome()
+    try:
+        frame = make()
+        made.columns = [f"{one.name} {one.dataType.simpleString()}" for one in frame.schema]
+        made.ran = True
+        made.rows = [repr(tuple(row)) for row in frame.collect()]
+    except PySparkException as failure:
+        made.refused = failure.getCondition() or type(failure).__name__
+    except Py4JJavaError as failure:  # what fails while rows are broadcast comes untranslated
+        named = re.search(r"\[([A-Z_.]+)\]", str(failure))
+        if named is None:
+            raise
+        made.refused = named[1]
+    except (NotFoundError, QueryError) as failure:
+        made.refused = str(failure.code)
+    return made
+
+
+def difference(found: Outcome, expected: Outcome, *, ordered: bool) -> str:
+    """Say how two outcomes differ; nothing where they do not."""
+    if expected.refused and expected.ran and not found.refused:
+        return ""  # a row that fails may be left out: Spark's own push-down does the same
+    if bool(found.refused) != bool(expected.refused):
+        return f"refused: {found.refused or 'no'}, by plain Spark: {expected.refused or 'no'}"
+    if found.columns != expected.columns:
+        return f"columns {found.columns} instead of {expected.columns}"
+    same = found.rows == expected.rows if ordered else Counter(found.rows) == Counter(expected.rows)
+    return "" if same else f"{found.rows[:5]} … instead of {expected.rows[:5]} …"
+
+
+@pytest.fixture(scope="module")
+def few_tasks(spark_session: SparkSession) -> Iterator[SparkSession]:
+    """The session with what makes small queries fast."""
+    settings = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    before = {name: spark_session.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark_session.conf.set(name, value)
+    yield spark_session
+    for name, value in before.items():
+        spark_session.conf.set(name, value)
+
+
+# -- random queries, over local rows ------------------------------------------------------------
+
+
+@dataclass
+class Local:
+    """Plain Spark over all rows, and over those that a plan leaves."""
+
+    spark: SparkSession
+    frames: dict[Any, DataFrame] = field(default_factory=dict)
+
+    def whole(self, text: str) -> DataFrame:
+        return self.spark.sql(text)
+
+    def frame(self, read: TableRead) -> DataFrame:
+        """The rows and columns that are read, as a relation without tasks."""
+        key = (read.table.table, read.columns, left(read))
+        if key not in self.frames:
+            self.frames[key] = self.spark.createDataFrame(arrow(*key))
+        return self.frames[key]
+
+    def pushed(self, text: str) -> DataFrame:
+        query, reads = plan(text)
+        given = {f"odps_{n}": self.frame(read) for n, read in enumerate(reads.values())}
+        places = dict(zip(reads, given, strict=True))
+        return self.spark.sql(fill(query, places), **given)
+
+
+@pytest.fixture(scope="module")
+def local(few_tasks: SparkSession) -> Iterator[Local]:
+    made = Local(few_tasks)
+    for name, schema in SCHEMAS.items():
+        few_tasks.createDataFrame(
+            arrow(name, schema.names, range(len(ROWS[name])))
+        ).createOrReplaceTempView(name)
+    yield made
+    for name in SCHEMAS:
+        few_tasks.catalog.dropTempView(name)
+
+
+def compared(local: Local, seed: int) -> str:
+    """Compare one random query; how it ended, or how it differs."""
+    made = Grammar(seed).query()
+    expected = None
+    try:
+        _, reads = plan(made.text)
+        if not reads_less(reads.values()) and seed % 10:
+            return "reads all"  # the very same query
+        expected = outcome(lambda: local.whole(made.text))
+        found = outcome(lambda: local.pushed(made.text))
+    except InvalidRequestError:
+        return "not read"
+    said = difference(found, expected, ordered=made.total)
+    if said:
+        return f"DIFFERENCE: {said}\nGrammar({seed}).query(): {made.text}"
+    return "refused" if expected.refused else "rows" if expected.rows else "no rows"
+
+
+def search(local: Local, seeds: range) -> Counter[str]:
+    ends = Counter(compared(local, seed) for seed in seeds)
+    assert [end for end in ends if end.startswith("DIFFERENCE")] == []
+    return ends
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_random_queries_give_the_rows_of_plain_spark(local: Local, first: int) -> None:
+    ends = search(local, range(first, first + 10))
+    assert ends["reads all"] < 7  # else little was tried
+
+
+if EXPLORE:  # how many, says `make explore`
+
+    @pytest.mark.explore
+    @pytest.mark.timeout(0)
+    def test_many_random_queries_give_the_rows_of_plain_spark(local: Local) -> None:
+        first = int.from_bytes(os.urandom(4), "big")
+        print(f"seeds from {first}:", dict(search(local, range(first, first + EXPLORE))))
+
+
+# -- fixed queries, through the service -----------------------------------------------------------
+
+# What once gave other rows than plain Spark, and the nastiest beside it.
+FIXED = [
+    # limits that are no number
+    "select id from q2 limit 2 + 3",
+    "select id from q2 limit 1 * 5",
+    "select id from q2 limit (2)",
+    "select id from q2 limit all",
+    "select id from q2 limit cast(5 as int)",
+    "select count(*) from (select id from q2 limit 5 offset 13)",
+    # stars whose columns count, though nobody names them
+    "select count(*) from (select * from q2 group by all)",
+    "select count(*) from (select a, * from q2 group by all)",
+    "select sum(a) from (select * from q2 order by all limit 5)",
+    "select sum(a) from (select * from q2 order by 2 desc, 1 limit 5)",
+    "select sum(k) from (select * from q2 order by 5, 1 limit 4)",
+    "select sum(a) from ((select * from q2) order by 5, 1 limit 4)",
+    "select count(*) from (select * from q2 sort by 5)",
+    "select count(*) from (select * from q2 cluster by 1)",
+    "select count(*) from (select distinct * from q1 where h = 1)",
+    "select count(*) from (select * from q2 group by id)",
+    "select count(*) from q1 where exists (select * from q2 group by all having sum(k) > 9)",
+    "select count(*) from (select * except (id) from q2)",
+    "select count(*, a) from q2",
+    "select count(q2.*) from q2",
+    "select count(distinct *) from q2",
+    "select sum(hash(*)) from q2",
+    "select to_json(x.st) from q2, lateral (select struct(q2.*) as st) x where q2.id = 4",
+    "select count(*), max(p1) from q2 pivot (count(id) for a in (1 as p1))",
+    "select count(*) from (q1 join q2 on q1.id = q2.id pivot (count(g) for q2.a in (1 as p1)))",
+    "select count(*) from (select id from q1) natural join q2",
+    "select count(*) from (select * from q1 union all by name select * from q2)",
+    "select count(*), sum(v) from q2 unpivot (v for w in (a, k))",
+    # values that depend on the place of a row
+    "select * from (select a, id, rand(3) as r from q2) where a = 1",
+    "select a, id, rand(3) as r from q2 where a = 1",
+    "select id from q2 where a = 1 and rand(3) < 0.5",
+    "select * from (select ds, monotonically_increasing_id() as n from q1) where ds = '20240102'",
+    "select id, ds from q1 tablesample (50 percent) repeatable (4) where ds = '20240102'",
+    "select * from (select id, a, row_number() over (order by id) as n from q2) where a = 1",
+    "select * from (select id, a from q2 order by id limit 5) where a = 1",
+    "select id from q2 where k = 1 qualify row_number() over (partition by a order by id) = 1",
+    # text that Spark reads otherwise
+    "select count(*) from q2 -- goes on \\\n where a = 1",
+    "from q1 |> where a = 1 |> select id, ds",
+    # joins and conditions
+    "select q1.id, q2.s from q1 full join q2 on q1.id = q2.id and q1.h = 1 where q2.a is null",
+    "select q1.id from q1 left anti join q2 on q1.id = q2.id and q1.ds = '20240101'",
+    "select id, ds from q1 where not a = 1 is null and (s = 'a' or s = 'a ' or s = 'it\\'s')",
+    "select g, count(*) from (select g, a from q1) where a = 1 group by rollup (g) order by all",
+]
+
+
+@pytest.fixture(scope="module")
+def served(few_tasks: SparkSession, odps: Connection) -> Iterator[dict[str, DataFrame]]:
+    """The tables on the service, and all of their rows as `read` gives them."""
+    for name, (columns, keys) in TABLES.items():
+        odps.create_table(name, columns, partitioned_by=keys or None)
+        data = arrow(name, SCHEMAS[name].names, range(len(ROWS[name])))
+        odps.table(name).write(data)
+    yield {name: odps_nb.spark.read(few_tasks, odps, name).cache() for name in TABLES}
+    for name in TABLES:
+        odps.drop_table(name)
+
+
+@pytest.mark.parametrize("text", FIXED)
+def test_a_fixed_query_gives_the_rows_of_plain_spark(
+    few_tasks: SparkSession, odps: Connection, served: dict[str, DataFrame], text: str
+) -> None:
+    def whole() -> DataFrame:
+        for name, frame in served.items():
+            frame.createOrReplaceTempView(name)
+        try:
+            return few_tasks.sql(text)
+        finally:
+            for name in served:
+                few_tasks.catalog.dropTempView(name)
+
+    found = outcome(lambda: odps_nb.spark.sql(few_tasks, odps, text))
+    assert difference(found, outcome(whole), ordered=False) == ""

@@ -1,0 +1,352 @@
+"""No row is lost by what is sent: random conditions and joins, checked with DuckDB.
+
+The property: a query over rows that the sent conditions leave gives what it gives over all rows.
+DuckDB stands for Spark here, since it runs thousands of queries; `test_sql.py` asks Spark.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odps_nb.local.reading.predicates import Predicate
+from odps_nb.local.sql.duck import Duck
+from odps_nb.schema import TableSchema
+from odps_nb.spark.pushdown.parse import parse_query
+from odps_nb.spark.pushdown.plan import TableRead, plan_reads
+from odps_nb.terms import TableName
+from odps_nb.wire.type_text import parse_columns
+
+TEXTS = ["", "a", "A", "it's", "back\\slash", 'say "x"', "ü", "👋", "a ", "%", "null", "b\ta"]
+PATTERNS = ["%", "a%", "%a", "%ü%", "_", "a_", "", "%'%", "A", "%%", ".%", "%\t%", "👋"]
+SCHEMA = TableSchema(
+    columns=parse_columns("id bigint, n int, s string, d decimal(10,2), g boolean, w double")
+)
+COLUMNS = SCHEMA.names
+
+
+def rows() -> list[dict[str, Any]]:
+    """All texts, numbers and nulls, each beside several of the others."""
+    made = []
+    for number in range(60):
+        made.append(
+            {
+                "id": number,
+                "n": None if number % 5 == 0 else number % 4 - 1,
+                "s": None if number % 13 == 0 else TEXTS[number % len(TEXTS)],
+                "d": None if number % 7 == 0 else Decimal(number % 9) / 4,
+                "g": (None, True, False)[number % 3],
+                "w": (None, float("nan"), 0.0, -0.0, float("inf"))[number % 5],
+            }
+        )
+    return made
+
+
+ARROW = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("n", pa.int32()),
+        ("s", pa.utf8()),
+        ("d", pa.decimal128(10, 2)),
+        ("g", pa.bool_()),
+        ("w", pa.float64()),
+    ]
+)
+ROWS = rows()
+TABLE = pa.Table.from_pylist(ROWS, schema=ARROW)
+
+
+@pytest.fixture(scope="module")
+def duck() -> Iterator[Duck]:
+    made = Duck()
+    yield made
+    made.close()
+
+
+def reads(text: str) -> dict[str, TableRead]:
+    """What is read, by the alias of each reference (all tables are one here)."""
+    query = parse_query(text)
+    name = TableName(project="p", table="t")
+    planned = plan_reads(query, dict.fromkeys(query.references, (name, SCHEMA)))
+    return {ref.node.alias_or_name: read for ref, read in planned.items()}
+
+
+# -- conditions, as pairs of Spark's text and DuckDB's ------------------------------------------
+
+
+def quoted(text: str) -> tuple[str, str]:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'", "'" + text.replace("'", "''") + "'"
+
+
+def same(text: str) -> tuple[str, str]:
+    return text, text
+
+
+signs = st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "!="])
+numbers = st.integers(-3, 4).map(str)
+literals = {
+    "n": numbers.map(same),
+    "id": st.integers(-1, 70).map(lambda n: same(str(n))),
+    "s": st.sampled_from([*TEXTS, "zzz"]).map(quoted),
+    "d": st.sampled_from(["0.25", "1", "1.50", "-0.75", "0.125", "1e0"]).map(same),
+    "g": st.sampled_from(["true", "false"]).map(same),
+    "w": st.sampled_from(["0", "0.5", "1e3"]).map(same),
+}
+
+
+def glue(template: str, *parts: tuple[str, str]) -> tuple[str, str]:
+    spark, ducks = zip(*parts, strict=True) if parts else ((), ())
+    return template.format(*spark), template.format(*ducks)
+
+
+@st.composite
+def leaves(draw: st.DrawFn, qualifiers: tuple[str, ...] = ("",)) -> tuple[str, str]:
+    name = draw(st.sampled_from(sorted(literals)))
+    column = same(draw(st.sampled_from(qualifiers)) + name)
+    value, other = draw(literals[name]), draw(literals[name])
+    forms = [
+        lambda: glue(f"{{}} {draw(signs)} {{}}", column, value),
+        lambda: glue(f"{{}} {draw(signs)} {{}}", value, column),
+        lambda: glue("{} is null", column),
+        lambda: glue("{} is not null", column),
+        lambda: glue("{} in ({}, {})", column, value, other),
+        lambda: glue("{} not in ({}, {})", column, value, other),
+        lambda: glue("{} in ({}, null)", column, value),
+        lambda: glue("{} between {} and {}", column, value, other),
+        lambda: glue("{} not between {} and {}", column, value, other),
+        lambda: glue("coalesce({}, {}) = {}", column, value, other),
+        lambda: glue(
+            f"{draw(st.sampled_from(qualifiers))}s {draw(st.sampled_from(['', 'not ']))}like {{}}",
+            quoted(draw(st.sampled_from(PATTERNS))),
+        ),
+        lambda: same(draw(st.sampled_from(qualifiers)) + "g"),
+    ]
+    return draw(st.sampled_from(forms))()
+
+
+def conditions(qualifiers: tuple[str, ...] = ("",)) -> st.SearchStrategy[tuple[str, str]]:
+    return st.recursive(
+        leaves(qualifiers),
+        lambda inner: st.one_of(
+            st.tuples(inner, inner).map(lambda two: glue("({} and {})", *two)),
+            st.tuples(inner, inner).map(lambda two: glue("({} or {})", *two)),
+            st.tuples(inner, inner).map(lambda two: glue("{} and {}", *two)),
+            inner.map(lambda one: glue("not ({})", one)),
+            inner.map(lambda one: glue("not {}", one)),
+        ),
+        max_leaves=6,
+    )
+
+
+@settings(max_examples=150)
+@given(condition=conditions())
+def test_the_service_keeps_every_row_that_the_query_wants(
+    duck: Duck, condition: tuple[str, str]
+) -> None:
+    spark, reference = condition
+    (read,) = reads(f"select id from t where {spark}").values()
+    with duckdb.connect() as connection:
+        connection.register("t", TABLE)
+        wanted = {
+            row[0] for row in connection.sql(f"select id from t where {reference}").fetchall()
+        }
+    here = {row["id"] for row in ROWS if all(one.holds(row) for one in read.conditions)}
+    assert here >= wanted
+    if read.where is None:
+        return
+    predicate = Predicate.parse(read.where, SCHEMA, duck)
+    assert predicate is not None
+    with predicate.evaluator() as evaluator:
+        used = {name: TABLE.column(name).combine_chunks() for name in predicate.columns}
+        mask = evaluator.mask(used, TABLE.num_rows).to_pylist()
+    assert {row["id"] for row, keep in zip(ROWS, mask, strict=True) if keep} == here
+
+
+# -- joins --------------------------------------------------------------------------------------
+
+JOINS = (
+    "join",
+    "left join",
+    "right join",
+    "full join",
+    "semi join",
+    "anti join",
+    "cross join",
+    ",",
+)
+
+
+# Each tells rows apart from those that an outer join makes up.
+SHARP = ("{}n = 1", "{}n is null", "{}n is not null", "not ({}n = 1)", "{}n is null or {}n = 1")
+
+
+def sharp(qualifiers: list[str]) -> st.SearchStrategy[tuple[str, str]]:
+    """One or two conditions of a kind that may or may not be sent, by where they stand."""
+    one = st.tuples(st.sampled_from(SHARP), st.sampled_from(qualifiers)).map(
+        lambda two: same(f"({two[0].replace('{}', two[1])})")
+    )
+    return st.one_of(one, st.tuples(one, one).map(lambda two: glue("{} and {}", *two)))
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> tuple[str, str]:
+    """A query over two to four references to one table, as Spark's text and DuckDB's."""
+    parts, seen = [same("t a")], ["a."]
+    for alias in "bcd"[: draw(st.integers(1, 3))]:
+        kind = draw(st.sampled_from(JOINS))
+        if kind in (",", "cross join"):
+            parts.append(same(f"{kind} t {alias}"))
+        else:
+            others = [one for one in seen if _in_sight(parts, one)]
+            near = [*others, f"{alias}."]
+            on = draw(st.one_of(sharp(near), conditions(tuple(near))))
+            key = f"{draw(st.sampled_from(others))}id = {alias}.id + 2" if others else "true"
+            parts.append(glue(f"{kind} t {alias} on {key} and {{}}", on))
+        if kind not in ("semi join", "anti join"):
+            seen = [*seen, f"{alias}."]
+    where = draw(st.one_of(sharp(seen), conditions(tuple(seen))))
+    shown = ", ".join(f"{one}id" for one in seen)
+    body = glue(" ".join(["{}"] * len(parts)), *parts)
+    return glue(f"select {shown} from {{}} where {{}}", body, where)
+
+
+def _in_sight(parts: list[tuple[str, str]], qualifier: str) -> bool:
+    """Whether an ON at the end sees an alias: not across a comma."""
+    commas = [number for number, (text, _) in enumerate(parts) if text.startswith(",")]
+    first = commas[-1] if commas else 0
+    return any(f"t {qualifier[0]}" in text for text, _ in parts[first:])
+
+
+SMALL = 14
+
+
+def check(connection: duckdb.DuckDBPyConnection, spark: str, reference: str) -> None:
+    """Run a query over all rows, and over those that the conditions leave."""
+    expected = sorted(map(repr, connection.sql(reference).fetchall()))
+    less = reference
+    for alias, read in reads(spark).items():
+        kept = [
+            str(row["id"]) for row in ROWS[:SMALL] if all(c.holds(row) for c in read.conditions)
+        ]
+        few = f"(select * from t where id in ({', '.join(['-1', *kept])}))"
+        less = less.replace(f" t {alias} ", f" {few} {alias} ")
+    assert sorted(map(repr, connection.sql(less).fetchall())) == expected
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as made:
+        made.register("t", TABLE.slice(0, SMALL))
+        yield made
+
+
+@settings(max_examples=150)
+@given(query=queries())
+def test_a_join_gives_the_same_rows_over_what_the_conditions_leave(
+    connection: duckdb.DuckDBPyConnection, query: tuple[str, str]
+) -> None:
+    check(connection, *query)
+
+
+@pytest.mark.parametrize("kind", ["join", "left join", "right join", "full join"])
+@pytest.mark.parametrize("place", ["on", "where"])
+def test_every_join_of_two_tables_with_every_kind_of_condition(
+    connection: duckdb.DuckDBPyConnection, kind: str, place: str
+) -> None:
+    for form, alias in itertools.product(SHARP, ("a.", "b.")):
+        condition = form.replace("{}", alias)
+        on = f"a.id = b.id + 2 and ({condition})" if place == "on" else "a.id = b.id + 2"
+        where = f" where {condition}" if place == "where" else ""
+        query = f"select a.id, b.id from t a {kind} t b on {on}{where}"
+        check(connection, query, query)
+
+
+@pytest.mark.parametrize("second", ["join", "left join", "right join", "full join", "semi join"])
+@pytest.mark.parametrize("first", ["join", "left join", "right join", "full join"])
+def test_a_condition_in_the_second_join_of_three_tables(
+    connection: duckdb.DuckDBPyConnection, first: str, second: str
+) -> None:
+    for form, alias in itertools.product(SHARP, ("a.", "b.", "c.")):
+        condition = form.replace("{}", alias)
+        query = (
+            f"select a.id, b.id from t a {first} t b on a.id = b.id + 2"
+            f" {second} t c on b.id = c.id + 2 and ({condition})"
+        )
+        check(connection, query, query)
+
+
+# -- subqueries and entries of WITH ---------------------------------------------------------------
+
+#: What stands between a table and a condition outside: all show n and m of two tables.
+INNER = (
+    "select a.n as n, b.n as m, a.id as id from {from_}",
+    "select distinct a.n as n, b.n as m, 1 as id from {from_}",
+    "select a.n as n, b.n as m, count(*) as id from {from_} group by a.n, b.n",
+    "select a.n as n, max(b.n) as m, count(*) as id from {from_} group by a.n",
+    "select b.n as n, a.n as m, a.id as id from {from_} order by a.id, b.id limit 5",
+    "select a.n as n, b.n as m, row_number() over (order by a.id, b.id) as id from {from_}",
+    "select a.n as m, b.n + 1 as n, b.id as id from {from_}",
+    "select x.n, x.m, x.id from (select a.n as n, b.n as m, b.id as id from {from_}) x",
+)
+OUTER = (
+    "select * from ({inner}) x where {where}",
+    "with x as ({inner}) select n, m from x where {where}",
+    "with x as ({inner}) select n from x where {where} union all select m from x where {other}",
+    "with x as ({inner}), y as (select n as m, m as n, id from x) select * from y where {where}",
+    "select z.id, x.* from t z left join ({inner}) x on z.id = x.id and {where}",
+    "select z.id, x.* from t z left join ({inner}) x on z.id = x.id where {where}",
+    "select z.id, x.* from ({inner}) x left join t z on z.id = x.id and {where} where {other}",
+    "select z.id from t z where exists (select 1 from ({inner}) x where x.id = z.id and {where})",
+)
+
+
+def _outside(alias: str) -> st.SearchStrategy[str]:
+    forms = [form.replace("{}n", f"{alias}{name}") for form in SHARP for name in ("n", "m")]
+    one = st.sampled_from(forms).map(lambda form: f"({form})")
+    return st.one_of(one, st.tuples(one, one).map(" and ".join))
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_a_condition_outside_of_a_subquery_gives_the_same_rows(
+    connection: duckdb.DuckDBPyConnection, data: st.DataObject
+) -> None:
+    kind = data.draw(st.sampled_from(("join", "left join", "right join", "full join")))
+    on = data.draw(st.sampled_from(("true", "a.n = 1", "b.n is null")))
+    inside = data.draw(st.sampled_from(("", " where a.n = 1", " where b.n is null or b.n = 1")))
+    inner = data.draw(st.sampled_from(INNER))
+    inner = inner.format(from_=f"t a {kind} t b on a.id = b.id + 2 and {on}{inside}")
+    form = data.draw(st.sampled_from(OUTER))
+    alias = "y." if " from y " in form else "x."
+    where, other = data.draw(_outside(alias)), data.draw(_outside(alias))
+    query = form.format(inner=inner, where=where, other=other)
+    check(connection, query, query)
+
+
+def test_every_outer_query_over_every_inner_one(connection: duckdb.DuckDBPyConnection) -> None:
+    carried = 0
+    for inner, outer in itertools.product(INNER, OUTER):
+        for kind, where in itertools.product(("left join", "full join"), SHARP):
+            made = inner.format(from_=f"t a {kind} t b on a.id = b.id + 2")
+            alias = "y." if " from y " in outer else "x."
+            condition = f"({where.replace('{}', alias)})"
+            query = outer.format(inner=made, where=condition, other=condition)
+            check(connection, query, query)
+            carried += any(read.conditions for read in reads(query).values())
+    assert carried > 200  # else nothing was tried
+
+
+def test_the_property_would_see_a_condition_that_drops_too_much() -> None:
+    (read,) = reads("select id from t where n = 1 and coalesce(n, 1) = 1").values()
+    assert [str(one) for one in read.conditions] == ["`n` = 1"]
+    found = reads("select a.id from t a left join t b on a.id = b.id and a.n = 1 and b.n = 2")
+    assert {alias: read.where for alias, read in found.items()} == {"a": None, "b": "`n` = 2"}

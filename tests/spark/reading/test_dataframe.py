@@ -1,0 +1,241 @@
+"""`odps_nb.spark.read`: the same rows as Arrow gives, read by tasks and not by the driver."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import odps_nb.spark
+from odps_nb.client.read.splits import plan_ranges
+from odps_nb.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    SessionExpiredError,
+)
+from odps_nb.spark.reading import dataframe as frames
+from odps_nb.spark.reading.split_list import SplitList
+from odps_nb.spark.tasks.errors import from_spark
+from odps_nb.terms import IndexSplit, RowRangeSplit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.auth.profile import Profile
+
+DAY = "ds=2024-01-03"
+
+
+def plain(table: pa.Table) -> dict[str, list[Any]]:
+    """Columns as Python values, times as whole microseconds: what both sides must agree on."""
+    columns = {}
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        if pa.types.is_timestamp(column.type):
+            per_second = {"ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
+            counts = column.cast(pa.int64()).to_pylist()
+            columns[name] = [None if n is None else n * 10**6 // per_second for n in counts]
+        elif pa.types.is_floating(column.type):
+            columns[name] = [str(value) for value in column.to_pylist()]  # nan is not nan
+        else:
+            columns[name] = column.to_pylist()
+    return columns
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("table", ["types_all", "documents", "media"])
+@pytest.mark.parametrize("zone", ["Asia/Shanghai", "America/New_York"])
+def test_every_value_is_what_arrow_reads_in_any_session_zone(
+    spark: SparkSession, odps: Connection, table: str, zone: str
+) -> None:
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    frame = odps_nb.spark.read(spark, odps, table)
+    assert plain(frame.toArrow()) == plain(odps.table(table).read().to_arrow())
+
+
+@pytest.mark.spark
+def test_a_zone_moves_instants_and_leaves_wall_clocks(
+    spark: SparkSession, odps: Connection
+) -> None:
+    frame = odps_nb.spark.read(spark, odps, "types_all", where="row_name = 'usual'")
+    shown = {}
+    for zone in ("UTC", "Asia/Shanghai"):
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        # The zone is bound when the expression is made, not when it runs.
+        texts = frame.selectExpr("cast(c_datetime as string)", "cast(c_timestamp_ntz as string)")
+        shown[zone] = tuple(texts.collect()[0])
+    assert shown["UTC"] == ("2024-02-29 12:30:45.123", "2024-02-29 12:30:45.123456")
+    assert shown["Asia/Shanghai"] == ("2024-02-29 20:30:45.123", "2024-02-29 12:30:45.123456")
+
+
+@pytest.mark.spark
+def test_two_splits_are_read_by_two_tasks_and_nothing_by_the_driver(
+    spark: SparkSession, odps: Connection, connections: Callable[[], list[Any]]
+) -> None:
+    service = urlsplit(odps.profile.tunnel_endpoint or "").port
+
+    def with_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for batch in batches:
+            rows = batch.num_rows
+            yield pa.RecordBatch.from_pydict(
+                {"rows": [rows], "task": [context.taskAttemptId()], "pid": [os.getpid()]}
+            )
+
+    frame = odps_nb.spark.read(spark, odps, "orders", partitions=DAY, columns=["id"], splits=2)
+    assert any(address[1] == service for address in connections())  # the session was opened here
+    tagged = frame.mapInArrow(with_task, "rows bigint, task bigint, pid bigint").collect()
+    assert not [address for address in connections() if address[1] == service]
+    assert len({row.task for row in tagged}) == 2
+    import os
+
+    assert os.getpid() not in {row.pid for row in tagged}
+    assert sum(row.rows for row in tagged) == odps.table("orders").read(partitions=DAY).row_count
+
+
+@pytest.mark.spark
+def test_columns_come_in_the_order_that_was_asked_for(
+    spark: SparkSession, odps: Connection
+) -> None:
+    frame = odps_nb.spark.read(
+        spark, odps, "orders", columns=["ds", "amount", "id"], partitions=[DAY], limit=5
+    )
+    assert frame.columns == ["ds", "amount", "id"]
+    expected = odps.table("orders").read(columns=["ds", "amount", "id"], partitions=[DAY], limit=5)
+    assert [tuple(row) for row in frame.collect()] == [
+        (row["ds"], row["amount"], row["id"]) for row in expected.to_arrow().to_pylist()
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("limit", [0, 1, 1000, 10**6])
+def test_a_limit_is_exact(spark: SparkSession, odps: Connection, limit: int) -> None:
+    frame = odps_nb.spark.read(
+        spark, odps, "orders", partitions=DAY, columns=["id"], limit=limit, splits=3
+    )
+    assert frame.count() == min(limit, odps.table("orders").read(partitions=DAY).row_count or 0)
+
+
+@pytest.mark.spark
+def test_a_filter_and_a_limit_together_are_exact(spark: SparkSession, odps: Connection) -> None:
+    frame = odps_nb.spark.read(
+        spark, odps, "orders", partitions=DAY, columns=["id"], where="quantity > 2", limit=77
+    )
+    assert frame.count() == 77
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("asked", [{}, {"splits": 3}])
+def test_a_filter_is_exact_whatever_the_service_leaves_out(
+    spark: SparkSession, odps: Connection, asked: dict[str, int]
+) -> None:
+    everything = odps_nb.spark.read(spark, odps, "orders", partitions=[DAY])
+    frame = odps_nb.spark.read(
+        spark,
+        odps,
+        "orders",
+        partitions=[DAY],
+        columns=["id"],
+        where="quantity > :least and status = 'paid'",
+        params={"least": 2},
+        **asked,
+    )
+    assert frame.columns == ["id"]
+    expected = everything.filter("quantity > 2 and status = 'paid'").select("id")
+    assert frame.count() == expected.count() > 0
+    assert frame.exceptAll(expected).count() == 0
+
+
+@pytest.mark.spark
+def test_filters_of_one_dataframe_do_not_leak_into_each_other(
+    spark: SparkSession, odps: Connection
+) -> None:
+    frame = odps_nb.spark.read(spark, odps, "types_all", columns=["row_name"])
+    total = frame.count()
+    one, other = frame.filter("row_name = 'least'"), frame.filter("row_name = 'most'")
+    assert (one.count(), frame.count()) == (1, total)
+    assert sorted(row[0] for row in one.union(other).collect()) == ["least", "most"]
+
+
+@pytest.mark.spark
+def test_a_partition_without_rows_gives_no_rows(spark: SparkSession, odps: Connection) -> None:
+    frame = odps_nb.spark.read(spark, odps, "orders", partitions=DAY, where="id < 0")
+    assert frame.count() == 0
+    assert frame.columns == odps_nb.spark.read(spark, odps, "orders", partitions=DAY).columns
+    assert odps_nb.spark.read(spark, odps, "types_all", limit=0).collect() == []
+
+
+@pytest.mark.spark
+def test_a_scan_becomes_a_dataframe_of_its_own_snapshot(
+    spark: SparkSession, odps: Connection
+) -> None:
+    scan = odps.table("types_all").read(columns=["row_name", "c_int"])
+    assert plain(scan.to_spark(spark).toArrow()) == plain(scan.to_arrow())
+
+
+@pytest.mark.spark
+def test_a_missing_table_or_column_fails_at_once_and_without_java(
+    spark: SparkSession, odps: Connection
+) -> None:
+    with pytest.raises(NotFoundError):
+        odps_nb.spark.read(spark, odps, "no_such_table")
+    with pytest.raises(NotFoundError, match="amont") as caught:
+        odps_nb.spark.read(spark, odps, "orders", columns=["id", "amont"])
+    assert "did you mean 'amount'" in str(caught.value.hint)
+    assert "java" not in str(caught.value).lower()
+    with pytest.raises(InvalidRequestError, match="day"):
+        odps_nb.spark.read(spark, odps, "orders", partitions="day=1")
+    with pytest.raises(InvalidRequestError, match="columns is empty"):
+        odps_nb.spark.read(spark, odps, "orders", columns=[])
+    with pytest.raises(InvalidRequestError, match="limit"):
+        odps_nb.spark.read(spark, odps, "orders", limit=-1)
+
+
+@pytest.mark.spark
+def test_a_session_that_is_gone_says_so_and_is_never_opened_again(
+    spark: SparkSession, odps: Connection
+) -> None:
+    session = odps.table("types_all").read().session
+    gone = dataclasses.replace(session, session_id="gone")
+    frame = frames.frame_of(spark, odps.storage, gone)
+    with pytest.raises(Exception, match="read the table again") as caught:
+        frame.count()
+    error = from_spark(caught.value)
+    assert isinstance(error, SessionExpiredError)
+    assert "types_all" in " ".join(error.notes)
+    assert "java" not in str(caught.value).lower()
+
+
+@given(st.integers(1, 10**7), st.integers(1, 300))
+def test_even_cuts_travel_as_a_rule(rows: int, count: int) -> None:
+    splits = plan_ranges(rows, count)
+    kept = SplitList.of(splits)
+    assert not kept.others
+    assert [kept[number] for number in range(len(kept))] == list(splits)
+
+
+@given(
+    st.lists(st.builds(RowRangeSplit, st.integers(0, 99), st.integers(1, 99)), max_size=5)
+    | st.lists(st.builds(IndexSplit, st.integers(0, 9)), max_size=5)
+)
+def test_any_other_cuts_are_kept_as_they_are(splits: list[Any]) -> None:
+    kept = SplitList.of(splits)
+    assert [kept[number] for number in range(len(kept))] == splits
+
+
+def test_a_hundred_thousand_splits_stay_small_in_a_task(profile: Profile) -> None:
+    import pickle
+
+    splits = plan_ranges(10**9, 100_000)
+    assert len(pickle.dumps(SplitList.of(splits))) < 200

@@ -1,0 +1,241 @@
+"""``format("odps")``: reading, views and writing by options."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import DataSourceReader
+
+import odps_nb.spark
+from odps_nb.client.write.session import commit_write, open_write_stream
+from odps_nb.errors import ConfigError, ConflictError, NotFoundError
+from odps_nb.spark.source.data_source import OdpsDataSource, OdpsReader, OdpsWriter, Options
+from odps_nb.spark.source.options import ReadSettings, WriteSettings
+from odps_nb.spark.tasks.errors import from_spark
+from odps_nb.spark.tasks.types import spark_schema
+from odps_nb.terms import PartitionSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader, SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.auth.profile import Profile
+
+Names = Callable[[str], str]
+DAY = "ds=2024-01-03"
+
+
+@pytest.fixture
+def reader(spark: SparkSession, odps: Connection) -> DataFrameReader:
+    """A reader that can connect."""
+    odps_nb.spark.register(spark)
+    return spark.read.format("odps").options(**odps_nb.spark.options(odps))
+
+
+@pytest.mark.spark
+def test_a_table_is_loaded_by_option_or_by_path(reader: DataFrameReader) -> None:
+    whole = reader.option("table", "types_all").load()
+    assert whole.columns[:2] == ["row_name", "c_tinyint"]
+    assert whole.count() == reader.load("types_all").count()
+
+
+@pytest.mark.spark
+def test_columns_come_from_the_option_or_from_the_schema(
+    reader: DataFrameReader, odps: Connection
+) -> None:
+    reader = reader.option("table", "orders").option("partitions", DAY).option("limit", 10)
+    expected = odps.table("orders").read(columns=["id"], partitions=DAY, limit=10).to_arrow()
+    ids = expected.column("id").to_pylist()
+    assert [row.id for row in reader.option("columns", "id").load().collect()] == ids
+    assert [row.id for row in reader.schema("id bigint").load().collect()] == ids
+
+
+@pytest.mark.spark
+def test_a_schema_with_other_types_is_refused(reader: DataFrameReader) -> None:
+    frame = reader.schema("id string").load("orders")
+    with pytest.raises(Exception, match="id is bigint, not string"):
+        frame.count()
+
+
+@pytest.mark.spark
+def test_filters_of_one_dataframe_do_not_leak_into_each_other(reader: DataFrameReader) -> None:
+    frame = reader.load("types_all")
+    one, other = frame.filter("row_name = 'least'"), frame.filter("row_name = 'most'")
+    assert one.count() == 1
+    total = frame.count()
+    assert total > 2
+    both = one.select("row_name").union(other.select("row_name"))
+    assert sorted(row[0] for row in both.collect()) == ["least", "most"]
+    assert frame.count() == total
+
+
+@pytest.mark.spark
+def test_filters_of_one_view_do_not_leak_into_each_other(
+    spark: SparkSession, reader: DataFrameReader
+) -> None:
+    reader.load("types_all").createOrReplaceTempView("types_view")
+    count = "select count(*) from types_view"
+    total = spark.sql(count).collect()[0][0]
+    assert spark.sql(f"{count} where row_name = 'least'").collect()[0][0] == 1
+    assert spark.sql(count).collect()[0][0] == total
+    both = (
+        "select row_name from types_view where row_name = 'least' "
+        "union all select row_name from types_view where row_name = 'most'"
+    )
+    assert sorted(row[0] for row in spark.sql(both).collect()) == ["least", "most"]
+    spark.catalog.dropTempView("types_view")
+
+
+def test_nothing_is_pushed_down() -> None:
+    # pyspark 4.0 has no such thing at all
+    inherited = getattr(DataSourceReader, "pushFilters", None)
+    assert getattr(OdpsReader, "pushFilters", None) is inherited
+
+
+@pytest.mark.spark
+def test_a_partition_without_rows_gives_no_rows(reader: DataFrameReader) -> None:
+    empty = reader.option("where", "id < 0").option("partitions", DAY).load("orders")
+    assert empty.select("id").collect() == []
+
+
+@pytest.mark.spark
+def test_rows_are_appended_and_replaced(
+    spark: SparkSession, odps: Connection, reader: DataFrameReader, new_name: Names
+) -> None:
+    name = new_name("saved")
+    odps.create_table(name, "id bigint", partitioned_by="ds string")
+    given = odps_nb.spark.options(odps)
+    frame = spark.range(6).selectExpr("id", "cast(id % 2 as string) ds")
+    writer = frame.write.format("odps").options(**given).option("table", name)
+    writer.mode("append").save()
+    writer.mode("append").save()
+    assert odps.table(name).read().row_count == 12
+    with pytest.raises(Exception, match="say what the overwrite may replace") as caught:
+        writer.mode("overwrite").save()
+    assert isinstance(from_spark(caught.value), ConfigError)
+    writer.mode("overwrite").option("overwrite_scope", "partitions").save()
+    assert odps.table(name).read().row_count == 6
+    empty = frame.filter("id < 0").write.format("odps").options(**given)
+    empty.option("partition", "ds=1").mode("overwrite").save(name)
+    assert odps.table(name).read().row_count == 3
+
+
+@pytest.mark.spark
+def test_an_unknown_table_or_option_is_one_clear_error_without_java(
+    reader: DataFrameReader,
+) -> None:
+    with pytest.raises(Exception, match="no_such_table") as caught:
+        reader.load("no_such_table")
+    assert isinstance(from_spark(caught.value), NotFoundError)
+    with pytest.raises(Exception, match="tabel") as caught:
+        reader.option("tabel", "orders").load("orders")
+    assert isinstance(from_spark(caught.value), ConfigError)
+    assert "java" not in str(caught.value).lower()
+
+
+# -- commit and abort, as Spark calls them ------------------------------------------------------
+
+
+def _writer(profile: Profile, odps: Connection, name: str) -> OdpsWriter:
+    odps.create_table(name, "id bigint")
+    settings = WriteSettings.of({**profile.as_options(), "table": name})
+    return OdpsWriter(settings, spark_schema(odps.table(name).schema), "append")
+
+
+def _batch() -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": pa.array(range(10), pa.int64())})
+
+
+def test_a_commit_takes_the_streams_of_the_messages_only(
+    profile: Profile, odps: Connection, new_name: Names
+) -> None:
+    name = new_name("commit")
+    writer = _writer(profile, odps, name)
+    message = writer.write(iter([_batch()]))
+    with open_write_stream(odps.storage, writer.session, "someone-else") as stream:
+        stream.write([_batch()])
+    writer.commit([message, writer.write(iter([]))])
+    writer.commit([message])  # a commit that is asked for twice is the same commit
+    assert odps.table(name).read().row_count == 10
+
+
+def test_an_abort_after_a_failed_task_drops_everything(
+    profile: Profile, odps: Connection, new_name: Names
+) -> None:
+    name = new_name("abort")
+    writer = _writer(profile, odps, name)
+    message = writer.write(iter([_batch()]))
+    writer.abort([message, None])
+    with pytest.raises(ConflictError, match="aborted"):
+        writer.commit([message])
+    assert odps.table(name).read().row_count == 0
+
+
+def test_an_abort_after_a_commit_that_raised_destroys_nothing(
+    profile: Profile, odps: Connection, new_name: Names
+) -> None:
+    name = new_name("doubt")
+    writer = _writer(profile, odps, name)
+    message = writer.write(iter([_batch()]))
+    writer.abort([message])  # Spark does this when commit raised, whatever became of it
+    commit_write(odps.storage, writer.session, [message.written.stream])
+    assert odps.table(name).read().row_count == 10
+
+
+# -- options ------------------------------------------------------------------------------------
+
+
+def test_options_carry_the_keys_and_show_none(profile: Profile) -> None:
+    given = odps_nb.spark.options(profile)
+    assert isinstance(given, Options)
+    assert given["access_key"] == profile.access_key
+    assert str(profile.access_key) not in repr(given) + str(given)
+    assert ReadSettings.of({**given, "table": "orders"}).profile == profile
+
+
+def test_options_are_read_in_any_case(profile: Profile) -> None:
+    settings = ReadSettings.of(
+        {
+            **{key.upper(): value for key, value in profile.as_options().items()},
+            "TABLE": "orders",
+            "Columns": "id, amount,",
+            "partitions": "ds=2024-01-01,hour=1; ds=2024-01-02",
+            "limit": "5",
+            "split_bytes": "1000",
+        }
+    )
+    assert settings.columns == ("id", "amount")
+    assert settings.partitions == (
+        PartitionSpec.of("ds=2024-01-01,hour=1"),
+        PartitionSpec.of("ds=2024-01-02"),
+    )
+    assert (settings.limit, settings.split_bytes) == (5, 1000)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "no table"),
+        ({"table": "t", "limit": "many"}, "not a whole number"),
+        ({"table": "t", "limit": "1", "where": "a = 1"}, "do not go together"),
+        ({"table": "t", "partition": "ds=1"}, "did you mean 'partitions'"),
+        ({"table": "t", "option.table": "t", "provider": "odps"}, "Spark loses its options"),
+        ({"table": "t", "replaceWhere": "ds = 1"}, "no option 'replacewhere'"),
+    ],
+)
+def test_wrong_options_are_refused(profile: Profile, given: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        ReadSettings.of({**profile.as_options(), **given})
+
+
+def test_an_unknown_profile_is_named_without_its_settings() -> None:
+    with pytest.raises(ConfigError, match="nobody"):
+        ReadSettings.of({"profile": "nobody", "table": str(uuid.uuid4())})
+
+
+def test_the_source_is_called_odps() -> None:
+    assert OdpsDataSource.name() == "odps"

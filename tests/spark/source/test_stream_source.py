@@ -1,0 +1,346 @@
+"""What a stream reader answers Spark, asked as Spark asks it, over the real service."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.types import LongType, StructType
+
+import odps_nb.spark
+from odps_nb.errors import (
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    ProtocolError,
+    SessionExpiredError,
+    StateError,
+)
+from odps_nb.spark.source.data_source import OdpsDataSource
+from odps_nb.spark.source.options import StreamReadSettings
+from odps_nb.spark.source.stream_offsets import Offset
+from odps_nb.spark.source.stream_reader import OdpsStreamReader
+from odps_nb.spark.source.versions import TableVersions
+from tests.support.spark.altering import Altering
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.table import Table
+    from odps_nb.client.auth.profile import Profile
+
+CREATE = "TableCreateReadSession"
+SCHEMA = StructType().add("id", LongType())
+Offsets = dict[str, Any]
+Open = Callable[..., OdpsStreamReader]
+
+
+def add(table: Table, *ids: int, overwrite: bool = False) -> None:
+    table.write(pa.table({"id": pa.array(ids, pa.int64())}), overwrite=overwrite)
+
+
+@pytest.fixture
+def table(odps: Connection, new_name: Callable[[str], str]) -> Table:
+    """A table of version 2 with the rows 1, 2 and 3."""
+    made = odps.create_table(new_name("followed"), "id bigint")
+    add(made, 1, 2)
+    add(made, 3)
+    return made
+
+
+@pytest.fixture
+def follow(odps: Connection, table: Table) -> Iterator[Open]:
+    """Make readers as Spark makes them; each is a process of its own."""
+    opened: list[OdpsStreamReader] = []
+
+    def make(**options: object) -> OdpsStreamReader:
+        given = {"table": str(table.name), "poll_seconds": "0"}
+        given |= {key: str(value) for key, value in options.items()}
+        source = OdpsDataSource({**odps_nb.spark.options(odps), **given})
+        reader = source.streamReader(SCHEMA)
+        assert isinstance(reader, OdpsStreamReader)
+        opened.append(reader)
+        return reader
+
+    yield make
+    for reader in opened:
+        reader.stop()
+
+
+def next_batch(reader: OdpsStreamReader, start: Offsets) -> tuple[list[int], Offsets]:
+    end = reader.latestOffset(start)
+    return rows(reader, start, end), end
+
+
+def rows(reader: OdpsStreamReader, start: Offsets, end: Offsets) -> list[int]:
+    """Read a micro-batch as tasks do, with what was pickled for them."""
+    task = pickle.loads(pickle.dumps(reader))
+    parts = pickle.loads(pickle.dumps(reader.partitions(start, end)))
+    batches = [batch for part in parts for batch in task.read(part)]
+    return [value for batch in batches for value in batch.column("id").to_pylist()]
+
+
+def test_the_rows_that_are_there_come_first_then_what_is_added(table: Table, follow: Open) -> None:
+    reader = follow()
+    found, end = next_batch(reader, reader.initialOffset())
+    assert (found, end["version"]) == ([1, 2, 3], 2)
+    assert reader.latestOffset(end) == end
+    add(table, 4)
+    add(table, 5)
+    found, end = next_batch(reader, end)
+    assert (found, end) == ([4, 5], {"table": end["table"], "version": 4})
+
+
+def test_a_first_batch_is_the_same_in_another_process(table: Table, follow: Open) -> None:
+    for start in ("earliest", "latest", "1"):
+        first = follow(starting_version=start)
+        first.initialOffset()
+        add(table, 10)
+        found, end = next_batch(first, first.initialOffset())
+        add(table, 11)
+        again = follow(starting_version=start)
+        assert rows(again, again.initialOffset(), end) == found != []
+
+
+def test_a_table_whose_rows_were_replaced_before_is_read_from_the_start(
+    table: Table, follow: Open
+) -> None:
+    add(table, 7, overwrite=True)
+    reader = follow()
+    found, end = next_batch(reader, reader.initialOffset())
+    assert found == [7]
+    add(table, 8)
+    assert next_batch(reader, end)[0] == [8]
+
+
+def test_the_newest_version_is_where_latest_begins(table: Table, follow: Open) -> None:
+    reader = follow(starting_version="latest")
+    start = reader.initialOffset()
+    add(table, 4)
+    assert reader.initialOffset() == start
+    found, end = next_batch(reader, start)
+    assert found == [4]
+    assert reader.reportLatestOffset() == {"table": end["table"], "version": 3}
+
+
+def test_an_empty_table_is_waited_for(
+    odps: Connection, new_name: Callable[[str], str], follow: Open
+) -> None:
+    empty = odps.create_table(new_name("empty"), "id bigint")
+    reader = follow(table=empty.name)
+    found, end = next_batch(reader, reader.initialOffset())
+    assert (found, end["version"]) == ([], 0)
+    add(empty, 1)
+    assert next_batch(reader, end)[0] == [1]
+
+
+def test_a_version_number_is_begun_after(follow: Open) -> None:
+    reader = follow(starting_version=1)
+    assert next_batch(reader, reader.initialOffset())[0] == [3]
+    with pytest.raises(ConfigError, match=r"starting_version is 9, but .* is at version 2"):
+        follow(starting_version=9).initialOffset()
+
+
+def test_spark_before_4_2_passes_no_offset(table: Table, follow: Open) -> None:
+    reader = follow()
+    end = reader.latestOffset()
+    assert reader.latestOffset() == end
+    assert rows(reader, reader.initialOffset(), end) == [1, 2, 3]
+    add(table, 4)
+    later = reader.latestOffset()
+    assert rows(reader, end, later) == [4]
+    restarted = follow()
+    add(table, 5)
+    assert rows(restarted, later, restarted.latestOffset()) == [5]
+
+
+def test_a_batch_is_at_most_some_versions_or_rows(table: Table, follow: Open) -> None:
+    limits = pytest.importorskip("pyspark.sql.streaming.datasource")  # PySpark 4.2
+    for number in range(3, 7):
+        add(table, *[number] * 2)
+    for option, batches in (
+        ({"max_versions_per_trigger": 2}, [2, 4, 6]),
+        ({"max_rows_per_trigger": 5}, [3, 5, 6]),  # 2 + 1 + 2 rows, then 2 + 2, then 2
+        ({"max_rows_per_trigger": 1}, [1, 2, 3, 4, 5, 6]),  # a version is never cut
+        ({}, [6]),
+    ):
+        reader = follow(starting_version=0, **option)
+        start = {"table": reader.initialOffset()["table"], "version": 0}
+        limit, found = reader.getDefaultReadLimit(), []
+        while (end := reader.latestOffset(start, limit)) != start:
+            found.append(end["version"])
+            start = end
+        assert found == batches
+        first = {**start, "version": 0}
+        assert reader.latestOffset(first, limits.ReadAllAvailable())["version"] == 6
+
+
+def test_what_comes_after_the_call_is_left_to_the_next_query(table: Table, follow: Open) -> None:
+    reader = follow()
+    reader.prepareForTriggerAvailableNow()
+    add(table, 4)
+    found, end = next_batch(reader, reader.initialOffset())
+    assert found == [1, 2, 3]
+    assert reader.latestOffset(end) == end
+
+
+def test_an_overwrite_is_an_error_or_left_out(table: Table, follow: Open) -> None:
+    reader, lenient = follow(), follow(skip_overwrites=True)
+    end = reader.latestOffset(reader.initialOffset())
+    add(table, 4)
+    add(table, 5, overwrite=True)
+    add(table, 6)
+    with pytest.raises(ConflictError, match=r"version 4 of .* replaced rows") as caught:
+        next_batch(reader, end)
+    assert "skip_overwrites" in str(caught.value.hint)
+    assert "empty checkpointLocation" in str(caught.value)
+    found, _ = next_batch(lenient, {"table": end["table"], "version": 4})
+    assert found == [6]
+
+
+def test_a_first_batch_whose_snapshot_is_over_is_an_error(follow: Open) -> None:
+    reader = follow()
+    offset = Offset(table=reader.initialOffset()["table"], version=0).as_json()
+    end = {**offset, "version": 1, "snapshot": "never-was"}
+    with pytest.raises(SessionExpiredError) as caught:
+        reader.partitions({**offset, "initial": True}, end)
+    assert "begin again with an empty checkpointLocation" in str(caught.value.hint)
+
+
+def test_a_table_that_was_made_again_is_an_error(
+    odps: Connection, table: Table, follow: Open
+) -> None:
+    reader = follow()
+    end = reader.latestOffset(reader.initialOffset())
+    odps.drop_table(table.name)
+    with pytest.raises(NotFoundError):
+        reader.latestOffset(end)
+    again = odps.create_table(table.name, "id bigint")
+    for number in range(3):
+        add(again, number)
+    with pytest.raises(ConflictError, match="dropped and made again"):
+        reader.latestOffset(end)
+    restarted = follow()
+    with pytest.raises(ConflictError, match="dropped and made again"):
+        restarted.latestOffset(end)
+    with pytest.raises(ConflictError, match="dropped and made again"):
+        restarted.partitions(end, {**end, "version": 3})
+
+
+def test_the_service_is_asked_once_in_a_while(odps: Connection, table: Table) -> None:
+    now = [0.0]
+    given = {**odps_nb.spark.options(odps), "table": str(table.name), "poll_seconds": "5"}
+    versions = TableVersions(StreamReadSettings.of(given), ["id"], clock=lambda: now[0])
+    assert versions.seen().version == 2
+    add(table, 4)
+    now[0] = 4.9
+    assert versions.seen().version == 2
+    now[0] = 5.0
+    assert versions.seen().version == 3
+    versions.close()
+    versions.close()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("limit", "3", "no option 'limit'"),
+        ("starting_version", "2024-01-01", "is no version"),
+        ("starting_version", "-3", "is no version"),
+        ("max_rows_per_trigger", "0", "at least 1"),
+        ("skip_overwrites", "yes", "neither true nor false"),
+        ("poll_seconds", "nan", "no number of seconds"),
+    ],
+)
+def test_options_that_cannot_be_right_are_refused(
+    follow: Open, option: str, value: str, told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told) as caught:
+        follow(**{option: value})
+    assert option in str(caught.value)
+
+
+def test_limits_that_contradict_each_other_are_refused(follow: Open) -> None:
+    with pytest.raises(ConfigError, match="do not go together"):
+        follow(max_rows_per_trigger=1, max_versions_per_trigger=1)
+    with pytest.raises(ConfigError, match="what a filter leaves is not counted"):
+        follow(max_rows_per_trigger=1, where="id > 1")
+
+
+def test_limits_are_refused_where_spark_has_none(
+    follow: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(DataSourceStreamReader, "getDefaultReadLimit", raising=False)
+    with pytest.raises(ConfigError, match="cannot limit what a micro-batch reads") as caught:
+        follow(max_rows_per_trigger=1)
+    assert "4.2" in str(caught.value)
+
+
+def test_a_filter_is_for_every_batch(table: Table, follow: Open) -> None:
+    reader = follow(where="id > 1")
+    found, end = next_batch(reader, reader.initialOffset())
+    assert found == [2, 3]
+    add(table, 0, 4)
+    assert next_batch(reader, end)[0] == [4]
+
+
+def test_an_offset_of_another_source_is_refused(follow: Open) -> None:
+    with pytest.raises(StateError, match="no offset of an odps stream"):
+        follow().latestOffset({"partition-0": 7})
+
+
+def test_no_key_is_in_what_people_see(odps: Connection, follow: Open) -> None:
+    reader = follow()
+    end = reader.latestOffset(reader.initialOffset())
+    parts = reader.partitions(reader.initialOffset(), end)
+    assert str(odps.profile.access_key) not in repr((end, parts, reader, reader._settings))
+
+
+# -- other services ---------------------------------------------------------------------------
+
+
+def test_a_service_without_versions_is_named_as_such(profile: Profile, follow: Open) -> None:
+    def silent(action: str, status: int, body: bytes) -> tuple[int, bytes]:
+        if action != CREATE:
+            return status, body
+        return status, json.dumps({**json.loads(body), "LatestVersion": 0}).encode()
+
+    with Altering(profile.tunnel_endpoint or "", silent) as service:
+        reader = follow(tunnel_endpoint=service.url)
+        with pytest.raises(ConfigError, match="tells no version of") as caught:
+            reader.initialOffset()
+    assert "spark.read" in str(caught.value.hint)
+
+
+def test_a_service_that_counts_the_first_version_in_is_found_out(
+    profile: Profile, follow: Open
+) -> None:
+    def inclusive(action: str, status: int, body: bytes) -> tuple[int, bytes]:
+        if action != CREATE:
+            return status, body
+        answer = json.loads(body)
+        return status, json.dumps({**answer, "RecordCount": answer["RecordCount"] + 1}).encode()
+
+    with Altering(profile.tunnel_endpoint or "", inclusive) as service:
+        reader = follow(tunnel_endpoint=service.url)
+        start = reader.initialOffset()
+        with pytest.raises(ProtocolError, match="counts the first version of a range in"):
+            reader.latestOffset({**start, "version": 2})
+
+
+def test_versions_that_are_not_kept_any_more_are_an_error(profile: Profile, follow: Open) -> None:
+    def forgetful(action: str, status: int, body: bytes) -> tuple[int, bytes]:
+        if action != CREATE:
+            return status, body
+        return 404, json.dumps({"Code": "NoSuchVersion", "Message": "version 1 is gone"}).encode()
+
+    offset = follow().latestOffset({**follow().initialOffset(), "initial": False})
+    with Altering(profile.tunnel_endpoint or "", forgetful) as service:
+        reader = follow(tunnel_endpoint=service.url)
+        with pytest.raises(NotFoundError, match="version 1 is gone") as caught:
+            reader.partitions({**offset, "version": 0}, offset)
+    assert "begin again with an empty checkpointLocation" in str(caught.value.hint)

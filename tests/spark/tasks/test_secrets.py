@@ -1,0 +1,82 @@
+"""Keys reach the tasks and nothing that people or other programs read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+
+import odps_nb.spark
+from odps_nb.spark.progress import attach as watching
+from tests.support.spark.services import explained
+from tests.support.spark.watched import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+
+
+def _pages(spark: SparkSession) -> list[str]:
+    """Return what Spark's UI shows: its pages, and the same again as JSON."""
+    ui = str(spark.sparkContext.uiWebUrl)
+    assert urlsplit(ui).hostname == "127.0.0.1"
+    application = f"{ui}/api/v1/applications/{spark.sparkContext.applicationId}"
+    session = requests.Session()
+    session.trust_env = False
+    queries = session.get(f"{application}/sql", params={"length": 1000}).json()
+    assert queries
+    addresses = [f"{ui}/{page}/" for page in ("jobs", "stages", "storage", "environment", "SQL")]
+    addresses += [f"{ui}/SQL/execution/?id={query['id']}" for query in queries[-20:]]
+    addresses += [
+        f"{application}/{name}"
+        for name in ("sql?details=true&planDescription=true&length=1000", "jobs", "environment")
+    ]
+    with session:
+        answers = [session.get(address) for address in addresses]
+    assert all(answer.ok for answer in answers)
+    return [answer.text for answer in answers]
+
+
+@pytest.mark.spark
+def test_no_key_or_token_is_in_a_plan_a_setting_the_event_log_or_the_ui(
+    spark: SparkSession, odps: Connection, event_log: Path, new_name: Callable[[str], str]
+) -> None:
+    secret = str(odps.profile.access_key)
+    assert len(secret) > 8
+    name = new_name("kept")
+    odps.create_table(name, "id bigint, pic blob")
+    listener = Listener()
+    odps_nb.spark.register(spark, progress=listener)
+    hub = watching.hub_of(spark)
+    assert hub is not None
+    given = odps_nb.spark.options(odps)
+
+    frame = odps_nb.spark.read(spark, odps, "media", columns=["id", "content"])
+    sizes = odps_nb.spark.blob_map(
+        frame, "content", lambda record: (len(record.data),), "size bigint", odps=odps
+    )
+    loaded = spark.read.format("odps").options(**given).option("table", "media").load()
+    plans = [explained(one) for one in (frame, sizes, loaded, loaded.filter("id = 1"))]
+    assert sizes.select("size").collect()
+    assert loaded.count() == frame.count()
+    odps_nb.spark.write(spark.range(3), odps, name)
+    spark.range(3).write.format("odps").options(**given).mode("append").save(name)
+    assert {listener.wait_end(number).rows for number in (1, 2)} >= {3}  # the token was used
+    odps_nb.spark.register(spark)
+
+    logged = [path.read_text() for path in event_log.rglob("*") if path.is_file()]
+    assert any("SparkListenerJobEnd" in text for text in logged)
+    settings = [f"{key}={value}" for key, value in spark.sparkContext.getConf().getAll()]
+    pages = _pages(spark)
+    for text in (*plans, *logged, *settings, *pages):
+        assert secret not in text
+        assert hub.token not in text
+    assert any("media" in page and "content" in page for page in pages)  # they show plans
+    # What the plan does show is what this test is blind without: it was really looked at.
+    assert any("mapInArrow" in plan or "MapInArrow" in plan for plan in plans)

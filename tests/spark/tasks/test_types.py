@@ -1,0 +1,139 @@
+"""TableSchema <-> Spark StructType."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as spark
+
+from odps_nb.errors import ConversionError
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    LengthType,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    TableSchema,
+    TypeCode,
+)
+from odps_nb.spark.tasks.types import TYPE_KEY, arrow_schema, spark_schema, spark_type, table_type
+
+SPARK_TEXT = {
+    TypeCode.TINYINT: "tinyint",
+    TypeCode.SMALLINT: "smallint",
+    TypeCode.INT: "int",
+    TypeCode.BIGINT: "bigint",
+    TypeCode.FLOAT: "float",
+    TypeCode.DOUBLE: "double",
+    TypeCode.BOOLEAN: "boolean",
+    TypeCode.STRING: "string",
+    TypeCode.JSON: "string",
+    TypeCode.BLOB: "string",
+    TypeCode.BINARY: "binary",
+    TypeCode.DATE: "date",
+    TypeCode.DATETIME: "timestamp",
+    TypeCode.TIMESTAMP: "timestamp",
+    TypeCode.TIMESTAMP_NTZ: "timestamp_ntz",
+    TypeCode.INTERVAL_DAY_TIME: "interval day to second",
+    TypeCode.INTERVAL_YEAR_MONTH: "int",
+}
+
+
+@pytest.mark.parametrize("code", SPARK_TEXT)
+def test_every_plain_type_has_its_spark_type(code: TypeCode) -> None:
+    assert spark_type(PrimitiveType(code)).simpleString() == SPARK_TEXT[code]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (DecimalType(), "decimal(38,18)"),
+        (DecimalType(10, 2), "decimal(10,2)"),
+        (DecimalType(38, 38), "decimal(38,38)"),
+        (LengthType(TypeCode.CHAR, 3), "string"),
+        (LengthType(TypeCode.VARCHAR, 3), "string"),
+        (
+            ArrayType(StructType((StructField("F", PrimitiveType(TypeCode.BLOB)),))),
+            "array<struct<F:string>>",
+        ),
+        (
+            MapType(PrimitiveType(TypeCode.STRING), PrimitiveType(TypeCode.DATETIME)),
+            "map<string,timestamp>",
+        ),
+    ],
+)
+def test_types_with_parameters_have_their_spark_type(kind: OdpsType, text: str) -> None:
+    assert spark_type(kind).simpleString() == text
+
+
+@pytest.mark.parametrize("kind", [DecimalType(39, 0), PrimitiveType(TypeCode.VARIANT)])
+def test_what_spark_cannot_hold_is_refused_with_the_column(kind: OdpsType) -> None:
+    schema = TableSchema(columns=(Column(name="c", type=ArrayType(kind)),))
+    with pytest.raises(ConversionError, match="column 'c'") as caught:
+        spark_schema(schema)
+    assert caught.value.column == "c"
+    assert caught.value.hint
+
+
+def test_comments_nullability_and_the_finer_type_are_kept() -> None:
+    schema = TableSchema(
+        columns=(
+            Column(name="a", type=PrimitiveType(TypeCode.BIGINT), nullable=False, comment="key"),
+            Column(name="b", type=LengthType(TypeCode.CHAR, 3)),
+        ),
+        partition_columns=(Column(name="ds", type=PrimitiveType(TypeCode.STRING)),),
+    )
+    out = spark_schema(schema)
+    assert out.names == ["a", "b", "ds"]
+    assert (out["a"].nullable, out["a"].metadata) == (False, {"comment": "key"})
+    assert (out["b"].nullable, out["b"].metadata) == (True, {TYPE_KEY: "char(3)"})
+
+
+def test_arrow_for_spark_has_microseconds_in_utc_and_wall_clocks_without_a_zone() -> None:
+    schema = spark.StructType(
+        [
+            spark.StructField("t", spark.TimestampType()),
+            spark.StructField("n", spark.TimestampNTZType()),
+        ]
+    )
+    assert arrow_schema(schema).types == [pa.timestamp("us", tz="UTC"), pa.timestamp("us")]
+
+
+def test_a_spark_schema_survives_the_way_to_a_table_and_back() -> None:
+    element = spark.StructType(
+        [
+            spark.StructField("x", spark.IntegerType()),
+            spark.StructField("y", spark.MapType(spark.StringType(), spark.DecimalType(38, 18))),
+        ]
+    )
+    kinds = [
+        spark.ByteType(),
+        spark.ShortType(),
+        spark.IntegerType(),
+        spark.LongType(),
+        spark.FloatType(),
+        spark.DoubleType(),
+        spark.BooleanType(),
+        spark.StringType(),
+        spark.BinaryType(),
+        spark.DateType(),
+        spark.TimestampType(),
+        spark.TimestampNTZType(),
+        spark.DecimalType(10, 2),
+        spark.DayTimeIntervalType(),
+        spark.ArrayType(element),
+    ]
+    columns = [Column(name=f"c{n}", type=table_type(kind)) for n, kind in enumerate(kinds)]
+    schema = spark.StructType([spark.StructField(f"c{n}", kind) for n, kind in enumerate(kinds)])
+    assert spark_schema(columns).simpleString() == schema.simpleString()
+
+
+@pytest.mark.parametrize("kind", [spark.VariantType(), spark.NullType()])
+def test_a_spark_type_that_no_table_has_is_refused(kind: spark.DataType) -> None:
+    with pytest.raises(ConversionError, match="column 'v'") as caught:
+        table_type(kind, column="v")
+    assert caught.value.source_type == kind.simpleString()

@@ -1,0 +1,353 @@
+"""Blob bodies, good and bad, with what pyodps and we make of them.
+
+``.venv/bin/python -m tests.support.compat.blob_cases`` writes the table of ``docs/differences.md`` from
+them; the tests hold each line of it to both libraries.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from struct import pack
+from types import SimpleNamespace
+from typing import Any
+
+from odps.maxstorage.blob import BlobManager
+from odps.maxstorage.io.blob_reader import BlobDataIterator as PyodpsIterator
+from odps.maxstorage.io.blob_reader import BlobStreamReader as PyodpsReader
+
+from odps_nb.errors import (
+    ChecksumError,
+    FramingError,
+    LimitExceededError,
+    OdpsNbError,
+    TruncatedError,
+)
+from odps_nb.stream_io import BlobDataIterator, BlobStreamReader
+from odps_nb.wire.blocks import encode_blocks
+from odps_nb.wire.codings import encoder
+from odps_nb.wire.frames import ChecksumKind, FrameHeader, encode_frame
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "differences.md"
+
+Blobs = list[tuple[bytes, str | None]]  # content, type
+Outcome = Blobs | type[BaseException]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One body. An outcome is what comes out, or the class of the error."""
+
+    title: str
+    body: bytes
+    count: int
+    ours: Outcome
+    theirs: Outcome
+    encoding: str | None = None
+    streamed: Outcome | None = None  # by pyodps' BlobStreamReader, where it differs
+    skip: bool = False  # stream without reading the data
+
+    @property
+    def theirs_streamed(self) -> Outcome:
+        return self.theirs if self.streamed is None else self.streamed
+
+
+# -- bodies ------------------------------------------------------------------------------------
+
+
+def framed(*blobs: bytes, checksum: ChecksumKind = ChecksumKind.CRC32) -> bytes:
+    """Return frames of type ``a/b``."""
+    header = FrameHeader(content_type="a/b")
+    return b"".join(encode_frame(blob, header, checksum=checksum) for blob in blobs)
+
+
+def frame(header: bytes, data: bytes, footer: bytes) -> bytes:
+    """Return a frame of any three parts."""
+    return b"".join(pack("<q", len(part)) + part for part in (header, data, footer))
+
+
+def coded(name: str, *parts: bytes) -> bytes:
+    """Return parts as frames of a coding, one behind the other."""
+    out = b""
+    for part in parts:
+        coder = encoder(name)
+        out += coder.feed(part) + coder.finish()
+    return out
+
+
+def flipped(body: bytes, at: int) -> bytes:
+    """Return a body with one bit changed."""
+    return body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
+
+
+TWO = framed(b"one", b"two")
+LONG = bytes(range(256)) * 400
+GOOD: Blobs = [(b"one", "a/b"), (b"two", "a/b")]
+X: Blobs = [(b"x", None), (b"x", None)]
+FOOTER = len(framed(b"")) - 8 - len(FrameHeader(content_type="a/b").encode()) - 8
+
+
+def pyodps_error() -> type[BaseException]:
+    """Return the error that pyodps raises when it notices."""
+    from odps.maxstorage.errors import MaxStorageError
+
+    return MaxStorageError
+
+
+def cases() -> Iterator[Case]:
+    """All bodies: first the good ones, then those with faults, then coded ones."""
+    noticed = pyodps_error()
+    blocks = encode_blocks
+    yield Case("two blobs", blocks(TWO), 2, GOOD, GOOD)
+    yield Case("one raw blob", blocks(b"hello"), 1, [(b"hello", None)], [(b"hello", None)])
+    yield Case("one raw blob that looks like frames", blocks(TWO), 1, [(TWO, None)], [(TWO, None)])
+    yield Case(
+        "empty blobs in frames",
+        blocks(framed(b"", b"")),
+        2,
+        [(b"", "a/b")] * 2,
+        [(b"", "a/b")] * 2,
+    )
+    yield Case("an empty raw blob", b"", 1, [(b"", None)], [], streamed=[(b"", None)])
+    yield Case("no references, an empty body", b"", 0, [], noticed, streamed=[(b"", None)])
+    yield from faults(noticed)
+    for name, http_name in (("zstd", "zstd"), ("lz4", "x-lz4-frame")):
+        yield from codings(name, http_name, noticed)
+
+
+def faults(noticed: type[BaseException]) -> Iterator[Case]:
+    """Bodies without a coding that have a fault."""
+    blocks = encode_blocks
+    body = blocks(framed(bytes(9000), b"two"))
+    yield Case("a flipped bit in a block", flipped(body, 5000), 2, ChecksumError, noticed)
+    yield Case("one to four bytes behind the last block", body[:8203], 2, TruncatedError, noticed)
+    yield Case(
+        "data that its CRC-32 footer contradicts",
+        blocks(TWO.replace(b"one", b"One")),
+        2,
+        ChecksumError,
+        [(b"One", "a/b"), (b"two", "a/b")],
+    )
+    md5 = framed(b"one", b"two", checksum=ChecksumKind.MD5)
+    yield Case(
+        "data that its MD5 footer contradicts",
+        blocks(md5.replace(b"one", b"One")),
+        2,
+        ChecksumError,
+        [(b"One", "a/b"), (b"two", "a/b")],
+    )
+    yield Case("fewer frames than references", blocks(TWO), 3, TruncatedError, noticed)
+    yield Case("more frames than references", blocks(TWO + framed(b"three")), 2, FramingError, GOOD)
+    yield Case("other bytes behind the last frame", blocks(TWO + b"junk"), 2, FramingError, GOOD)
+    yield Case(
+        "frames where no blob was asked for",
+        blocks(TWO),
+        0,
+        FramingError,
+        [],
+        streamed=[(TWO, None)],
+    )
+    yield Case(
+        "a body without the last footer",
+        blocks(TWO[: -FOOTER - 8]),
+        2,
+        TruncatedError,
+        noticed,
+        streamed=GOOD,
+    )
+    yield Case("a body cut inside of the last footer", blocks(TWO[:-5]), 2, TruncatedError, noticed)
+    cut = framed(b"one", bytes(9000))[:5000]
+    yield Case("a body cut inside of the last data", blocks(cut), 2, TruncatedError, noticed)
+    yield Case(
+        "a body cut inside of the last data, which is skipped",
+        blocks(cut),
+        2,
+        TruncatedError,
+        noticed,
+        streamed=[(b"", "a/b")] * 2,
+        skip=True,
+    )
+    yield Case("a header that is no JSON", blocks(frame(b"(", b"x", b"") * 2), 2, FramingError, X)
+    yield Case(
+        "a header that is a JSON list",
+        blocks(frame(b"[1]", b"x", b"") * 2),
+        2,
+        FramingError,
+        AttributeError,
+    )
+    number = frame(b'{"ContentType": 5}', b"x", b"") * 2
+    typed: Any = [(b"x", 5), (b"x", 5)]
+    yield Case("a content type that is a number", blocks(number), 2, FramingError, typed)
+    yield Case("a footer that is no JSON", blocks(frame(b"", b"x", b"(") * 2), 2, FramingError, X)
+    unknown = frame(b"", b"x", b'{"Checksum": {"Type": 9}}') * 2
+    yield Case("a footer of an unknown checksum type", blocks(unknown), 2, FramingError, X)
+    for place in range(3):
+        parts = bytes(8 * place) + pack("<q", -1) + bytes(50)
+        what = ("header", "data", "footer")[place]
+        yield Case(f"a negative {what} length", blocks(parts), 2, FramingError, noticed)
+    absurd = pack("<q", 1 << 40) + bytes(100)
+    yield Case("a header of a terabyte", blocks(absurd), 2, LimitExceededError, noticed)
+
+
+def codings(name: str, encoding: str, noticed: type[BaseException]) -> Iterator[Case]:
+    """Bodies inside of a coding."""
+    blocks = encode_blocks
+    whole = coded(name, LONG)
+    yield Case(f"{name}, CRC outermost", blocks(coded(name, TWO)), 2, GOOD, GOOD, encoding)
+    yield Case(f"{name}, CRC innermost", coded(name, blocks(TWO)), 2, GOOD, noticed, encoding)
+    yield Case(
+        f"{name}, two frames of the coding in a row",
+        blocks(coded(name, b"first ", b"second")),
+        1,
+        [(b"first second", None)],
+        [(b"first ", None)],
+        encoding,
+    )
+    yield Case(
+        f"{name}, the coded stream cut inside of its frame",
+        blocks(whole[:200]),
+        1,
+        TruncatedError,
+        [],
+        encoding,
+        streamed=[(b"", None)],
+    )
+    plain = blocks(b"plain text")
+    foreign: type[BaseException] = RuntimeError
+    if name == "zstd":
+        from zstandard import ZstdError as foreign
+    yield Case(
+        f"{name} in the header, a body without it",
+        plain,
+        1,
+        [(b"plain text", None)],
+        foreign,
+        encoding,
+    )
+
+
+# -- both libraries ----------------------------------------------------------------------------
+
+
+def outcome(read: Callable[[], Blobs]) -> Outcome:
+    """Return what comes out, or the class of the error."""
+    try:
+        return read()
+    except OdpsNbError as error:
+        return type(error)
+    except Exception as error:  # noqa: BLE001  whatever the other library raises is its outcome
+        return type(error)
+
+
+def read_theirs(case: Case, *, stream: bool) -> Outcome:
+    """Read a body as `BlobManager.read_blobs` of pyodps does."""
+
+    def read() -> Blobs:
+        headers = {"Content-Encoding": case.encoding} if case.encoding else {}
+        answer = SimpleNamespace(raw=io.BytesIO(case.body), headers=headers)
+        payload = BlobManager._wrap_download_stream(None, answer)
+        records = PyodpsIterator(
+            payload, api_version="3", expected_count=case.count, crc_strip=False
+        )
+        if stream:
+            return drain(PyodpsReader(records), skip=case.skip)
+        return [(record.data, record.mime_type) for record in records]
+
+    return outcome(read)
+
+
+def read_ours(case: Case, *, stream: bool) -> Outcome:
+    """Read the same body with our classes."""
+
+    def read() -> Blobs:
+        records = BlobDataIterator(
+            io.BytesIO(case.body), expected_count=case.count, content_encoding=case.encoding
+        )
+        if stream:
+            return drain(BlobStreamReader(records), skip=case.skip)
+        return [(record.data, record.mime_type) for record in records]
+
+    return outcome(read)
+
+
+def drain(reader: Any, *, skip: bool) -> Blobs:
+    """Read blob after blob as the documentation of both libraries shows it."""
+    blobs: Blobs = []
+    while reader is not None:
+        parts = []
+        while not skip and (part := reader.read(1000)):
+            parts.append(part)
+        blobs.append((b"".join(parts), reader.mime_type))
+        reader = reader.next()
+    return blobs
+
+
+# -- the document ------------------------------------------------------------------------------
+
+
+def words(case: Case, result: Outcome) -> str:
+    """Say an outcome in a cell: an error, the data, or what was lost in silence."""
+    if isinstance(result, type):
+        return f"`{result.__name__}`"
+    if isinstance(case.ours, type):
+        return f"**no error**: {shown(result)}"
+    if result == case.ours:
+        return "the data" if result else "no blob, rightly"
+    return f"**no error**: {shown(result)}"
+
+
+def shown(blobs: Blobs) -> str:
+    """Show blobs in a cell."""
+    if not blobs:
+        return "no blob"
+    texts = [
+        f"{len(data)} bytes" if len(data) > 12 else f"`{data.decode()}`" if data else "empty"
+        for data, _ in blobs
+    ]
+    return ", ".join(texts)
+
+
+def row(case: Case) -> str:
+    """Return the line of a case."""
+    theirs = words(case, case.theirs)
+    streamed = words(case, case.theirs_streamed)
+    both = theirs if theirs == streamed else f"{theirs}; streamed: {streamed}"
+    return f"| {case.title} | {both} | {words(case, case.ours)} |"
+
+
+def document() -> str:
+    """Return ``docs/differences.md``."""
+    from odps import __version__
+
+    head = f"""# Blob streams beside pyodps
+
+The same bytes through `BlobDataIterator` and `BlobStreamReader` of pyodps {__version__}
+(`odps.maxstorage`) and of `odps_nb.stream_io`. Written by `tests/support/compat/blob_cases.py`; every
+line is held by a test that runs both libraries. Where a fault gives no error, the cell says what
+comes out instead.
+
+| body | pyodps | odps_nb |
+|---|---|---|
+"""
+    tail = """
+More, of the same origin:
+
+- Both verify CRC32C block by block. An error of ours names the block, its offset and both values.
+- pyodps' `BlobRecord` shows all its bytes in its repr; ours shows their number.
+- pyodps gives a file name only to clients of API version 3; we give what the frame says.
+- pyodps keeps a blob of any announced size; we have limits (`max_blob`, `max_output`), and take
+  memory only as the bytes arrive.
+- After an error pyodps' iterator can be asked again, and then takes whatever bytes come next for a
+  frame; ours refuses.
+- The older class of pyodps 0.13.1 verifies nothing and takes time quadratic in the size of a blob;
+  both others are linear (`docs/growth.png`).
+"""
+    return head + "\n".join(row(case) for case in cases()) + "\n" + tail
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document(), encoding="utf-8")
+    sys.stdout.write(f"{DOCUMENT} written\n")

@@ -1,0 +1,45 @@
+"""Runs the "before" blocks of ``docs/from-stream-io.md``, and lists the names that the page maps.
+
+A script of the arguments of ``older_jobs.py``, since it needs pyodps 0.13.1. Writes three lines
+of JSON: the version, public names by class, and what the blocks found.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import warnings
+from pathlib import Path
+
+PAGE = Path(__file__).parents[3] / "docs" / "from-stream-io.md"
+
+
+def blocks(page: Path) -> tuple[list[str], list[str]]:
+    """Return the blocks of a page that come before the change, and those after it."""
+    found = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    return found[::2], found[1::2]
+
+
+def main(folder: str, *where: str) -> None:
+    endpoint, project, access_id, access_key = where
+    sys.path.insert(0, folder)
+    warnings.simplefilter("ignore")
+    import odps
+    from odps.apis.storage_api_v2 import stream_io
+
+    from tests.support.compat.sdk_names import names_of
+
+    print(json.dumps({"pyodps": odps.__version__}))
+    kinds = [one for one in vars(stream_io).values() if isinstance(one, type)]
+    own = [one for one in kinds if one.__module__ == stream_io.__name__]
+    print(json.dumps({one.__name__: names_of(one, arguments=True) for one in own}))
+    entry = odps.ODPS(access_id, access_key, project=project, endpoint=endpoint)
+    names: dict[str, object] = {"entry": entry}
+    for block in blocks(PAGE)[0]:
+        exec(block, names)
+    print(json.dumps({"rows": names["rows"], "sizes": names["sizes"]}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

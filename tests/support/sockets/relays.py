@@ -1,0 +1,115 @@
+"""What stands between a client and a server: TLS in front of a plain service, and proxies."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import select
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import urlsplit
+
+import trustme
+
+from tests.support.sockets.peers import Line, Peer, Seen
+
+Place = tuple[str, int]
+
+
+def server_context(authority: trustme.CA, *names: str, **facts) -> ssl.SSLContext:
+    """TLS of a server that is called so (127.0.0.1 and localhost if not said)."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(*(names or ("127.0.0.1", "localhost")), **facts).configure_cert(context)
+    return context
+
+
+def pump(one: socket.socket, other: socket.socket, heard: Callable[[bytes], object] = len) -> None:
+    """Carry bytes both ways until either side ends; ``heard`` is told what ``one`` says."""
+    pairs = {one: other, other: one}
+    while True:
+        waiting = [sock for sock in pairs if isinstance(sock, ssl.SSLSocket) and sock.pending()]
+        for sock in waiting or select.select(list(pairs), [], [])[0]:
+            data = sock.recv(1 << 16)
+            if not data:
+                return
+            if sock is one:
+                heard(data)
+            pairs[sock].sendall(data)
+
+
+@contextlib.contextmanager
+def reached(place: Place) -> Iterator[socket.socket]:
+    with socket.create_connection(place) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield sock
+
+
+class TlsFront(Peer):
+    """Speaks TLS to clients (without a context none) and carries what they say to a service.
+
+    ``said`` has what came over each connection, where that is asked for.
+    """
+
+    def __init__(self, place: Place, tls: ssl.SSLContext | None, *, listens: bool = False) -> None:
+        self._place, self._listens = place, listens
+        self.said: list[bytearray] = []
+        super().__init__(self._carry, tls=tls)
+
+    def _carry(self, line: Line) -> None:
+        said = bytearray()
+        self.said.append(said)
+        with reached(self._place) as sock:
+            pump(line.sock, sock, said.extend if self._listens else len)
+
+
+class Proxy(Peer):
+    """An HTTP proxy that knows the way to the ``places`` of its table, and nowhere else.
+
+    ``user``: ``name:password`` that it asks for. It writes down whom it was asked for.
+    """
+
+    def __init__(
+        self,
+        places: Mapping[str, Place],
+        *,
+        user: str | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._places = places
+        self._pass = user and "Basic " + base64.b64encode(user.encode()).decode()
+        self.asked: list[tuple[str, str]] = []
+        super().__init__(self._serve_one, tls=tls)
+
+    def _serve_one(self, line: Line) -> None:
+        seen = line.head()
+        if seen is None:
+            return
+        tunnel = seen.method == "CONNECT"
+        host = seen.target.partition(":")[0] if tunnel else urlsplit(seen.target).hostname or ""
+        self.asked.append((seen.method, host))
+        if not tunnel:
+            line.drain(seen)
+        if self._pass and seen.headers.get("proxy-authorization") != self._pass:
+            line.answer(b"who are you?", 407, Proxy_Authenticate="Basic", Connection="close")
+        elif host not in self._places:
+            line.answer(b"never heard of it", 502, Connection="close")
+        else:
+            with reached(self._places[host]) as sock:
+                if tunnel:
+                    line.send(b"HTTP/1.1 200 here you are\r\n\r\n")
+                elif seen.whole:
+                    sock.sendall(_forwarded(seen))
+                else:
+                    return
+                pump(line.sock, sock)
+
+
+def _forwarded(seen: Seen) -> bytes:
+    parts = urlsplit(seen.target)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    kept = {k: v for k, v in seen.headers.items() if not k.startswith("proxy-")}
+    kept |= {"connection": "close", "content-length": str(len(seen.body))}
+    kept.pop("transfer-encoding", None)
+    lines = [f"{seen.method} {target} HTTP/1.1", *(f"{k}: {v}" for k, v in kept.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + seen.body

@@ -1,0 +1,94 @@
+"""What tests of the progress hub share: jobs in place of a Spark, a listener, raw reports."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+
+from odps_nb.client.calls.progress import Phase
+from odps_nb.spark.progress.jobs import Jobs, Outcome
+from odps_nb.spark.progress.messages import Figures, Hello, Report, ReportTo, encode_report
+from odps_nb.spark.progress.totals import Source
+from odps_nb.terms import IndexSplit
+from tests.support.spark import watched
+from tests.support.spark.watched import WITHIN
+
+
+class SomeJobs(Jobs):
+    """Jobs whose stages run for as long as the test says, in place of a Spark."""
+
+    def __init__(self) -> None:
+        self.active: set[int] = set()
+        self.cancelled: list[int] = []
+        self.ended = Outcome.SUCCEEDED
+        self.gone = False
+
+    @property
+    def stopped(self) -> bool:
+        return self.gone
+
+    def active_stages(self) -> frozenset[int]:
+        return frozenset(self.active)
+
+    def active_jobs(self, known: object = ()) -> dict[int, frozenset[int]]:
+        return {}
+
+    def outcome(self, jobs: object, stages: object) -> Outcome:
+        return self.ended
+
+    def cancel_stages(self, stages: Iterator[int]) -> None:
+        self.cancelled += stages
+        self.active -= set(self.cancelled)
+
+
+class Listener(watched.Listener):
+    """One that a source makes for each of its runs: always the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_cancel: Callable[[], None] | None = None
+
+    def __call__(self, *, on_cancel: Callable[[], None] | None = None) -> Listener:
+        self.on_cancel = on_cancel
+        return self
+
+
+def source(listener: Listener, count: int = 2) -> Source:
+    return Source(
+        operation="read",
+        title="t",
+        phase=Phase.READING,
+        parts=tuple(IndexSplit(n) for n in range(count)),
+        listener=listener,
+    )
+
+
+def hello(to: ReportTo, part: int = 0, *, stage: int = 5, tags: tuple[str, ...] = ()) -> Hello:
+    return Hello(
+        source=to.source,
+        execution="1",
+        tags=tags,
+        stage=stage,
+        partition=part,
+        attempt=part,
+        part=part,
+    )
+
+
+@contextlib.contextmanager
+def connected(to: ReportTo, *lines: bytes) -> Iterator[socket.socket]:
+    with socket.create_connection((to.host, to.port), WITHIN) as link:
+        link.sendall(b"".join(lines))
+        yield link
+
+
+def is_refused(link: socket.socket) -> bool:
+    """Whether the driver ends the connection without a word."""
+    with contextlib.suppress(ConnectionError):
+        return link.recv(10) == b""
+    return True
+
+
+def figures(rows: int, *, done: bool = False) -> bytes:
+    return encode_report(Report(figures=Figures(rows=rows, done=done)))

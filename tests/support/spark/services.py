@@ -1,0 +1,41 @@
+"""A service that fails when asked to, and what Spark says of its plans."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import odps_nb
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from odps_nb.access.connection import Connection
+
+
+@contextlib.contextmanager
+def misbehaving() -> Iterator[Connection]:
+    """A connection to a service of its own, which fails when it is asked to."""
+    from odps_nb.local.server.launch import start
+
+    with (
+        start(samples=False, options=("--misbehave",)) as service,
+        odps_nb.connect(
+            endpoint=service.endpoint,
+            tunnel_endpoint=service.tunnel_endpoint,
+            project=service.project,
+            access_id=service.access_id,
+            access_key=service.access_key,
+        ) as connection,
+    ):
+        yield connection
+
+
+def explained(frame: DataFrame, mode: str = "extended") -> str:
+    """Return what ``explain`` prints."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        frame.explain(mode=mode)
+    return text.getvalue()

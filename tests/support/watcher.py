@@ -1,0 +1,17 @@
+"""A listener of a read, for tests of what it is told."""
+
+from __future__ import annotations
+
+
+class Watcher:
+    """A listener that keeps what it is told."""
+
+    def __init__(self):
+        self.last = None
+        self.tracker = None
+
+    def start(self, tracker):
+        self.tracker = tracker
+
+    def stop(self, snapshot):
+        self.last = snapshot
