@@ -38,7 +38,7 @@ BELOW: dict[str, set[str]] = {
     "spark": VALUES_AND_LIFE | {"wire", "http", "convert", "filters", "client", "access"},
     "probe": VALUES_AND_LIFE | {"wire", "http", "client"},
     "local": VALUES_AND_LIFE | {"wire", "arrow"},
-    "_stream_io": VALUES_AND_LIFE | {"wire", "arrow", "http"},
+    "_stream_io": VALUES_AND_LIFE | {"wire", "http", "client"},
 }
 FACES = {"__init__", "_faces", "stream_io", "cli"}  # above all floors
 
@@ -47,7 +47,6 @@ CROSSINGS = {
     ("odps_nb.notebook.magics.reading", "spark"): "a person asked for -t spark",
     ("odps_nb.notebook.magics.commands", "__init__"): "%odps connect is odps_nb.connect",
     ("odps_nb.notebook.magics.context", "__init__"): "magics connect as odps_nb.connect does",
-    ("odps_nb.notebook.magics.doctor", "__init__"): "reports the version",
     ("odps_nb.probe.command", "local"): "--local starts the embedded service",
     ("odps_nb.spark.tasks.shipping", "__init__"): "names the version that executors need",
     ("odps_nb.spark.progress.attach", "_faces"): "a profile has the card that its connection has",

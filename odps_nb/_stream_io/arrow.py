@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -10,151 +9,39 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from odps_nb._stream_io.ahead import OneAhead
-from odps_nb._stream_io.payload import DecodedStream
-from odps_nb._stream_io.raw import content_encoding_of
 from odps_nb._stream_io.reader import Status, StreamReader
-from odps_nb.errors import (
-    FramingError,
-    LimitExceededError,
-    OdpsNbError,
-    ProtocolError,
-    StateError,
-    TruncatedError,
-)
-from odps_nb.terms import Compression
-from odps_nb.wire.arrow_stream import (
-    DEFAULT_MAX_BODY,
-    DEFAULT_MAX_DECOMPRESSED,
-    EndMarkerCheck,
-    sniff_body,
-)
-from odps_nb.wire.codings import decoder
+from odps_nb.errors import StateError
+from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, DEFAULT_MAX_DECOMPRESSED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from odps_nb.client.read.arrow_body import RowStream
+
 __all__ = ["ArrowReader"]
 
 
-class _IpcSource:
-    """What pyarrow reads from: plain IPC bytes, watched from message to message."""
-
-    closed = False
-
-    def __init__(self, stream: StreamReader, check: EndMarkerCheck, max_output: int | None) -> None:
-        self._answer, self.check = stream, check
-        self._max_output = max_output
-        self._plain: io.BufferedIOBase | None = None
-        self._head = b""
-        self.failed = False
-
-    def read(self, size: int) -> bytes:
-        """Return ``size`` bytes, fewer only at the end: lengths and other small parts."""
-        return bytes(self.read_buffer(size))
-
-    def read_buffer(self, size: int) -> Any:
-        """Return the same as memory that Arrow keeps without a copy; it asks for this one."""
-        import pyarrow as pa
-
-        self.failed = True  # until the steps below have succeeded
-        plain = self._plain or self._begin()
-        buffer = pa.allocate_buffer(size)
-        view = memoryview(buffer).cast("B")
-        have = min(len(self._head), size)
-        view[:have], self._head = self._head[:have], self._head[have:]
-        count = have + plain.readinto(view[have:])
-        self.check.feed(view[:count])
-        self.failed = False
-        return buffer if count == size else buffer.slice(0, count)
-
-    def _begin(self) -> io.BufferedIOBase:
-        first = self._answer.read(4)
-        found = sniff_body(first, content_encoding_of(self._answer))
-        if isinstance(found, Compression):
-            decoding = decoder(found, max_output=self._max_output)
-            self._plain = DecodedStream(self._answer, decoding, head=first)
-        else:
-            self._plain, self._head = self._answer, first
-        return self._plain
-
-
 class _Batches:
-    """Batch after batch of a stream, and the proof that they are all; knows no reader."""
+    """The rows of a body, which is read from the first need on; knows no reader."""
 
-    def __init__(
-        self,
-        stream: StreamReader,
-        check: EndMarkerCheck,
-        expected_rows: int | None,
-        max_output: int | None,
-    ) -> None:
-        self._stream = stream
-        self._source = _IpcSource(stream, check, max_output)
-        self._expected_rows = expected_rows
+    def __init__(self, open_rows: Callable[[], RowStream]) -> None:
+        self._open_rows = open_rows
         self._lock = threading.Lock()  # the schema may be asked for while a batch is on its way
-        self._reader: Any = None
+        self._rows: RowStream | None = None
 
     def schema(self) -> pa.Schema:
-        """Return the schema, opening the stream if need be."""
-        return self._translated(self._opened).schema
+        """Return the schema."""
+        return self._opened().schema
 
     def read(self) -> pa.RecordBatch | None:
         """Return the next batch; ``None`` at the proven end."""
-        return self._translated(self._next)
+        return self._opened().read()
 
-    def _opened(self) -> Any:
-        import pyarrow as pa
-
+    def _opened(self) -> RowStream:
         with self._lock:
-            if self._reader is None:
-                self._reader = pa.ipc.open_stream(self._source)
-        return self._reader
-
-    def _next(self) -> pa.RecordBatch | None:
-        try:
-            batch = self._opened().read_next_batch()
-        except StopIteration:
-            self._source.check.require(rows=self._expected_rows)
-            self._source.read(1)  # the end of the body, which the check requires to be here
-            return None
-        from odps_nb.arrow.validation import validate
-
-        # A damaged offset would otherwise end the process when somebody looks at the value.
-        validate(batch)
-        return batch
-
-    def _translated(self, step: Callable[[], Any]) -> Any:
-        import pyarrow as pa
-
-        try:
-            return step()
-        except ProtocolError as error:
-            error.request_id = error.request_id or self._stream.request_id
-            raise
-        except MemoryError as error:
-            raise self._ours(error) from error
-        except (pa.ArrowException, OSError, ValueError) as error:
-            if self._source.failed:
-                raise
-            raise self._ours(error) from error
-
-    def _ours(self, error: Exception) -> OdpsNbError:
-        check = self._source.check
-        facts = {"offset": check.total, "request_id": self._stream.request_id}
-        if isinstance(error, MemoryError):
-            return LimitExceededError(
-                f"there is not memory enough for the next message of the Arrow stream: {error}",
-                hint="read in smaller batches; or the stream is damaged",
-                **facts,
-            )
-        if not check.complete and self._stream.get_status() is Status.OK:
-            return TruncatedError(
-                f"the Arrow stream stops after {check.total} bytes inside a message",
-                actual=check.total,
-                hint="batches are missing; read the split again or resume it",
-                **facts,
-            )
-        return FramingError(f"pyarrow cannot read the stream: {error}", **facts)
+            if self._rows is None:
+                self._rows = self._open_rows()
+        return self._rows
 
 
 class ArrowReader:
@@ -215,8 +102,19 @@ class ArrowReader:
         prefetch: bool = False,
     ) -> None:
         self._stream = stream_reader
-        check = EndMarkerCheck(max_body=max_batch, max_decompressed=max_decompressed)
-        self._batches = _Batches(stream_reader, check, expected_rows, max_output)
+
+        def open_rows() -> RowStream:
+            from odps_nb.client.read.arrow_body import RowStream
+
+            return RowStream(
+                stream_reader,
+                expected_rows=expected_rows,
+                max_message=max_batch,
+                max_decompressed=max_decompressed,
+                max_output=max_output,
+            )
+
+        self._batches = _Batches(open_rows)
         self._ahead: OneAhead[pa.RecordBatch] | None = None
         if prefetch:
             self._ahead = OneAhead(self._batches.read, stream_reader.abort)

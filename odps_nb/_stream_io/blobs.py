@@ -141,7 +141,10 @@ class BlobDataIterator(Iterator[BlobRecord]):
         if not source.open_next():
             return None
         record = BlobRecord(
-            source.take(-1), source.header.content_type, source.header.custom_file_name
+            source.take(-1),
+            source.header.content_type,
+            source.header.custom_file_name,
+            verified=source.expected_count != 1,
         )
         self._left -= 1
         if not self._left:

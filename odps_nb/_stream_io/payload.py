@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from odps_nb._stream_io.raw import close_raw, content_encoding_of, read_some, runs_of
@@ -295,17 +295,17 @@ class DecodedStream(PayloadStream):
     raw_stream
         Anything with ``read(n)``; ``bytes`` will do.
     decoder
-        Fresh; fed with ``head`` first, then with the stream.
+        Fresh.
     """
 
     __slots__ = ("_decoder", "_ended", "_pieces", "_source")
 
-    def __init__(self, raw_stream: Any, decoder: PieceDecoder, *, head: bytes = b"") -> None:
+    def __init__(self, raw_stream: Any, decoder: PieceDecoder) -> None:
         super().__init__(raw_stream)
         in_memory = isinstance(raw_stream, (bytes, bytearray, memoryview))
         self._source = io.BytesIO(raw_stream) if in_memory else raw_stream
         self._decoder = decoder
-        self._pieces = decoder.pieces(head)
+        self._pieces: Iterator[bytes] = iter(())
         self._ended = False
 
     def _next(self) -> bytes:

@@ -103,17 +103,22 @@ class StreamReader(io.BufferedIOBase):
 
     def read(self, nbytes: int | None = -1) -> bytes:
         """Return ``nbytes`` bytes, fewer only at the end of the body; the rest when negative."""
-        body = self._readable_body()
         wanted = -1 if nbytes is None else nbytes
+        if wanted == 0:
+            self._open()
         parts = []
-        while wanted:
-            part = self._guarded(body.read, wanted if wanted > 0 else _AT_ONCE)
-            if not part:
-                self._end()
-                break
+        while wanted and (part := self.read1(wanted)):
             wanted -= len(part) if wanted > 0 else 0
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read1(self, size: int = -1) -> bytes:
+        """Return what one read of the answer gives, at most ``size`` bytes; empty at the end."""
+        body = self._readable_body()
+        data: bytes = self._guarded(body.read, size if size > 0 else _AT_ONCE)
+        if not data:
+            self._end()
+        return data
 
     def readinto(self, buffer: Any, /) -> int:
         """Fill ``buffer`` unless the body ends; return the number of bytes."""

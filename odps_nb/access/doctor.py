@@ -6,19 +6,21 @@ raises, and shows no secret.
 
 from __future__ import annotations
 
-import os
 import platform
-import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from odps_nb.errors import ConfigError, OdpsNbError, StateError, explain
+from odps_nb.access.java import find_java
+from odps_nb.errors import (
+    ConfigError,
+    MissingDependencyError,
+    OdpsNbError,
+    StateError,
+    explain,
+)
 
 if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Check", "examine"]
 
 Verdict = Literal["ok", "optional", "bad"]
-MIN_JAVA = 17
 MAX_SKEW = 300.0
 """Seconds of clock skew that are worth a word; the service refuses 900."""
 _TIMEOUT = 10.0
@@ -51,7 +52,9 @@ class Check:
         return self.verdict == "ok"
 
 
-def examine(profile: Profile | str | None = None, *, online: bool = True) -> Iterator[Check]:
+def examine(
+    profile: Profile | str | Callable[[], Profile] | None = None, *, online: bool = True
+) -> Iterator[Check]:
     """Look at versions, checksums, Java, Spark, widgets, the profile, the endpoint and the clock.
 
     Checks come one by one, since some take seconds.
@@ -59,7 +62,8 @@ def examine(profile: Profile | str | None = None, *, online: bool = True) -> Ite
     Parameters
     ----------
     profile
-        What to connect with: a profile, its name, or ``None`` for what `connect` would take.
+        What to connect with: a profile, its name, a function that gives it, or ``None`` for what
+        `connect` would take.
     online
         Whether to ask the service.
     """
@@ -115,22 +119,12 @@ def _checksums() -> Check:
 
 
 def _java() -> Check:
-    to_do = f"only Spark needs it: install Java {MIN_JAVA} or newer, or set JAVA_HOME"
-    home = os.environ.get("JAVA_HOME")
-    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if program is None or not Path(program).exists():
-        found = f"JAVA_HOME={home} has no bin/java" if home else "not found"
-        return Check(name="Java", verdict="optional", found=found, to_do=to_do)
     try:
-        answer = subprocess.run(
-            [program, "-version"], capture_output=True, text=True, timeout=_TIMEOUT, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Check(name="Java", verdict="optional", found=str(error), to_do=to_do)
-    match = re.search(r'version "(?:1\.)?(\d+)[^"]*"', answer.stderr + answer.stdout)
-    found = f"{match.group(0)} at {program}" if match else f"no version told by {program}"
-    if match is None or int(match.group(1)) < MIN_JAVA:
-        return Check(name="Java", verdict="optional", found=found, to_do=to_do)
+        java = find_java()
+    except MissingDependencyError as error:
+        to_do = f"only Spark needs it: {error.hint}"
+        return Check(name="Java", verdict="optional", found=error.message, to_do=to_do)
+    found = f"Java {java.version} in {java.home} ({java.source})"
     return Check(name="Java", verdict="ok", found=found)
 
 
@@ -155,7 +149,7 @@ def _spark() -> Check:
 def _widgets() -> Check:
     check = _optional(
         "Notebook",
-        ("ipython", "ipywidgets", "pillow", "tqdm"),
+        ("ipython", "ipykernel", "ipywidgets", "pillow", "tqdm"),
         "notebook",
         "for magics and pictures",
     )
@@ -174,14 +168,16 @@ def _embedded() -> Check:
     return _optional("Embedded service", packages, "local", "for connect('local')")
 
 
-def _profile(wanted: Profile | str | None) -> tuple[Profile | None, Check]:
+def _profile(
+    wanted: Profile | str | Callable[[], Profile] | None,
+) -> tuple[Profile | None, Check]:
     from odps_nb.client.auth.profile import Profile
 
     if isinstance(wanted, Profile):
         return wanted, Check(name="Profile", verdict="ok", found=repr(wanted))
     try:
-        profile = Profile.resolve(wanted)
-    except OdpsNbError as error:
+        profile = wanted() if callable(wanted) else Profile.resolve(wanted)
+    except (OdpsNbError, StateError) as error:
         # Nobody needs a profile for the embedded service, unless they asked for one by name.
         missing = wanted is None and isinstance(error, ConfigError)
         verdict: Verdict = "optional" if missing else "bad"

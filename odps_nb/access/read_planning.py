@@ -1,11 +1,12 @@
 """What a person asks to read, checked against the table and made a plan.
 
-The one planner of all front ends: `Table.read`, ``odps_nb.spark.read`` and ``format("odps")``.
+The one planner of all front ends: `Table.read`, ``odps_nb.spark.read``, ``format("odps")`` and
+``odps_nb.spark.sql``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from odps_nb.access.binding import bind
 from odps_nb.access.checks import PartitionLike, check_columns, check_count, check_partitions
@@ -21,7 +22,7 @@ __all__ = ["plan_read"]
 
 def plan_read(
     table: TableName,
-    schema: TableSchema | None,
+    fetch_schema: Callable[[], TableSchema],
     *,
     columns: Sequence[str] | None = None,
     where: str | None = None,
@@ -35,13 +36,12 @@ def plan_read(
     timezone: str = "UTC",
     increment: Increment | None = None,
 ) -> ReadPlan:
-    """Return the plan of a read; sends nothing.
+    """Return the plan of a read; asks for the schema where names must be checked.
 
     Parameters
     ----------
-    schema
-        All columns of the table. ``None`` where nobody needs them: without columns, partitions
-        and ``where``.
+    fetch_schema
+        Gives all columns of the table; not called without columns, partitions and ``where``.
     params
         Values of the ``:name`` in ``where``.
     timezone
@@ -64,6 +64,8 @@ def plan_read(
             "splits and split_bytes are two answers to one question",
             hint="give how many parts, or how big each is",
         )
+    needs_schema = any(one is not None for one in (columns, where, partitions))
+    schema = fetch_schema() if needs_schema else None
     condition = _condition(where, params, timezone)
     if schema is not None and condition is not None:
         RowFilter.parse(condition, schema, timezone=timezone)  # refused before anything is sent

@@ -38,10 +38,12 @@ __all__ = [
     "Source",
     "Target",
     "as_arrow",
+    "check_fixed",
     "check_named_partitions",
     "is_pandas",
     "is_spark",
     "open_source",
+    "require_partition_columns",
 ]
 
 BLOB_ROWS = 256
@@ -173,12 +175,25 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
 
 
 def _require_columns(names: Iterable[Any], target: Target) -> None:
-    present = {str(name).casefold() for name in names}
+    names = [str(name) for name in names]
+    present = {name.casefold() for name in names}
     if not present - {key.casefold() for key, _ in target.fixed}:
         raise ConversionError(
             "the data has no columns to write",
             hint=f"the table's columns are: {', '.join(target.columns.names[:20])}",
         )
+    require_partition_columns(names, target)
+
+
+def require_partition_columns(names: Iterable[str], target: Target) -> None:
+    """Refuse data without a partition column that is not fixed either.
+
+    Raises
+    ------
+    ArgumentError
+        One is in neither; it is named.
+    """
+    present = {name.casefold() for name in names}
     for column in target.columns.partition_columns:
         if column.name.casefold() not in present:
             raise ArgumentError(
@@ -206,24 +221,33 @@ def check_named_partitions(rows: pa.Table | pa.RecordBatch, target: Target) -> N
 # -- columns that the partition fixes -----------------------------------------------------------
 
 
-def _without_fixed(table: Any, target: Target) -> Any:
-    """Drop columns that repeat the fixed partition; refuse them where they contradict it."""
-    for key, value in target.fixed:
-        place = next((n for n in table.schema.names if n.casefold() == key.casefold()), None)
-        if place is None:
-            continue
-        column = table.column(place)
+def check_fixed(table: pa.Table | pa.RecordBatch, target: Target) -> list[str]:
+    """Return the columns that repeat the fixed partition.
+
+    Raises
+    ------
+    ConversionError
+        One of them contradicts it.
+    """
+    fixed = {key.casefold(): (key, value) for key, value in target.fixed}
+    repeated = [name for name in table.schema.names if name.casefold() in fixed]
+    for name in repeated:
+        key, value = fixed[name.casefold()]
+        column = table.column(name)
         if isinstance(column.type, pa.DictionaryType):  # of views, Arrow casts none
             column = pa.array(column.to_pylist())
         same = pc.equal(column.cast(pa.string()), pa.scalar(value))
         if column.null_count or not pc.all(same).as_py():
             raise ConversionError(
-                f"the column {place!r} has other values than the partition {target.fixed}",
-                column=place,
+                f"the column {name!r} has other values than the partition {target.fixed}",
+                column=name,
                 hint=f"drop the column, or leave {key!r} out of partition=",
             )
-        table = table.drop_columns([place])
-    return table
+    return repeated
+
+
+def _without_fixed(table: Any, target: Target) -> Any:
+    return table.drop_columns(check_fixed(table, target))
 
 
 def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
@@ -232,7 +256,7 @@ def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
     keys = {key.casefold() for key, _ in target.fixed}
     repeated = [n for n in frame.columns if isinstance(n, str) and n.casefold() in keys]
     if repeated:
-        _without_fixed(from_pandas(frame[repeated]), target)
+        check_fixed(from_pandas(frame[repeated]), target)
         frame = frame.drop(columns=repeated)
     return frame
 

@@ -136,10 +136,9 @@ class Table(TableMetadata, ByKey):
         if since is not None or until is not None or changes:
             increment = self._increment(since, until, changes=changes)
             columns = self.schema.names if columns is None else columns
-        needs_schema = columns is not None or partitions is not None or where is not None
         plan = plan_read(
             self._name,
-            self.schema if needs_schema else None,
+            lambda: self.schema,
             columns=columns,
             where=where,
             params=params,

@@ -17,7 +17,7 @@ from odps_nb.convert.arrow_types import has_blob
 from odps_nb.convert.times import in_zone
 from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TableSchema
 
-__all__ = ["present_batch", "present_schema", "references_as_text"]
+__all__ = ["present_batch", "references_as_text"]
 
 
 def present_batch(
@@ -38,12 +38,6 @@ def present_batch(
         arrays.append(array)
         fields.append(pa.field(field.name, array.type, field.nullable))
     return pa.record_batch(arrays, schema=pa.schema(fields))
-
-
-def present_schema(arrow: pa.Schema, schema: TableSchema) -> pa.Schema:
-    """Return the schema that `present_batch` gives batches of ``arrow``."""
-    empty = pa.record_batch([pa.array([], field.type) for field in arrow], schema=arrow)
-    return present_batch(empty, schema).schema
 
 
 def references_as_text(array: pa.Array, target: OdpsType, *, nested: bool = False) -> pa.Array:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from odps_nb.local.reading.rules import ReadRules
 from odps_nb.local.reading.sessions import ReadSessions
-from odps_nb.local.server.rights import Right, Rights, instance_of
+from odps_nb.local.server.rights import Rights
 from odps_nb.local.sql.duck import Duck
 from odps_nb.local.sql.functions import MACROS
 from odps_nb.local.sql.instances import Instances
@@ -29,8 +29,6 @@ from odps_nb.local.store.ledger import Ledger, check_without_catalogue
 from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.writing.sessions import WriteSessions
 from odps_nb.local.writing.upserts import Publisher
-from odps_nb.terms import BlobReference
-from odps_nb.wire.calls import WireRequest
 
 __all__ = ["DEFAULT_PROJECT", "Service", "Settings"]
 
@@ -137,17 +135,6 @@ class Service:
         self.write_sessions.abort_expired()
         self.snapshots.collect()
         self.blobs.collect()
-
-    def authorize(self, access_id: str, wire: WireRequest) -> None:
-        """Refuse with 403 what this key may not; results of SQL belong to who asked for them."""
-        self.rights.check(access_id, wire)
-        if (found := instance_of(wire)) is not None:
-            self.instances.check_owner(*found, access_id)
-
-    def authorize_blobs(self, access_id: str, references: Sequence[BlobReference]) -> None:
-        """Refuse with 403 unless this key may read the projects of all these blobs."""
-        for project in sorted({blob.project for blob in self.blobs.find(references)}):
-            self.rights.require(access_id, project, Right.READ)
 
     def close(self) -> None:
         """Stop work and release the folder; a second call does nothing."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
-from odps_nb.terms import format_bytes
+from odps_nb.terms import BlobReference, format_bytes
 from odps_nb.wire._frame_parts import ChecksumKind
 
 __all__ = [
@@ -36,18 +36,30 @@ LENGTH = Struct("<q")
 class BlobRecord:
     """One whole blob. ``mime_type`` and ``custom_file_name`` are known from frames only.
 
-    It unpacks, as the SDK's does, into ``data, mime_type``, and equals that pair if it has no
-    file name.
+    ``verified`` says that its checksums and its length were proved; it is false only for a single
+    blob in a body whose length nobody tells. ``reference`` is what it was fetched by, if that is
+    known here.
+
+    It unpacks, as the SDK's does, into ``data, mime_type``, and equals that pair if it has neither
+    file name nor reference.
     """
 
-    __slots__ = ("custom_file_name", "data", "mime_type")
+    __slots__ = ("custom_file_name", "data", "mime_type", "reference", "verified")
 
     def __init__(
-        self, data: bytes, mime_type: str | None = None, custom_file_name: str | None = None
+        self,
+        data: bytes,
+        mime_type: str | None = None,
+        custom_file_name: str | None = None,
+        *,
+        verified: bool = True,
+        reference: BlobReference | None = None,
     ) -> None:
         self.data = data
         self.mime_type = mime_type
         self.custom_file_name = custom_file_name
+        self.verified = verified
+        self.reference = reference
 
     @property
     def file_name(self) -> str | None:
@@ -67,19 +79,19 @@ class BlobRecord:
         if isinstance(other, BlobRecord):
             return self._all() == other._all()
         if isinstance(other, tuple):
-            return self._all() == (*other, None)
+            return self._all() == (*other, None, None)
         return NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._all() if self.custom_file_name is not None else tuple(self))
+        return hash(tuple(self))
 
-    def _all(self) -> tuple[bytes, str | None, str | None]:
-        return self.data, self.mime_type, self.custom_file_name
+    def _all(self) -> tuple[bytes, str | None, str | None, BlobReference | None]:
+        return self.data, self.mime_type, self.custom_file_name, self.reference
 
     def __repr__(self) -> str:
         return (
             f"BlobRecord(data=<{format_bytes(len(self.data))}>, mime_type={self.mime_type!r}, "
-            f"custom_file_name={self.custom_file_name!r})"
+            f"custom_file_name={self.custom_file_name!r}, verified={self.verified})"
         )
 
 

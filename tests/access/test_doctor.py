@@ -3,9 +3,11 @@
 import socket
 import time
 
+from odps_nb.access import java
 from odps_nb.access.doctor import Check, examine
 from odps_nb.cli import main
 from odps_nb.client.auth.profile import Profile
+from odps_nb.errors import ConfigError
 
 
 def by_name(checks) -> dict[str, Check]:
@@ -61,18 +63,31 @@ def test_a_wrong_key_is_found(profile):
 
 
 def test_missing_java_is_no_fault_but_worth_a_word(monkeypatch, tmp_path):
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    java = by_name(examine(online=False))["Java"]
-    assert java.verdict == "optional"
-    assert "JAVA_HOME" in java.found
-    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setattr(java, "JVM_FOLDER", tmp_path / "none")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert by_name(examine(online=False))["Java"].found == "not found"
-    old = tmp_path / "java"
+    check = by_name(examine(online=False))["Java"]
+    assert (check.verdict, "no Java was found" in check.found) == ("optional", True)
+    assert "only Spark needs it" in check.to_do
+    old = tmp_path / "old" / "bin" / "java"
+    old.parent.mkdir(parents=True)
     old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
     old.chmod(0o755)
-    java = by_name(examine(online=False))["Java"]
-    assert (java.verdict, "1.8.0_402" in java.found) == ("optional", True)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    check = by_name(examine(online=False))["Java"]
+    assert (check.verdict, "Java 8 in" in check.found) == ("optional", True)
+
+
+def test_the_connection_in_use_is_examined_and_its_failure_is_a_check(profile):
+    checks = by_name(examine(lambda: profile))
+    assert checks["Endpoint"].ok
+
+    def nobody() -> Profile:
+        raise ConfigError("no connection", option="connect", hint="run %odps connect")
+
+    checks = by_name(examine(nobody))
+    assert (checks["Profile"].verdict, checks["Profile"].to_do) == ("bad", "run %odps connect")
+    assert "Endpoint" not in checks
 
 
 def test_no_profile_is_no_fault_unless_it_was_asked_for():

@@ -123,6 +123,15 @@ def test_what_a_worker_closed_outlives_it_and_what_it_left_open_is_resumed(
     assert ids(table) == [1, 2, 10, 11, 12, 13]
 
 
+def test_a_commit_of_no_streams_leaves_out_what_others_have_closed(
+    table: Table, workers: Workers
+) -> None:
+    with table.open_write() as session:
+        assert workers.run("close and die", session.session_id, stream="far", values=[1]) is None
+        assert session.commit([]).streams == ()
+    assert ids(table) == []
+
+
 def test_rows_of_a_stream_that_stayed_open_are_not_committed(
     table: Table, workers: Workers
 ) -> None:

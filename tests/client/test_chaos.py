@@ -19,7 +19,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.client.blob.many import iter_blobs, open_blob
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import create_table
-from odps_nb.client.read.splits import ReadPlan, count_rows, iter_batches, open_read_session
+from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
 from odps_nb.client.write.session import WriteSession, open_write_session
 from odps_nb.errors import OdpsNbError, SessionExpiredError
 from odps_nb.http.retry import RetryPolicy
@@ -227,7 +227,8 @@ def require_all_or_nothing(
     run: Trouble, steady: StorageClient, table: TableName, rows: int
 ) -> bool:
     """Require what the client said of its commit; return whether the rows are there."""
-    found = count_rows(steady, ReadPlan(table=table))
+    read = open_read_session(steady, ReadPlan(table=table))
+    found = sum(batch.num_rows for batch in iter_batches(steady, read))
     if run.error is None:
         assert found == rows
     else:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.convert.references import present_batch, present_schema, references_as_text
+from odps_nb.convert.references import present_batch, references_as_text
 from odps_nb.schema import TableSchema
 from odps_nb.wire.type_text import parse_columns, parse_type
 
@@ -44,15 +44,6 @@ def test_maps_keep_their_keys():
 def test_batches_without_blobs_pass_as_they_are():
     batch = pa.record_batch({"a": [1]})
     assert present_batch(batch, TableSchema(columns=parse_columns("a bigint"))) is batch
-
-
-def test_the_schema_tells_what_the_batches_become():
-    schema = TableSchema(columns=parse_columns("a bigint, b blob, c array<blob>"))
-    arrow = pa.schema([("a", pa.int64()), ("b", pa.binary()), ("c", pa.list_(pa.binary()))])
-    presented = present_schema(arrow, schema)
-    assert presented.types == [pa.int64(), pa.string(), pa.list_(pa.string())]
-    batch = pa.record_batch([[1], [TEXT.encode()], [[RAW]]], schema=arrow)
-    assert present_batch(batch, schema).schema.equals(presented)
 
 
 CELL = st.none() | st.binary(max_size=8)

@@ -19,8 +19,9 @@ from odps_nb.local.reading.splits import by_count, by_size
 from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
 from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
 from odps_nb.local.sql.duck import Duck
-from odps_nb.local.sql.text import parse_script
-from odps_nb.local.sql.tokenizer import Cursor, scan_sql, split_statements
+from odps_nb.local.sql.statements import ShowTables
+from odps_nb.local.sql.text import parse_script, script_settings
+from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.row_files import RowFileWriter, read_rows
 from odps_nb.local.store.snapshots import Segment
@@ -240,22 +241,25 @@ def assert_cover(ranges: list[tuple[int, int]], made: list[Segment], cross: bool
 
 
 @given(st.text())
-def test_any_text_is_scanned_without_a_crash(text: str) -> None:
-    for token in scan_sql(text):
-        assert text[token.start : token.end]
-    split_statements(text)
-
-
-@given(st.text())
 def test_any_text_is_a_script_or_an_error_of_ours(text: str) -> None:
-    with suppress(InvalidRequestError):
-        parse_script(text)
+    for read in (parse_script, script_settings):
+        with suppress(InvalidRequestError):
+            read(text)
 
 
 def test_strings_and_names_are_unescaped() -> None:
     cursor = Cursor("`a``b` 'it''s' 'x\\'y\\n' \"d\"")
     assert cursor.name() == "a`b"
     assert [cursor.text(), cursor.text(), cursor.text()] == ["it's", "x'y\n", "d"]
+
+
+def test_a_script_is_cut_at_its_semicolons_and_nowhere_else() -> None:
+    script = "-- a; b\nSET x.y = 'a;b' ;; /* ; */ SHOW TABLES LIKE 'a;*';\nSET zone=Asia/Shanghai"
+    assert parse_script(script) == [ShowTables(pattern="a;*")]
+    assert script_settings(script) == {"x.y": "a;b", "zone": "Asia/Shanghai"}
+    for text in ("SELECT 'a", "DROP TABLE `a", "SHOW TABLES /* a"):
+        with pytest.raises(InvalidRequestError, match="does not end"):
+            parse_script(text)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
-from odps_nb.spark.launch.java import find_java
+from odps_nb.access.java import find_java
 from tests.support.spark.services import misbehaving
 
 if TYPE_CHECKING:

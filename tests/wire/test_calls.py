@@ -81,7 +81,6 @@ from odps_nb.wire.calls import (
     content_coding,
     decode_partition,
     decode_request,
-    decode_scope,
     find_header,
 )
 from odps_nb.wire.schema_json import WriteSchema, assign_column_ids
@@ -450,8 +449,6 @@ def test_schema_is_part_of_the_target_and_the_scope_comes_last() -> None:
         ("curr_project", "p1"),
         ("curr_schema", "sc1"),
     )
-    assert decode_scope(wire) == Scope(curr_project="p1", curr_schema="sc1", quota_name="q")
-    assert decode_scope(Preview(table=TABLE).encode()) == Scope()
 
 
 def test_incremental_options_are_sent_only_if_there_are_any() -> None:

@@ -585,7 +585,7 @@ def test_the_scanner_never_takes_what_the_decoder_refuses(junk: bytes) -> None:
 def test_reprs_never_show_the_bytes() -> None:
     record = BlobRecord(bytes(12_300_000), "image/png", "a.png")
     assert repr(record) == (
-        "BlobRecord(data=<12.3 MB>, mime_type='image/png', custom_file_name='a.png')"
+        "BlobRecord(data=<12.3 MB>, mime_type='image/png', custom_file_name='a.png', verified=True)"
     )
     assert repr(BlobData(data=bytes(1500))) == "BlobData(data=<1.5 kB>)"
     assert record == BlobRecord(bytes(12_300_000), "image/png", "a.png")

@@ -24,38 +24,11 @@ from odps_nb.errors import (
     ProtocolError,
 )
 from odps_nb.http.transport import HttpResponse
-from odps_nb.terms import BlobReference, Compression, format_bytes
+from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire.calls import ReadBlobs
-from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobStart
+from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobStart
 
-__all__ = ["BlobBatch", "BlobPart", "BlobRecord", "place_note", "unknown_blob"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobRecord:
-    """One whole blob.
-
-    ``mime_type`` and ``custom_file_name`` are known when the blob came in a batch. ``verified``
-    says that its checksums and its length were proved; it is false only for a single blob
-    from a server that does not tell the length of its body.
-    """
-
-    data: bytes
-    mime_type: str | None = None
-    custom_file_name: str | None = None
-    verified: bool = False
-    reference: BlobReference | None = None
-
-    @property
-    def file_name(self) -> str | None:
-        """What ``custom_file_name`` says, by the name that it has everywhere else here."""
-        return self.custom_file_name
-
-    def __repr__(self) -> str:
-        return (
-            f"BlobRecord(<{format_bytes(len(self.data))}>, mime_type={self.mime_type!r}, "
-            f"custom_file_name={self.custom_file_name!r}, verified={self.verified})"
-        )
+__all__ = ["BlobBatch", "BlobPart", "place_note", "unknown_blob"]
 
 
 class BlobPart(NamedTuple):

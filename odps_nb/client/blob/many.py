@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-from odps_nb.client.blob.batch import BlobBatch, BlobRecord
+from odps_nb.client.blob.batch import BlobBatch
 from odps_nb.client.blob.file import BlobFile, open_blob
 from odps_nb.client.blob.response import MAX_BLOB
 from odps_nb.client.calls.cancel import CancelToken
@@ -17,12 +17,12 @@ from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, fan_out
 from odps_nb.terms import BlobReference, Compression
+from odps_nb.wire.frames import BlobRecord
 
 __all__ = [
     "MAX_BLOB",
     "BlobFile",
     "BlobRecord",
-    "fetch_blob_with_metadata",
     "iter_blobs",
     "open_blob",
     "plan_batches",
@@ -125,31 +125,3 @@ def plan_batches(
             low, held = at, 0
         held += sizes[at]
     return [*bounds, (low, total)] if low < total else bounds
-
-
-def fetch_blob_with_metadata(
-    storage: StorageClient,
-    reference: BlobReference,
-    *,
-    compression: Compression = Compression.NONE,
-    max_blob: int = MAX_BLOB,
-    tracker: ProgressTracker | None = None,
-    cancel: CancelToken | None = None,
-) -> BlobRecord:
-    """Return one blob with its content type and file name.
-
-    Both are only told in frames, and a single reference is answered without: the reference is
-    asked for twice, and the connection closed after the first copy.
-    """
-    batch = BlobBatch(
-        storage,
-        [reference],
-        places=(0,),
-        compression=compression,
-        max_blob=max_blob,
-        framed=True,
-        tracker=tracker,
-        cancel=cancel or CancelToken(),
-    )
-    (record,) = batch.records()
-    return record

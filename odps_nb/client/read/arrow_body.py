@@ -1,18 +1,18 @@
 """One Arrow stream off the wire: record batches, and the proof that they are all.
 
 pyarrow takes a stream that stops between two messages for a whole one, and a body may be plain
-IPC or inside a coding whatever was asked for (``protocol.md`` 5.5, 10.1 no. 15). Here the body
-is looked at before it is believed, and its end must be marked, at the end of the HTTP body.
+IPC or inside a coding whatever was asked for (``protocol.md`` 5.5, 10.1 no. 15). Here every byte
+passes `EndMarkerCheck` before Arrow has it: the end must be marked, at the end of the body.
 Rows carry no checksum: a damaged offset is found by a full validation of every batch, or by the
 signal that ends the process when somebody looks at the value.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -24,7 +24,6 @@ from odps_nb.errors import (
     StateError,
     TruncatedError,
 )
-from odps_nb.http.transport import HttpResponse
 from odps_nb.terms import Compression
 from odps_nb.wire.arrow_stream import (
     DEFAULT_MAX_BODY,
@@ -33,50 +32,112 @@ from odps_nb.wire.arrow_stream import (
     EndMarkerCheck,
     sniff_body,
 )
+from odps_nb.wire.calls.core import find_header
 from odps_nb.wire.codings import Decoder, decoder
 
-__all__ = ["RowStream"]
-
-PREFIX = 8  # bytes of continuation and length in front of every message
-_HALF = 4
+__all__ = ["Body", "RowStream"]
 
 
-class _Direct:
-    """A body that is IPC itself; each message lands in the buffer that Arrow keeps.
+class Body(Protocol):
+    """The body of an answer: `odps_nb.http.transport.HttpResponse` and its like."""
 
-    Arrow asks for four bytes, four more (the length of a message), then for its parts. ``check``
-    sees each before Arrow does.
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the answer."""
+
+    @property
+    def request_id(self) -> str | None:
+        """The server's id of the answer."""
+
+    def read(self, n: int, /) -> bytes:
+        """Return ``n`` bytes, fewer only at the end."""
+
+    def read1(self) -> bytes:
+        """Return what has arrived; empty at the end."""
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill ``buffer`` unless the body ends; return the number of bytes."""
+
+    def close(self) -> None:
+        """Free the connection."""
+
+
+class _Decoded:
+    """What a body holds inside one zstd or LZ4 frame sequence."""
+
+    def __init__(self, body: Body, head: bytes, coding: Decoder) -> None:
+        self._body = body
+        self._decoder: Decoder | None = coding
+        # Taken one by one: a kilobyte may become a gigabyte, if not of one message.
+        self._pieces: Iterator[bytes] = coding.pieces(head)
+        self._ready = memoryview(b"")
+
+    def readinto(self, target: memoryview) -> int:
+        """Fill ``target`` unless the coding ends; return the number of bytes."""
+        at = 0
+        while at < len(target) and (self._ready or self._more()):
+            part = self._ready[: len(target) - at]
+            target[at : at + len(part)] = part
+            self._ready = self._ready[len(part) :]
+            at += len(part)
+        return at
+
+    def _more(self) -> bool:
+        """Decode some more; ``False`` once the coding ended where the body does."""
+        while True:
+            for piece in self._pieces:
+                if piece:
+                    self._ready = memoryview(piece)
+                    return True
+            if self._decoder is None:
+                return False
+            if data := self._body.read1():
+                self._pieces = self._decoder.pieces(data)
+            else:
+                self._pieces, self._decoder = self._decoder.pieces_eof(), None
+
+
+class _Watched:
+    """What pyarrow reads from; ``check`` sees every byte before Arrow does.
+
+    Each part of a message lands in the buffer that Arrow keeps.
     """
 
     closed = False
 
-    def __init__(self, response: HttpResponse, head: bytes, check: EndMarkerCheck) -> None:
-        self._response, self._check = response, check
-        self._ahead = head  # the rest of a message's eight first bytes
+    def __init__(self, body: Body, check: EndMarkerCheck, max_output: int | None) -> None:
+        self._check = check
         self.ran_short = False
+        self.failed = True  # while the body is read, so that its own errors travel on
+        head = body.read(4)
+        self.failed = False
+        found = sniff_body(head, find_header(body.headers, "content-encoding"))
+        is_plain = not isinstance(found, Compression)
+        self._head = head if is_plain else b""
+        self._fill = (
+            body.readinto
+            if is_plain
+            else _Decoded(body, head, decoder(found, max_output=max_output)).readinto
+        )
 
     def read(self, n: int = -1) -> bytes:
         """Return ``n`` bytes, fewer only at the end: Arrow asks so for lengths."""
-        if n > _HALF:
-            return bytes(self.read_buffer(n))
-        while len(self._ahead) < n and (more := self._take(PREFIX - len(self._ahead))):
-            self._ahead += more
-        data, self._ahead = self._ahead[:n], self._ahead[n:]
-        self._check.feed(data)
-        self.ran_short = self.ran_short or len(data) < n
-        return data
+        return bytes(self.read_buffer(n))
 
     def read_buffer(self, n: int) -> Any:
         """Return ``n`` bytes as a buffer that nobody copies again: Arrow asks so for parts."""
-        part = self._part(n)
-        self._check.feed(memoryview(part))
-        return part
-
-    def finish(self) -> None:
-        """Require that the stream ended with its marker, and the body with the stream."""
-        self._check.require()
-        if self._ahead or self._take(1):
-            raise FramingError("bytes follow the end of the Arrow stream")
+        buffer = pa.allocate_buffer(n)
+        view = memoryview(buffer).cast("B")
+        have = min(len(self._head), n)
+        view[:have], self._head = self._head[:have], self._head[have:]
+        self.failed = True
+        count = have + self._fill(view[have:])
+        self.failed = False
+        self._check.feed(view[:count])
+        if count == n:
+            return buffer
+        self.ran_short = True
+        return buffer.slice(0, count)
 
     def readable(self) -> bool:
         """Say yes: pyarrow asks."""
@@ -86,76 +147,7 @@ class _Direct:
         """Do nothing: pyarrow asks."""
 
     def close(self) -> None:
-        """Leave the response alone: its owner closes it."""
-
-    def _take(self, n: int) -> bytes:
-        return self._response.read(n)
-
-    def _part(self, n: int) -> Any:
-        head, self._ahead = self._ahead[:n], self._ahead[n:]
-        buffer = pa.allocate_buffer(n)
-        if head:
-            memoryview(buffer).cast("B")[: len(head)] = head
-            count = len(head) + self._response.readinto(memoryview(buffer)[len(head) :])
-        else:
-            count = self._response.readinto(buffer)
-        if count == n:
-            return buffer
-        self.ran_short = True
-        return buffer.slice(0, count)
-
-
-class _Decoded(_Direct):
-    """A body inside one zstd or LZ4 frame sequence."""
-
-    def __init__(
-        self, response: HttpResponse, head: bytes, check: EndMarkerCheck, coding: Compression
-    ) -> None:
-        super().__init__(response, b"", check)
-        self._decoder: Decoder | None = decoder(coding)
-        # Taken one by one: a kilobyte may become a gigabyte, if not of one message.
-        self._pieces: Iterator[bytes] = self._decoder.pieces(head)
-        self._ready: deque[memoryview] = deque()
-        self._size = 0
-
-    def _take(self, n: int) -> bytes:
-        return bytes(self._decoded(n))
-
-    def _part(self, n: int) -> Any:
-        head, self._ahead = self._ahead[:n], self._ahead[n:]
-        out = bytearray(head) + self._decoded(n - len(head)) if head else self._decoded(n)
-        self.ran_short = self.ran_short or len(out) < n
-        return pa.py_buffer(out)
-
-    def _decoded(self, n: int) -> bytearray:
-        while self._size < n and self._more():
-            pass
-        out = bytearray(min(n, self._size))
-        at = 0
-        while at < len(out):
-            piece = self._ready.popleft()
-            part = piece[: len(out) - at]
-            out[at : at + len(part)] = part
-            at += len(part)
-            if len(part) < len(piece):
-                self._ready.appendleft(piece[len(part) :])
-        self._size -= at
-        return out
-
-    def _more(self) -> bool:
-        """Decode some more; ``False`` once the coding ended where the body does."""
-        while True:
-            for piece in self._pieces:
-                if piece:
-                    self._ready.append(memoryview(piece))
-                    self._size += len(piece)
-                    return True
-            if self._decoder is None:
-                return False
-            if data := self._response.read1():
-                self._pieces = self._decoder.pieces(data)
-            else:
-                self._pieces, self._decoder = self._decoder.pieces_eof(), None
+        """Leave the body alone: its owner closes it."""
 
 
 class RowStream:
@@ -163,17 +155,23 @@ class RowStream:
 
     Parameters
     ----------
+    body
+        Where the stream comes from; its first bytes are read at once.
+    expected_rows
+        How many rows there must be; ``None`` where nobody knows.
     max_message
         Bytes of one Arrow message that are accepted.
     max_decompressed
         Bytes that a batch whose buffers are compressed may need.
+    max_output
+        Bytes that a coding around the stream may decode to; ``None`` for no limit.
 
     Raises
     ------
     TruncatedError
-        The end marker is missing.
+        The end marker or rows are missing.
     FramingError
-        The bytes are no Arrow stream, or Arrow finds them damaged.
+        The bytes are no Arrow stream, go on behind its end, or Arrow finds them damaged.
     LimitExceededError
         A message is larger than accepted, or would be when it is decompressed.
     TransportError
@@ -182,56 +180,54 @@ class RowStream:
 
     def __init__(
         self,
-        response: HttpResponse,
+        body: Body,
         *,
+        expected_rows: int | None = None,
         max_message: int = DEFAULT_MAX_BODY,
         max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
+        max_output: int | None = None,
     ) -> None:
-        self._response = response
-        check = EndMarkerCheck(
+        self._body, self._expected_rows = body, expected_rows
+        self._check = EndMarkerCheck(
             max_metadata=min(DEFAULT_MAX_METADATA, max_message),
             max_body=max_message,
             max_decompressed=max_decompressed,
         )
         self._ended = self._closed = False
-        self._source: _Direct | None = None  # until the first bytes are there
+        self._source: _Watched | None = None  # until the first bytes are there
         with self._translated():
-            source = self._source = self._choose(check)
-            self._reader: Any = pa.ipc.open_stream(pa.PythonFile(source, mode="r"))
+            self._source = _Watched(body, self._check, max_output)
+            self._reader: Any = pa.ipc.open_stream(pa.PythonFile(self._source, mode="r"))
             self.schema: pa.Schema = self._reader.schema
-
-    @property
-    def wire_bytes(self) -> int:
-        """Bytes of the body so far."""
-        return self._response.wire_bytes
-
-    @property
-    def arrived(self) -> int:
-        """About the same, with what has come of the next batch; for other threads, too."""
-        return self._response.arrived
 
     @property
     def request_id(self) -> str | None:
         """The server's id of this answer."""
-        return self._response.request_id
+        return self._body.request_id
 
     def next(self) -> pa.RecordBatch | None:
         """Return the next batch that has rows; ``None`` once the stream is proved whole."""
-        if self._closed and not self._ended:
-            raise StateError("the stream is closed")
-        while not self._ended:
-            with self._translated():
-                batch = self._advance()
-            if batch is not None and batch.num_rows:
+        while (batch := self.read()) is not None:
+            if batch.num_rows:
                 return batch
         return None
+
+    def read(self) -> pa.RecordBatch | None:
+        """Return the next batch, with rows or without; ``None`` once the stream is proved whole."""
+        if self._ended:
+            return None
+        if self._closed:
+            raise StateError("the stream is closed")
+        with self._translated():
+            return self._advance()
 
     def _advance(self) -> pa.RecordBatch | None:
         try:
             batch = self._reader.read_next_batch()
         except StopIteration:
-            if self._source is not None:
-                self._source.finish()
+            self._check.require(rows=self._expected_rows)
+            assert self._source is not None
+            self._source.read(1)  # the end of the body, which the check requires to be here
             self._ended = True
             return None
         validate(batch)
@@ -240,7 +236,7 @@ class RowStream:
     def close(self) -> None:
         """Free the connection. Idempotent."""
         self._closed = True
-        self._response.close()
+        self._body.close()
 
     def __enter__(self) -> RowStream:
         return self
@@ -250,55 +246,32 @@ class RowStream:
     ) -> None:
         self.close()
 
-    def _choose(self, check: EndMarkerCheck) -> _Direct:
-        response = self._response
-        head = response.read(4)
-        kind = sniff_body(head, response.headers.get("content-encoding"))
-        if kind == "ipc":
-            return _Direct(response, head, check)
-        return _Decoded(response, head, check, kind)
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn Arrow's complaints about bytes into ours; ours get the request id."""
+        try:
+            yield
+        except ProtocolError as error:
+            error.request_id = error.request_id or self.request_id
+            raise
+        except MemoryError as error:
+            raise LimitExceededError(
+                f"there is not memory enough for the next message of the Arrow stream: {error}",
+                offset=self._check.total,
+                request_id=self.request_id,
+                hint="read in smaller batches; or the stream is damaged",
+            ) from error
+        except (pa.ArrowException, OSError, ValueError) as error:
+            if self._source is None or self._source.failed:
+                raise
+            raise self._damage(error) from error
 
-    def _translated(self) -> _ArrowErrors:
-        return _ArrowErrors(self)
-
-    def damage(self, error: Exception) -> ProtocolError:
-        """Say in our words what Arrow found."""
+    def _damage(self, error: Exception) -> ProtocolError:
         short = self._source is not None and self._source.ran_short
         kind = TruncatedError if short else FramingError
         return kind(
             f"the Arrow stream is {'cut' if short else 'damaged'}: {error}",
-            offset=self._response.wire_bytes,
+            offset=self._check.total,
             request_id=self.request_id,
             hint="read again; quote the request id if it persists",
         )
-
-    def too_large(self, error: MemoryError) -> LimitExceededError:
-        """Say that a message, true or not, is more than there is memory for."""
-        return LimitExceededError(
-            f"there is not memory enough for the next message of the Arrow stream: {error}",
-            offset=self._response.wire_bytes,
-            request_id=self.request_id,
-            hint="read in smaller batches; or the stream is damaged",
-        )
-
-
-class _ArrowErrors:
-    """Arrow's complaints about bytes become ours; ours get the request id."""
-
-    __slots__ = ("_stream",)
-
-    def __init__(self, stream: RowStream) -> None:
-        self._stream = stream
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        if isinstance(error, ProtocolError):
-            error.request_id = error.request_id or self._stream.request_id
-        elif isinstance(error, MemoryError):
-            raise self._stream.too_large(error) from error
-        elif isinstance(error, (pa.ArrowException, OSError, ValueError)):
-            raise self._stream.damage(error) from error

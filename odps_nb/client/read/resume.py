@@ -17,6 +17,7 @@ from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.read.stream_schema import find_columns
 from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
+from odps_nb.http.transport import HttpResponse
 from odps_nb.schema import Column
 from odps_nb.terms import RowRangeSplit, Split
 from odps_nb.wire.calls import StreamingCall
@@ -78,6 +79,7 @@ class RowCursor:
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
         self._concurrency, self._items_seen, self._part = concurrency, 0, part
         self._stream: RowStream | None = None
+        self._response: HttpResponse | None = None  # of the open stream
         self._schema: pa.Schema | None = None
         self._places: tuple[int, ...] | None = None  # of what is wanted; None: all as it comes
         self._wire_bytes = 0  # of the open stream, as far as it was told
@@ -161,6 +163,7 @@ class RowCursor:
         except BaseException:
             response.close()
             raise
+        self._response = response
         self._schema, self._places = stream.schema, places
         return stream
 
@@ -197,7 +200,7 @@ class RowCursor:
 
     def _drop(self) -> None:
         self._tell_wire()
-        stream, self._stream = self._stream, None
+        stream, self._stream, self._response = self._stream, None, None
         if stream is not None:
             stream.close()
 
@@ -209,14 +212,14 @@ class RowCursor:
             self._tell_wire()
 
     def _tell_wire(self) -> None:
-        if self._tracker is not None and self._stream is not None:
-            new = self._stream.wire_bytes - self._wire_bytes
+        if self._tracker is not None and self._response is not None:
+            new = self._response.wire_bytes - self._wire_bytes
             self._wire_bytes += new
             self._tracker.add(split=self._label, wire_bytes=new)
 
     def _untold(self) -> int:
-        stream = self._stream
-        return 0 if stream is None else max(0, stream.arrived - self._wire_bytes)
+        response = self._response
+        return 0 if response is None else max(0, response.arrived - self._wire_bytes)
 
     def _metered(self) -> AbstractContextManager[None]:
         return nullcontext() if self._tracker is None else self._tracker.metered(self._untold)

@@ -38,7 +38,6 @@ from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES,
 __all__ = [
     "ReadPlan",
     "ReadSession",
-    "count_rows",
     "iter_batches",
     "iter_split",
     "open_read_session",
@@ -354,21 +353,3 @@ def _batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
         return session.max_batch_rows
     row = _row_bytes(session) or FEW_BYTES * max(1, len(session.schema))
     return max(1, min(session.max_batch_rows, int(size / max(1, row))))
-
-
-def count_rows(
-    storage: StorageClient,
-    plan: ReadPlan,
-    *,
-    tracker: ProgressTracker | None = None,
-    cancel: CancelToken | None = None,
-) -> int:
-    """Count the rows that a plan reads: from the session if it says, else by reading them.
-
-    Without a filter this costs one request and no rows.
-    """
-    session = open_read_session(storage, plan, tracker=tracker, cancel=cancel)
-    if session.row_count is not None:
-        return session.row_count
-    with_rows = iter_batches(storage, session, ordered=False, tracker=tracker, cancel=cancel)
-    return sum(batch.num_rows for batch in with_rows)

@@ -52,6 +52,7 @@ __all__ = [
     "commit_write",
     "fetch_write_state",
     "fetch_write_status",
+    "named_streams",
     "open_write_session",
     "open_write_stream",
 ]
@@ -205,7 +206,8 @@ class WriteSession:
         Parameters
         ----------
         streams
-            Which streams, as receipts or (id, version); ``None``: those opened here.
+            Which streams and no others, as receipts or (id, version); ``None``: those opened
+            here.
 
         Raises
         ------
@@ -273,6 +275,25 @@ class WriteSession:
             raise StateError(f"the write session is {self._over}", hint="begin another one")
 
 
+def named_streams(
+    storage: StorageClient,
+    session: WriteSessionRef,
+    streams: Iterable[StreamReceipt | tuple[str, int]],
+) -> tuple[tuple[str, int], ...]:
+    """Return the id and version of each stream that a commit has to name.
+
+    Where there is none, an empty stream is written: a commit that names no stream means all of
+    the session, those of failed and late writers included.
+    """
+    pairs = tuple(
+        (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one for one in streams
+    )
+    if pairs:
+        return pairs
+    empty = open_write_stream(storage, session, "empty").close()
+    return ((empty.stream_id, empty.version),)
+
+
 def commit_write(
     storage: StorageClient,
     session: WriteSessionRef,
@@ -281,12 +302,10 @@ def commit_write(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> None:
-    """Commit streams of a session, from any process; see `WriteSession.commit`."""
+    """Commit exactly these streams of a session, from any process; see `WriteSession.commit`."""
     if tracker is not None:
         tracker.phase(Phase.COMMITTING)
-    pairs = tuple(
-        (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one for one in streams
-    )
+    pairs = named_streams(storage, session, streams)
     request = CommitWriteSession(
         table=session.table,
         session_id=session.session_id,

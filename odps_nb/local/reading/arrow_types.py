@@ -34,7 +34,6 @@ __all__ = [
     "has_blob",
     "has_timestamp",
     "in_units",
-    "leaf_paths",
 ]
 
 _ARROW_UNITS = {
@@ -145,21 +144,3 @@ def _has(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
     if isinstance(odps, StructType):
         return any(_has(f.type, codes) for f in odps.fields)
     return isinstance(odps, (PrimitiveType, LengthType)) and odps.code in codes
-
-
-def leaf_paths(column: Column) -> tuple[str, ...]:
-    """Return the paths of the BLOB leaves of a column (``c3.element.f2``)."""
-
-    def walk(path: str, odps: OdpsType) -> Iterable[str]:
-        if isinstance(odps, ArrayType):
-            yield from walk(f"{path}.element", odps.element)
-        elif isinstance(odps, MapType):
-            yield from walk(f"{path}.key", odps.key)
-            yield from walk(f"{path}.value", odps.value)
-        elif isinstance(odps, StructType):
-            for member in odps.fields:
-                yield from walk(f"{path}.{member.name}", member.type)
-        elif odps.code is TypeCode.BLOB:
-            yield path
-
-    return tuple(walk(column.name, column.type))

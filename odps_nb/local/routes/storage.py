@@ -1,52 +1,381 @@
-"""Storage API requests over HTTP: body in, action, answer out."""
+"""The Storage API over HTTP: what each action does, from request value to answer.
+
+Actions are blocking code, run in worker threads. An upload has its body in a file, a read gives
+a `StreamAnswer` whose chunks are made while they are sent.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from odps_nb.local import faults
-from odps_nb.local.routes.storage_actions import StorageActions, StreamAnswer
+from odps_nb.local.reading.plan import ReadSession
+from odps_nb.local.reading.row_stream import coded, encode_stream, rebatch
+from odps_nb.local.reading.rules import check_batch
+from odps_nb.local.routes.surface import Surface
+from odps_nb.local.routes.table import ALL, Answer, Asked, StreamAnswer, To
 from odps_nb.local.server import asgi_io as edge
-from odps_nb.local.server.clients import identify
+from odps_nb.local.server.clients import blob_coding, identify, row_codings
+from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
-from odps_nb.wire.calls import ReadBlobs, WireRequest, decode_request
+from odps_nb.local.store.tables import OPERATION
+from odps_nb.local.writing.ingest import read_body
+from odps_nb.local.writing.sessions import OPEN
+from odps_nb.local.writing.streams import Stream, WriteSession, staging_text
+from odps_nb.schema import TableSchema
+from odps_nb.terms import BlobReference, Compression, SessionStatus, WriteMode
+from odps_nb.wire import calls
+from odps_nb.wire.schema_json import WriteSchema
 
-__all__ = ["StorageRoutes"]
+__all__ = ["StorageActions", "storage_routes"]
 
-_UPLOAD_ACTIONS = ("TableWrite", "TableWriteBlob")
+HTTP_CODINGS = calls.HTTP_CODINGS
+_VERSIONS = ("v2", "v3")
+_UPLOADS = ("TableWrite", "TableWriteBlob")
 
 
-class StorageRoutes:
-    """Handles ``/api/storage/v2`` and ``/api/storage/v3``."""
+def storage_routes(service: Service) -> Iterator[Route]:
+    """Yield the route of the Storage API; its actions are the rows of `StorageActions`."""
+    surface = Surface(service, xml=False)
+    rows = {row.kind: row for row in StorageActions(service).rows()}
+
+    async def answer(request: Request, asked: Asked) -> Response:
+        if asked.path["version"] not in _VERSIONS:
+            raise faults.no_such(f"there is no Storage API {asked.path['version']!r}")
+        upload = asked.wire.action in _UPLOADS
+        if not upload:
+            wire = replace(asked.wire, body=await edge.body_bytes(request))
+            asked = replace(asked, wire=wire)
+        call = calls.decode_request(asked.wire)
+        return await surface.answer_value(request, asked, call, rows[type(call)], upload=upload)
+
+    yield Route("/api/storage/{version}", surface.endpoint(answer), methods=list(ALL))
+
+
+class StorageActions:
+    """The actions of ``protocol.md`` section 3 on one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._actions = StorageActions(service)
+        self._reads, self._writes = service.read_sessions, service.write_sessions
+        self._route = service.route_token
 
-    async def handle(self, request: Request, wire: WireRequest, access_id: str) -> Response:
-        """Answer one request; errors travel up to become documents."""
-        if request.path_params["version"] not in ("v2", "v3"):
-            raise faults.no_such(f"there is no Storage API {request.path_params['version']!r}")
-        service, pool, body = self._service, self._service.workers, None
-        if wire.action in _UPLOAD_ACTIONS:
-            call = decode_request(wire)
-            body = await edge.body_file(request, service.folder, pool, service.settings.max_body)
-        else:
-            call = decode_request(replace(wire, body=await edge.body_bytes(request)))
-        if isinstance(call, ReadBlobs) and service.rights.limits(access_id):
-            await edge.run(pool, service.authorize_blobs, access_id, call.references)
-        try:
-            answer = await edge.run(pool, self._actions.answer, call, identify(wire), body)
-        finally:
-            if body is not None:
-                body.unlink(missing_ok=True)
-        if isinstance(answer, StreamAnswer):
-            streamed = edge.StreamedResponse(
-                answer.chunks, pool, media_type=answer.media_type, headers=answer.headers
-            )
-            return await streamed.prepare()
-        content, headers = answer.encode()
-        return Response(content, headers=headers, media_type="application/json")
+    def rows(self) -> Iterator[To]:
+        """Yield the actions, each with the right that it needs."""
+        yield To(calls.CreateReadSession, Right.READ, self._create_read)
+        yield To(calls.GetReadSession, Right.READ, self._get_read)
+        yield To(calls.ReadRows, Right.READ, self._read_rows)
+        yield To(calls.Preview, Right.READ, self._preview)
+        yield To(calls.CreateWriteSession, Right.WRITE, self._create_write)
+        yield To(calls.GetWriteSession, Right.WRITE, self._get_write)
+        yield To(calls.CommitWriteSession, Right.WRITE, self._commit)
+        yield To(calls.AbortWriteSession, Right.WRITE, self._abort)
+        yield To(calls.GetWriteSchema, Right.WRITE, self._write_schema)
+        yield To(calls.CreateWriteStream, Right.WRITE, self._create_stream)
+        yield To(calls.GetWriteStream, Right.WRITE, self._get_stream)
+        yield To(calls.CloseWriteStream, Right.WRITE, self._close_stream)
+        yield To(calls.WriteRows, Right.WRITE, self._write_rows)
+        yield To(calls.WriteBlob, Right.WRITE, self._write_blob)
+        yield To(calls.WriteBlobBatch, Right.WRITE, self._write_blobs)
+        yield To(calls.ReadBlobs, None, self._read_blobs)  # of the projects of its blobs
+        yield To(calls.CreateInstanceReadSession, Right.READ, self._create_instance)
+        yield To(calls.GetInstanceReadSession, Right.READ, self._get_instance)
+        yield To(calls.ReadInstance, Right.READ, self._read_instance)
+        yield To(calls.CreateBlockSession, Right.WRITE, self._create_blocks)
+        yield To(calls.GetBlockSession, Right.WRITE, self._get_blocks)
+        yield To(calls.WriteBlock, Right.WRITE, self._write_block)
+        yield To(calls.CommitBlocks, Right.WRITE, self._commit_blocks)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _create_read(self, request: calls.CreateReadSession, _asked: Asked) -> Answer:
+        return self._read_answer(self._reads.create(request))
+
+    def _get_read(self, request: calls.GetReadSession, _asked: Asked) -> Answer:
+        session = self._reads.get(request.table, request.session_id, refresh=request.refresh)
+        return self._read_answer(session)
+
+    def _read_answer(self, session: ReadSession) -> calls.ReadSessionAnswer:
+        return calls.ReadSessionAnswer(
+            session_id=session.session_id,
+            status=SessionStatus.NORMAL,
+            split_mode=session.mode,
+            splits_count=len(session.ranges),
+            record_count=session.record_count,
+            schema=session.schema,
+            expires_at=session.expires,
+            estimated_size=session.size,
+            estimated_rows=session.rows,
+            bucket_ids=session.buckets,
+            latest_version=session.version,
+            incremental_options=session.increment,
+            route_token=self._route,
+        )
+
+    def _read_rows(self, request: calls.ReadRows, asked: Asked) -> StreamAnswer:
+        session = self._reads.get(request.table, request.session_id)
+        check_batch(request)
+        schema, batches = self._reads.rows(
+            session,
+            request.split,
+            columns=request.data_columns,
+            skip=request.skip_rows,
+            unordered=request.data_columns_unordered,
+        )
+        cut = rebatch(
+            batches, max_rows=request.max_batch_rows, max_bytes=request.max_batch_raw_size
+        )
+        return self._rows(schema, cut, asked, request.compression)
+
+    def _preview(self, request: calls.Preview, asked: Asked) -> StreamAnswer:
+        schema, batches = self._reads.preview(request)
+        return self._rows(schema, rebatch(batches, max_rows=4096), asked, Compression.NONE)
+
+    def _rows(self, schema: Any, batches: Any, asked: Asked, coding: Compression) -> StreamAnswer:
+        inside, around = row_codings(identify(asked.wire), coding)
+        chunks = encode_stream(schema, batches, ipc=inside)
+        headers = {}
+        if around is not Compression.NONE:
+            chunks = coded(chunks, around)
+            headers["Content-Encoding"] = HTTP_CODINGS[around]
+        return StreamAnswer(
+            chunks=chunks, media_type="application/vnd.apache.arrow.stream", headers=headers
+        )
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def _create_write(self, request: calls.CreateWriteSession, _asked: Asked) -> Answer:
+        session = self._writes.create(
+            request.table, request.partition, overwrite=request.overwrite, mode=request.write_mode
+        )
+        return calls.WriteSessionAnswer(session_id=session.session_id, route_token=self._route)
+
+    def _get_write(self, request: calls.GetWriteSession, _asked: Asked) -> Answer:
+        session = self._writes.get(request.table, request.session_id)
+        streams = {s.stream_id: s.version for s in self._writes.closed_streams(session)}
+        return calls.WriteSessionStateAnswer(
+            streams=streams,
+            status=session.status,
+            min_uncommitted_staging_id=staging_text(session.table.version + 1),
+            route_token=self._route,
+        )
+
+    def _commit(self, request: calls.CommitWriteSession, _asked: Asked) -> Answer:
+        self._writes.commit(self._writes.get(request.table, request.session_id), request.streams)
+        return calls.EmptyAnswer()
+
+    def _abort(self, request: calls.AbortWriteSession, _asked: Asked) -> Answer:
+        self._writes.abort(self._writes.get(request.table, request.session_id))
+        return calls.EmptyAnswer()
+
+    def _write_schema(self, request: calls.GetWriteSchema, _asked: Asked) -> Answer:
+        session = self._writes.get(request.table, request.session_id)
+        return calls.WriteSchemaAnswer(schema=_write_schema(session))
+
+    def _create_stream(self, request: calls.CreateWriteStream, _asked: Asked) -> Answer:
+        session = self._writes.get(request.table, request.session_id)
+        stream = self._writes.open_stream(
+            session,
+            request.stream_id,
+            request.stream_version,
+            exactly_once=request.exactly_once,
+        )
+        return self._stream_answer(session, stream)
+
+    def _get_stream(self, request: calls.GetWriteStream, _asked: Asked) -> Answer:
+        session = self._writes.get(request.table, request.session_id)
+        look = self._writes.renewed_stream if request.exactly_once else self._writes.stream
+        stream = look(session, request.stream_id, request.stream_version)
+        return self._stream_answer(session, stream)
+
+    def _stream_answer(self, session: WriteSession, stream: Stream) -> calls.WriteStreamAnswer:
+        version = str(session.table.schema_version)
+        return calls.WriteStreamAnswer(
+            schema=_write_schema(session),
+            table_id=str(session.table.table_id),
+            schema_version=version,
+            latest_schema_version=version,
+            access_token=stream.token,
+            quota_token="local",
+            row_offset=stream.next_row,
+            record_count=stream.rows,
+            byte_size=stream.bytes,
+            status=session.status,
+            route_token=self._route,
+        )
+
+    def _close_stream(self, request: calls.CloseWriteStream, _asked: Asked) -> Answer:
+        session = self._writes.get(request.table, request.session_id)
+        self._writes.close_stream(session, request.stream_id, request.stream_version)
+        return calls.EmptyAnswer()
+
+    def _write_rows(self, request: calls.WriteRows, asked: Asked) -> Answer:
+        session = self._writes.get(request.table, request.session_id)
+        stream = self._writes.stream(session, request.stream_id, request.stream_version)
+        landed = self._writes.write(
+            session,
+            stream,
+            read_body(asked.upload),
+            row_offset=request.row_offset,
+            token=request.access_token,
+        )
+        return calls.WriteRowsAnswer(
+            row_offset=landed.stream.next_row if request.row_offset is not None else None,
+            staging_id=landed.staging_id or None,
+            route_token=self._route,
+        )
+
+    # -- blocks (section 7.5) -----------------------------------------------------------------
+
+    def _create_blocks(self, request: calls.CreateBlockSession, _asked: Asked) -> Answer:
+        session = self._writes.create(
+            request.table,
+            request.partition,
+            overwrite=request.overwrite,
+            mode=WriteMode.BATCH_COMPATIBLE,
+        )
+        return self._block_answer(session)
+
+    def _get_blocks(self, request: calls.GetBlockSession, _asked: Asked) -> Answer:
+        return self._block_answer(self._writes.get(request.table, request.session_id))
+
+    def _block_answer(self, session: WriteSession) -> calls.BlockSessionAnswer:
+        status = SessionStatus.CRITICAL
+        if session.status in (OPEN, SessionStatus.COMMITTED.value):
+            status = SessionStatus(session.status)
+        return calls.BlockSessionAnswer(
+            session_id=session.session_id,
+            status=status,
+            schema=_write_schema(session).schema,
+            route_token=self._route,
+        )
+
+    def _write_block(self, request: calls.WriteBlock, asked: Asked) -> Answer:
+        session = self._writes.get(request.table, request.session_id)
+        name = f"block-{request.block_number}-attempt-{request.attempt_number}"
+        stream = self._writes.open_stream(session, name, 1, exactly_once=False)
+        landed = self._writes.write(session, stream, read_body(asked.upload))
+        self._writes.close_stream(session, name, 1)
+        message = {
+            "BlockNumber": request.block_number,
+            "AttemptNumber": request.attempt_number,
+            "WriterStats": {"RecordNum": landed.rows},
+        }
+        return calls.WriteBlockAnswer(
+            commit_message=json.dumps(message), record_count=landed.rows, route_token=self._route
+        )
+
+    def _commit_blocks(self, request: calls.CommitBlocks, _asked: Asked) -> Answer:
+        session = self._writes.get(request.table, request.session_id)
+        named = [(_block_name(message), 1) for message in request.commit_messages]
+        # nothing named is nothing wanted: not "all", as it would be for streams
+        self._writes.commit(session, named or [], nothing=not named)
+        return self._block_answer(self._writes.get(request.table, request.session_id))
+
+    # -- blobs --------------------------------------------------------------------------------
+
+    def _write_blob(self, request: calls.WriteBlob, asked: Asked) -> Answer:
+        session = self._writes.get(request.table, request.session_id)
+        self._check_blob_target(session)
+        if request.column_id not in _write_schema(session).blob_ids.values():
+            raise faults.invalid(f"the column id {request.column_id} is no BLOB of the table")
+        blob = self._service.blobs.store_one(
+            asked.upload, request.compression, session.table.name.project
+        )
+        return calls.WriteBlobAnswer(references=(blob.reference,), size=blob.size, md5=blob.md5)
+
+    def _write_blobs(self, request: calls.WriteBlobBatch, asked: Asked) -> Answer:
+        session = self._writes.get(request.table, request.session_id)
+        self._check_blob_target(session)
+        blobs = self._service.blobs.store_batch(
+            asked.upload, request.compression, session.table.name.project
+        )
+        return calls.WriteBlobAnswer(
+            references=tuple(b.reference for b in blobs),
+            size=sum(b.size for b in blobs),
+            batch=True,
+        )
+
+    def _check_blob_target(self, session: WriteSession) -> None:
+        # the stream may not be open yet: stock clients upload blobs before they open it
+        if session.status != OPEN:
+            raise faults.invalid_state(f"the session {session.session_id!r} is not open any more")
+
+    def _read_blobs(self, request: calls.ReadBlobs, asked: Asked) -> StreamAnswer:
+        references: tuple[BlobReference, ...] = request.references
+        blobs = self._service.blobs.find(references)
+        for project in sorted({blob.project for blob in blobs}):
+            self._service.rights.require(asked.access_id, project, Right.READ)
+        coding = blob_coding(identify(asked.wire), request.compression)
+        headers = {}
+        if coding is not Compression.NONE:
+            headers["Content-Encoding"] = HTTP_CODINGS[coding]
+        return StreamAnswer(
+            chunks=self._service.blobs.body(blobs, coding),
+            media_type="application/octet-stream",
+            headers=headers,
+        )
+
+    # -- results of SQL -----------------------------------------------------------------------
+
+    def _create_instance(self, request: calls.CreateInstanceReadSession, _asked: Asked) -> Answer:
+        instances = self._service.instances
+        result = instances.result(request.project, request.instance_id)
+        return self._instance_answer(instances.open_download(result.instance_id), result)
+
+    def _get_instance(self, request: calls.GetInstanceReadSession, _asked: Asked) -> Answer:
+        instances = self._service.instances
+        result = instances.result(request.project, request.instance_id)
+        instances.check_download(request.session_id, request.instance_id)
+        return self._instance_answer(request.session_id, result)
+
+    def _instance_answer(self, download_id: str, result: Any) -> calls.InstanceSessionAnswer:
+        return calls.InstanceSessionAnswer(
+            download_id=download_id,
+            record_count=result.rows,
+            schema=result.schema,
+            owner=result.owner,
+        )
+
+    def _read_instance(self, request: calls.ReadInstance, asked: Asked) -> StreamAnswer:
+        instances = self._service.instances
+        if request.session_id is not None:
+            instances.check_download(request.session_id, request.instance_id)
+        result = instances.result(request.project, request.instance_id)
+        count = result.rows if request.count is None else request.count
+        schema, batches = instances.rows(result, request.offset, count, columns=request.columns)
+        return self._rows(schema, rebatch(batches, max_rows=4096), asked, request.compression)
+
+
+def _write_schema(session: WriteSession) -> WriteSchema:
+    """Say what rows of the session hold: data columns, then the partition keys that vary."""
+    table = session.table
+    fixed = {key for key, _ in session.spec}
+    dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
+    whole = WriteSchema.of(
+        table.schema,
+        system_columns=(OPERATION,) if table.key_columns else (),
+        key_columns=table.key_columns,
+    )
+    return replace(
+        whole,
+        schema=TableSchema(
+            columns=(*whole.schema.columns, *dynamic),
+            partition_columns=whole.schema.partition_columns,
+        ),
+    )
+
+
+def _block_name(message: str) -> str:
+    try:
+        block = json.loads(message)
+        return f"block-{int(block['BlockNumber'])}-attempt-{int(block['AttemptNumber'])}"
+    except (ValueError, KeyError, TypeError):
+        raise faults.invalid(f"{message[:80]!r} is no commit message of this service") from None

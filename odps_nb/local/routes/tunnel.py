@@ -6,7 +6,6 @@ about snapshots and commits there holds here. ``protocol.md`` section 9.4.
 
 from __future__ import annotations
 
-import json
 import mmap
 import re
 import zlib
@@ -16,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.routing import Route
 
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
 from odps_nb.local.reading.arrow_types import arrow_schema
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
-from odps_nb.local.routes.storage_actions import StreamAnswer
+from odps_nb.local.routes.surface import Surface
+from odps_nb.local.routes.table import ALL, Asked, At, StreamAnswer
 from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
 from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
-from odps_nb.local.server import asgi_io as edge
+from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import Table
 from odps_nb.local.writing.sessions import COMMITTED
@@ -36,90 +35,57 @@ from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, Wr
 from odps_nb.wire.calls import (
     CreateReadSession,
     Preview,
-    WireRequest,
     decode_partition,
     find_header,
 )
 from odps_nb.wire.codings import decoder, from_http_name
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["TunnelRoutes", "is_tunnel"]
+__all__ = ["tunnel_routes"]
 
-_TABLE = re.compile(r"/projects/([^/]+)(?:/schemas/([^/]+))?/tables/([^/]+)")
-_PREVIEW = re.compile(_TABLE.pattern + "/preview")
-_INSTANCE = re.compile(r"/projects/([^/]+)/instances/([\w-]{1,128})", re.ASCII)
 _RANGE = re.compile(r"\((\d{1,18}),(\d{1,18})\)", re.ASCII)
-_TUNNEL_KEYS = {"downloads", "downloadid", "uploads", "uploadid"}
 ROWS_TYPE = "application/octet-stream"
 BATCH_ROWS = 4096
 
 
-def is_tunnel(wire: WireRequest) -> bool:
-    """Whether a request outside ``/api`` is one of the tunnel's."""
-    if _PREVIEW.fullmatch(wire.path):
-        return True
-    return not _TUNNEL_KEYS.isdisjoint(key for key, _ in wire.params)
+_TABLES = (
+    "/projects/{project}/tables/{table}",
+    "/projects/{project}/schemas/{schema}/tables/{table}",
+)
+_INSTANCES = ("/projects/{project}/instances/{instance}",)
 
 
-class TunnelRoutes:
-    """Handles ``/projects/…`` without ``/api``."""
+def tunnel_routes(service: Service) -> Iterator[Route]:
+    """Yield the routes: below ``/projects``, without ``/api``."""
+    return Surface(service, xml=False).routes(Tunnel(service).rows())
+
+
+class Tunnel:
+    """Answers of the tunnel."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._reads, self._writes = service.read_sessions, service.write_sessions
 
-    async def handle(self, request: Request, wire: WireRequest, access_id: str) -> Response:
-        """Answer one request; errors travel up to become documents."""
-        pool, body = self._service.workers, None
-        if wire.method == "PUT":
-            limit = self._service.settings.max_body
-            body = await edge.body_file(request, self._service.folder, pool, limit)
-        else:
-            await edge.body_bytes(request)
-        try:
-            answer = await edge.run(pool, self._answer, wire, body)
-        finally:
-            if body is not None:
-                body.unlink(missing_ok=True)
-        if isinstance(answer, StreamAnswer):
-            streamed = edge.StreamedResponse(answer.chunks, pool, media_type=answer.media_type)
-            return await streamed.prepare()
-        return Response(json.dumps(answer), media_type="application/json")
-
-    def _answer(self, wire: WireRequest, body: Path | None) -> StreamAnswer | dict[str, Any]:
-        params = dict(wire.params)
-        table = _TABLE.fullmatch(wire.path)
-        if table is not None:
-            name = TableName(project=table[1], schema=table[2], table=table[3])
-            return self._table(wire, name, params, body)
-        preview = _PREVIEW.fullmatch(wire.path)
-        if preview is not None:
-            name = TableName(project=preview[1], schema=preview[2], table=preview[3])
-            return self._preview(name, params)
-        instance = _INSTANCE.fullmatch(wire.path)
-        if instance is None:
-            raise faults.no_such(f"there is nothing at {wire.path}")
-        return self._instance(instance[1], instance[2], params)
-
-    def _table(
-        self, wire: WireRequest, name: TableName, params: dict[str, str], body: Path | None
-    ) -> StreamAnswer | dict[str, Any]:
-        if "downloads" in params:
-            return self._open_download(name, params)
-        if "downloadid" in params:
-            return self._download(name, params)
-        if "uploads" in params:
-            return self._open_upload(name, params)
-        session = self._writes.get(name, params["uploadid"])
-        if wire.method == "PUT" and body is not None:
-            return self._block(session, params, body, find_header(wire.headers, "content-encoding"))
-        if wire.method == "POST":
-            self._writes.commit(session)
-        return self._upload_state(name, session.session_id)
+    def rows(self) -> Iterator[At]:
+        """Yield what is answered here, each with the right that it needs."""
+        downloads, download = frozenset({"downloads"}), frozenset({"downloadid"})
+        uploads, upload = frozenset({"uploads"}), frozenset({"uploadid"})
+        read, write = Right.READ, Right.WRITE
+        yield At([f"{path}/preview" for path in _TABLES], read, self._preview, methods=ALL)
+        yield At(_TABLES, read, self._open_download, methods=ALL, keys=downloads)
+        yield At(_TABLES, read, self._download, methods=ALL, keys=download)
+        yield At(_TABLES, write, self._open_upload, methods=ALL, keys=uploads)
+        yield At(_TABLES, write, self._block, methods=["PUT"], keys=upload, upload=True)
+        yield At(_TABLES, write, self._commit, methods=["POST"], keys=upload)
+        yield At(_TABLES, write, self._upload, methods=ALL, keys=upload)
+        yield At(_INSTANCES, read, self._open_result, methods=ALL, keys=downloads)
+        yield At(_INSTANCES, read, self._result, methods=ALL, keys=download)
 
     # -- downloads ----------------------------------------------------------------------------
 
-    def _open_download(self, name: TableName, params: dict[str, str]) -> dict[str, Any]:
+    def _open_download(self, asked: Asked) -> dict[str, Any]:
+        name, params = _table(asked), asked.params
         table = self._service.catalog.table(name)
         spec = decode_partition(params.get("partition", ""))
         session = self._reads.create(
@@ -141,7 +107,8 @@ class TunnelRoutes:
             "Schema": _schema_json(session.schema),
         }
 
-    def _download(self, name: TableName, params: dict[str, str]) -> StreamAnswer | dict[str, Any]:
+    def _download(self, asked: Asked) -> StreamAnswer | dict[str, Any]:
+        name, params = _table(asked), asked.params
         if "data" not in params:
             return self._download_state(name, params["downloadid"])
         session = self._reads.get(name, params["downloadid"])
@@ -152,10 +119,11 @@ class TunnelRoutes:
         )
         return _stream(wanted, batches, params)
 
-    def _preview(self, name: TableName, params: dict[str, str]) -> StreamAnswer:
+    def _preview(self, asked: Asked) -> StreamAnswer:
+        params = asked.params
         limit = params.get("limit", "")
         request = Preview(
-            table=name,
+            table=_table(asked),
             limit=(int(limit) or None) if limit.isascii() and limit.isdigit() else None,
             partition=decode_partition(params["partition"]) if params.get("partition") else None,
             columns=tuple(c for c in params.get("columns", "").split(",") if c),
@@ -166,7 +134,8 @@ class TunnelRoutes:
 
     # -- uploads ------------------------------------------------------------------------------
 
-    def _open_upload(self, name: TableName, params: dict[str, str]) -> dict[str, Any]:
+    def _open_upload(self, asked: Asked) -> dict[str, Any]:
+        name, params = _table(asked), asked.params
         table = self._service.catalog.table(name)
         spec = table.spec(decode_partition(params.get("partition", "")))
         if params.get("create_partition", "").lower() == "true":
@@ -176,6 +145,16 @@ class TunnelRoutes:
         overwrite = params.get("overwrite", "").lower() == "true"
         session = self._writes.create(name, spec, overwrite=overwrite, mode=WriteMode.BATCH)
         return self._upload_state(name, session.session_id)
+
+    def _commit(self, asked: Asked) -> dict[str, Any]:
+        self._writes.commit(self._session(asked))
+        return self._upload(asked)
+
+    def _upload(self, asked: Asked) -> dict[str, Any]:
+        return self._upload_state(_table(asked), asked.params["uploadid"])
+
+    def _session(self, asked: Asked) -> WriteSession:
+        return self._writes.get(_table(asked), asked.params["uploadid"])
 
     def _upload_state(self, name: TableName, session_id: str) -> dict[str, Any]:
         session = self._writes.get(name, session_id)
@@ -188,34 +167,28 @@ class TunnelRoutes:
             "MaxFieldSize": 8 * 1024 * 1024,
         }
 
-    def _block(
-        self, session: WriteSession, params: dict[str, str], body: Path, coding: str | None
-    ) -> dict[str, Any]:
-        block = params.get("blockid", "")
+    def _block(self, asked: Asked) -> dict[str, Any]:
+        session, block = self._session(asked), asked.params.get("blockid", "")
         if not (block.isascii() and block.isdigit()):
             raise faults.invalid("blockid is not a number")
         version = self._writes.newest_version(session, block) + 1
         stream = self._writes.open_stream(session, block, version, exactly_once=False)
-        batches = self._uploaded(session.table, session.spec, params, body, coding)
+        batches = self._uploaded(session.table, session.spec, asked)
         self._writes.write(session, stream, batches)
         self._writes.close_stream(session, block, version)
         return {}
 
     def _uploaded(
-        self,
-        table: Table,
-        spec: PartitionSpec,
-        params: dict[str, str],
-        body: Path,
-        coding: str | None,
+        self, table: Table, spec: PartitionSpec, asked: Asked
     ) -> Iterator[pa.RecordBatch]:
+        coding = find_header(asked.wire.headers, "content-encoding")
         fixed = {key for key, _ in spec}
         dynamic = [c for c in table.schema.partition_columns if c.name not in fixed]
         columns = [*table.schema.columns, *dynamic]
-        with closing(_opened(body, coding, self._service)) as data:
+        with closing(_opened(asked.upload, coding, self._service)) as data:
             view = memoryview(data)
             try:
-                if "arrow" in params:
+                if "arrow" in asked.params:
                     yield from decode_arrow(arrow_schema(columns), view)
                 else:
                     yield from decode_rows(columns, view)
@@ -224,21 +197,24 @@ class TunnelRoutes:
 
     # -- results ------------------------------------------------------------------------------
 
-    def _instance(
-        self, project: str, instance_id: str, params: dict[str, str]
-    ) -> StreamAnswer | dict[str, Any]:
-        instances = self._service.instances
-        result = instances.result(project, instance_id)
-        if "downloads" in params:
-            if not instances.get(project, instance_id).is_query:
-                # what the stock client takes as the sign to read the text of the result instead
-                raise faults.invalid(
-                    "only the rows of a query can be downloaded", code="InstanceTypeNotSupported"
-                )
-            download = instances.open_download(instance_id)
-        else:
-            download = params["downloadid"]
-            instances.check_download(download, instance_id)
+    def _open_result(self, asked: Asked) -> StreamAnswer | dict[str, Any]:
+        instances, (project, instance_id) = self._service.instances, _instance(asked)
+        instances.result(project, instance_id)
+        if not instances.get(project, instance_id).is_query:
+            # what the stock client takes as the sign to read the text of the result instead
+            raise faults.invalid(
+                "only the rows of a query can be downloaded", code="InstanceTypeNotSupported"
+            )
+        return self._rows_of(asked, instances.open_download(instance_id))
+
+    def _result(self, asked: Asked) -> StreamAnswer | dict[str, Any]:
+        download = asked.params["downloadid"]
+        self._service.instances.check_download(download, _instance(asked)[1])
+        return self._rows_of(asked, download)
+
+    def _rows_of(self, asked: Asked, download: str) -> StreamAnswer | dict[str, Any]:
+        instances, params = self._service.instances, asked.params
+        result = instances.result(*_instance(asked))
         if "data" not in params:
             return {
                 "DownloadID": download,
@@ -250,6 +226,15 @@ class TunnelRoutes:
         wanted = _columns(params, result.schema)
         _, batches = instances.rows(result, start, count, columns=[c.name for c in wanted])
         return _stream(wanted, batches, params)
+
+
+def _table(asked: Asked) -> TableName:
+    path = asked.path
+    return TableName(project=path["project"], schema=path.get("schema"), table=path["table"])
+
+
+def _instance(asked: Asked) -> tuple[str, str]:
+    return asked.path["project"], asked.path["instance"]
 
 
 def _stream(

@@ -8,7 +8,6 @@ ahead; who stops reading holds no thread.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor
@@ -25,7 +24,6 @@ from odps_nb.local.store.folder import Folder
 
 __all__ = ["Bytes", "StreamedResponse", "body_bytes", "body_file", "drain", "run"]
 
-log = logging.getLogger("odps_nb.local")
 SPOOL = 4 << 20
 MAX_SMALL_BODY = 64 << 20
 

@@ -30,7 +30,7 @@ from odps_nb.local.sql.statements import (
     Statement,
     Truncate,
 )
-from odps_nb.local.sql.tokenizer import Cursor, split_statements
+from odps_nb.local.sql.tokenizer import Cursor, statements
 from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
@@ -49,12 +49,7 @@ class _Tail:
 
 def parse_script(source: str) -> list[Statement]:
     """Read a script; ``SET k=v`` lines are settings, not statements, and fall away."""
-    found = []
-    for _, text in split_statements(source):
-        cursor = Cursor(text)
-        if cursor.accept("set") and "=" in text:
-            continue
-        found.append(_statement(Cursor(text)))
+    found = [_statement(cursor) for cursor in statements(source) if not _is_setting(cursor)]
     if not found:
         raise faults.parse_failed("there is no statement")
     return found
@@ -63,11 +58,17 @@ def parse_script(source: str) -> list[Statement]:
 def script_settings(source: str) -> dict[str, str]:
     """Return what the ``SET k=v`` lines of a script say."""
     found = {}
-    for _, text in split_statements(source):
-        if Cursor(text).accept("set") and "=" in text:
-            key, _, value = text.strip()[3:].partition("=")
-            found[key.strip()] = value.strip().strip("'\"")
+    for cursor in statements(source):
+        if _is_setting(cursor):
+            cursor.expect("set")
+            key = cursor.until("=")
+            cursor.expect("=")
+            found[key] = cursor.rest.strip("'\"")
     return found
+
+
+def _is_setting(cursor: Cursor) -> bool:
+    return cursor.peek("set") and "=" in cursor.rest
 
 
 def _statement(cursor: Cursor) -> Statement:
@@ -188,7 +189,7 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
     start = depth = 0
     column = inner.name()
     while not inner.at_end:
-        place = len(text) - len(inner.rest)
+        place = inner.place
         if inner.accept(",", "primary", "key"):
             kept += text[start:place]
             keys += _names(inner)
@@ -196,7 +197,7 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
             start = len(text)
         elif inner.accept("primary", "key"):
             kept += text[start:place]
-            start = len(text) - len(inner.rest)
+            start = inner.place
             keys.append(column)
         elif not depth and inner.accept(","):
             column = inner.name()

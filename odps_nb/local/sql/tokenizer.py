@@ -1,102 +1,79 @@
-"""Tokens of a SQL text, with their places, and a cursor over them.
+"""Statements of a SQL text as tokens, and a cursor over them.
 
-Enough for the statements that the service reads itself (DDL, and the head of an INSERT); queries
-go to sqlglot as text. Pure.
+sqlglot's tokenizer of Hive, without keywords, reads the statements that the service reads itself
+(DDL, and the head of an INSERT); queries go to sqlglot as text. Pure.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
 
 from odps_nb.local import faults
 
-__all__ = ["Cursor", "Token", "scan_sql", "split_statements"]
+__all__ = ["Cursor", "statements"]
 
 MAX_SQL = 4 << 20
-
-_TOKEN = re.compile(
-    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
-      | `(?P<quoted>(?:[^`]|``)+)`
-      | '(?P<single>(?:[^'\\]|\\.|'')*)'
-      | "(?P<double>(?:[^"\\]|\\.|"")*)"
-      | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\b)
-      | (?P<word>[^\W\d]\w*|\d\w+)
-      | (?P<sign><=>|<>|<=|>=|!=|\|\||.)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_ESCAPE = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+_VALUES = ("STRING", "IDENTIFIER", "NUMBER")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One token: its kind (word, quoted, text, number, sign), value and place in the source."""
+@cache
+def _tokenizer() -> Any:
+    """Return what makes a tokenizer; one serves one thread."""
+    from sqlglot.dialects.hive import Hive
 
-    kind: str
-    value: str
-    start: int
-    end: int
+    changes = {
+        "KEYWORDS": {},  # every word is a word
+        "COMMANDS": set(),  # sqlglot would take the rest of a SHOW for one text
+        "NUMERIC_LITERALS": {},
+        "STRING_ESCAPES": ["\\", "'", '"'],  # a doubled quote is one, too
+    }
+    return partial(type("Tokenizer", (Hive.Tokenizer,), changes), dialect=Hive())
 
 
-def scan_sql(source: str) -> list[Token]:
-    """Return the tokens of a text; comments and white space fall away."""
+def _tokens(source: str) -> list[Any]:
+    from sqlglot.errors import TokenError
+
     if len(source) > MAX_SQL:
         raise faults.parse_failed(f"the text is longer than {MAX_SQL} characters")
-    tokens = []
-    for match in _TOKEN.finditer(source):
-        kind = match.lastgroup
-        if kind == "space":
-            continue
-        if kind in ("single", "double"):
-            tokens.append(Token("text", _unescape(match[kind]), match.start(), match.end()))
-        elif kind == "quoted":
-            tokens.append(Token("quoted", match[kind].replace("``", "`"), *match.span()))
-        else:
-            assert kind is not None
-            tokens.append(Token(kind, match[kind], *match.span()))
-    return tokens
+    try:
+        found: list[Any] = _tokenizer()().tokenize(source)
+    except TokenError:
+        raise faults.parse_failed("a string, name or comment does not end") from None
+    return found
 
 
-def split_statements(source: str) -> list[tuple[int, str]]:
-    """Cut a script at its semicolons; give each statement with its place, empty ones not."""
-    statements, start, last = [], None, 0
-    for token in scan_sql(source):
-        if token.kind == "sign" and token.value == ";":
-            if start is not None:
-                statements.append((start, source[start:last]))
-            start = None
-            continue
-        if start is None:
-            start = token.start
-        last = token.end
-    if start is not None:
-        statements.append((start, source[start:last]))
-    return statements
-
-
-def _unescape(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return match[0][0]
-        return _ESCAPED.get(match[1], match[1])
-
-    return _ESCAPE.sub(one, text)
+def statements(source: str) -> list[Cursor]:
+    """Cut a script at its semicolons; empty statements fall away, as comments do."""
+    found, group = [], []
+    for token in _tokens(source):
+        if token.token_type.name != "SEMICOLON":
+            group.append(token)
+        elif group:
+            found.append(Cursor(source, group))
+            group = []
+    return [*found, Cursor(source, group)] if group else found
 
 
 class Cursor:
     """Walks over the tokens of one statement."""
 
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self._tokens = scan_sql(source)
+    def __init__(self, source: str, tokens: list[Any] | None = None) -> None:
+        self._tokens = _tokens(source) if tokens is None else tokens
+        self._text = source  # of the whole script
+        self._first = self._tokens[0].start if self._tokens else 0
+        self._end = self._tokens[-1].end + 1 if self._tokens else len(source)
         self._at = 0
+
+    @property
+    def place(self) -> int:
+        """Where the next token begins in the text."""
+        return self._end if self.at_end else int(self._tokens[self._at].start)
 
     @property
     def rest(self) -> str:
         """The text from the next token on."""
-        return "" if self.at_end else self.source[self._tokens[self._at].start :]
+        return self._text[self.place : self._end]
 
     @property
     def at_end(self) -> bool:
@@ -107,7 +84,7 @@ class Cursor:
         """Whether the next tokens are these words or signs."""
         some = self._tokens[self._at : self._at + len(words)]
         return len(some) == len(words) and all(
-            token.kind in ("word", "sign") and token.value.lower() == word
+            token.token_type.name not in _VALUES and token.text.lower() == word
             for token, word in zip(some, words, strict=True)
         )
 
@@ -127,14 +104,14 @@ class Cursor:
         """Take whatever comes next; say whether it opens (1) or closes (-1) something."""
         token = self._next("more")
         opens = {"(": 1, "<": 1, ")": -1, ">": -1}
-        return opens.get(token.value, 0) if token.kind == "sign" else 0
+        return opens.get(token.text, 0) if token.token_type.name not in _VALUES else 0
 
     def name(self) -> str:
         """Take one identifier."""
         token = self._next("a name")
-        if token.kind not in ("word", "quoted"):
+        if token.token_type.name not in ("VAR", "IDENTIFIER") or not token.text:
             raise self.error("expected a name", back=1)
-        return token.value
+        return str(token.text)
 
     def dotted(self) -> list[str]:
         """Take a name with dots."""
@@ -146,39 +123,35 @@ class Cursor:
     def text(self) -> str:
         """Take a string."""
         token = self._next("a string")
-        if token.kind != "text":
+        if token.token_type.name != "STRING":
             raise self.error("expected a string", back=1)
-        return token.value
+        return str(token.text)
 
     def value(self) -> str:
         """Take a string or number, as text; a minus sign may stand before a number."""
         sign = "-" if self.accept("-") else ""
         token = self._next("a value")
-        if token.kind not in ("text", "number", "word"):
+        if token.token_type.name not in ("STRING", "NUMBER", "VAR"):
             raise self.error("expected a value", back=1)
-        return sign + token.value
+        return f"{sign}{token.text}"
 
     def parenthesised(self) -> str:
         """Take a balanced ``( … )`` and return the text inside."""
         self.expect("(")
-        start, depth = self._tokens[self._at - 1].end, 1
+        start, depth, end = self._tokens[self._at - 1].end + 1, 1, 0
         while depth:
-            token = self._next("a closing parenthesis")
-            if token.kind == "sign":
-                depth += {"(": 1, ")": -1}.get(token.value, 0)
-        return self.source[start : self._tokens[self._at - 1].start]
+            end, depth = self.place, depth + self._paren(self._next("a closing parenthesis"))
+        return self._text[start:end]
 
     def until(self, *words: str) -> str:
         """Take what comes before one of these words or signs, outside of parentheses; its text."""
-        start, depth, end = self._at, 0, self._at
+        start, depth, end = self.place, 0, self.place
         while not self.at_end and (depth or not any(self.peek(word) for word in words)):
             token = self._next("more")
-            end = token.end
-            if token.kind == "sign":
-                depth += {"(": 1, ")": -1}.get(token.value, 0)
-        if self._at == start:
+            end, depth = token.end + 1, depth + self._paren(token)
+        if start == end:
             raise self.error("expected an expression")
-        return self.source[self._tokens[start].start : end]
+        return self._text[start:end]
 
     def end(self) -> None:
         """Nothing may follow."""
@@ -187,20 +160,23 @@ class Cursor:
 
     def error(self, message: str, *, back: int = 0) -> Exception:
         """Make a parse error that shows where the cursor is."""
-        at = min(self._at - back, len(self._tokens) - 1)
-        start = self._tokens[at].start if self._tokens else 0
-        if self.at_end and not back:
-            start = len(self.source)
-        line = self.source.count("\n", 0, start) + 1
-        column = start - (self.source.rfind("\n", 0, start) + 1) + 1
-        near = self.source[start : start + 20].split("\n")[0]
+        text = self._text[self._first : self._end]
+        at = self._at - back
+        start = (self._tokens[at].start if at < len(self._tokens) else self._end) - self._first
+        line = text.count("\n", 0, start) + 1
+        column = start - (text.rfind("\n", 0, start) + 1) + 1
+        near = text[start : start + 20].split("\n")[0]
         return faults.parse_failed(
             f"{message}, near {near!r}" if near else f"{message}, at the end",
             line=line,
             column=column,
         )
 
-    def _next(self, what: str) -> Token:
+    @staticmethod
+    def _paren(token: Any) -> int:
+        return {"L_PAREN": 1, "R_PAREN": -1}.get(token.token_type.name, 0)
+
+    def _next(self, what: str) -> Any:
         if self.at_end:
             raise self.error(f"expected {what}")
         self._at += 1

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from odps_nb.access.java import find_java
 from odps_nb.errors import ConfigError, MissingDependencyError
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch._stderr import without_noise
@@ -26,7 +27,6 @@ from odps_nb.spark.launch.connect import (
     is_connect,
     remote_settings,
 )
-from odps_nb.spark.launch.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.plan import ReadPlan
 
 __all__ = ["SparkQuery", "explain_sql", "sql"]
 
@@ -331,24 +332,11 @@ def _open(
     progress: Progress,
 ) -> list[DataFrame]:
     """Open the read sessions at about the same moment, then make the DataFrames."""
-    from odps_nb.client.read.splits import ReadPlan, open_read_session
+    from odps_nb.client.read.splits import open_read_session
     from odps_nb.spark.reading.dataframe import announced, frame_of
     from odps_nb.spark.tasks.types import spark_schema
 
-    plans = {
-        read: ReadPlan(
-            table=read.table,
-            columns=read.columns,
-            partition_columns=tuple(column.name for column in read.schema.partition_columns),
-            partitions=read.partitions or (),
-            where=read.where,
-            schema=read.schema,
-            limit=read.limit,
-            timestamp_unit=TimeUnit.MICRO,  # Spark has no other
-        )
-        for read in reads
-        if not read.is_empty
-    }
+    plans = {read: _read_plan(read) for read in reads if not read.is_empty}
     opened = _side_by_side(lambda plan: open_read_session(storage, plan), plans.values())
     sessions = dict(zip(plans, opened, strict=True))
     frames = []
@@ -363,6 +351,21 @@ def _open(
             made = frame_of(spark, storage, session, columns=read.columns, report_to=to)
             frames.append(made)
     return frames
+
+
+def _read_plan(read: TableRead) -> ReadPlan:
+    from odps_nb.access.read_planning import plan_read
+
+    plan = plan_read(
+        read.table,
+        lambda: read.schema,
+        columns=read.columns,
+        where=read.where,
+        limit=read.limit,
+        timestamp_unit=TimeUnit.MICRO,  # Spark has no other
+    )
+    # As the service listed them: what it spells in its own way is no mistake of anybody.
+    return dataclasses.replace(plan, partitions=read.partitions or ())
 
 
 def _side_by_side(work: Callable[[_A], _B], items: Iterable[_A]) -> list[_B]:

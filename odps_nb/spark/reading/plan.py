@@ -28,10 +28,11 @@ def plan_of(storage: StorageClient, table: TableName, **wanted: Any) -> ReadPlan
     from odps_nb.access.read_planning import plan_read
     from odps_nb.client.catalog import fetch_table
 
-    needs_schema = any(wanted.get(name) is not None for name in ("columns", "where")) or bool(
-        wanted.get("partitions")
-    )
-    schema = fetch_table(storage, table).schema if needs_schema else None
     zone = storage.profile.timezone or "UTC"
-    # Spark knows microseconds only.
-    return plan_read(table, schema, timestamp_unit=TimeUnit.MICRO, timezone=zone, **wanted)
+    return plan_read(
+        table,
+        lambda: fetch_table(storage, table).schema,
+        timestamp_unit=TimeUnit.MICRO,  # Spark has no other
+        timezone=zone,
+        **wanted,
+    )

@@ -283,7 +283,7 @@ class OdpsWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit exactly the streams of the attempts that Spark counts."""
-        from odps_nb.client.write.session import commit_write, open_write_stream
+        from odps_nb.client.write.session import commit_write
 
         session = self._task.session
         done = [m.written for m in messages if isinstance(m, _Message) and m.written]
@@ -293,10 +293,7 @@ class OdpsWriter(DataSourceArrowWriter):
             self._task.profile.open() as storage,
         ):
             check_or_abort(storage, session, done, self._task.max_partitions)
-            streams = [one.stream for one in done]
-            if not streams:  # a commit that names no stream would mean all of them
-                streams = [open_write_stream(storage, session, "empty").close()]
-            commit_write(storage, session, streams)
+            commit_write(storage, session, [one.stream for one in done])
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop the session, unless it may be committed.

@@ -179,7 +179,7 @@ class ReadSettings:
             storage,
             self.table,
             columns=columns,
-            partitions=self.partitions,
+            partitions=self.partitions or None,
             where=self.where,
             limit=self.limit,
             splits=self.splits,

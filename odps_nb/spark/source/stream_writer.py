@@ -32,8 +32,8 @@ from odps_nb.client.write.session import (
     abort_write,
     commit_write,
     fetch_write_status,
+    named_streams,
     open_write_session,
-    open_write_stream,
 )
 from odps_nb.errors import (
     ConfigError,
@@ -191,17 +191,11 @@ def commit_batch(
         if earlier.session != session.session_id:
             abort_write(storage, session)
         return
-    streams = [(one.stream.stream_id, one.stream.version) for one in written]
-    if not streams and not replaces:
+    if not written and not replaces:
         abort_write(storage, session)
         return
-    if not streams:  # a commit that names no stream would mean all of them
-        empty = open_write_stream(storage, session, "empty").close()
-        streams = [(empty.stream_id, empty.version)]
-    log.note(
-        batch,
-        Intent(table=str(session.table), session=session.session_id, streams=tuple(streams)),
-    )
+    streams = named_streams(storage, session, [one.stream for one in written])
+    log.note(batch, Intent(table=str(session.table), session=session.session_id, streams=streams))
     commit_write(storage, session, streams)
     log.note_done(batch)
 

@@ -41,7 +41,6 @@ from odps_nb.schema import (
     PrimitiveType,
     StructField,
     StructType,
-    TableSchema,
     TypeCode,
 )
 from odps_nb.wire.type_text import format_type
@@ -49,7 +48,7 @@ from odps_nb.wire.type_text import format_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TYPE_KEY", "arrow_schema", "spark_schema", "spark_type", "table_schema", "table_type"]
+__all__ = ["TYPE_KEY", "arrow_schema", "spark_schema", "spark_type", "table_type"]
 
 #: Key of a column's metadata that holds the MaxCompute type, where Spark's type says less.
 TYPE_KEY = "odps.type"
@@ -197,21 +196,6 @@ def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
             hint="cast the column, or drop it",
         )
     return PrimitiveType(code)
-
-
-def table_schema(schema: spark.StructType) -> TableSchema:
-    """Return a table schema that holds a DataFrame's columns (none of them partition columns)."""
-    return TableSchema(
-        columns=tuple(
-            Column(
-                name=one.name,
-                type=table_type(one.dataType, column=one.name),
-                nullable=one.nullable,
-                comment=str(one.metadata.get("comment", "")),
-            )
-            for one in schema.fields
-        )
-    )
 
 
 def _no_spark_type(kind: OdpsType, column: str, hint: str) -> ConversionError:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as spark
 
-from odps_nb.access.sources import Target
+from odps_nb.access.sources import Target, require_partition_columns
 from odps_nb.convert.arrow_schema import match_columns
 from odps_nb.convert.arrow_types import has_blob
-from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.errors import ConversionError
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
 from odps_nb.spark.blobs.api import NEW_BLOB
 from odps_nb.spark.tasks.types import arrow_schema, table_type
@@ -46,14 +46,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
     fixed = {key.casefold() for key, _ in target.fixed}
     offered = spark.StructType([f for f in frame.fields if f.name.casefold() not in fixed])
     kinds = {field.name.casefold(): field.dataType for field in offered.fields}
-    for column in target.columns.partition_columns:
-        if column.name.casefold() not in kinds:
-            raise ArgumentError(
-                f"{target.table} is partitioned by {column.name!r}, which is no column of the "
-                "DataFrame",
-                code="InvalidPartitionSpec",
-                hint=f"pass partition='{column.name}=…', or add the column",
-            )
+    require_partition_columns(kinds, target)
     match_columns(
         arrow_schema(offered),
         TableSchema(

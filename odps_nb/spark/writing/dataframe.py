@@ -196,7 +196,6 @@ def _write(
             undo.push(session)  # whatever ends the job early, an interrupt included, aborts
             seen = listener is not silent
             done = _run_watched(_arranged(df, target, change), task, tracker, token, seen=seen)
-            done = done or [_empty(session)]
             check_written(name, done, max_partitions)
             undo.pop_all()
         # What the tasks wrote is exact, whatever they could report on their way.
@@ -310,11 +309,6 @@ def _of_row(row: dict[str, Any]) -> Written:
     rest = {name: row.pop(name) for name in ("blobs", "blob_size")}
     partitions = tuple(row.pop("partitions"))
     return Written(stream=StreamReceipt(**row), partitions=partitions, **rest)
-
-
-def _empty(session: WriteSession) -> Written:
-    """Write a stream without rows: a commit that names no stream would mean all of them."""
-    return Written(stream=session.open_stream("empty").close())
 
 
 def _commit(session: WriteSession, done: Sequence[Written]) -> None:

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blob_paths import map_blobs
-from odps_nb.access.sources import Chunk, Target, check_named_partitions
+from odps_nb.access.sources import Chunk, Target, check_fixed, check_named_partitions
 from odps_nb.access.uploading import BlobUploader
 from odps_nb.client.write.operations import Stamp
 from odps_nb.client.write.session import (
@@ -27,7 +26,7 @@ from odps_nb.client.write.session import (
     open_write_stream,
 )
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
-from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column
 from odps_nb.spark.progress.messages import ReportTo
 from odps_nb.spark.progress.task_client import reported
@@ -216,7 +215,7 @@ def _fitted(
     places = match_columns(plain_schema, target.plain)
     row, batch = 0, first
     while batch is not None:
-        _check_fixed(batch, target)
+        check_fixed(batch, target)
         plain = fit_batch(
             batch.select(kept),
             target.plain,
@@ -241,21 +240,6 @@ def _fitted(
                 )
         row += batch.num_rows
         batch = next(rest, None)
-
-
-def _check_fixed(batch: pa.RecordBatch, target: Target) -> None:
-    """Refuse a column that contradicts the partition which the write is for."""
-    places = {name.casefold(): index for index, name in enumerate(batch.schema.names)}
-    for key, value in target.fixed:
-        if (place := places.get(key.casefold())) is None:
-            continue
-        column = batch.column(place)
-        if column.null_count or not pc.all(pc.equal(column.cast(pa.string()), value)).as_py():
-            raise ConversionError(
-                f"the column {key!r} has other values than the partition {target.fixed}",
-                column=key,
-                hint=f"drop the column, or leave {key!r} out of partition=",
-            )
 
 
 def _cells(batch: pa.RecordBatch, column: Column) -> list[Any]:

@@ -35,7 +35,6 @@ from odps_nb.wire.calls.core import (
     accepted_coding,
     content_coding,
     decode_partition,
-    decode_scope,
     encode_partition,
     find_header,
 )
@@ -142,7 +141,6 @@ __all__ = [
     "decode_error",
     "decode_partition",
     "decode_request",
-    "decode_scope",
     "encode_error_json",
     "encode_error_xml",
     "encode_partition",

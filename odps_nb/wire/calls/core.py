@@ -33,7 +33,6 @@ __all__ = [
     "accepted_coding",
     "content_coding",
     "decode_partition",
-    "decode_scope",
     "encode_partition",
     "find_header",
     "instance_target",
@@ -289,16 +288,6 @@ class Params:
     def table(self) -> TableName:
         """The table that ``Target`` names."""
         return parse_table_target(self.text("Target"))
-
-
-def decode_scope(wire: WireRequest) -> Scope:
-    """Read what every request of a connection carries."""
-    params = Params(wire)
-    return Scope(
-        curr_project=params.optional("curr_project"),
-        curr_schema=params.optional("curr_schema"),
-        quota_name=params.optional("quotaName"),
-    )
 
 
 def request_fields(wire: WireRequest) -> Fields:

@@ -168,11 +168,6 @@ class TenantInfo:
     tenant_id: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def has_schemas(self) -> bool:
-        """Whether projects have schemas (``odps.namespace.schema``)."""
-        return self.parameters.get("odps.namespace.schema", "").lower() == "true"
-
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Return body and headers."""
         tenant = {

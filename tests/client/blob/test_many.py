@@ -8,7 +8,6 @@ import pytest
 
 from odps_nb.client.blob.many import (
     BlobRecord,
-    fetch_blob_with_metadata,
     iter_blobs,
     open_blob,
     plan_batches,
@@ -212,7 +211,7 @@ def test_cancelling_wakes_a_waiting_fetch():
 
 def test_one_blob_with_metadata_is_asked_for_twice():
     with Service(ReadBlobs=[serve]) as service, service.client() as storage:
-        record = fetch_blob_with_metadata(storage, reference(5))
+        [record] = iter_blobs(storage, [reference(5)], metadata=True)
     assert record == BlobRecord(
         data=content(5),
         mime_type="text/5",
@@ -225,7 +224,7 @@ def test_one_blob_with_metadata_is_asked_for_twice():
 
 def test_a_record_shows_no_content():
     assert repr(BlobRecord(data=b"secret" * 1000)) == (
-        "BlobRecord(<6.0 kB>, mime_type=None, custom_file_name=None, verified=False)"
+        "BlobRecord(data=<6.0 kB>, mime_type=None, custom_file_name=None, verified=True)"
     )
 
 

@@ -18,7 +18,6 @@ from odps_nb.client.read.resume import rows_of
 from odps_nb.client.read.splits import (
     ReadPlan,
     ReadSession,
-    count_rows,
     iter_batches,
     iter_split,
     open_read_session,
@@ -661,18 +660,6 @@ def test_a_batch_is_asked_for_only_in_bounds_that_the_service_takes(asked, sent)
         assert sum(batch.num_rows for batch in batches) == rows_of(split)
     [call] = service.calls["ReadRows"]
     assert (call.max_batch_rows, call.max_batch_raw_size) == (20_000, sent)
-
-
-def test_counting_rows_costs_one_request_or_reads_them():
-    with Service(CreateReadSession=[give(ANSWER)]) as service, service.client() as storage:
-        assert count_rows(storage, ReadPlan(table=TABLE)) == ROWS
-        assert len(service.seen) == 1
-    filtered = ReadSessionAnswer(session_id="s", splits_count=4, schema=SCHEMA)
-    with (
-        Service(CreateReadSession=[give(filtered)], ReadRows=[serve_rows]) as service,
-        service.client() as storage,
-    ):
-        assert count_rows(storage, ReadPlan(table=TABLE, where="id > 4", schema=SCHEMA)) == ROWS - 5
 
 
 def test_a_preview_is_read_whole_or_again():

@@ -20,7 +20,7 @@ from odps_nb.schema import (
     TableSchema,
     TypeCode,
 )
-from odps_nb.spark.tasks.types import TYPE_KEY, arrow_schema, spark_schema, spark_type, table_schema
+from odps_nb.spark.tasks.types import TYPE_KEY, arrow_schema, spark_schema, spark_type, table_type
 
 SPARK_TEXT = {
     TypeCode.TINYINT: "tinyint",
@@ -127,14 +127,13 @@ def test_a_spark_schema_survives_the_way_to_a_table_and_back() -> None:
         spark.DayTimeIntervalType(),
         spark.ArrayType(element),
     ]
-    schema = spark.StructType(
-        [spark.StructField(f"c{index}", kind) for index, kind in enumerate(kinds)]
-    )
-    assert spark_schema(table_schema(schema)).simpleString() == schema.simpleString()
+    columns = [Column(name=f"c{n}", type=table_type(kind)) for n, kind in enumerate(kinds)]
+    schema = spark.StructType([spark.StructField(f"c{n}", kind) for n, kind in enumerate(kinds)])
+    assert spark_schema(columns).simpleString() == schema.simpleString()
 
 
 @pytest.mark.parametrize("kind", [spark.VariantType(), spark.NullType()])
 def test_a_spark_type_that_no_table_has_is_refused(kind: spark.DataType) -> None:
     with pytest.raises(ConversionError, match="column 'v'") as caught:
-        table_schema(spark.StructType([spark.StructField("v", kind)]))
+        table_type(kind, column="v")
     assert caught.value.source_type == kind.simpleString()

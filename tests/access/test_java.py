@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from odps_nb.access.java import find_java
 from odps_nb.errors import MissingDependencyError
-from odps_nb.spark.launch.java import find_java
 
 
 def _install(home: Path, version: str, *, release: bool = True) -> Path:

@@ -1,6 +1,6 @@
 """Where a Java that Spark can use is. Starts nothing but ``java -version``.
 
-Knows nothing of pyspark.
+Knows nothing of pyspark: Spark and the doctor ask here.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Java:
     source: str
 
 
-def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path = JVM_FOLDER) -> Java:
+def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path | None = None) -> Java:
     """Return the first Java of version 17 or newer.
 
-    ``JAVA_HOME`` is asked first, then ``java`` on ``PATH``, then `jvm_folder` (the lowest version
-    that is new enough, since Spark knows it longest).
+    ``JAVA_HOME`` is asked first, then ``java`` on ``PATH``, then `jvm_folder` (by default
+    `JVM_FOLDER`; the lowest version that is new enough, since Spark knows it longest).
 
     Raises
     ------
@@ -46,7 +46,7 @@ def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path = JV
     """
     env = os.environ if environ is None else environ
     seen: list[Java] = []
-    for java in _candidates(env, jvm_folder):
+    for java in _candidates(env, jvm_folder or JVM_FOLDER):
         if java.version >= MINIMUM_JAVA:
             return java
         seen.append(java)

@@ -1,0 +1,31 @@
+"""Answers of the control plane as XML (``protocol.md`` section 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.responses import Response
+
+from odps_nb.wire.xml_text import DECLARATION, element
+
+__all__ = ["PAGE", "XML", "listing", "reply"]
+
+PAGE = 1000
+XML = "application/xml"
+
+
+def listing(outer: str, inner: str, names: Iterable[str]) -> Response:
+    """Return the document of a list of names."""
+    items = [element(inner, (element("Name", name),)) for name in names]
+    body = DECLARATION + element(
+        outer, (element("Marker", ""), element("MaxItems", str(PAGE)), *items)
+    )
+    return Response(body, media_type=XML)
+
+
+def reply(encoded: tuple[bytes, dict[str, str]]) -> Response:
+    """Return an answer value of `odps_nb.wire.control` that was encoded."""
+    content, headers = encoded
+    if not any(name.lower() == "content-type" for name in headers):
+        headers = {**headers, "Content-Type": XML}
+    return Response(content, headers=headers)

@@ -1,0 +1,126 @@
+"""Requests about SQL instances: run, look, cancel (``protocol.md`` section 9)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from starlette.responses import Response
+
+from odps_nb.local.routes.csv_text import csv_text
+from odps_nb.local.routes.documents import XML, listing, reply
+from odps_nb.local.routes.table import Asked, At, To
+from odps_nb.local.server.rights import Right
+from odps_nb.local.service import Service
+from odps_nb.local.sql.ddl import Place
+from odps_nb.local.sql.instances import FAILED, Instance
+from odps_nb.local.sql.text import script_settings
+from odps_nb.local.sql.times import ZONE
+from odps_nb.wire import control
+from odps_nb.wire.xml_text import element
+
+__all__ = ["Instances"]
+
+PATIENCE = 0.5
+CSV_ROWS = 10_000
+
+
+class Instances:
+    """Answers about SQL instances; what a statement needs is asked where its names are resolved."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def rows(self) -> Iterator[At | To]:
+        """Yield what is answered here."""
+        yield To(control.SubmitSql, Right.READ, self._submit)
+        yield To(control.CancelInstance, Right.READ, self._cancel)
+        for kind in (control.GetInstance, control.GetTaskStatus, control.GetInstanceResult):
+            yield To(kind, Right.READ, self._instance)
+        yield At(["/projects/{project}/instances"], Right.READ, self._listed)
+        one, keys = ["/projects/{project}/instances/{instance}"], frozenset({"source"})
+        yield At(one, Right.READ, self._source, keys=keys)
+
+    def _listed(self, asked: Asked) -> Response:
+        found = self._service.instances.listed(asked.path["project"])
+        return listing("Instances", "Instance", found)
+
+    def _source(self, asked: Asked) -> Response:
+        found = self._service.instances.get(asked.path["project"], asked.path["instance"])
+        return Response(found.source or element("Job", ""), media_type=XML)
+
+    def _submit(self, call: control.SubmitSql, asked: Asked) -> Response:
+        self._service.catalog.project(call.project)
+        settings = {**call.settings, **script_settings(call.sql)}
+        schema = settings.get("odps.default.schema") or asked.params.get("curr_schema")
+        place = Place(
+            project=call.project,
+            schema=schema or None,
+            owner=asked.access_id,
+            three_parts=settings.get("odps.namespace.schema", "").lower() == "true",
+            settings=settings,
+            rights=self._service.rights,
+            timezone=settings.get(ZONE) or "UTC",
+        )
+        source = (asked.wire.body or b"").decode("utf-8", "replace")
+        job = re.search(r"<Job>.*</Job>", source, re.DOTALL)
+        instance = self._service.instances.submit(
+            place, call.sql, task=call.name, source=job[0] if job else "", patience=PATIENCE
+        )
+        location = f"{asked.base}/api/projects/{call.project}/instances"
+        result = self._result(instance) if instance.is_over else None
+        content, headers = control.SubmittedInstance(
+            instance_id=instance.instance_id, result=result
+        ).encode(location=location)
+        return Response(content, status_code=200 if result else 201, headers=headers)
+
+    def _cancel(self, call: control.CancelInstance, _asked: Asked) -> Response:
+        self._service.instances.cancel(call.project, call.instance_id)
+        return Response(status_code=200)
+
+    def _instance(
+        self,
+        call: control.GetInstance | control.GetTaskStatus | control.GetInstanceResult,
+        asked: Asked,
+    ) -> Response:
+        instances = self._service.instances
+        if "instancestatus" in asked.params:
+            instances.wait(call.instance_id, 5 * PATIENCE)
+        found = instances.get(call.project, call.instance_id)
+        if isinstance(call, control.GetInstanceResult):
+            return reply(self._result(found).encode())
+        tasks: tuple[control.TaskState, ...] = ()
+        if isinstance(call, control.GetTaskStatus):
+            tasks = (
+                control.TaskState(
+                    name=found.task,
+                    status=found.status,
+                    started_at=found.created,
+                    ended_at=found.ended,
+                ),
+            )
+        status = control.InstanceStatus(
+            status="Terminated" if found.is_over else "Running",
+            tasks=tasks,
+            owner=found.owner,
+            started_at=found.created,
+            ended_at=found.ended,
+        )
+        return reply(status.encode())
+
+    def _result(self, instance: Instance) -> control.InstanceResult:
+        text, kind = "", "csv"
+        if instance.status == FAILED:
+            text, kind = instance.message, "text"
+        elif instance.schema.columns:
+            schema, batches = self._service.instances.rows(instance, 0, CSV_ROWS)
+            if instance.is_query or len(schema) > 1:
+                text = csv_text(schema, list(batches))
+            else:  # SHOW …: one name a line
+                names = (name for batch in batches for name in batch.column(0).to_pylist())
+                text, kind = "".join(f"{name}\n" for name in names), "text"
+        task = control.TaskResult(
+            name=instance.task, status=instance.status, text=text, format=kind
+        )
+        status = "Terminated" if instance.is_over else "Running"
+        return control.InstanceResult(tasks=(task,), status=status)

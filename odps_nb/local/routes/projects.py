@@ -1,0 +1,118 @@
+"""Requests about projects, their schemas, and what this service keeps none of."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+from starlette.responses import Response
+
+from odps_nb.local import faults
+from odps_nb.local.routes.documents import XML, listing, reply
+from odps_nb.local.routes.table import ALL, Asked, At, To
+from odps_nb.local.server.rights import Right
+from odps_nb.local.service import Service
+from odps_nb.terms import TableName
+from odps_nb.wire import control
+from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
+
+__all__ = ["Projects"]
+
+PROPERTIES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
+# What this service does not keep; a list of it is empty.
+NOTHING_OF = {
+    "/resources": ("Resources", "Resource"),
+    "/registration/functions": ("Functions", "Function"),
+    "/volumes": ("Volumes", "Volume"),
+}
+_PROJECT = "/projects/{project}"
+_SCHEMA = "/projects/{project}/schemas/{schema}"
+
+
+class Projects:
+    """Answers about projects and schemas."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def rows(self) -> Iterator[At | To]:
+        """Yield what is answered here."""
+        yield To(control.GetTenant, None, self._tenant)
+        yield To(control.GetProject, Right.READ, self._project)
+        yield To(control.GetTunnelEndpoint, Right.READ, self._tunnel)
+        yield At(["/projects"], None, self._projects)
+        yield At(["/logview/host"], None, self._logview, methods=ALL)
+        yield At([f"{_PROJECT}/logs"], Right.READ, lambda _: Response(), methods=ALL)
+        keys = frozenset({"sign_bearer_token"})
+        authorization = [f"{_PROJECT}/authorization"]
+        yield At(authorization, Right.READ, self._authorization, methods=ALL, keys=keys)
+        yield At([_PROJECT + rest for rest in NOTHING_OF], Right.READ, self._nothing)
+        yield At([f"{_PROJECT}/schemas"], Right.READ, self._schemas)
+        yield At([f"{_PROJECT}/schemas"], Right.WRITE, self._add_schema, methods=["POST"])
+        yield At([_SCHEMA], Right.READ, self._schema)
+        yield At([_SCHEMA], Right.WRITE, self._drop_schema, methods=["DELETE"])
+
+    def _has_schemas(self) -> str:
+        return "true" if self._service.settings.schemas else "false"
+
+    def _tenant(self, _call: control.GetTenant, _asked: Asked) -> Response:
+        parameters = {"odps.namespace.schema": self._has_schemas()}
+        info = control.TenantInfo(name="local", tenant_id="1", parameters=parameters)
+        return reply(info.encode())
+
+    def _project(self, call: control.GetProject, asked: Asked) -> Response:
+        owner, created = self._service.catalog.project(call.project)
+        info = control.ProjectInfo(
+            name=call.project,
+            owner=owner,
+            created_at=created,
+            properties=PROPERTIES | {"odps.schema.model.enabled": self._has_schemas()},
+        )
+        return reply(info.encode_extended() if "extended" in asked.params else info.encode())
+
+    def _tunnel(self, call: control.GetTunnelEndpoint, asked: Asked) -> Response:
+        self._service.catalog.project(call.project)
+        return reply(control.encode_tunnel_endpoint(asked.base.partition("://")[2]))
+
+    def _projects(self, asked: Asked) -> Response:
+        rights, all_of = self._service.rights, self._service.catalog.projects()
+        shown = [name for name in all_of if rights.allows(asked.access_id, name, Right.READ)]
+        return listing("Projects", "Project", shown)
+
+    def _logview(self, asked: Asked) -> Response:
+        return Response(asked.base, media_type="text/plain")
+
+    def _authorization(self, asked: Asked) -> Response:
+        # for links to pages that this service does not have: it opens nothing here
+        token = base64.b64encode(asked.path["project"].encode()).decode()
+        body = DECLARATION + element("Authorization", (element("Result", token),))
+        return Response(body, media_type=XML)
+
+    def _nothing(self, asked: Asked) -> Response:
+        project = asked.path["project"]
+        self._service.catalog.project(project)
+        rest = asked.wire.path.partition(_PROJECT.format(project=project))[2]
+        return listing(*NOTHING_OF[rest], ())
+
+    # -- schemas ------------------------------------------------------------------------------
+
+    def _schemas(self, asked: Asked) -> Response:
+        return listing("Schemas", "Schema", self._service.catalog.schemas(asked.path["project"]))
+
+    def _add_schema(self, asked: Asked) -> Response:
+        name = child_text(parse_xml(asked.wire.body or b"", "schema"), "Name")
+        valid = TableName(project=name, table=name).project  # 400 for a name that cannot be one
+        self._service.catalog.add_schema(asked.path["project"], valid)
+        return Response(status_code=201)
+
+    def _drop_schema(self, asked: Asked) -> Response:
+        self._service.catalog.drop_schema(asked.path["project"], asked.path["schema"])
+        return Response(status_code=204)
+
+    def _schema(self, asked: Asked) -> Response:
+        project, name = asked.path["project"], asked.path["schema"]
+        if name not in self._service.catalog.schemas(project):
+            raise faults.no_such(f"the schema {name!r} does not exist")
+        info = control.ProjectInfo(name=name, owner=self._service.owner, created_at=0)
+        body = DECLARATION + element("Schema", (element("Name", name),))
+        return Response(body, headers=info.encode()[1], media_type=XML)

@@ -1,0 +1,224 @@
+"""Rows of the table as Starlette routes: signature, right, body, answer or error.
+
+Every response has a request id; every request body is read to its end.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Match, Route
+from starlette.types import Scope
+
+from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError
+from odps_nb.local import faults
+from odps_nb.local.routes.table import Asked, At, StreamAnswer, To
+from odps_nb.local.server import asgi_io as edge
+from odps_nb.local.server.full_disk import is_full
+from odps_nb.local.server.rights import Right
+from odps_nb.local.service import Service
+from odps_nb.wire.calls import (
+    REQUEST_ID,
+    STATUS_OF_CODE,
+    WireRequest,
+    encode_error_json,
+    encode_error_xml,
+)
+from odps_nb.wire.signing import verify
+
+__all__ = ["Surface"]
+
+log = logging.getLogger("odps_nb.local")
+
+Handler = Callable[[Request, Asked], Awaitable[Response]]
+
+
+class Surface:
+    """Makes routes whose errors are documents of one kind: XML, or JSON."""
+
+    def __init__(self, service: Service, *, xml: bool) -> None:
+        self._service, self._xml = service, xml
+
+    def routes(self, rows: Iterator[At], *, prefix: str = "") -> Iterator[Route]:
+        """Yield the routes of rows."""
+        for row in rows:
+            for path in row.paths:
+                yield _KeyedRoute(
+                    prefix + path,
+                    self.endpoint(self._handler(row)),
+                    methods=list(row.methods),
+                    keys=row.keys,
+                )
+
+    def endpoint(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """Return what answers a request by a handler; errors become documents."""
+
+        async def endpoint(request: Request) -> Response:
+            request_id = secrets.token_hex(12).upper()
+            try:
+                wire = _wire(request)
+                asked = Asked(
+                    wire=wire,
+                    access_id=_who(self._service, request, wire),
+                    base=f"{request.url.scheme}://{request.url.netloc}",
+                    path=request.path_params,
+                )
+                response = await handler(request, asked)
+            except OdpsNbError as error:
+                log.info("%s %s %s: %s", request_id, request.method, request.url.path, error)
+                response = self._refusal(error, request_id)
+            except Exception as error:  # whatever it was, the client gets a document
+                if not is_full(error):
+                    log.exception("%s %s %s", request_id, request.method, request.url.path)
+                response = self._failure(error, request_id)
+            await edge.drain(request)
+            response.headers[REQUEST_ID] = request_id
+            return response
+
+        return endpoint
+
+    async def _allow(self, asked: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
+        """Refuse what this key may not; results of SQL belong to who asked for them.
+
+        ``named`` has the project, and the instance where there is one.
+        """
+        service = self._service
+        if not service.rights.limits(asked.access_id):
+            return
+        if right is not None:
+            service.rights.require(asked.access_id, named["project"], right)
+        if (instance := named.get("instance")) is not None:
+            await edge.run(
+                service.workers,
+                service.instances.check_owner,
+                named["project"],
+                instance,
+                asked.access_id,
+            )
+
+    async def _answered(
+        self, request: Request, asked: Asked, work: Callable[[Asked], Any], *, upload: bool
+    ) -> Response:
+        """Read the body, answer in a worker thread, and give back what was said as a response."""
+        service, pool = self._service, self._service.workers
+        if upload:
+            limit = service.settings.max_body
+            asked = replace(asked, body=await edge.body_file(request, service.folder, pool, limit))
+        elif asked.wire.body is None:
+            body = await edge.body_bytes(request)
+            asked = replace(asked, wire=replace(asked.wire, body=body))
+        try:
+            answer = await edge.run(pool, work, asked)
+        finally:
+            if asked.body is not None:
+                asked.body.unlink(missing_ok=True)
+        if isinstance(answer, StreamAnswer):
+            return await edge.StreamedResponse(
+                answer.chunks, pool, media_type=answer.media_type, headers=answer.headers
+            ).prepare()
+        if isinstance(answer, dict):
+            return JSONResponse(answer)
+        if isinstance(answer, Response):
+            return answer
+        content, headers = answer.encode()
+        return Response(content, headers=headers, media_type="application/json")
+
+    async def answer_value(
+        self, request: Request, asked: Asked, call: Any, row: To, *, upload: bool = False
+    ) -> Response:
+        """Answer a request value by its row, if the key may ask for it."""
+        table = getattr(call, "table", None)
+        project = getattr(call, "project", None) if table is None else table.project
+        named = {"project": project, "instance": getattr(call, "instance_id", None)}
+        await self._allow(asked, row.right, named)
+        return await self._answered(
+            request, asked, lambda asked: row.answer(call, asked), upload=upload
+        )
+
+    def _handler(self, row: At) -> Handler:
+        async def handle(request: Request, asked: Asked) -> Response:
+            await self._allow(asked, row.right, asked.path)
+            return await self._answered(request, asked, row.answer, upload=row.upload)
+
+        return handle
+
+    def _failure(self, error: Exception, request_id: str) -> Response:
+        """Answer what went wrong in here: a full disk is said, the rest is in the log."""
+        if is_full(error):
+            return self._refusal(faults.disk_full(), request_id)
+        return self._document(500, "InternalServerError", "internal error", request_id)
+
+    def _refusal(self, error: OdpsNbError, request_id: str) -> Response:
+        code = getattr(error, "code", None) or "InvalidArgument"
+        status = getattr(error, "status", None) or STATUS_OF_CODE.get(code, 400)
+        if not isinstance(error, (ServiceError, ArgumentError)):
+            status, code = 400, "MalformedDataStream"
+        return self._document(status, code, str(error), request_id)
+
+    def _document(self, status: int, code: str, message: str, request_id: str) -> Response:
+        encode = encode_error_xml if self._xml else encode_error_json
+        media = "application/xml" if self._xml else "application/json"
+        content = encode(code, message, request_id)
+        return Response(content, status_code=status, media_type=media)
+
+
+class _KeyedRoute(Route):
+    """A route that is not taken without one of some parameters."""
+
+    def __init__(self, path: str, endpoint: Any, *, methods: list[str], keys: frozenset[str]):
+        super().__init__(path, endpoint, methods=methods)
+        self._keys = keys
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Say whether path, method and parameters are those of this route."""
+        match, child = super().matches(scope)
+        if match is Match.NONE or not self._keys:
+            return match, child
+        try:
+            given = {key for key, _ in _query(scope)}
+        except ValueError:  # for who answers to say
+            given = set()
+        return (Match.NONE, {}) if self._keys.isdisjoint(given) else (match, child)
+
+
+def _query(scope: Scope) -> list[tuple[str, str]]:
+    text = scope["query_string"].decode("latin-1")
+    return parse_qsl(text, keep_blank_values=True, max_num_fields=200)
+
+
+def _wire(request: Request) -> WireRequest:
+    try:
+        params = tuple(_query(request.scope))
+    except ValueError as error:
+        raise faults.invalid(f"the query cannot be read: {error}") from None
+    return WireRequest(
+        method=request.method,
+        path=request.url.path,
+        params=params,
+        headers=tuple((k, v) for k, v in request.headers.items()),
+    )
+
+
+def _who(service: Service, request: Request, wire: WireRequest) -> str:
+    settings = service.settings
+    if not settings.verify:
+        return service.owner
+    raw = request.scope.get("raw_path") or wire.path.encode()
+    query = request.scope["query_string"]
+    target = raw.decode("latin-1") + (f"?{query.decode('latin-1')}" if query else "")
+    return verify(
+        request.method,
+        target,
+        dict(wire.headers),
+        keys=service.keys.get,
+        now=service.clock(),
+        sts_tokens=lambda access_id: (settings.sts_tokens or {}).get(access_id),
+        bearers=lambda token: (settings.bearer_tokens or {}).get(token),
+    )

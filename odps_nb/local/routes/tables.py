@@ -1,0 +1,126 @@
+"""Requests about tables and their partitions (``protocol.md`` section 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from starlette.responses import Response
+
+from odps_nb.local.routes.csv_text import csv_text
+from odps_nb.local.routes.documents import PAGE, reply
+from odps_nb.local.routes.table import Asked, At, To
+from odps_nb.local.server.rights import Right
+from odps_nb.local.service import Service
+from odps_nb.local.store.tables import Table
+from odps_nb.terms import TableName
+from odps_nb.wire import control
+from odps_nb.wire.calls import Preview, decode_partition
+
+__all__ = ["Tables"]
+
+HEAD_ROWS = 10_000
+
+
+class Tables:
+    """Answers about tables."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def rows(self) -> Iterator[At | To]:
+        """Yield what is answered here."""
+        yield To(control.ListTables, Right.READ, self._tables)
+        yield To(control.GetTable, Right.READ, self._table)
+        yield To(control.ListPartitions, Right.READ, self._partitions)
+        yield To(control.GetPartition, Right.READ, self._partition)
+        table, keys = ["/projects/{project}/tables/{table}"], frozenset({"data"})
+        yield At(table, Right.READ, self._head, keys=keys)
+
+    def _tables(self, call: control.ListTables, _asked: Asked) -> Response:
+        tables = self._service.catalog.tables(call.project, call.schema, prefix=call.prefix)
+        start = int(call.marker) if call.marker.isdigit() else 0
+        shown = tables[start : start + PAGE]
+        page = control.TablePage(
+            names=tuple(t.name.table for t in shown),
+            owners={t.name.table: t.owner for t in shown},
+            marker=str(start + PAGE) if len(tables) > start + PAGE else "",
+        )
+        return reply(page.encode())
+
+    def _table(self, call: control.GetTable, _asked: Asked) -> Response:
+        table = self._service.catalog.table(call.table)
+        segments = self._service.snapshots.visible(table)
+        info = control.TableInfo(
+            # the name as it was asked for: the stock client takes it over
+            name=replace(table.name, table=call.table.table),
+            schema=table.schema,
+            table_id=str(table.table_id),
+            owner=table.owner,
+            comment=table.comment,
+            created_at=int(table.created),
+            modified_at=int(table.modified),
+            ddl_at=int(table.altered),
+            lifecycle=table.lifecycle,
+            size=sum(s.raw_bytes for s in segments),
+            record_count=sum(s.rows for s in segments),
+            properties=_reserved(table),
+            primary_key=table.key_columns,
+        )
+        return reply(info.encode_extended() if call.extended else info.encode())
+
+    def _partitions(self, call: control.ListPartitions, _asked: Asked) -> Response:
+        table = self._service.catalog.table(call.table)
+        wanted = table.spec(call.partition)
+        found = [p for p in self._service.catalog.partitions(table) if wanted.covers(p.spec)]
+        start = int(call.marker) if call.marker.isdigit() else 0
+        page = control.PartitionPage(
+            partitions=tuple(
+                control.PartitionInfo(
+                    spec=p.spec,
+                    created_at=int(p.created),
+                    modified_at=int(p.modified),
+                    record_count=p.rows,
+                    size=p.raw_bytes,
+                )
+                for p in found[start : start + PAGE]
+            ),
+            marker=str(start + PAGE) if len(found) > start + PAGE else "",
+        )
+        return reply(page.encode())
+
+    def _partition(self, call: control.GetPartition, _asked: Asked) -> Response:
+        table = self._service.catalog.table(call.table)
+        found = self._service.catalog.partition(table, call.partition)
+        info = control.PartitionInfo(
+            spec=found.spec,
+            created_at=int(found.created),
+            modified_at=int(found.modified),
+            record_count=found.rows,
+            size=found.raw_bytes,
+        )
+        return reply(info.encode())
+
+    def _head(self, asked: Asked) -> Response:
+        """Answer ``table.head``: the first rows as CSV."""
+        params = asked.params
+        schema = params.get("schema_name") or params.get("curr_schema") or None
+        named, lines = params.get("partition"), params.get("linenum", "")
+        request = Preview(
+            table=TableName(
+                project=asked.path["project"], schema=schema, table=asked.path["table"]
+            ),
+            limit=int(lines) or HEAD_ROWS if lines.isdigit() else HEAD_ROWS,
+            partition=decode_partition(named, quoted=True) if named else None,
+            columns=tuple(c for c in params.get("cols", "").split(",") if c),
+        )
+        arrow, batches = self._service.read_sessions.preview(request, must_exist=True)
+        return Response(csv_text(arrow, list(batches)), media_type="text/csv")
+
+
+def _reserved(table: Table) -> dict[str, str]:
+    """Properties as the extended document spells those that clients know."""
+    known = dict(table.properties)
+    if "transactional" in known or table.key_columns:
+        known["Transactional"] = known.get("transactional", "true")
+    return known
