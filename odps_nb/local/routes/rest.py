@@ -1,6 +1,6 @@
 """The control plane over HTTP: projects, tables, partitions, SQL instances.
 
-``protocol.md`` section 9. Requests are read by ``odps_nb.wire.control``; what only the stock
+``docs/protocol.md`` section 9. Requests are read by ``odps_nb.wire.control``; what only the stock
 client asks for is answered here by path.
 """
 

@@ -50,7 +50,7 @@ class StreamAnswer:
 
 
 class StorageActions:
-    """The actions of ``protocol.md`` section 3 on one service."""
+    """The actions of ``docs/protocol.md`` section 3 on one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -236,7 +236,7 @@ class StorageActions:
             route_token=self._route,
         )
 
-    # -- blocks (section 7.5) -----------------------------------------------------------------
+    # -- blocks (``docs/protocol.md`` section 7.5) --------------------------------------------
 
     def _create_blocks(self, request: calls.CreateBlockSession) -> Answer:
         session = self._writes.create(
