@@ -2,7 +2,7 @@
 
 Knows no spelling: text and JSON forms live in ``odps_nb.wire.type_text`` and
 ``odps_nb.wire.schema_json``, Arrow in ``odps_nb.convert``. Type codes are those of
-``protocol.md`` section 3.11.
+``docs/protocol.md`` section 3.11.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ _COMPRESSIONS = {
 
 
 class SplitMode(str, Enum):
-    """How a read session is cut (``protocol.md`` section 4)."""
+    """How a read session is cut (``docs/protocol.md`` section 4)."""
 
     SIZE = "Size"
     ROW_OFFSET = "RowOffset"
@@ -83,7 +83,7 @@ class SplitMode(str, Enum):
 
 
 class SessionStatus(str, Enum):
-    """State of a session on the server (``protocol.md`` section 3.1)."""
+    """State of a session on the server (``docs/protocol.md`` section 3.1)."""
 
     INIT = "INIT"
     NORMAL = "NORMAL"
@@ -94,7 +94,7 @@ class SessionStatus(str, Enum):
 
 
 class WriteMode(str, Enum):
-    """How a write session makes rows visible (``protocol.md`` section 7.1)."""
+    """How a write session makes rows visible (``docs/protocol.md`` section 7.1)."""
 
     BATCH = "Batch"
     BATCH_COMPATIBLE = "BatchCompatible"
@@ -339,7 +339,7 @@ Split = IndexSplit | RowRangeSplit
 class BlobReference:
     """The opaque token that names a blob; ``token`` is its standard base64 text.
 
-    The wire has three spellings of one reference (``protocol.md`` section 6.5); this value
+    The wire has three spellings of one reference (``docs/protocol.md`` section 6.5); this value
     holds the text, and the two constructors say where a value came from.
     """
 

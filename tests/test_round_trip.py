@@ -16,7 +16,7 @@ from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.terms import BlobReference
 from odps_nb.wire.type_text import parse_columns
 
-# Each type of protocol.md section 5.1: its extremes, what hides inside them, and a null.
+# Each type of ``docs/protocol.md`` section 5.1: its extremes, what hides inside them, and a null.
 VALUES = {
     "tinyint": [-128, 127, 0],
     "smallint": [-(2**15), 2**15 - 1, 0],

@@ -54,7 +54,7 @@ class ArrowReader:
     ----------
     stream_reader
         A `StreamReader`; closed by `close`. Its body may be IPC, or IPC inside of zstd or LZ4
-        (``protocol.md`` 5.5).
+        (``docs/protocol.md`` section 5.5).
     expected_rows
         How many rows the session promised; ``None`` when it does not say.
     max_batch

@@ -30,7 +30,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
         Closed by `close` and by leaving a ``with`` block.
     expected_count
         Number of references asked for: one is a raw payload, none or several are that many
-        frames (``protocol.md`` 6.4). Nothing is guessed from content.
+        frames (``docs/protocol.md`` section 6.4). Nothing is guessed from content.
     content_encoding
         Value of the ``Content-Encoding`` header; ``None`` takes it from the stream's own
         headers, if it has any.

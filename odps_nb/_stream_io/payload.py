@@ -233,7 +233,7 @@ class CrcStrippingStream(PayloadStream):
         Any read may: a block does not match; ``block`` and ``offset`` say which.
     TruncatedError
         The body ends inside a block. An end behind a whole block is for HTTP or the frames to
-        judge (``protocol.md`` 6.3).
+        judge (``docs/protocol.md`` section 6.3).
 
     Examples
     --------

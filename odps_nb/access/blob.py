@@ -28,7 +28,7 @@ _CHUNK = 1 << 20
 def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
     """Return the reference that a value of a BLOB column is, or that of a handle.
 
-    Text and bytes are the base64 text that a read gives (``protocol.md`` section 6.5); the raw
+    Text and bytes are the base64 text that a read gives (``docs/protocol.md`` section 6.5); the raw
     bytes that an upload answers with are made one by `BlobReference.from_raw`.
     """
     if isinstance(value, BlobReference):

@@ -1,7 +1,7 @@
 """Where the BLOBs of a row are: paths such as ``pages.element.image``.
 
-``protocol.md`` section 3.11 names nested columns like this: ``element`` inside an ARRAY, ``key``
-and ``value`` inside a MAP, the member's name inside a STRUCT.
+``docs/protocol.md`` section 3.11 names nested columns like this: ``element`` inside an ARRAY,
+``key`` and ``value`` inside a MAP, the member's name inside a STRUCT.
 """
 
 from __future__ import annotations

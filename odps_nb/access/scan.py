@@ -164,7 +164,7 @@ class Scan:
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table.
 
-        Types are those of ``protocol.md`` section 5.1; a BLOB is the text of its reference.
+        Types are those of ``docs/protocol.md`` section 5.1; a BLOB is the text of its reference.
 
         Raises
         ------

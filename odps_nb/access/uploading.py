@@ -1,6 +1,6 @@
 """Chunks with BLOB columns on their way: blobs are uploaded, then the rows name them.
 
-References hold only in the session and stream that got them (``protocol.md`` section 6.5), so
+References hold only in the session and stream that got them (``docs/protocol.md`` section 6.5), so
 that a blob which exists already is read and uploaded anew.
 """
 

@@ -1,6 +1,6 @@
 """Tables and partitions: lists, metadata, and DDL through SQL instances.
 
-``protocol.md`` sections 9.1 to 9.3. Knows no rows and no pandas.
+``docs/protocol.md`` sections 9.1 to 9.3. Knows no rows and no pandas.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ def table_settings(table: TableName) -> dict[str, str]:
 
 
 def schema_settings(schema: str) -> dict[str, str]:
-    """Return the settings of a SQL job that works inside a schema (``protocol.md`` 9.2)."""
+    """Return the settings of a SQL job inside a schema (``docs/protocol.md`` section 9.2)."""
     return {
         "odps.sql.allow.namespace.schema": "true",
         "odps.namespace.schema": "true",

@@ -1,6 +1,6 @@
 """One MaxCompute type as an Arrow type, and back.
 
-Knows ``protocol.md`` section 5.1 and nothing of tables, frames or I/O. Two forms exist: what a
+Knows ``docs/protocol.md`` section 5.1 and nothing of tables, frames or I/O. Two forms exist: what a
 read gives to a user, and what the wire of a write takes. They differ in two types only:
 
 ===================  ==========================  ================================

@@ -1,7 +1,7 @@
 """BLOB columns as a user sees them: references as text.
 
 On the wire of a read a top-level BLOB carries the base64 text of its reference, a nested one may
-carry the raw reference (``protocol.md`` section 6.5). Both become base64 text here, once.
+carry the raw reference (``docs/protocol.md`` section 6.5). Both become base64 text here, once.
 """
 
 from __future__ import annotations

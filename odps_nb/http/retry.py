@@ -1,7 +1,7 @@
 """Whether to try again, and when: a value that decides and never sleeps.
 
 Two facts decide: what the call is (may it be done twice?) and how it failed (may the server
-have acted?). See ``protocol.md`` section 8.4.
+have acted?). See ``docs/protocol.md`` section 8.4.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def seconds_until_retry(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _moment(text: str) -> float | None:
-    """Read a date in any of the three forms that a recipient must know (section 5.6.7)."""
+    """Read a date in any of the three forms that a recipient must know (RFC 9110 section 5.6.7)."""
     text = text.strip()
     moment = parse_date(text)
     if moment is not None or len(text) > _MAX_TEXT:

@@ -1,8 +1,9 @@
 """One request out, one answer back (the only place that knows ``requests``).
 
 `Transport` is the seam: one method, values in and out. What arrives through it proves its own
-completeness (Content-Length, end of chunks), is never decoded on the way (``protocol.md`` 1.6),
-and every error of requests, urllib3, http.client or a socket has become one of ours.
+completeness (Content-Length, end of chunks), is never decoded on the way
+(``docs/protocol.md`` section 1.6), and every error of requests, urllib3, http.client or a socket
+has become one of ours.
 Knows no actions, no signatures, and repeats nothing: `retry` decides, the caller sleeps.
 """
 

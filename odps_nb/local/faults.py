@@ -1,4 +1,4 @@
-"""Refusals of the service, one constructor per code of ``protocol.md`` section 8.2.
+"""Refusals of the service, one constructor per code of ``docs/protocol.md`` section 8.2.
 
 Only makes values of the shared error tree; knows no HTTP framework and no store.
 """

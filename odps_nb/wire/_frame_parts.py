@@ -1,6 +1,7 @@
 """The parts of a blob frame: header JSON, footer JSON, running checksums.
 
-Pure values of ``protocol.md`` 6.2; the order of parts is the business of `odps_nb.wire.frames`.
+Pure values of ``docs/protocol.md`` section 6.2; the order of parts is the business of
+`odps_nb.wire.frames`.
 """
 
 from __future__ import annotations

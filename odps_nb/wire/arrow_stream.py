@@ -1,8 +1,8 @@
 """Where an Arrow IPC stream begins, ends, and what proves that it is whole.
 
 Knows the envelope only, not Arrow: pyarrow parses the batches on higher floors, and takes a
-stream that stops at a message boundary for a whole one (``protocol.md`` 10.1 no. 15). The end
-marker is what proves the end.
+stream that stops at a message boundary for a whole one (``docs/protocol.md`` section 10.1 no. 15).
+The end marker is what proves the end.
 
 ::
 
@@ -221,7 +221,7 @@ class EndMarkerCheck:
 def sniff_body(
     first4: BytesLike, content_encoding: str | Compression | None
 ) -> Literal["ipc"] | Compression:
-    """Tell a plain IPC stream from one inside a content coding (``protocol.md`` 5.5).
+    """Tell a plain IPC stream from one inside a content coding (``docs/protocol.md`` section 5.5).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""CRC32C blocks of blob downloads: verified decoder and encoder (``protocol.md`` section 6.3).
+"""CRC32C blocks of blob downloads: verified decoder and encoder (``docs/protocol.md`` section 6.3).
 
 ::
 

@@ -1,4 +1,4 @@
-"""zstd and LZ4 frame as push decoders and encoders (``protocol.md`` sections 1.4, 6.4).
+"""zstd and LZ4 frame as push decoders and encoders (``docs/protocol.md`` sections 1.4, 6.4).
 
 A decoder takes concatenated frames as one stream, refuses a stream that ends inside a frame, and
 counts what it gives out against a budget, so that a small body cannot fill the memory.

@@ -1,7 +1,7 @@
 """CRC-32 (the gzip polynomial) of frame footers: chosen in one place.
 
-Not CRC32C: blocks carry that one, frames this one (``protocol.md`` 6.2). zlib is at hand
-everywhere; zlib-ng, an optional package, folds with the processor's own multiplication and is
+Not CRC32C: blocks carry that one, frames this one (``docs/protocol.md`` section 6.2). zlib is at
+hand everywhere; zlib-ng, an optional package, folds with the processor's own multiplication and is
 some four times faster.
 """
 

@@ -1,4 +1,4 @@
-"""Blob frames: decoder to events, encoder (``protocol.md`` sections 6.2, 6.4).
+"""Blob frames: decoder to events, encoder (``docs/protocol.md`` sections 6.2, 6.4).
 
 ::
 

@@ -4,7 +4,7 @@ The one way in which ``odps_nb.wire`` looks into JSON of a peer: a missing or nu
 the default, an unknown member is ignored, and a member of the wrong type is a typed error, so
 that no ``KeyError`` or ``TypeError`` ever travels up. Who reads an answer gets `FramingError`
 (the server broke the format), who reads a request gets `InvalidRequestError` with the status
-and code to answer (``protocol.md`` sections 3 and 8.2).
+and code to answer (``docs/protocol.md`` sections 3 and 8.2).
 
 Must not know: actions, columns, or anything else about the meaning of a member.
 """

@@ -1,4 +1,6 @@
-"""The layers of a blob body, in the order that its checksums prove (``protocol.md`` section 6.4).
+"""The layers of a blob body, in the order that its checksums prove.
+
+``docs/protocol.md`` section 6.4.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Table schemas as JSON, both forms (``protocol.md`` section 3.11).
+"""Table schemas as JSON, both forms (``docs/protocol.md`` section 3.11).
 
 The *flat* form (``DataSchema`` of read sessions) spells types as text. The *nested* form
 (``TableSchema`` of write streams and of instances) spells them as numbers with one object and

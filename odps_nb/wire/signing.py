@@ -1,9 +1,9 @@
 """Signatures: request + credentials + time -> headers, and their verification.
 
-``protocol.md`` section 2. The canonical string is computed as the stock clients compute it,
-which decodes the URL *before* it splits the query (section 2.1); the verifier takes the
-straightforward reading, too. Keys of version 4 are derived for each request from date and
-region: that costs microseconds, and a cache that forgets the region (as one client has) signs
+``docs/protocol.md`` section 2. The canonical string is computed as the stock clients compute it,
+which decodes the URL *before* it splits the query (``docs/protocol.md`` section 2.1); the verifier
+takes the straightforward reading, too. Keys of version 4 are derived for each request from date
+and region: that costs microseconds, and a cache that forgets the region (as one client has) signs
 with the wrong key.
 
 Must not know: sockets, clocks (the time is an argument), where credentials come from.
@@ -109,7 +109,7 @@ def _resource_read_plainly(relative: str) -> _Resource:
 
 
 def canonical_string(method: str, url: str, headers: Mapping[str, str], endpoint: str) -> str:
-    """Return the text that is signed (``protocol.md`` section 2.1).
+    """Return the text that is signed (``docs/protocol.md`` section 2.1).
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ def verify(
     Raises
     ------
     AccessDeniedError
-        ``status`` and ``code`` are those to answer with (``protocol.md`` section 8.2).
+        ``status`` and ``code`` are those to answer with (``docs/protocol.md`` section 8.2).
     """
     lower = {name.lower(): value for name, value in headers.items()}
     if "authorization" not in lower and "x-odps-bearer-token" in lower:

@@ -1,7 +1,7 @@
 """MaxCompute type text: ``array<struct<f1:string>>`` <-> the type tree.
 
 Also the column lists of a ``CREATE TABLE``: ``id bigint not null comment 'the key'``. Pure
-text; source of the grammar is ``protocol.md`` section 3.11. What a person mistypes is an
+text; source of the grammar is ``docs/protocol.md`` section 3.11. What a person mistypes is an
 `ArgumentError` that shows the place.
 
 Must not know: JSON, Arrow, SQL beyond a column list.

@@ -1,4 +1,4 @@
-"""Types of protocol.md section 5.1 both ways, and data fitted to a table without losing a value."""
+"""Types of ``docs/protocol.md`` section 5.1 both ways; data fitted to a table, no value lost."""
 
 import datetime as dt
 import pickle

@@ -1,4 +1,4 @@
-"""CRC32C blocks: reference bytes of protocol.md 6.3, any cutting, every flip, every cut."""
+"""CRC32C blocks: the bytes of ``docs/protocol.md`` section 6.3, any cutting, every flip and cut."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Control plane: the documents of protocol.md section 9, round trips, and hostile peers."""
+"""Control plane: documents of ``docs/protocol.md`` section 9, round trips, hostile peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blob frames: reference bytes of protocol.md 6.2 and 6.3, cuttings, cuts, flips, limits."""
+"""Blob frames: the bytes of ``docs/protocol.md`` sections 6.2, 6.3, cut, flipped, limited."""
 
 import copy
 import hashlib

@@ -1,4 +1,4 @@
-"""The order of layers by checksums (protocol.md 6.4), framed or raw by count, budgets."""
+"""Layers by checksums (``docs/protocol.md`` section 6.4), framed or raw by count, budgets."""
 
 from contextlib import suppress
 from typing import Any

@@ -76,7 +76,7 @@ def column(**members: Any) -> dict[str, Any]:
     return {"comment": "", "label": "", "extendedLabels": [], "columnType": members}
 
 
-# -- the worked example of protocol.md section 3.11 -------------------------------------------
+# -- the worked example of ``docs/protocol.md`` section 3.11 ----------------------------------
 
 
 def test_flat_form_of_the_worked_example() -> None:

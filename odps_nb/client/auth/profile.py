@@ -54,7 +54,7 @@ class Profile:
     tunnel_endpoint
         Base of the Storage API; ``None``: asked from the service when first needed.
     region
-        Known region: requests are signed with version 4 (``protocol.md`` section 2.3).
+        Known region: requests are signed with version 4 (``docs/protocol.md`` section 2.3).
     quota
         Name of the quota to use.
     timezone

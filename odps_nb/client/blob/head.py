@@ -1,4 +1,4 @@
-"""Size, type and name of a blob without its bytes (``protocol.md`` section 6.4).
+"""Size, type and name of a blob without its bytes (``docs/protocol.md`` section 6.4).
 
 Only frames tell type and name, and a single reference is answered without a frame: the reference
 is asked for twice, and the connection is left after the head of the first frame.

@@ -1,4 +1,4 @@
-"""Blobs by reference: many at once, or one with its metadata (``protocol.md`` section 6).
+"""Blobs by reference: many at once, or one with its metadata (``docs/protocol.md`` section 6).
 
 Order, number, checksums and lengths are verified; a broken answer is taken up again at the blob
 that failed. Must not know: what a blob is a picture of.

@@ -1,4 +1,4 @@
-"""One answer to ``BlobRead`` as verified events (``protocol.md`` sections 6.3, 6.4).
+"""One answer to ``BlobRead`` as verified events (``docs/protocol.md`` sections 6.3, 6.4).
 
 Joins the decoders of ``wire`` to a body; adds what only this floor can see: the request id of
 an error, and whether HTTP itself said where the body ends.

@@ -1,4 +1,4 @@
-"""Blobs on their way up (``protocol.md`` sections 6.1 and 6.2).
+"""Blobs on their way up (``docs/protocol.md`` sections 6.1 and 6.2).
 
 Many small ones share a request, a large one is streamed alone; memory holds pieces, never a
 whole file. What the server says of number, size and MD5 must agree with what was sent.

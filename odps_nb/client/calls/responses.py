@@ -15,7 +15,8 @@ __all__ = ["document", "doubt_version_4", "refusal", "successful"]
 
 MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML answer
 MAX_ERROR = 1 << 20
-# What services say that don't know it; the stock client falls back on these (protocol.md 2.3).
+# What services say that don't know it; the stock client falls back on these
+# (``docs/protocol.md`` section 2.3).
 _NO_VERSION_4 = ("need ak v3 support", "accesskey acl denied", "odps-0410051", "invalid or missing")
 
 

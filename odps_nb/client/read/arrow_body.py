@@ -1,8 +1,9 @@
 """One Arrow stream off the wire: record batches, and the proof that they are all.
 
 pyarrow takes a stream that stops between two messages for a whole one, and a body may be plain
-IPC or inside a coding whatever was asked for (``protocol.md`` 5.5, 10.1 no. 15). Here every byte
-passes `EndMarkerCheck` before Arrow has it: the end must be marked, at the end of the body.
+IPC or inside a coding whatever was asked for (``docs/protocol.md`` sections 5.5, 10.1 no. 15). Here
+every byte passes `EndMarkerCheck` before Arrow has it: the end must be marked, at the end of the
+body.
 Rows carry no checksum: a damaged offset is found by a full validation of every batch, or by the
 signal that ends the process when somebody looks at the value.
 """

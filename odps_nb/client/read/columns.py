@@ -34,8 +34,8 @@ def increment_of(plan: ReadPlan) -> dict[str, Any]:
     if plan.versions is None:
         return {}
     after, upto = plan.versions
-    # The clients disagree about names and modes (protocol.md section 3.1); unknown keys are
-    # ignored, so both spellings of the bounds are sent.
+    # The clients disagree about names and modes (``docs/protocol.md`` section 3.1); unknown keys
+    # are ignored, so both spellings of the bounds are sent.
     options = {
         "Mode": "append" if plan.appends_only else "version",
         "StartVersion": after,

@@ -1,4 +1,4 @@
-"""Keeping a read session alive while somebody reads of it (``protocol.md`` section 3.2).
+"""Keeping a read session alive while somebody reads of it (``docs/protocol.md`` section 3.2).
 
 A write session has no such thing: the protocol names neither its end nor a way to put it off.
 Must not know: how rows arrive.

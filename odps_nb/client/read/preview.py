@@ -1,4 +1,4 @@
-"""The first rows of a table, without a session (``protocol.md`` section 3.4).
+"""The first rows of a table, without a session (``docs/protocol.md`` section 3.4).
 
 Must not know: sessions, splits.
 """

@@ -1,4 +1,6 @@
-"""Read sessions: a snapshot of a table, cut into splits (``protocol.md`` sections 3.1, 3.2, 4).
+"""Read sessions: a snapshot of a table, cut into splits.
+
+``docs/protocol.md`` sections 3.1, 3.2, 4.
 
 Must not know: how rows arrive.
 """

@@ -1,7 +1,7 @@
 """Rows of a read session: one split, or all of them side by side.
 
 A split that breaks goes on at the exact row; a session that is over is an error, since another
-one would be another snapshot. See ``protocol.md`` sections 3.3 and 4.
+one would be another snapshot. See ``docs/protocol.md`` sections 3.3 and 4.
 Must not know: pandas, what the batches become, who watches.
 """
 

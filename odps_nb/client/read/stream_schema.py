@@ -2,7 +2,8 @@
 
 A session says names and MaxCompute types; the stream has a schema of its own, and what it has
 decides what a value becomes. Forms that services are known to send for a type are taken
-(``protocol.md`` 5.1, 5.2); a list where text was promised is not. Knows no bytes and no requests.
+(``docs/protocol.md`` sections 5.1, 5.2); a list where text was promised is not.
+Knows no bytes and no requests.
 """
 
 from __future__ import annotations

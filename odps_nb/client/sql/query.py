@@ -1,7 +1,7 @@
 """SQL instances: submit, wait, cancel.
 
-``protocol.md`` section 9.3. The text of a query is the user's own and goes out as it is. Rows of
-a result are the business of ``odps_nb.client.sql.result``.
+``docs/protocol.md`` section 9.3. The text of a query is the user's own and goes out as it is. Rows
+of a result are the business of ``odps_nb.client.sql.result``.
 """
 
 from __future__ import annotations

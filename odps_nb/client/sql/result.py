@@ -1,4 +1,4 @@
-"""Rows of a finished SQL instance over the Storage API (``protocol.md`` section 3.14).
+"""Rows of a finished SQL instance over the Storage API (``docs/protocol.md`` section 3.14).
 
 A result is a snapshot with a known number of rows: a large one is read in pages side by side, and
 a broken stream goes on at the row where it broke. Knows no pandas.

@@ -1,4 +1,6 @@
-"""Batches cut into uploads of bounded size, and their bytes (``protocol.md`` sections 5.4, 7.6).
+"""Batches cut into uploads of bounded size, and their bytes.
+
+``docs/protocol.md`` sections 5.4, 7.6.
 
 The number of rows stands in front of an upload, so a part is gathered before it is sent.
 Must not know: sessions, offsets, retries.

@@ -1,4 +1,4 @@
-"""Write sessions: all rows at once, or none (``protocol.md`` sections 3.5 to 3.10, 7).
+"""Write sessions: all rows at once, or none (``docs/protocol.md`` sections 3.5 to 3.10, 7).
 
 A session that is left without a commit is aborted; a commit whose answer was lost is looked up.
 Must not know: pandas, how rows are divided among streams.
@@ -328,7 +328,7 @@ def commit_write(
             )
             if in_doubt and _is_committed(storage, session, error, tracker):
                 return
-            # A commit of what was committed is answered with success (section 3.7).
+            # A commit of what was committed succeeds (``docs/protocol.md`` section 3.7).
             attempts.again(error, idempotent=True)
         except (ConflictError, NotFoundError, SessionExpiredError) as error:
             if in_doubt and _is_committed(storage, session, error, tracker):

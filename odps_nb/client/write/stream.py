@@ -1,4 +1,4 @@
-"""One upload lane of a write session (``protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
+"""One upload lane of a write session (``docs/protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
 
 Rows carry their offset, so that the server knows what it has: an upload whose answer was lost
 is looked up, never sent again blindly. Must not know: commits, other streams.

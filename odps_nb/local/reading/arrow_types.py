@@ -3,7 +3,7 @@
 Stored: DATETIME in ms, TIMESTAMP(_NTZ) in ns, or in us in a file whose years nanoseconds do not
 reach, intervals as ``duration[ns]`` and ``int64`` months,
 BLOB as the base64 text of its reference. A read session may ask for other time units; nothing
-else differs between disk and wire. ``protocol.md`` sections 5.1, 5.2, 6.5.
+else differs between disk and wire. ``docs/protocol.md`` sections 5.1, 5.2, 6.5.
 """
 
 from __future__ import annotations

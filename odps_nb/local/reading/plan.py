@@ -1,6 +1,6 @@
 """Read sessions as values: what a request asks of a table, planned.
 
-Pure but for evaluating predicates on partition values. ``protocol.md`` sections 3.1, 4, 5.6.
+Pure but for evaluating predicates on partition values. ``docs/protocol.md`` sections 3.1, 4, 5.6.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def echoed(request: CreateReadSession) -> dict[str, object]:
 
 
 def output_schema(table: Table, request: CreateReadSession) -> TableSchema:
-    """Say what the stream holds (``protocol.md`` section 5.6).
+    """Say what the stream holds (``docs/protocol.md`` section 5.6).
 
     Where columns are named, exactly these come, and partition columns alone where only such are
     named (C++ client: TestFilterOptionsRequiredPartitionColumns).

@@ -5,7 +5,7 @@
     schema message · record batch messages … · ff ff ff ff 00 00 00 00
 
 Compression is inside IPC for most clients and around the whole stream for one of them
-(``protocol.md`` sections 5.5 and 11); who gets which is decided elsewhere.
+(``docs/protocol.md`` sections 5.5 and 11); who gets which is decided elsewhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read sessions: a snapshot, its columns, its splits, and how long they live.
 
 A session is a row in the catalogue with a plan that needs nothing else but the files it pins:
-the table may change or go away. ``protocol.md`` sections 3.1 to 3.4 and 4.
+the table may change or go away. ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
 """
 
 from __future__ import annotations

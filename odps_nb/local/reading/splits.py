@@ -1,4 +1,4 @@
-"""Cutting a snapshot into row ranges (``protocol.md`` section 4).
+"""Cutting a snapshot into row ranges (``docs/protocol.md`` section 4).
 
 Every split mode ends as ranges of row numbers over the snapshot. Pure.
 """

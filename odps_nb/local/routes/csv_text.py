@@ -1,4 +1,7 @@
-"""Rows as the service's CSV: results of SQL and ``table.head`` (section 9.3)."""
+"""Rows as the service's CSV: results of SQL and ``table.head``.
+
+``docs/protocol.md`` section 9.3.
+"""
 
 from __future__ import annotations
 

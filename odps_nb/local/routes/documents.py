@@ -1,4 +1,4 @@
-"""Answers of the control plane as XML (``protocol.md`` section 9)."""
+"""Answers of the control plane as XML (``docs/protocol.md`` section 9)."""
 
 from __future__ import annotations
 

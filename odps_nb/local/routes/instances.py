@@ -1,4 +1,4 @@
-"""Requests about SQL instances: run, look, cancel (``protocol.md`` section 9)."""
+"""Requests about SQL instances: run, look, cancel (``docs/protocol.md`` section 9)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The control plane over HTTP: everything that is neither Storage API nor tunnel.
 
-``protocol.md`` section 9. Most requests are values that ``odps_nb.wire.control`` reads; what only
-the stock client asks for is a path.
+``docs/protocol.md`` section 9. Most requests are values that ``odps_nb.wire.control`` reads; what
+only the stock client asks for is a path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests about tables and their partitions (``protocol.md`` section 9)."""
+"""Requests about tables and their partitions (``docs/protocol.md`` section 9)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The tunnel over HTTP: table downloads and uploads, results of SQL.
 
 A download is a read session, an upload a write session whose blocks are streams: what is said
-about snapshots and commits there holds here. ``protocol.md`` section 9.4.
+about snapshots and commits there holds here. ``docs/protocol.md`` section 9.4.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The row stream of the tunnel, both ways (``protocol.md`` section 9.4).
+"""The row stream of the tunnel, both ways (``docs/protocol.md`` section 9.4).
 
 ::
 

@@ -41,7 +41,7 @@ class SampleBatch:
     partition
         Where the rows belong; empty for a table without partitions.
     batch
-        The data columns in schema order, in the Arrow types of ``protocol.md`` section 5.1.
+        The data columns in schema order, in the Arrow types of ``docs/protocol.md`` section 5.1.
         Each BLOB is null here.
     blobs
         For each top-level column that holds BLOBs, its name and one value per row: what the row

@@ -1,4 +1,4 @@
-"""Which client asks, and what it can read (``protocol.md`` section 11).
+"""Which client asks, and what it can read (``docs/protocol.md`` section 11).
 
 The stock clients disagree about compression; a request alone tells them apart.
 """
@@ -44,7 +44,10 @@ def row_codings(client: Client, asked: Compression) -> tuple[Compression, Compre
 
 
 def blob_coding(client: Client, asked: Compression) -> Compression:
-    """Return the coding of a blob download; pyodps is safe only without one (section 6.4)."""
+    """Return the coding of a blob download; pyodps is safe only without one.
+
+    ``docs/protocol.md`` section 6.4.
+    """
     if client is Client.JAVA:
         return Compression.LZ4
     return asked if client is Client.OTHER else Compression.NONE

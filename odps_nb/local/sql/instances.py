@@ -1,7 +1,7 @@
 """SQL instances: submitted, run in a thread, asked about, cancelled, read.
 
 The result of an instance is a row file like any other. An instance that was running when the
-service ended has failed; nothing of it is visible. ``protocol.md`` sections 3.14 and 9.3.
+service ended has failed; nothing of it is visible. ``docs/protocol.md`` sections 3.14 and 9.3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Bodies of blob uploads and downloads: codings, frames, CRC blocks.
 
-Knows files and bytes; which blob is whose, ``blobs`` knows. ``protocol.md`` sections 6.1 to 6.4.
+Knows files and bytes; which blob is whose, ``blobs`` knows.
+``docs/protocol.md`` sections 6.1 to 6.4.
 """
 
 from __future__ import annotations
@@ -162,9 +163,9 @@ def _unframe(chunks: Iterator[bytes], target: BinaryIO) -> Iterator[Piece]:
 def download_body(
     blobs: Sequence[Stretch], coding: Compression
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield the body of a download: payload, coding, CRC blocks outermost (section 6.4).
+    """Yield the body of a download: payload, coding, CRC blocks outermost.
 
-    One blob is raw, none or several are framed.
+    One blob is raw, none or several are framed (``docs/protocol.md`` section 6.4).
     """
     blocks = BlockEncoder()
     payload = _raw(blobs[0]) if len(blobs) == 1 else _framed(blobs)

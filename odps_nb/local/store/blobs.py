@@ -3,7 +3,7 @@
 An upload becomes one pack file; each blob is a stretch of it. A reference names a row of the
 catalogue and proves that it was given out: ``ff · id (8 bytes) · secret (8 bytes)``. It begins
 with a byte that no text has, so raw references and their base64 text cannot be mixed up.
-``protocol.md`` section 6.
+``docs/protocol.md`` section 6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Incoming Arrow batches to the exact stored types: by name, else by position.
 
-Safe widening and respelling only (``protocol.md`` section 5.7): anything that would change a
+Safe widening and respelling only (``docs/protocol.md`` section 5.7): anything that would change a
 value is refused with the column's name. Pure: batches in, batches out.
 """
 

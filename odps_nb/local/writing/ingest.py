@@ -1,7 +1,7 @@
 """Rows on their way in: conformed, split by partition, written to row files.
 
 One `Ingest` takes the batches of one request; its files are finished but belong to nobody until
-a commit names them. ``protocol.md`` sections 5.7 and 7.2.
+a commit names them. ``docs/protocol.md`` sections 5.7 and 7.2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write sessions: streams, parts, commit and abort (``protocol.md`` section 7).
+"""Write sessions: streams, parts, commit and abort (``docs/protocol.md`` section 7).
 
 A part is one uploaded body: files on disk, named in the catalogue, seen by nobody. A commit turns
 parts into visible files in one transaction. What a lost answer leaves open can always be asked.

@@ -2,7 +2,7 @@
 
 A part of such a table carries ``__operation`` per row: 85 (``U``) puts a row in place of the one
 with its key, 68 (``D``) removes it; null is an upsert. A commit rewrites each partition that it
-touches, within the transaction that makes the result visible. ``protocol.md`` section 5.7.
+touches, within the transaction that makes the result visible. ``docs/protocol.md`` section 5.7.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def _rescale(array: pa.Array, source: str, target: str) -> pa.Array:
 
 
 def _interval(array: pa.StructArray, target: pa.DurationType) -> pa.Array:
-    # struct<sec, nano>, as writers of INTERVAL_DAY_TIME spell it (protocol.md section 5.1).
+    # struct<sec, nano>: INTERVAL_DAY_TIME as it is written (``docs/protocol.md`` section 5.1).
     per_second = _PER_SECOND[target.unit]
     seconds = pc.multiply_checked(_child(array, "sec").cast(pa.int64()), per_second)
     nanos = _rescale(_child(array, "nano").cast(pa.int64()), "ns", target.unit)

@@ -9,7 +9,7 @@ then it is settled whether they are the first ones of that number:
     rows written -> intent noted (`commit_log`) -> service commits -> Spark notes the batch
                  ^ a crash here: written again    ^ or here: the noted commit is asked for again
 
-A commit that is asked for twice happens once (``protocol.md`` section 3.7). What neither the
+A commit that is asked for twice happens once (``docs/protocol.md`` section 3.7). What neither the
 checkpoint nor the service can tell is an error, never a guess.
 
 Spark makes a writer twice per micro-batch: once to pickle it for the tasks, which is when its

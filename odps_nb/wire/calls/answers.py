@@ -1,6 +1,6 @@
 """What every JSON answer has in common, and the answer that says nothing.
 
-``protocol.md`` sections 3 and 8.1. Must not know: single actions.
+``docs/protocol.md`` sections 3 and 8.1. Must not know: single actions.
 """
 
 from __future__ import annotations

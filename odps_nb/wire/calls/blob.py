@@ -1,4 +1,4 @@
-"""Blob uploads and reads as values (``protocol.md`` sections 6.1 and 6.5).
+"""Blob uploads and reads as values (``docs/protocol.md`` sections 6.1 and 6.5).
 
 Must not know: frames, CRC blocks, codings of the bodies.
 """
@@ -213,7 +213,10 @@ class WriteBlobBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBlobs:
-    """Read blobs: one reference gives its bare bytes, more give frames (section 6.4)."""
+    """Read blobs: one reference gives bare bytes, more give frames.
+
+    ``docs/protocol.md`` section 6.4.
+    """
 
     ACTION: ClassVar[str] = "BlobRead"
     idempotent: ClassVar[bool] = True

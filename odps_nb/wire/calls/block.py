@@ -1,4 +1,4 @@
-"""The BatchCompatible block protocol as values (``protocol.md`` section 7.5).
+"""The BatchCompatible block protocol as values (``docs/protocol.md`` section 7.5).
 
 A second way to write: blocks with attempts, and a commit by their messages. It shares action
 names with ``calls.write`` and is told apart by ``WriteMode=BatchCompatible``.

@@ -1,7 +1,7 @@
 """What every Storage API call has in common: the request value, targets, parameters.
 
-``protocol.md`` sections 1.1 to 1.4. A request is a value; sending and signing happen elsewhere.
-Must not know: single actions, transports, credentials.
+``docs/protocol.md`` sections 1.1 to 1.4. A request is a value; sending and signing happen
+elsewhere. Must not know: single actions, transports, credentials.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class WireRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Parameters that every request of a connection carries (``protocol.md`` section 1.3)."""
+    """Parameters that every request of a connection carries (``docs/protocol.md`` section 1.3)."""
 
     curr_project: str | None = None
     curr_schema: str | None = None
@@ -176,7 +176,7 @@ def storage_request(
 
 
 def table_target(table: TableName) -> str:
-    """Spell the ``Target`` of a table (``protocol.md`` section 1.2)."""
+    """Spell the ``Target`` of a table (``docs/protocol.md`` section 1.2)."""
     schema = f".schemas.{table.schema}" if table.schema else ""
     return f"projects.{table.project}{schema}.tables.{table.table}"
 
@@ -224,8 +224,8 @@ def decode_partition(text: str, *, quoted: bool = False) -> PartitionSpec:
     """Read ``ds=x,h=1`` or ``ds=x/h=1``: values as they came, blanks and quotes included.
 
     A ``,`` or ``/`` separates levels only before another ``key=``, since values may hold
-    both (``protocol.md`` section 6.1). With ``quoted`` (the control plane, section 7.2) quotes
-    around a value are no part of it.
+    both (``docs/protocol.md`` section 6.1). With ``quoted`` quotes around a value are no
+    part of it (the control plane, ``docs/protocol.md`` section 7.2).
     """
     if not text:
         return PartitionSpec()
@@ -305,7 +305,7 @@ def accepted_coding(headers: Mapping[str, str] | Pairs) -> Compression:
     """Return the coding that the request asks for.
 
     Only a list of nothing but Storage API codings is a wish; a generic list such as
-    ``gzip, deflate, zstd`` comes from an HTTP library (``protocol.md`` section 1.4).
+    ``gzip, deflate, zstd`` comes from an HTTP library (``docs/protocol.md`` section 1.4).
     """
     listed = find_header(headers, "accept-encoding") or ""
     names = [name.partition(";")[0].strip().lower() for name in listed.split(",")]

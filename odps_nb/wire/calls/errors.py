@@ -1,4 +1,4 @@
-"""Errors of the service: from JSON or XML to our tree, and back (``protocol.md`` section 8).
+"""Errors of the service: from JSON or XML to our tree, and back (``docs/protocol.md`` section 8).
 
 The class comes from the code, else from an ``ODPS-nnnnnnn`` number in the text, else from the
 HTTP status. Every one gets a hint that a stranger understands.
@@ -41,7 +41,7 @@ MAX_ERROR_BYTES = 2**20
 MAX_MESSAGE = 4000
 MAX_RETRY_AFTER = 3600.0
 
-# code -> status, where this project answers itself (section 8.2) or meets it elsewhere
+# code -> status: answered by this project (``docs/protocol.md`` section 8.2) or met elsewhere
 STATUS_OF_CODE: Mapping[str, int] = MappingProxyType(
     {
         "InvalidArgument": 400,
@@ -94,7 +94,7 @@ STATUS_OF_CODE: Mapping[str, int] = MappingProxyType(
     }
 )
 
-# number in "ODPS-0130131:…" -> code, as the stock client knows them (section 8.1)
+# number in "ODPS-0130131:…" -> code, as in stock clients (``docs/protocol.md`` section 8.1)
 _CODE_OF_NUMBER = {
     "0010000": "InternalServerError",
     "0110141": "DataVersionError",
@@ -270,7 +270,7 @@ def _retry_after(headers: Mapping[str, str] | Pairs, hold_millis: int | None) ->
 
 
 def encode_error_json(code: str, message: str, request_id: str) -> bytes:
-    """Write an error of the Storage API (``protocol.md`` section 8.1)."""
+    """Write an error of the Storage API (``docs/protocol.md`` section 8.1)."""
     return dump({"Code": code, "Message": message, "RequestId": request_id, "HostId": "localhost"})
 
 

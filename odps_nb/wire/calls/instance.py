@@ -1,4 +1,4 @@
-"""Reading the result of a SQL instance as values (``protocol.md`` section 3.14).
+"""Reading the result of a SQL instance as values (``docs/protocol.md`` section 3.14).
 
 Must not know: how an instance is submitted (``odps_nb.wire.control``).
 """

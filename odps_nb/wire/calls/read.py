@@ -1,4 +1,4 @@
-"""Read sessions and their rows as values (``protocol.md`` sections 3.1 to 3.3, 4).
+"""Read sessions and their rows as values (``docs/protocol.md`` sections 3.1 to 3.3, 4).
 
 Each request encodes itself and decodes itself: the client uses one half, the embedded service
 the other, so both keep one spelling. Must not know: how an answer's stream is read.

@@ -70,7 +70,7 @@ _BY_ACTION: dict[str, type[StorageRequest]] = {
 def decode_request(wire: WireRequest) -> StorageRequest:
     """Return the request value of a Storage API request.
 
-    The method is ignored, since clients differ in it (``protocol.md`` section 1.1), and so is
+    The method is ignored, since clients differ in it (``docs/protocol.md`` section 1.1), and so is
     the path: who routed the request here knows it.
 
     Raises

@@ -1,4 +1,4 @@
-"""Write sessions as values (``protocol.md`` sections 3.5 to 3.7, 3.10, 7.1).
+"""Write sessions as values (``docs/protocol.md`` sections 3.5 to 3.7, 3.10, 7.1).
 
 Must not know: streams, when to retry.
 """
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def mode_params(mode: WriteMode, api_version: int) -> Pairs:
-    """Spell ``WriteMode``: only version 3 has it (``protocol.md`` section 3.12)."""
+    """Spell ``WriteMode``: only version 3 has it (``docs/protocol.md`` section 3.12)."""
     return (("WriteMode", mode.value),) if api_version >= 3 else ()
 
 

@@ -1,4 +1,4 @@
-"""Answers to write calls as values (``protocol.md`` sections 3.5 to 3.10).
+"""Answers to write calls as values (``docs/protocol.md`` sections 3.5 to 3.10).
 
 Must not know: the requests they answer.
 """
@@ -120,7 +120,10 @@ class WriteStreamAnswer:
     route_token: str | None = None
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers, with both spellings of state and row count (section 3.8)."""
+        """Return body and headers, with both spellings of state and row count.
+
+        ``docs/protocol.md`` section 3.8.
+        """
         members: dict[str, object] = {
             "TableSchema": encode_nested(self.schema),
             "TableId": self.table_id,

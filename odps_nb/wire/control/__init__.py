@@ -1,6 +1,6 @@
 """Requests and documents of the control plane: tables, projects, SQL instances.
 
-``protocol.md`` section 9. Each request has ``encode`` and ``decode_answer``, each document
+``docs/protocol.md`` section 9. Each request has ``encode`` and ``decode_answer``, each document
 ``encode`` and ``decode``, and `decode_control` is the server's entry. Paths are relative to the
 endpoint, whose own path (``/api``) they do not contain.
 """

@@ -1,6 +1,6 @@
 """What control plane requests have in common: REST paths, paging, dates.
 
-``protocol.md`` section 9. Paths are relative to the endpoint (``http://host/api``).
+``docs/protocol.md`` section 9. Paths are relative to the endpoint (``http://host/api``).
 Must not know: single documents.
 """
 
@@ -23,7 +23,7 @@ def project_path(project: str, *rest: str) -> str:
 
 
 def table_path(project: str, table: str) -> str:
-    """Return the path of a table; a schema is a parameter, not part of it (section 9.2)."""
+    """Return the path of a table; a schema is a parameter (``docs/protocol.md`` section 9.2)."""
     return project_path(project, "tables", table)
 
 

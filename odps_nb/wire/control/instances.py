@@ -1,4 +1,4 @@
-"""SQL instances: submit, watch, result, cancel (``protocol.md`` section 9.3).
+"""SQL instances: submit, watch, result, cancel (``docs/protocol.md`` section 9.3).
 
 Rows of a result are read over the Storage API (``odps_nb.wire.calls.instance``); the result
 document here holds the text of DDL and of failures. Must not know: SQL, waiting.

@@ -1,4 +1,4 @@
-"""Tables and partitions: requests and documents (``protocol.md`` sections 9.1, 9.3).
+"""Tables and partitions: requests and documents (``docs/protocol.md`` sections 9.1, 9.3).
 
 Table metadata is an XML document around a JSON one. Must not know: rows, sessions, SQL.
 """
@@ -315,7 +315,7 @@ class GetPartition:
     partition: PartitionSpec
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request; here values are quoted (``protocol.md`` section 7.2)."""
+        """Spell the request; here values are quoted (``docs/protocol.md`` section 7.2)."""
         quoted = ",".join(f"{key}='{value}'" for key, value in self.partition.checked())
         return rest_request(
             table_path(self.table.project, self.table.table),

@@ -1,4 +1,4 @@
-"""The vectors of protocol.md section 2.5, all computed by the stock client itself."""
+"""The vectors of ``docs/protocol.md`` section 2.5, all computed by the stock client itself."""
 
 from __future__ import annotations
 
