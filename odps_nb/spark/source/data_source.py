@@ -41,8 +41,9 @@ from odps_nb.spark.source.options import (
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import task_errors
 from odps_nb.spark.writing.checks import check_frame
+from odps_nb.spark.writing.commit import check_or_abort
 from odps_nb.spark.writing.dataframe import write_target
-from odps_nb.spark.writing.task import WriteTask, Written, check_or_abort, write_partition
+from odps_nb.spark.writing.task import WriteTask, Written, write_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa

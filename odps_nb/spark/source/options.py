@@ -19,7 +19,7 @@ from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema
 from odps_nb.spark.reading.plan import plan_of
 from odps_nb.spark.tasks.credentials import profile_of
-from odps_nb.spark.writing.task import MAX_PARTITIONS
+from odps_nb.spark.writing.commit import MAX_PARTITIONS
 from odps_nb.terms import Compression, PartitionSpec, TableName
 
 if TYPE_CHECKING:

@@ -28,12 +28,10 @@ from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import job_errors
 from odps_nb.spark.tasks.shipping import shipped
 from odps_nb.spark.writing.checks import check_frame, months_as_numbers
+from odps_nb.spark.writing.commit import MAX_PARTITIONS, MAX_STREAMS, check_written
 from odps_nb.spark.writing.task import (
-    MAX_PARTITIONS,
-    MAX_STREAMS,
     WriteTask,
     Written,
-    check_written,
     write_partition,
 )
 from odps_nb.terms import Compression, PartitionSpec, TableName

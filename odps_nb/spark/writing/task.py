@@ -2,13 +2,12 @@
 
 The one function behind both front ends, `odps_nb.spark.write` and ``df.write.format("odps")``.
 Every attempt of a task has a stream of its own, named by Spark's task attempt id, which is never
-used twice; the driver commits exactly the streams of the attempts that Spark counts. What a
-failed, killed or late attempt wrote is in no commit. Runs on executors.
+used twice. Runs on executors; `odps_nb.spark.writing.commit` says what the driver commits of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,37 +21,28 @@ from odps_nb.client.write.operations import Stamp
 from odps_nb.client.write.session import (
     StreamReceipt,
     WriteSessionRef,
-    abort_write,
     open_write_stream,
 )
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
-from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column
 from odps_nb.spark.progress.messages import ReportTo
 from odps_nb.spark.progress.task_client import reported
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import task_errors
-from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
+from odps_nb.spark.writing.commit import MAX_PARTITIONS, too_many_partitions
+from odps_nb.terms import BlobReference, Compression, PartitionSpec
 
 if TYPE_CHECKING:
-    from odps_nb.client.calls.storage import StorageClient
+    pass
 
 __all__ = [
-    "MAX_PARTITIONS",
-    "MAX_STREAMS",
     "WriteTask",
     "Written",
     "attempt_name",
-    "check_or_abort",
-    "check_written",
     "write_partition",
 ]
 
 BLOB_ROWS = 256
-#: Streams of one session, and table partitions that one session makes out of the rows: what the
-#: service's own connectors keep to.
-MAX_STREAMS = 20_000
-MAX_PARTITIONS = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,48 +128,6 @@ def write_partition(
             )
 
 
-def check_written(
-    table: TableName, done: Sequence[Written], max_partitions: int = MAX_PARTITIONS
-) -> None:
-    """Refuse a commit of more streams or partitions than a session may have.
-
-    Raises
-    ------
-    ArgumentError
-        It is too many. Nothing has been committed.
-    """
-    if len(done) > MAX_STREAMS:
-        raise ArgumentError(
-            f"{len(done)} tasks wrote into {table}; a session takes {MAX_STREAMS} streams",
-            code="TooManyStreams",
-            hint=f"write df.coalesce({MAX_STREAMS}), or lower spark.sql.shuffle.partitions",
-        )
-    named = {spec for one in done for spec in one.partitions}
-    if len(named) > max_partitions:
-        raise _too_many_partitions(table, named, max_partitions)
-
-
-def check_or_abort(
-    storage: StorageClient, session: WriteSessionRef, done: Sequence[Written], max_partitions: int
-) -> None:
-    """Do `check_written` where nobody else aborts: Spark's `abort` leaves a whole write alone."""
-    try:
-        check_written(session.table, done, max_partitions)
-    except ArgumentError:
-        abort_write(storage, session)
-        raise
-
-
-def _too_many_partitions(table: TableName, named: set[str], limit: int) -> ArgumentError:
-    some = ", ".join(sorted(named)[:3])
-    return ArgumentError(
-        f"the rows belong to more than {limit} partitions of {table}: {some}, …",
-        code="TooManyPartitions",
-        hint="write fewer at a time (filter by partition, or name one with partition=); "
-        "raise max_partitions if the service takes more",
-    )
-
-
 @dataclass(slots=True)
 class _Named:
     """The partitions that rows name, noted as they pass; a task stops at the first too many."""
@@ -197,7 +145,7 @@ class _Named:
                     pairs = ((key, str(row[key])) for key in keys)
                     self.specs.add(str(PartitionSpec((*target.fixed, *pairs))))
                 if len(self.specs) > self.task.max_partitions:
-                    raise _too_many_partitions(target.table, self.specs, self.task.max_partitions)
+                    raise too_many_partitions(target.table, self.specs, self.task.max_partitions)
             yield batch
 
 
