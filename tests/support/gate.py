@@ -119,10 +119,10 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         reporter.write_line(f"left behind: {name}", red=True)
     if left and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    if session.exitstatus == pytest.ExitCode.OK:
-        shutil.rmtree(folder, ignore_errors=True)
-    else:
+    if session.exitstatus == pytest.ExitCode.TESTS_FAILED:
         reporter.write_line(f"kept for a look: {folder}")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def left_behind(folder: Path) -> list[str]:
