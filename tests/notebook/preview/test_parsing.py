@@ -334,7 +334,7 @@ def test_threads_get_their_own_answers(broken_parser):
 
 
 def script(code):
-    command = [sys.executable, "-c", f"from odps_nb.notebook import parsing\n{code}"]
+    command = [sys.executable, "-c", f"from odps_nb.notebook.preview import parsing\n{code}"]
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
@@ -392,7 +392,8 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(tmp_path):
             (tmp_path / f"{number:02}").write_bytes(blob.data)
     done = script(
         "import io, sys\nfrom pathlib import Path\n"
-        "from odps_nb.notebook import gallery, preview\n"
+        "from odps_nb.notebook.gallery import view as gallery\n"
+        "from odps_nb.notebook.preview import bundle as preview\n"
         "class File(io.BytesIO): verified = True\n"
         "class Value:\n"
         " mime_type = file_name = ''\n"

@@ -1,7 +1,7 @@
 """Blob bodies, good and bad, with what pyodps and we make of them.
 
-``.venv/bin/python -m tests.support.compat.blob_cases`` writes the table of ``docs/differences.md`` from
-them; the tests hold each line of it to both libraries.
+``.venv/bin/python -m tests.support.compat.blob_cases`` writes the table of ``docs/differences.md``
+from them; the tests hold each line of it to both libraries.
 """
 
 from __future__ import annotations
@@ -325,9 +325,9 @@ def document() -> str:
     head = f"""# Blob streams beside pyodps
 
 The same bytes through `BlobDataIterator` and `BlobStreamReader` of pyodps {__version__}
-(`odps.maxstorage`) and of `odps_nb.stream_io`. Written by `tests/support/compat/blob_cases.py`; every
-line is held by a test that runs both libraries. Where a fault gives no error, the cell says what
-comes out instead.
+(`odps.maxstorage`) and of `odps_nb.stream_io`. Written by `tests/support/compat/blob_cases.py`;
+every line is held by a test that runs both libraries. Where a fault gives no error, the cell says
+what comes out instead.
 
 | body | pyodps | odps_nb |
 |---|---|---|
