@@ -20,6 +20,7 @@ import pytest
 
 #: A Java that lives for minutes compiles longer than it runs: with these it needs half the time.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+FOLDER = pytest.StashKey[Path]()
 #: For a Java that ends beside the process that started it.
 PATIENCE = 20.0
 
@@ -30,16 +31,22 @@ PATIENCE = 20.0
 SHARED = "pytest-of-spark"
 
 
+def shares_spark(item: pytest.Item) -> bool:
+    return "spark_session" in getattr(item, "fixturenames", ())
+
+
+def turn(item: pytest.Item) -> int:
+    """Say what begins first: one worker has Spark, the other the longest of the rest."""
+    long = item.get_closest_marker("browser") or item.get_closest_marker("kernel")
+    return 0 if shares_spark(item) else 1 if long else 2
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what shares the Spark session, which one worker is to run."""
-
-    def shares(item: pytest.Item) -> bool:
-        return "spark_session" in getattr(item, "fixturenames", ())
-
-    items.sort(key=lambda item: not shares(item))
+    """Begin with what takes longest, and note which tests one worker is to run."""
+    items.sort(key=turn)
     if getattr(config, "workerinput", {}).get("workerid") == "gw0":
-        names = [item.nodeid for item in items if shares(item)]
+        names = [item.nodeid for item in items if shares_spark(item)]
         Path(os.environ["TMPDIR"], SHARED).write_text("\n".join(names), "utf-8")
 
 
@@ -99,9 +106,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
         os.environ[name] = f"-Djava.io.tmpdir={folder} {QUICK}"
     os.environ["SPARK_LOCAL_DIRS"] = folder
-
-
-FOLDER = pytest.StashKey[Path]()
 
 
 @pytest.hookimpl(wrapper=True)

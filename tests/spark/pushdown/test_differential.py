@@ -76,6 +76,23 @@ def difference(found: Outcome, expected: Outcome, *, ordered: bool) -> str:
     return "" if same else f"{found.rows[:5]} … instead of {expected.rows[:5]} …"
 
 
+@pytest.fixture(scope="module")
+def few_tasks(spark_session: SparkSession) -> Iterator[SparkSession]:
+    """The session with what makes small queries fast."""
+    settings = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    before = {name: spark_session.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark_session.conf.set(name, value)
+    yield spark_session
+    for name, value in before.items():
+        spark_session.conf.set(name, value)
+
+
 # -- random queries, over local rows ------------------------------------------------------------
 
 

@@ -89,11 +89,11 @@ def rows_of(frame: DataFrame) -> list[str]:
 
 @pytest.fixture(scope="module")
 def whole(
-    few_tasks: SparkSession, odps: Connection, tables: None
+    spark_session: SparkSession, odps: Connection, tables: None
 ) -> Iterator[dict[str, DataFrame]]:
     """The tables as `read` gives them, kept by Spark."""
     names = ("sales", "people", "empty_one")
-    frames = {name: odps_nb.spark.read(few_tasks, odps, name).cache() for name in names}
+    frames = {name: odps_nb.spark.read(spark_session, odps, name).cache() for name in names}
     yield frames
     for frame in frames.values():
         frame.unpersist()
