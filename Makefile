@@ -2,6 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 SECONDS ?= 60
+WORKERS ?= 2
 RUNS ?= 10000
 QUERIES ?= 3000
 .DEFAULT_GOAL := help
@@ -20,7 +21,7 @@ lab: ## JupyterLab in notebooks/ with the embedded service up
 
 test: setup ## what CI runs: format, lint, types, all tests but the nightly ones (Spark and a browser included)
 	@$(MAKE) --no-print-directory lint types
-	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10 -m "not nightly"
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 -m "not nightly"
 
 check: setup ## under a minute: format, lint, types, floors and the fast tests
 	@$(MAKE) --no-print-directory lint types

@@ -48,6 +48,8 @@ def test_examples_show_what_happens(name, odps):
 @pytest.mark.parametrize("name", ON_SPARK)
 def test_examples_of_spark_show_what_happens(name, odps, spark_session):
     run(name, odps=odps, spark=spark_session)
+    for view in spark_session.catalog.listTables():
+        spark_session.catalog.dropTempView(view.name)
 
 
 def test_no_example_is_skipped():

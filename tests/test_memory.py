@@ -174,6 +174,7 @@ def needed(profile):
     return run
 
 
+@pytest.mark.nightly  # large
 def test_a_large_blob_passes_through_in_both_directions(needed, odps, new_name, tmp_path):
     table = odps.create_table(new_name("large"), "id bigint, content blob")
     large, small = tmp_path / "large", tmp_path / "small"
@@ -203,6 +204,7 @@ def test_batches_are_held_within_what_is_read_ahead(needed, odps):
     assert found["held"] < 32 * MIB
 
 
+@pytest.mark.nightly  # large
 def test_a_large_frame_needs_less_than_twice_its_rows_and_some(needed, odps):
     table = odps.table("orders").read(limit=FRAME_ROWS).to_arrow()
     assert table.nbytes > 256 * MIB  # what is read ahead is more than a small frame
@@ -211,6 +213,7 @@ def test_a_large_frame_needs_less_than_twice_its_rows_and_some(needed, odps):
     assert found["above_idle"] < 2.3 * table.nbytes
 
 
+@pytest.mark.nightly  # large
 def test_rows_that_are_made_on_the_way_are_not_gathered(needed, odps, new_name):
     table = odps.create_table(new_name("made"), "id bigint")
     found = needed("write_rows", table=table.name.table)

@@ -71,10 +71,8 @@ def is_stamped(extra: str, wanted: str) -> bool:
     return PYTHON.exists() and stamp.exists() and stamp.read_text() == wanted
 
 
-def create_venv(place: Path) -> None:
-    made = subprocess.run(
-        [sys.executable, "-m", "venv", str(place)], capture_output=True, text=True
-    )
+def create_venv(place: Path, python: str = sys.executable) -> None:
+    made = subprocess.run([python, "-m", "venv", str(place)], capture_output=True, text=True)
     if made.returncode:
         shutil.rmtree(place, ignore_errors=True)
         stop(

@@ -40,6 +40,7 @@ class Row:
     tests: tuple[str, ...]
     extras: str = "test,notebook,local,keyring"
     java: bool = False
+    python: str = ""  # a version, like 3.12; the one that runs this where it is empty
 
 
 SPARK = "test,spark,connect,local"
@@ -79,7 +80,24 @@ ROWS = (
     ),
     Row("spark-4.1", pins=("pyspark>=4.1,<4.2",), tests=("tests/spark",), extras=SPARK, java=True),
     Row("polars", pins=("polars>=1",), tests=("tests/versions/polars_frames.py",)),
+    # DuckDB 2, and with it the embedded service, needs Python 3.11
+    Row("python-3.10", pins=(), tests=("tests/http", "tests/wire"), extras="test", python="3.10"),
+    *(
+        Row(f"python-{one}", pins=(), tests=(*FRAMES, "tests/http", "tests/wire"), python=one)
+        for one in ("3.12", "3.13", "3.14")
+    ),
 )
+
+
+def find_python(version: str) -> str | None:
+    """Path of an interpreter of this version that runs: on the PATH, or one of pyenv's."""
+    kept = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    places = [shutil.which(f"python{version}"), *kept.glob(f"{version}.*/bin/python{version}")]
+    for place in filter(None, places):
+        told = subprocess.run([place, "--version"], capture_output=True, text=True)
+        if told.returncode == 0 and told.stdout.startswith(f"Python {version}."):
+            return str(place)
+    return None
 
 
 def ensure_environment(row: Row) -> Path:
@@ -88,9 +106,9 @@ def ensure_environment(row: Row) -> Path:
     python, stamp = place / "bin" / "python", place / ".installed"
     if stamp.exists() and stamp.read_text() == fingerprint(row):
         return python
-    say(f"installing {', '.join(row.pins)} into {place.relative_to(ROOT)} …")
+    say(f"installing {', '.join(row.pins) or 'the newest'} into {place.relative_to(ROOT)} …")
     shutil.rmtree(place, ignore_errors=True)
-    create_venv(place)
+    create_venv(place, (row.python and find_python(row.python)) or sys.executable)
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if subprocess.run([*command, "-e", f"{ROOT}[{row.extras}]", *row.pins]).returncode:
         stop(f"pip could not install {row.name}; the lines above say why")
@@ -122,11 +140,17 @@ def main() -> None:
     wanted = parser.parse_args().names or names
     if unknown := set(wanted) - set(names):
         stop(f"no row is called {' or '.join(sorted(unknown))}; there are: {', '.join(names)}")
-    failed = []
+    failed, absent = [], []
     for row in ROWS:
-        if row.name in wanted:
-            say(f"{row.name}: {', '.join(row.pins)}")
-            failed += [] if passes(row) else [row.name]
+        if row.name not in wanted:
+            continue
+        if row.python and find_python(row.python) is None:
+            absent.append(row.name)
+            continue
+        say(f"{row.name}: {', '.join(row.pins)}")
+        failed += [] if passes(row) else [row.name]
+    if absent:
+        say(f"NOT RUN, this machine has no such interpreter: {', '.join(absent)}")
     if failed:
         stop(f"tests failed with {', '.join(failed)}")
 

@@ -56,7 +56,9 @@ def check(duck: duckdb.DuckDBPyConnection, seed: int, *, slowly: bool) -> int:
     return len(found)
 
 
-@pytest.mark.parametrize("first", range(0, 1000, 100))
+@pytest.mark.parametrize(
+    "first", [0, 100, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(200, 1000, 100))]
+)
 def test_random_conditions_choose_the_rows_that_duckdb_chooses(duck, first):
     kept = [check(duck, seed, slowly=seed % 5 == 0) for seed in range(first, first + 100)]
     assert sum(0 < count < ROWS.num_rows for count in kept) > 50  # else little was tried

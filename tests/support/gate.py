@@ -20,6 +20,7 @@ import pytest
 
 #: A Java that lives for minutes compiles longer than it runs: with these it needs half the time.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+FOLDER = pytest.StashKey[Path]()
 #: For a Java that ends beside the process that started it.
 PATIENCE = 20.0
 
@@ -30,16 +31,22 @@ PATIENCE = 20.0
 SHARED = "pytest-of-spark"
 
 
+def shares_spark(item: pytest.Item) -> bool:
+    return "spark_session" in getattr(item, "fixturenames", ())
+
+
+def turn(item: pytest.Item) -> int:
+    """Say what begins first: one worker has Spark, the other the longest of the rest."""
+    long = item.get_closest_marker("browser") or item.get_closest_marker("kernel")
+    return 0 if shares_spark(item) else 1 if long else 2
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what shares the Spark session, which one worker is to run."""
-
-    def shares(item: pytest.Item) -> bool:
-        return "spark_session" in getattr(item, "fixturenames", ())
-
-    items.sort(key=lambda item: not shares(item))
+    """Begin with what takes longest, and note which tests one worker is to run."""
+    items.sort(key=turn)
     if getattr(config, "workerinput", {}).get("workerid") == "gw0":
-        names = [item.nodeid for item in items if shares(item)]
+        names = [item.nodeid for item in items if shares_spark(item)]
         Path(os.environ["TMPDIR"], SHARED).write_text("\n".join(names), "utf-8")
 
 
@@ -101,9 +108,6 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["SPARK_LOCAL_DIRS"] = folder
 
 
-FOLDER = pytest.StashKey[Path]()
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     """Fail a run that leaves files in its temporary folder, or a process."""
@@ -119,10 +123,10 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         reporter.write_line(f"left behind: {name}", red=True)
     if left and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    if session.exitstatus == pytest.ExitCode.OK:
-        shutil.rmtree(folder, ignore_errors=True)
-    else:
+    if session.exitstatus == pytest.ExitCode.TESTS_FAILED:
         reporter.write_line(f"kept for a look: {folder}")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def left_behind(folder: Path) -> list[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Semaphore
 
 import pyarrow as pa
+import pytest
 import requests
 
 from odps_nb.errors import OdpsNbError
@@ -58,7 +59,8 @@ def change_until_killed(peer: Peer) -> None:
         peer.commit("keyed", session)
 
 
-def test_a_kill_at_any_moment_loses_no_commit_and_shows_no_half(root: Path) -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(ROUNDS, marks=pytest.mark.nightly)])
+def test_a_kill_at_any_moment_loses_no_commit_and_shows_no_half(root: Path, rounds: int) -> None:
     chance = random.Random(4)
     sent: set[int] = set()
     done: set[int] = set()
@@ -69,7 +71,7 @@ def test_a_kill_at_any_moment_loses_no_commit_and_shows_no_half(root: Path) -> N
         peer.sql("CREATE TABLE keyed (k bigint NOT NULL, v bigint, PRIMARY KEY (k));")
         peer.make_blob_table("photos", "(id bigint, b blob)")
         peer.sql("INSERT INTO over SELECT -1;")
-    for turn in range(ROUNDS):
+    for turn in range(rounds):
         with start(root, samples=False) as service:
             check(Peer(service), sent, done)
             kill_while_writing(service, chance, turn * 10_000, sent, done)
