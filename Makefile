@@ -5,7 +5,7 @@ SECONDS ?= 60
 RUNS ?= 10000
 QUERIES ?= 3000
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check lint types coverage bench explore fuzz chaos versions package docs clean
+.PHONY: help setup demo lab test check lint types coverage bench explore fuzz chaos versions typed package docs clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ chaos: setup ## RUNS=10000 reads, writes and blobs through a network that breaks
 
 versions: ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2": only those)
 	@$(PYTHON) tools/versions.py $(NAMES)
+
+typed: setup ## every public name has a type that pyright knows (its own environment; needs the network once)
+	@$(PY) tools/public_types.py
 
 package: setup ## sdist and wheel in dist/, the same bytes for each build of a commit
 	$(PY) tools/package.py

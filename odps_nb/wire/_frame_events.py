@@ -45,9 +45,9 @@ class BlobRecord:
     def __init__(
         self, data: bytes, mime_type: str | None = None, custom_file_name: str | None = None
     ) -> None:
-        self.data = data
-        self.mime_type = mime_type
-        self.custom_file_name = custom_file_name
+        self.data: bytes = data
+        self.mime_type: str | None = mime_type
+        self.custom_file_name: str | None = custom_file_name
 
     @property
     def file_name(self) -> str | None:
