@@ -6,7 +6,7 @@ WORKERS ?= 2
 RUNS ?= 10000
 QUERIES ?= 3000
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types coverage bench explore fuzz chaos versions package docs clean
+.PHONY: help setup demo lab test check nightly lint types coverage bench explore fuzz chaos versions typed package docs clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ chaos: setup ## RUNS=10000 reads, writes and blobs through a network that breaks
 
 versions: ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2": only those)
 	@$(PYTHON) tools/versions.py $(NAMES)
+
+typed: setup ## every public name has a type that pyright knows (its own environment; needs the network once)
+	@$(PY) tools/public_types.py
 
 package: setup ## sdist and wheel in dist/, the same bytes for each build of a commit; both are installed and tried
 	$(PY) tools/package.py

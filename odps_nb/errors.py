@@ -177,7 +177,12 @@ class ProtocolError(OdpsNbError):
 class ChecksumError(ProtocolError):
     """A checksum does not match; ``expected`` and ``actual`` say how."""
 
-    fact_names = (*ProtocolError.fact_names, "block", "expected", "actual")
+    fact_names: ClassVar[tuple[str, ...]] = (
+        *ProtocolError.fact_names,
+        "block",
+        "expected",
+        "actual",
+    )
     block: int | None
     expected: str | int | None
     actual: str | int | None
@@ -186,7 +191,7 @@ class ChecksumError(ProtocolError):
 class TruncatedError(ProtocolError):
     """The bytes end before the format does; ``expected`` and ``actual`` count what they name."""
 
-    fact_names = (*ProtocolError.fact_names, "expected", "actual")
+    fact_names: ClassVar[tuple[str, ...]] = (*ProtocolError.fact_names, "expected", "actual")
     expected: int | None
     actual: int | None
 
@@ -198,7 +203,7 @@ class FramingError(ProtocolError):
 class LimitExceededError(ProtocolError):
     """A size chosen by the peer is over ``limit``; raise the named argument if you trust it."""
 
-    fact_names = (*ProtocolError.fact_names, "limit", "actual")
+    fact_names: ClassVar[tuple[str, ...]] = (*ProtocolError.fact_names, "limit", "actual")
     limit: int | None
     actual: int | None
 
@@ -209,7 +214,7 @@ class LimitExceededError(ProtocolError):
 class TransportError(OdpsNbError):
     """No answer, or not the whole of it; ``request_sent``: the server may have acted."""
 
-    fact_names = ("hint", "url", "request_id", "request_sent")
+    fact_names: ClassVar[tuple[str, ...]] = ("hint", "url", "request_id", "request_sent")
     url: str | None
     request_id: str | None
     request_sent: bool | None
@@ -237,7 +242,7 @@ class BrokenStreamError(TransportError):
 class ServiceError(OdpsNbError):
     """The server's own error: HTTP ``status``, its ``code`` and the ``request_id`` to quote."""
 
-    fact_names = ("hint", "status", "code", "request_id", "retry_after")
+    fact_names: ClassVar[tuple[str, ...]] = ("hint", "status", "code", "request_id", "retry_after")
     status: int | None
     code: str | None
     request_id: str | None
@@ -293,7 +298,7 @@ class ArgumentError(OdpsNbError, ValueError):
 class ConversionError(OdpsNbError):
     """A value or type does not fit its target."""
 
-    fact_names = ("hint", "column", "source_type", "target_type", "row")
+    fact_names: ClassVar[tuple[str, ...]] = ("hint", "column", "source_type", "target_type", "row")
     column: str | None
     source_type: str | None
     target_type: str | None
@@ -310,7 +315,7 @@ class ConfigError(OdpsNbError):
 class MissingDependencyError(ConfigError):
     """An optional library or program is not installed; ``extra`` names what to install."""
 
-    fact_names = (*ConfigError.fact_names, "extra")
+    fact_names: ClassVar[tuple[str, ...]] = (*ConfigError.fact_names, "extra")
     extra: str | None
 
 

@@ -26,6 +26,7 @@ from odps_nb.errors import (
     ThrottledError,
     explain,
 )
+from odps_nb.terms import BlobReference
 
 KINDS = [
     kind
@@ -216,6 +217,14 @@ def test_explanation_has_at_most_three_lines(kind: type[Any]) -> None:
     lines = explain(full(kind))
     assert 2 <= len(lines) <= 3
     assert lines[-1] == "to do: <hint>"
+
+
+def test_a_wrong_argument_is_a_value_error_of_ours() -> None:
+    error = errors.ArgumentError("limit is -1", argument="limit", hint="leave it out")
+    assert isinstance(error, (errors.OdpsNbError, ValueError))
+    assert not isinstance(error, errors.ServiceError)
+    with pytest.raises(ValueError, match="not a blob reference"):
+        BlobReference.from_text("!")
 
 
 def test_missing_library_names_what_to_install() -> None:

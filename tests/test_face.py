@@ -47,6 +47,25 @@ def test_the_import_loads_less_than_a_part_of_the_standard_library():
     assert loaded("odps_nb") < loaded("asyncio")
 
 
+def test_what_people_annotate_with_is_there():
+    """By value and by annotation; each is the class that its maker returns."""
+    code = (
+        "import odps_nb\n"
+        "def f(a: odps_nb.Connection, b: odps_nb.Table, c: odps_nb.Scan, d: odps_nb.Result,\n"
+        "      e: odps_nb.Blob, g: odps_nb.BlobColumn, h: odps_nb.Profile, i: odps_nb.Receipt,\n"
+        "      j: odps_nb.Compression, k: odps_nb.ProgressListener) -> None: ...\n"
+        "odps = odps_nb.connect(endpoint='http://127.0.0.1:9/api', project='p', access_id='i', "
+        "access_key='k')\n"
+        "assert type(odps) is odps_nb.Connection\n"
+        "assert type(odps.profile) is odps_nb.Profile\n"
+        "assert type(odps.table('t')) is odps_nb.Table\n"
+        "assert type(odps.table('t').read()) is odps_nb.Scan\n"
+        "assert type(odps.blob('aGk=')) is odps_nb.Blob\n"
+        "print(len(f.__annotations__))"
+    )
+    assert run(code).split() == ["11"]
+
+
 def test_connecting_loads_no_notebook_and_no_spark():
     loaded = run(
         "import odps_nb, sys\n"

@@ -19,6 +19,7 @@ import odps_nb.spark
 from odps_nb import stream_io
 from odps_nb.access.blob import Blob, BlobColumn
 from odps_nb.access.connection import Connection
+from odps_nb.access.open_write import OpenWrite
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
@@ -160,6 +161,23 @@ CONTRACT = [
     ),
 ]
 
+# Words that parameters had, and what each of them is called now.
+RETIRED = {
+    "side_by_side": "workers",
+    "streams": "workers",
+    "lanes": "workers",
+    "parallel": "workers",
+    "max_workers": "workers",
+    "custom_file_name": "file_name",
+    "filename": "file_name",
+    "mode": "overwrite",
+    "overwrite_scope": "overwrite",
+    "text": "query",
+}
+FACES = [Connection, Table, Scan, Result, Blob, BlobColumn, odps_nb.Receipt, odps_nb.NewBlob]
+FACES += [odps_nb.connect, odps_nb.spark.read, odps_nb.spark.write, odps_nb.spark.sql]
+FACES += [odps_nb.spark.explain_sql, odps_nb.spark.blob_map, odps_nb.spark.with_blobs]
+
 METHODS = {
     stream_io.StreamReader: "read readinto close get_status get_request_id status request_id",
     stream_io.StreamWriter: "write finish abort close get_status get_request_id get_route_token "
@@ -261,6 +279,28 @@ def test_tables_are_listed_made_and_dropped(odps, made, new_name):
     odps.drop_table(other, if_exists=True)
     with pytest.raises(NotFoundError):
         odps.drop_table(other)
+
+
+def _signatures(face: object) -> list[tuple[str, inspect.Signature]]:
+    if not inspect.isclass(face):
+        return [(face.__name__, inspect.signature(face))]  # type: ignore[attr-defined]
+    members = inspect.getmembers(face, inspect.isfunction)
+    return [
+        (f"{face.__name__}.{name}", inspect.signature(one))
+        for name, one in members
+        if not name.startswith("_") and not (face is OpenWrite and name == "commit")
+    ]
+
+
+@pytest.mark.parametrize("face", [*FACES, OpenWrite], ids=lambda face: face.__name__)
+def test_one_thing_has_one_name(face):
+    for name, signature in _signatures(face):
+        for parameter in signature.parameters.values():
+            assert parameter.name not in RETIRED, f"{name}: {RETIRED[parameter.name]}"
+            if parameter.name == "progress":
+                assert parameter.annotation == "Progress", name
+            if parameter.name == "overwrite" and name not in ("Blob.save", "Connection.save_blobs"):
+                assert parameter.annotation == "Overwrite", name
 
 
 def test_a_table_shows_its_schema_partitions_and_size(odps):

@@ -68,7 +68,7 @@ class ArrowWriter:
         self._schema = schema
         self._compression = Compression.of(compression)
         self._writer: Any = None
-        self.rows = 0
+        self.rows: int = 0
         """Rows written so far."""
 
     @property

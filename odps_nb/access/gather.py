@@ -29,15 +29,16 @@ def gather_blobs(
     storage, faces = table.connection.storage, table.connection.faces
     blobs: list[Blob] = []
     if limit != 0:
-        with closing(_references(scan_of(path[0]), path)) as references:
+        # One split at a time where a few are wanted: the first rows are usually enough.
+        workers = None if limit is None else 1
+        with closing(_references(scan_of(path[0]), path, workers)) as references:
             found = islice(references, limit)
             blobs = [Blob(storage, BlobReference.from_text(one), faces=faces) for one in found]
     return BlobColumn(blobs, title=f"{table.name}.{'.'.join(path)}", faces=faces)
 
 
-def _references(scan: Scan, path: BlobPath) -> Generator[str, None, None]:
-    # One split at a time: the first few rows are usually enough.
-    with closing(scan.batches(workers=1)) as batches:
+def _references(scan: Scan, path: BlobPath, workers: int | None) -> Generator[str, None, None]:
+    with closing(scan.batches(workers=workers)) as batches:
         for batch in batches:
             for cell in batch.column(0).to_pylist():
                 yield from walk_blobs(cell, path[1:])

@@ -64,7 +64,7 @@ class References:
     def __init__(self, values: Iterable[Reference | None]) -> None:
         self.positions: dict[BlobReference, list[int]] = {}
         """Distinct references in the order of their first place, and all places of each."""
-        self.total = 0
+        self.total: int = 0
         for value in _plain(values):
             if not is_missing(value):
                 self.positions.setdefault(reference_of(value), []).append(self.total)

@@ -300,7 +300,8 @@ class OpenStream:
 
     def __init__(self, owner: OpenWrite, lane: WriteStream) -> None:
         self._owner, self._lane = owner, lane
-        self.stream_id, self.version = lane.stream_id, lane.version
+        self.stream_id: str = lane.stream_id
+        self.version: int = lane.version
         self._held: list[pa.RecordBatch] = []
         self._size = self._rows = 0
         self._uploader = BlobUploader(

@@ -13,7 +13,7 @@ import sys
 import time
 from http.client import HTTPResponse, IncompleteRead, LineTooLong
 from io import BufferedReader
-from typing import Any, cast
+from typing import Any
 
 from odps_nb.errors import LimitExceededError
 from odps_nb.http.waiting import SlicedReader
@@ -53,6 +53,7 @@ class _Head:
 class BodyResponse(HTTPResponse):
     """An `http.client` response whose body is read by `fill` and `some` only."""
 
+    length: int | None
     _run = 0  # bytes left in the current chunk
     _in_chunk = False
 
@@ -61,7 +62,7 @@ class BodyResponse(HTTPResponse):
         # http.client's own file sleeps too deeply, and its 8 KiB cost two calls for each chunk.
         self.fp.close()
         self._source = SlicedReader(sock, ahead)
-        self.fp = cast("Any", BufferedReader(self._source, _BUFFER))
+        self.fp: Any = BufferedReader(self._source, _BUFFER)
 
     def begin(self) -> None:
         """Read the head. Unlike http.client, don't take a cut head for a short one."""

@@ -59,12 +59,14 @@ class Exchange:
         send_timeout: float | None = None,
         head_timeout: float | None = None,
     ) -> None:
-        self.abort = abort
-        self.send_timeout = send_timeout  # seconds that the peer may take nothing
-        self.head_timeout = head_timeout  # seconds for a whole head, once all was sent
-        self.sent = False  # a byte of the request left us
-        self.answered_early = False
-        self.ahead = b""  # of the answer, received while the request was being sent
+        self.abort: Abort = abort
+        self.send_timeout: float | None = send_timeout  # seconds that the peer may take nothing
+        self.head_timeout: float | None = (
+            head_timeout  # seconds for a whole head, once all was sent
+        )
+        self.sent: bool = False  # a byte of the request left us
+        self.answered_early: bool = False
+        self.ahead: bytes = b""  # of the answer, received while the request was being sent
         self.body: BodyResponse | None = None
         self.source_error: BaseException | None = None  # raised by the caller's own body
 

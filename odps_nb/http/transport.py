@@ -69,8 +69,8 @@ class HttpResponse:
         self.status: int = raw.status
         self.headers: Mapping[str, str] = CaseInsensitiveDict(raw.headers)
         self.length: int | None = None if body.chunked else body.length
-        self.is_delimited = body.is_delimited
-        self.wire_bytes = 0
+        self.is_delimited: bool = body.is_delimited
+        self.wire_bytes: int = 0
         self._received = body.received  # when wire_bytes was counted
         self._raw, self._body, self._request = raw, body, request
         self._closed = False

@@ -117,7 +117,7 @@ class Upload:
         self._error: BaseException | None = None
         self._finished = False
         self._aborted = False
-        self.sent_bytes = 0
+        self.sent_bytes: int = 0
         self._home = Home()
         end_at_exit(self)
         self._thread = threading.Thread(target=self._run, name="odps_nb-upload", daemon=True)

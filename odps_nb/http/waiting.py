@@ -75,7 +75,7 @@ class SlicedReader(io.RawIOBase):
         super().__init__()
         self._sock = sock
         self._ahead = ahead  # was received already
-        self.received = 0
+        self.received: int = 0
         self._timeout = sock.gettimeout()
         # Keeps the descriptor open when http.client lets go of the socket before the body ends.
         self._hold = sock.makefile("rb", 0)

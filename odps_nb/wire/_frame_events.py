@@ -55,11 +55,11 @@ class BlobRecord:
         verified: bool = True,
         reference: BlobReference | None = None,
     ) -> None:
-        self.data = data
-        self.mime_type = mime_type
-        self.custom_file_name = custom_file_name
-        self.verified = verified
-        self.reference = reference
+        self.data: bytes = data
+        self.mime_type: str | None = mime_type
+        self.custom_file_name: str | None = custom_file_name
+        self.verified: bool = verified
+        self.reference: BlobReference | None = reference
 
     @property
     def file_name(self) -> str | None:

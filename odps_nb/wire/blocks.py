@@ -27,7 +27,7 @@ far beyond `RUN_BLOCKS`; any other damage slips through once in 2³², as it doe
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -68,7 +68,7 @@ _BLOCK = np.dtype([("payload", _PAYLOAD), ("crc", "<u4")])
 class DamagedTailError(ChecksumError, TruncatedError):  # type: ignore[misc]  # same facts, wider
     """The last, short block does not match: it was cut or damaged, and nobody can tell which."""
 
-    fact_names = ChecksumError.fact_names
+    fact_names: ClassVar[tuple[str, ...]] = ChecksumError.fact_names
 
 
 @cache

@@ -21,5 +21,7 @@ def _choose() -> tuple[Callable[..., int], str]:
     return zlib_ng.crc32, f"zlib-ng {zlib_ng.ZLIBNG_VERSION}"
 
 
-crc32, IMPLEMENTATION = _choose()
+_CHOSEN = _choose()
+crc32: Callable[..., int] = _CHOSEN[0]
+IMPLEMENTATION: str = _CHOSEN[1]
 """``crc32(data, value=0) -> int`` continues from ``value``; the implementation's name."""

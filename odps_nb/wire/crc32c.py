@@ -52,6 +52,9 @@ def _choose() -> tuple[Callable[..., int], str, bool]:
     return package.crc32c, name, bool(package.hardware_based)
 
 
-crc32c, IMPLEMENTATION, IS_FAST = _choose()
+_CHOSEN = _choose()
+crc32c: Callable[..., int] = _CHOSEN[0]
+IMPLEMENTATION: str = _CHOSEN[1]
+IS_FAST: bool = _CHOSEN[2]
 """``crc32c(data, value=0) -> int`` continues from ``value``; the implementation's name; whether
 the processor itself computes."""

@@ -84,7 +84,8 @@ class Fields:
     __slots__ = ("_members", "_refuse", "what")
 
     def __init__(self, members: Mapping[str, object], what: str, refuse: Refuse) -> None:
-        self._members, self.what, self._refuse = members, what, refuse
+        self._members, self._refuse = members, refuse
+        self.what: str = what
 
     def __contains__(self, key: str) -> bool:
         return self._members.get(key) is not None

@@ -3,6 +3,7 @@
 import pickle
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import odps_nb
@@ -119,3 +120,12 @@ def test_a_record_survives_pickling_and_hides_its_bytes(odps, written):
     )
     assert len(repr(record)) < 200
     assert pickle.loads(pickle.dumps(record)).data == record.data
+
+
+def test_a_column_of_blobs_is_whole_unless_a_limit_is_said(odps, new_name) -> None:
+    table = odps.create_table(new_name("thirty"), "id bigint, content blob")
+    table.write(pa.table({"id": range(30), "content": [bytes([n]) for n in range(30)]}))
+    column = table.blobs("content", progress=False)
+    assert [blob.bytes() for blob in column[24:]] == [bytes([n]) for n in range(24, 30)]
+    assert (len(column), len(table.blobs("content", limit=7, progress=False))) == (30, 7)
+    odps.drop_table(table.name)

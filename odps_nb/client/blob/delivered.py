@@ -27,7 +27,7 @@ class Given:
     __slots__ = ("_crc", "_left", "_seen", "size")
 
     def __init__(self) -> None:
-        self.size = 0
+        self.size: int = 0
         self._crc = self._seen = 0  # of the given bytes, and of those that came again
         self._left = 0  # given bytes that have not come again
 

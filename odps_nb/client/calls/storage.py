@@ -85,7 +85,7 @@ class StorageClient:
         self._ending: WeakSet[Ending] = WeakSet()  # write sessions
         self._tunnel = profile.tunnel_endpoint
         self._closed = False
-        self.user_agent = _user_agent()
+        self.user_agent: str = _user_agent()
         renew_after_fork(self)
         end_at_exit(self)
 

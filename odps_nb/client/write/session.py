@@ -127,7 +127,9 @@ class WriteSession:
         cancel: CancelToken | None = None,
         owned: bool = True,
     ) -> None:
-        self._storage, self.ref, self.owned = storage, ref, owned
+        self._storage = storage
+        self.ref: WriteSessionRef = ref
+        self.owned: bool = owned
         self._part_bytes, self._tracker, self._cancel = part_bytes, tracker, cancel
         self._lock = threading.Lock()
         self._streams: dict[str, WriteStream] = {}

@@ -100,7 +100,8 @@ class WriteStream:
         cancel: CancelToken | None,
     ) -> None:
         self._storage, self._session = storage, session
-        self.stream_id, self.version = stream_id, version
+        self.stream_id: str = stream_id
+        self.version: int = version
         self._part_bytes, self._tracker, self._cancel = part_bytes, tracker, cancel
         self._route_token = session.route_token
         self._access_token: str | None = None

@@ -43,8 +43,9 @@ class Channel:
     """One connection: an attempt at a part, once ``hello`` is there."""
 
     def __init__(self, link: socket.socket) -> None:
-        self.link, self.lines = link, LineBuffer()
-        self.opened = time.monotonic()
+        self.link: socket.socket = link
+        self.lines: LineBuffer = LineBuffer()
+        self.opened: float = time.monotonic()
         self.hello: Hello | None = None
 
     def stop(self) -> None:
@@ -77,7 +78,7 @@ class ReportServer:
 
     def __init__(self, receiver: Receiver, *, host: str = "127.0.0.1") -> None:
         self._receiver, self._host = receiver, host
-        self.token = secrets.token_hex(16)
+        self.token: str = secrets.token_hex(16)
         self._selector: selectors.BaseSelector | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()

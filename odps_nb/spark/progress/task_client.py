@@ -98,7 +98,7 @@ class TaskReporter:
 
     def __init__(self, to: ReportTo, hello: Hello) -> None:
         self._to, self._hello = to, hello
-        self.cancel = CancelToken()
+        self.cancel: CancelToken = CancelToken()
         self._ended = threading.Event()
         self._final: ProgressSnapshot | None = None
         self._thread: threading.Thread | None = None

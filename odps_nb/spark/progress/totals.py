@@ -112,7 +112,8 @@ class Run:
     """
 
     def __init__(self, tracker: ProgressTracker, *, several: bool = False) -> None:
-        self.tracker, self._several = tracker, several
+        self.tracker: ProgressTracker = tracker
+        self._several = several
         self.stages: set[int] = set()
         self._parts: dict[tuple[Source, _Reader], _Part] = {}
         self._passes: dict[Source, list[set[int]]] = {}

@@ -26,7 +26,7 @@ __all__ = ["NEW_BLOB_FIELDS", "check_frame", "months_as_numbers"]
 
 #: A struct of these fields in place of a BLOB is a blob to upload; ``data`` alone is required
 #: (`NEW_BLOB` is the one with all of them).
-NEW_BLOB_FIELDS = {
+NEW_BLOB_FIELDS: dict[str, type[spark.DataType]] = {
     "data": spark.BinaryType,
     "mime_type": spark.StringType,
     "file_name": spark.StringType,

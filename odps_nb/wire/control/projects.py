@@ -1,4 +1,4 @@
-"""Projects, tenants, the tunnel endpoint (``docs/protocol.md`` sections 9.1 to 9.3).
+"""Projects, schemas, tenants, the tunnel endpoint (``docs/protocol.md`` sections 9.1 to 9.3).
 
 Must not know: tables, instances.
 """
