@@ -11,8 +11,9 @@ from typing import Final, Literal, Protocol
 
 from odps_nb.errors import ServiceError, TransportError
 from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element
-from odps_nb.notebook.preview.kinds.drawing import GRID, LIST, Size, clip
+from odps_nb.notebook.preview.drawing import clip
 from odps_nb.notebook.preview.peek import BlobLike
+from odps_nb.notebook.preview.shared import GRID, LIST, Size
 from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, null_tile, tile, unread_tile
 
 __all__ = ["MAX_TILES", "OUTPUT_BUDGET", "BlobColumnLike", "Page", "View", "draw_page"]

@@ -28,9 +28,9 @@ from odps_nb.notebook.gallery.page import (
     View,
     draw_page,
 )
-from odps_nb.notebook.preview.kinds.drawing import count_of
-from odps_nb.notebook.preview.media_types import Family
+from odps_nb.notebook.preview.drawing import count_of
 from odps_nb.notebook.preview.peek import sniff_blob
+from odps_nb.notebook.preview.registry import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,7 +83,7 @@ def mimebundle(
         view=view,
         render=render,
         budget=max_output_bytes,
-        keep=None if mime is None else lambda made: made.kind.mime.startswith(mime.lower()),
+        keep=None if mime is None else lambda made: made.format.mime.startswith(mime.lower()),
     )
     return page.bundle()
 
@@ -121,7 +121,7 @@ class Gallery:
         self._page_size = max(1, min(page_size, MAX_TILES))
         self._number = 0
         self._kind = _ALL
-        self._families: list[str] | None = None
+        self._kinds: list[str] | None = None
         self._note = ""
         self._handle: Any = None
 
@@ -178,11 +178,11 @@ class Gallery:
         everything = range(len(self._column))
         if self._kind == _ALL:
             return everything
-        if self._families is None:
+        if self._kinds is None:
             # one request per blob, for its head only, and only when somebody filters
             blobs = (self._column[index] for index in everything)
-            self._families = ["" if b is None else sniff_blob(b).family.value for b in blobs]
-        return [number for number in everything if self._families[number] == self._kind]
+            self._kinds = ["" if b is None else sniff_blob(b).kind for b in blobs]
+        return [number for number in everything if self._kinds[number] == self._kind]
 
     # -- in a notebook --------------------------------------------------------------------------
 
@@ -215,8 +215,8 @@ class Gallery:
             ) from None
         back = widgets.Button(description="‹ Back", tooltip="the page before")
         on = widgets.Button(description="Next ›", tooltip="the next page")
-        kinds = [_ALL, *(family.value for family in Family)]
-        kind = widgets.Dropdown(options=kinds, description="Show", tooltip="one kind only")
+        names = [_ALL, *sorted(kind.name for kind in kinds())]
+        kind = widgets.Dropdown(options=names, description="Show", tooltip="one kind only")
         folder = widgets.Text(value="blobs", description="Folder", tooltip="where to save")
         save = widgets.Button(description="Save page", tooltip="save the blobs of this page")
         back.on_click(lambda _: self._try(lambda: self.turn(-1)))

@@ -1,7 +1,8 @@
-"""The process that parses strangers' bytes, so that the kernel does not.
+"""The parser process: parses bytes of unknown origin, so that the kernel does not.
 
-Parsers in native code (pyarrow, Pillow, numpy, zlib, expat, …) crash or run away on bytes that
-somebody made for that. What happens in here ends this process and nothing else.
+Parsers in native code (pyarrow, Pillow, numpy, zlib, expat, …) may crash or never end on bytes that
+were made for that. Here, that ends this process and nothing else. It loads `shared` and `parsers`,
+nothing else of `odps_nb.notebook`.
 
 ::
 
@@ -21,6 +22,7 @@ import contextlib
 import importlib
 import json
 import os
+import pkgutil
 import signal
 import struct
 import sys
@@ -30,7 +32,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.kinds.drawing import UnshowableError
+from odps_nb.notebook.preview import parsers
+from odps_nb.notebook.preview.shared import UnshowableError
 
 __all__ = ["LENGTHS", "MAX_ANSWER", "MEMORY", "main"]
 
@@ -39,7 +42,7 @@ LENGTHS: Final = struct.Struct(">IQ")
 MAX_ANSWER: Final = 8 << 20
 #: Bytes of memory that one job may take beyond what the loaded parsers have.
 MEMORY: Final = 2 << 30
-_PARSERS: Final = frozenset({"archive", "array", "columns", "page", "picture", "svg"})
+_PARSERS: Final = frozenset(module.name for module in pkgutil.iter_modules(parsers.__path__))
 _FORKS: Final = hasattr(os, "fork")
 
 

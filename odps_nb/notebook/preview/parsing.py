@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
 from odps_nb.notebook.preview.parser_process import LENGTHS, MAX_ANSWER
+from odps_nb.notebook.preview.shared import Size, UnshowableError
 
 __all__ = ["Parsed", "Parser", "ParserStoppedError", "parse"]
 

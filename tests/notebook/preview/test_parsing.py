@@ -19,9 +19,10 @@ from odps_nb.errors import MissingDependencyError
 from odps_nb.local.samples import media, pictures
 from odps_nb.notebook.gallery.view import mimebundle
 from odps_nb.notebook.preview import parser_process, parsing
-from odps_nb.notebook.preview.kinds.drawing import GRID, UnshowableError
 from odps_nb.notebook.preview.parser_process import LENGTHS, MAX_ANSWER, MEMORY
+from odps_nb.notebook.preview.parsers import picture
 from odps_nb.notebook.preview.parsing import Parsed, Parser, ParserStoppedError
+from odps_nb.notebook.preview.shared import GRID, UnshowableError
 from odps_nb.notebook.preview.tile import tile
 
 SIZE = {"size": {"layout": "tile", "width": 9, "height": 9, "rows": 3, "columns": 3, "lines": 3}}
@@ -101,7 +102,7 @@ BOOT = (
     "import sys; sys.path[:] = sys.argv[1:]\n"
     "import types, os, signal, time\n"
     "from odps_nb.notebook.preview.parser_process import main\n"
-    "from odps_nb.notebook.preview.kinds.drawing import UnshowableError\n"
+    "from odps_nb.notebook.preview.shared import UnshowableError\n"
     "broken = types.ModuleType('broken')\n"
     "sys.modules['odps_nb.notebook.preview.parsers.array'] = broken\n"
     "fine = types.ModuleType('fine')\n"
@@ -334,7 +335,7 @@ def test_threads_get_their_own_answers(broken_parser):
 
 
 def script(code):
-    command = [sys.executable, "-c", f"from odps_nb.notebook import parsing\n{code}"]
+    command = [sys.executable, "-c", f"from odps_nb.notebook.preview import parsing\n{code}"]
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
@@ -343,7 +344,7 @@ ASK = "parsing.parse('svg', b'<svg xmlns=\"http://www.w3.org/2000/svg\"/>', GRID
 
 def test_a_forked_process_has_a_parser_of_its_own():
     done = script(
-        "import os\nfrom odps_nb.notebook.preview.kinds.drawing import GRID\n"
+        "import os\nfrom odps_nb.notebook.preview.shared import GRID\n"
         f"first = {ASK}\nmine = parsing._parser._process.pid\n"
         "child = os.fork()\n"
         "if not child:\n"
@@ -359,7 +360,7 @@ def test_a_forked_process_has_a_parser_of_its_own():
 @pytest.mark.parametrize("end", ["", "import os; os.kill(os.getpid(), 9)"])
 def test_the_process_ends_with_its_kernel(end):
     done = script(
-        "from odps_nb.notebook.preview.kinds.drawing import GRID\n"
+        "from odps_nb.notebook.preview.shared import GRID\n"
         f"{ASK}\nprint(parsing._parser._process.pid, flush=True)\n{end}"
     )
     with_pid = int(done.stdout)
@@ -392,7 +393,8 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(tmp_path):
             (tmp_path / f"{number:02}").write_bytes(blob.data)
     done = script(
         "import io, sys\nfrom pathlib import Path\n"
-        "from odps_nb.notebook import gallery, preview\n"
+        "from odps_nb.notebook.gallery import view as gallery\n"
+        "from odps_nb.notebook.preview import bundle as preview\n"
         "class File(io.BytesIO): verified = True\n"
         "class Value:\n"
         " mime_type = file_name = ''\n"
@@ -444,6 +446,38 @@ def test_a_picture_that_came_back_as_something_else_is_not_shown(monkeypatch):
     made = tile(Value(good()), size=GRID)
     assert "<img" not in made.html
     assert "no picture came back" in made.html
+
+
+def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
+    """What hostile bytes could reach there is little, and a fork stays small."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import importlib, sys\n"
+            "from odps_nb.notebook.preview import parser_process\n"
+            "for name in sorted(parser_process._PARSERS): parser_process._parser(name)\n"
+            "loaded = {n.removeprefix('odps_nb.') for n in sys.modules if 'odps_nb.' in n}\n"
+            "ours = 'notebook.preview.parsers.'\n"
+            "print(*sorted(name for name in loaded if not name.startswith(ours)))",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=True,
+    )
+    assert done.stdout.split() == [
+        *("errors", "notebook", "notebook.preview", "notebook.preview.parser_process"),
+        *("notebook.preview.parsers", "notebook.preview.shared", "terms"),
+    ]
+
+
+def test_pictures_of_a_page_are_counted_whatever_their_format():
+    for name in ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF"):
+        data = pictures.encode(Image.new("RGB", (8, 6), 1), name)
+        assert picture.pixels(data) == 48
+    for data in (b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"\x00\x00\x01\x00", b""):
+        with pytest.raises(OSError, match="cannot identify"):
+            picture.pixels(data)
 
 
 def test_only_our_parsers_can_be_asked():

@@ -1,6 +1,6 @@
-"""Archives: the names inside, and the head of what is packed alone.
+"""Archives and packed files: the names inside, or the first bytes of what is packed.
 
-Runs in `parser_process`. Nothing is extracted. Packed streams are unpacked into
+Runs in the parser process. Nothing is extracted. Packed streams are unpacked into
 memory up to 1 MiB, enough for the first names of a tar or the first lines of a text.
 """
 
@@ -16,20 +16,20 @@ from typing import Any, Final
 
 import zstandard
 
-from odps_nb.notebook.preview.kinds.drawing import UnshowableError
-from odps_nb.notebook.preview.sniff import HEAD, sniff
+from odps_nb.notebook.preview.shared import UnshowableError
 
 __all__ = ["MAX_UNPACKED", "parse"]
 
 #: Bytes that are unpacked at most.
 MAX_UNPACKED: Final = 1024 * 1024
+_HEAD: Final = 64 * 1024
 _NAMES: Final = 200
 _LONGEST: Final = 400
 _Found = dict[str, Any]
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
-    """Find the names and sizes inside of an archive; of a packed file the head, as data.
+    """Return names and sizes of the files inside; of a packed file its first bytes, as data.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
     if label == "tar":
         return _tar(data, whole=whole), b""
     inner = _unpack(data, label)
-    if sniff(inner[:HEAD], len(inner)).label == "tar":
+    if inner.startswith(b"ustar", 257):
         return _tar(inner, whole=whole and len(inner) < MAX_UNPACKED), b""
-    return {"length": len(inner)}, inner[:HEAD]
+    return {"length": len(inner)}, inner[:_HEAD]
 
 
 def _entries(found: list[tuple[str, int]]) -> _Found:

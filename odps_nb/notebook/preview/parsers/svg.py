@@ -1,7 +1,7 @@
-"""How much a browser would draw for an SVG, as an upper bound.
+"""SVG: an upper bound of how much a browser would draw.
 
-Runs in `parser_process`. ``<use>``, patterns, markers, masks and clip paths draw
-what they refer to once more, and may be nested: 2 kB become 10^8 shapes, and a notebook that holds
+Runs in the parser process. ``<use>``, patterns, markers, masks and clip paths draw what they refer
+to once more, and may be nested: 2 kB become 10^8 shapes, and a notebook that holds
 them can never be opened again. So each reference is counted by what it draws, over the whole
 graph. What is not understood, or not needed for pictures, is refused: then the source is shown.
 """
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from xml.parsers import expat
 
-from odps_nb.notebook.preview.kinds.drawing import UnshowableError, words
 from odps_nb.notebook.preview.parsers.svg_style import (
     GEOMETRY,
     NUMBER,
@@ -23,6 +22,7 @@ from odps_nb.notebook.preview.parsers.svg_style import (
     links_of,
     sheet_links,
 )
+from odps_nb.notebook.preview.shared import UnshowableError, words
 
 __all__ = ["MAX_DRAWN", "parse"]
 

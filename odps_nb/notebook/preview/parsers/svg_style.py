@@ -1,4 +1,4 @@
-"""What the styles of an SVG refer to: paints, markers, clip paths, masks.
+"""Styles of an SVG: which paints, markers, clip paths and masks they refer to.
 
 Only plain declarations are understood: no functions but colours, transforms and references to
 elements of the same file, no at-rules, no variables, no escapes.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from odps_nb.notebook.preview.kinds.drawing import UnshowableError, words
+from odps_nb.notebook.preview.shared import UnshowableError, words
 
 __all__ = [
     "GEOMETRY",
