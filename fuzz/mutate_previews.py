@@ -235,7 +235,7 @@ def draw(count: int, seed: int, start: int) -> None:
         if "stopped the parser" in made.html:
             outcome = "parser died"
         elif any(
-            tag in made.html for tag in ("corrupt:", "not readable", "not a whole", "as source")
+            tag in made.html for tag in ("corrupt:", "not readable", "cut or corrupt", "as source")
         ):
             outcome = "refused"
         said = {"end": number, "kind": made.format.label, "outcome": outcome, "spent": spent}

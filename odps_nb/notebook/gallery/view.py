@@ -1,11 +1,11 @@
-"""A column of blobs as a gallery: static HTML first, widgets only to turn its pages.
+"""Shows a column of blobs as a gallery: static HTML, with buttons for pages, filter and saving.
 
 `mimebundle` is the whole gallery as ``text/html`` without scripts and a short ``text/plain``; it
 looks the same live, reopened, untrusted and exported.
 
 `Gallery` adds paging, a filter and saving with ipywidgets. Its pictures stay that same static
 HTML in an output of their own, which the buttons replace through a display id; the widgets hold
-nothing that came from the service. Two other roads were left:
+nothing that came from the service. Two other ways were rejected:
 
 - one bundle with the widget view and the HTML: JupyterLab prefers the widget, and a trusted
   notebook that is reopened without its kernel then shows "model not found" in its place;
@@ -89,7 +89,7 @@ def mimebundle(
 
 
 class Gallery:
-    """A gallery with pages; displays itself in a notebook.
+    """A gallery with pages, a filter by kind, and saving; displays itself in a notebook.
 
     Parameters
     ----------
@@ -130,18 +130,18 @@ class Gallery:
 
     @property
     def pages(self) -> int:
-        """How many pages there are with the present filter."""
+        """Number of pages with the present filter."""
         return max(1, -(-len(self._indices()) // self._page_size))
 
     def bundle(self) -> dict[str, str]:
-        """Draw the present page as ``text/html`` and ``text/plain``; reads its blobs."""
+        """Draw the current page as ``text/html`` and ``text/plain``; reads its blobs."""
         page = draw_page(self._column, self._shown(), view=self._view, render=self._render)
         where = f"page {self._number + 1} of {self.pages}"
         note = " · ".join(part for part in (where, self._note, page.note) if part)
         return replace(page, note=note).bundle()
 
     def turn(self, step: int) -> None:
-        """Go ``step`` pages on (back if negative) and redraw."""
+        """Turn ``step`` pages forward (back if negative) and redraw."""
         self._number = max(0, min(self._number + step, self.pages - 1))
         self._redraw()
 
@@ -151,7 +151,7 @@ class Gallery:
         self._redraw()
 
     def save_page(self, folder: str | Path) -> list[Path]:
-        """Save the blobs of the present page into ``folder`` and return the files.
+        """Save the blobs of the current page into ``folder`` and return the paths.
 
         Names are made safe, existing files stay as they are.
 
@@ -232,7 +232,7 @@ class Gallery:
         self._redraw()
 
     def _try(self, action: Callable[[], None]) -> None:
-        """Run what a button asks for; trouble becomes the last line of the page."""
+        """Run the action of a button; an error is shown as the last line of the page."""
         self._note = ""
         try:
             action()

@@ -1,4 +1,4 @@
-"""A single blob in a notebook: a large tile, and a line where there is no HTML."""
+"""Shows a single blob in a notebook: a large tile, or one line where there is no HTML."""
 
 from __future__ import annotations
 

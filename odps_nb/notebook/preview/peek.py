@@ -1,8 +1,4 @@
-"""Read as much of a blob as its preview needs, and no more.
-
-A blob is anything with the few members of `BlobLike`, so values do in tests and `access.Blob`
-does in a notebook.
-"""
+"""Reads as much of a blob as its preview needs, and no more."""
 
 from __future__ import annotations
 
@@ -17,17 +13,17 @@ __all__ = ["BlobFileLike", "BlobLike", "peek", "sniff_blob"]
 
 
 class BlobFileLike(Protocol):
-    """An opened blob. ``read`` raises where bytes do not agree with their checksums."""
+    """An opened blob; ``read`` raises when bytes do not match their checksums."""
 
     @property
     def verified(self) -> bool:
-        """Whether all checksums were compared and the answer proved that nothing is missing."""
+        """Whether all bytes arrived and matched their checksums."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes, none only at the end."""
+        """Return up to ``size`` bytes; ``b""`` at the end only."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the response."""
 
 
 class BlobLike(Protocol):
@@ -35,21 +31,21 @@ class BlobLike(Protocol):
 
     @property
     def size(self) -> int | None:
-        """Bytes in all, or ``None`` if unknown; may cost a request."""
+        """Size in bytes, or ``None`` if unknown; may cost a request."""
 
     @property
     def mime_type(self) -> str | None:
-        """What the uploader declared; may cost a request."""
+        """Media type that the uploader declared; may cost a request."""
 
     @property
     def file_name(self) -> str | None:
-        """What the uploader called it; may cost a request."""
+        """File name that the uploader gave; may cost a request."""
 
     def open(self) -> BlobFileLike:
         """Return the blob as a file; the caller closes it."""
 
     def save(self, path: Path, /) -> Path:
-        """Write it into a folder under a safe name, over nothing, and return the file."""
+        """Save the blob into a folder under a safe new name and return the path."""
 
 
 def peek(blob: BlobLike, *, embed: int) -> tuple[Format, Excerpt]:

@@ -1,7 +1,7 @@
-"""One blob as a tile: read what is needed, sniff, draw, caption.
+"""Draws one blob as a tile: preview and caption.
 
-Trouble inside a blob (corrupt, cut, gone) becomes a line on its tile; trouble
-on the way to the service (`TransportError`, `CancelledError`) travels on.
+What is wrong with a blob (corrupt, cut, deleted) becomes a line on its tile; errors on the way to
+the service (`TransportError`, `CancelledError`) are raised.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """A drawn blob: its markup, and what a caption, a filter or a line of text says of it."""
+    """A drawn blob: markup, one line of text, and its properties."""
 
     html: Html
     text: str
@@ -58,8 +58,8 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
-    """What stands under a picture."""
+class _Caption:
+    """What the caption of a tile says."""
 
     name: str
     format: Format
@@ -78,7 +78,7 @@ def tile(
     render: bool = False,
     budget: int = TILE_BUDGET,
 ) -> Tile:
-    """Read and draw one blob.
+    """Read one blob and draw it as a tile.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def tile(
         return unread_tile(f"{type(error).__name__}: {error}", size=size, name=fallback_name)
     name = " ".join(visible(stated or "").split()) or fallback_name
     drawing, notes = _draw(excerpt, format, size, name=name, render=render, keep=keep)
-    facts = _Facts(
+    about = _Caption(
         name=name,
         format=format,
         declared=declared or "",
@@ -110,26 +110,26 @@ def tile(
         verified=excerpt.verified,
         notes=notes if excerpt.whole else (*notes, _head_note(excerpt, keep)),
     )
-    made = _assemble(drawing, facts, size)
+    made = _assemble(drawing, about, size)
     if len(made.html) <= min(budget, TILE_BUDGET):
         return made
     small = binary.draw(excerpt, format, size, name=name)
     note = f"too large to show: keep it with {keep}"
-    return _assemble(small, replace(facts, notes=(note,)), size)
+    return _assemble(small, replace(about, notes=(note,)), size)
 
 
 def null_tile(*, size: Size = GRID, name: str = "null") -> Tile:
     """Return the tile of a null cell."""
     words = element("em", "null", style=MUTED)
-    facts = _Facts(name=name, format=_NULL)
-    return _assemble(Drawing(html=framed(words, size)), facts, size)
+    about = _Caption(name=name, format=_NULL)
+    return _assemble(Drawing(html=framed(words, size)), about, size)
 
 
 def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob") -> Tile:
     """Return the tile of a blob that was not read, with the reason."""
     words = element("em", "not read", style=MUTED)
-    facts = _Facts(name=name, format=_UNREAD, notes=(reason,))
-    return _assemble(Drawing(html=framed(words, size)), facts, size)
+    about = _Caption(name=name, format=_UNREAD, notes=(reason,))
+    return _assemble(Drawing(html=framed(words, size)), about, size)
 
 
 # -- drawing ------------------------------------------------------------------------------------
@@ -160,29 +160,29 @@ def _head_note(excerpt: Excerpt, keep: str) -> str:
     return f"read: the first {format_bytes(len(excerpt.data))}{of_all}; for all use {keep}"
 
 
-def _assemble(drawing: Drawing, facts: _Facts, size: Size) -> Tile:
-    what = [facts.format.label, *drawing.facts]
-    if facts.size is not None:
-        what.append(format_bytes(facts.size))
+def _assemble(drawing: Drawing, about: _Caption, size: Size) -> Tile:
+    what = [about.format.label, *drawing.facts]
+    if about.size is not None:
+        what.append(format_bytes(about.size))
     words = " · ".join(what)
     caption = join(
         (
             element(
                 "div",
-                element("bdi", clip(facts.name, 120)),
-                attributes={"title": clip(facts.name, 400)},
+                element("bdi", clip(about.name, 120)),
+                attributes={"title": clip(about.name, 400)},
                 style="font-weight:bold;overflow:hidden;text-overflow:ellipsis;white-space:nowrap",
             ),
             element("div", words, style=f"{SMALL};{MUTED}"),
-            *_badges(facts),
+            *_badges(about),
             *(
                 element("div", clip(visible(note), 240), style=f"{SMALL};overflow-wrap:anywhere")
-                for note in facts.notes
+                for note in about.notes
             ),
         )
     )
-    label = f"{clip(facts.name, 120)}, {words}"
-    line = f"{clip(facts.name, 48)}  {words}"
+    label = f"{clip(about.name, 120)}, {words}"
+    line = f"{clip(about.name, 48)}  {words}"
     return Tile(
         html=figure(
             drawing.html,
@@ -191,21 +191,21 @@ def _assemble(drawing: Drawing, facts: _Facts, size: Size) -> Tile:
             width=size.width,
             beside=size.layout == "row",
         ),
-        text=f"{line}  verified" if facts.verified else line,
-        format=facts.format,
-        name=facts.name,
-        declared=facts.declared,
-        size=facts.size,
+        text=f"{line}  verified" if about.verified else line,
+        format=about.format,
+        name=about.name,
+        declared=about.declared,
+        size=about.size,
     )
 
 
-def _badges(facts: _Facts) -> list[Html]:
+def _badges(about: _Caption) -> list[Html]:
     shape = "display:inline-block;padding:0 8px;margin:4px 4px 0 0;border-radius:9px"
     badges = []
-    if facts.verified:
+    if about.verified:
         style = f"{shape};{SMALL};background-color:rgba(34,160,80,0.22)"
         badges.append(element("span", "✓ verified", style=style))
-    if differs(facts.declared, facts.format):
+    if differs(about.declared, about.format):
         style = f"{shape};{SMALL};background-color:rgba(235,140,20,0.30)"
-        badges.append(element("span", f"declared {clip(facts.declared, 60)}", style=style))
+        badges.append(element("span", f"declared {clip(about.declared, 60)}", style=style))
     return [element("div", *badges)] if badges else []

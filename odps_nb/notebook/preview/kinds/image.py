@@ -59,7 +59,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     # what we made is one of three formats; anything else was not made by us
     made = KIND.match(Head.of(parsed.data, whole=True))
     if made is None or made.mime not in ("image/jpeg", *_TRANSPARENT):
-        raise UnshowableError("no picture came back")
+        raise UnshowableError("the parser returned no picture")
     facts = parsed.texts("facts")
     picture = element(
         "img",

@@ -33,7 +33,7 @@ _TEXT: Final = 160
 
 
 class _Number(str):
-    """A number as it was spelled: nothing is rounded, nothing is computed."""
+    """A number as it is written: not converted, so not rounded."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ def _summary(value: Any) -> str:
 
 
 class _Tree:
-    """Draws nodes until the allowance is spent."""
+    """Draws nodes, up to a number of them."""
 
     def __init__(self) -> None:
         self._left = _NODES

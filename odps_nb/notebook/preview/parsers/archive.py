@@ -62,7 +62,7 @@ def _zip(data: bytes) -> _Found:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
-        raise UnshowableError(f"not a whole ZIP: {error}") from None
+        raise UnshowableError(f"ZIP is cut or corrupt: {error}") from None
     found = [(info.filename, info.file_size) for info in infos[:_NAMES]]
     return {**_entries(found), "count": len(infos)}
 
@@ -80,7 +80,7 @@ def _tar(data: bytes, *, whole: bool) -> _Found:
     except (tarfile.TarError, EOFError, ValueError, OSError):
         more = True  # only the first part was unpacked, and it ends where it ends
     if not found:
-        raise UnshowableError("not a whole tar")
+        raise UnshowableError("tar is cut or corrupt")
     return {**_entries(found), "tar": "first files" if more else "all"}
 
 

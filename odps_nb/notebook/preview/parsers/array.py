@@ -58,7 +58,7 @@ def _first_rows(
         )
         return [[str(value)[:_LONGEST] for value in values]]
     if fortran:
-        raise UnshowableError("stored column by column; the first rows are spread over the file")
+        raise UnshowableError("in Fortran order: the first rows are spread over the file")
     width = shape[-1]
     # the first rows of the first plane lie at the start, whatever the number of dimensions
     count = _count(data, dtype, width * min(shape[-2], size.rows), size.rows * width)

@@ -42,7 +42,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 def first_rows(
     read: Callable[[Size], tuple[pa.RecordBatch, str]], options: dict[str, Any]
 ) -> tuple[dict[str, Any], bytes]:
-    """Return what `parse` does, of the batch and the number of rows that ``read`` returns.
+    """Return the answer of `parse` for the batch and row count that ``read`` returns.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def _read(data: bytes) -> tuple[pa.RecordBatch, str]:
 
 
 def _table(data: bytes, at: int, field: int) -> int | None:
-    """Position of a field of the flatbuffer table at ``at``, or ``None`` when it is absent."""
+    """Return the position of a field of the flatbuffer table at ``at``, ``None`` if absent."""
     (back,) = struct.unpack_from("<i", data, at)
     vtable = at - back
     (length,) = struct.unpack_from("<H", data, vtable)
@@ -142,7 +142,7 @@ def _follow(data: bytes, at: int) -> int:
 
 
 def _unpacked_size(message: Any) -> int:
-    """Sum of the unpacked lengths of a record batch or dictionary; 0 when it is not packed."""
+    """Return the unpacked size of a record batch or dictionary; 0 if it is not compressed."""
     data, body = message.metadata.to_pybytes(), message.body
     header = _table(data, _follow(data, 0), 2)  # Message.header
     if header is None or body is None:
@@ -170,5 +170,5 @@ def _buffer_sizes(data: bytes, vector: int, body: memoryview) -> list[int]:
             (unpacked,) = struct.unpack_from("<q", body, offset)
             sizes.append(length if unpacked == -1 else unpacked)
             if sizes[-1] < 0:
-                raise UnshowableError("a buffer of negative length")
+                raise UnshowableError("has a buffer of negative length")
     return sizes

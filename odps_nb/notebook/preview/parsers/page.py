@@ -69,7 +69,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         Without nh3.
     """
     if nh3 is None:
-        raise MissingDependencyError("to draw a page needs nh3", extra="notebook")
+        raise MissingDependencyError("drawing a page needs nh3", extra="notebook")
     text = data.decode()
     made = _cleaned(text, styles=True)
     first, last = made.find("<style"), made.rfind("</style")
