@@ -107,7 +107,7 @@ def parse_columns(text: str | None) -> list[str] | None:
 
 
 def parse_partitions(texts: list[str] | None) -> list[PartitionSpec] | None:
-    """Parse each ``-p key=value[,key=value]``; ``None`` means all."""
+    """Read each ``-p key=value[,key=value]``; ``None`` means all."""
     from odps_nb.errors import InvalidRequestError
 
     try:

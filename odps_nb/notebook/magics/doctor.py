@@ -1,6 +1,6 @@
-"""``%odps doctor``: checks libraries, Java and the connection, and says how to fix problems.
+"""``%odps doctor``: what this notebook has, what it lacks, and what to do about it.
 
-Each check returns a row and never raises; the last one calls the service.
+Every check gives a line and none of them raises; the one that talks to the service is the last.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _OPTIONAL = (
 
 
 def examine(connect: Callable[[], Connection]) -> Listing:
-    """Return one row per check: name, state, finding, what to do.
+    """Return one row per check: what, state, found, to do.
 
     Parameters
     ----------
     connect
-        Returns the current connection; an error becomes a row.
+        Gives the connection in use; its failure is a row, too.
     """
     rows = (*_programs(), *_libraries(), _crc(), _java(), *_service(connect))
     return Listing(headers=("check", "", "found", "to do"), rows=tuple(rows))

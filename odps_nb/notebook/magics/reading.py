@@ -43,7 +43,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Rows(Protocol):
-    """The methods that a scan of a table and the result of a query share."""
+    """What a scan of a table and the result of a query have in common."""
 
     def batches(self, *, progress: ProgressListener | None = None) -> Iterator[pa.RecordBatch]:
         """Iterate over the rows; leaving early stops the read."""
@@ -142,7 +142,7 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     columns = _columns(args, table)
     partitions = parse_partitions(args.partition) or []
     if len(partitions) > 1:
-        raise UsageError("%odps head reads one partition; %odps read takes several")
+        raise UsageError("%odps head looks into one partition; %odps read takes several")
     rows = args.limit or context.options().preview_rows
     frame = stoppable(
         f"head {args.table}",
