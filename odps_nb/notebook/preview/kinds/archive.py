@@ -28,10 +28,7 @@ _PACKED = (
         starts=(b"\x1f\x8b\x08",),
     ),
     Format(
-        mime="application/x-bzip2",
-        label="bzip2",
-        aliases=("application/bzip2",),
-        starts=(b"BZh",),
+        mime="application/x-bzip2", label="bzip2", aliases=("application/bzip2",), starts=(b"BZh",)
     ),
     Format(mime="application/x-xz", label="xz", starts=(b"\xfd7zXZ\x00",)),
     Format(

@@ -27,9 +27,5 @@ def _recognise(head: Head) -> Format | None:
 
 
 KIND = Kind(
-    name="arrow",
-    formats=(_FILE, _STREAM),
-    draw=parquet.draw,
-    recognise=_recognise,
-    limit=8 * MIB,
+    name="arrow", formats=(_FILE, _STREAM), draw=parquet.draw, recognise=_recognise, limit=8 * MIB
 )

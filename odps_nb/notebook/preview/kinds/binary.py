@@ -34,10 +34,7 @@ _FORMATS = (
     _named("application/x-riff", "RIFF", b"RIFF"),
     _named("video/x-matroska", "Matroska", b"\x1a\x45\xdf\xa3"),
     Format(
-        mime="image/heic",
-        label="HEIC",
-        aliases=("image/heif",),
-        brands=(b"heic", b"heix", b"mif1"),
+        mime="image/heic", label="HEIC", aliases=("image/heif",), brands=(b"heic", b"heix", b"mif1")
     ),
     Format(mime="video/quicktime", label="QuickTime", brands=(b"qt  ",)),
 )

@@ -16,12 +16,7 @@ __all__ = ["KIND"]
 _WEBP = Format(mime="image/webp", label="WebP")
 _BMP = Format(mime="image/bmp", label="BMP", aliases=("image/x-ms-bmp", "image/x-bmp"))
 _FORMATS = (
-    Format(
-        mime="image/png",
-        label="PNG",
-        aliases=("image/x-png",),
-        starts=(b"\x89PNG\r\n\x1a\n",),
-    ),
+    Format(mime="image/png", label="PNG", aliases=("image/x-png",), starts=(b"\x89PNG\r\n\x1a\n",)),
     Format(
         mime="image/jpeg",
         label="JPEG",
@@ -30,10 +25,7 @@ _FORMATS = (
     ),
     Format(mime="image/gif", label="GIF", starts=(b"GIF87a", b"GIF89a")),
     Format(
-        mime="image/tiff",
-        label="TIFF",
-        aliases=("image/tif",),
-        starts=(b"II*\x00", b"MM\x00*"),
+        mime="image/tiff", label="TIFF", aliases=("image/tif",), starts=(b"II*\x00", b"MM\x00*")
     ),
     Format(mime="image/avif", label="AVIF", brands=(b"avif", b"avis")),
     _WEBP,

@@ -44,10 +44,5 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 
 KIND = Kind(
-    name="svg",
-    formats=(_SVG,),
-    draw=_draw,
-    recognise=_recognise,
-    precedence=TEXTS,
-    embedded=True,
+    name="svg", formats=(_SVG,), draw=_draw, recognise=_recognise, precedence=TEXTS, embedded=True
 )

@@ -20,9 +20,7 @@ _CSV = Format(
     aliases=("application/csv", "application/vnd.ms-excel", "text/plain"),
 )
 _TSV = Format(
-    mime="text/tab-separated-values",
-    label="TSV",
-    aliases=("text/tsv", "text/csv", "text/plain"),
+    mime="text/tab-separated-values", label="TSV", aliases=("text/tsv", "text/csv", "text/plain")
 )
 _CHARACTERS_TO_JUDGE: Final = 16_384
 _LINES_TO_JUDGE: Final = 20
