@@ -471,6 +471,25 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
     ]
 
 
+def test_a_new_parser_is_one_file_among_the_parsers(tmp_path, monkeypatch):
+    code = "def parse(data, options): return {'n': len(data)}, data[:2]"
+    (tmp_path / "model.py").write_text(code, encoding="utf-8")
+    boot = (
+        "import sys; sys.path[:] = sys.argv[1:]\n"
+        "from odps_nb.notebook.preview import parsers\n"
+        f"parsers.__path__.append({str(tmp_path)!r})\n"
+        "from odps_nb.notebook.preview.parser_process import main\nmain()"
+    )
+    monkeypatch.setattr(parsing, "_BOOT", boot)
+    parser = Parser()
+    try:
+        parsed = parser.parse("model", b"glTF", SIZE)
+        assert (parsed.number("n"), parsed.data) == (4, b"gl")
+        assert parser.parse("svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", SIZE)
+    finally:
+        parser.close()
+
+
 def test_pictures_of_a_page_are_counted_whatever_their_format():
     for name in ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF"):
         data = pictures.encode(Image.new("RGB", (8, 6), 1), name)
