@@ -220,7 +220,7 @@ def inputs(count: int, seed: int, start: int) -> Any:
 
 def draw(count: int, seed: int, start: int) -> None:
     """Draw in this process and say what came of each; it may die at any of them."""
-    from odps_nb.notebook.preview.kinds.drawing import GRID, LIST, SINGLE
+    from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
     from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
 
     for number, name, data in inputs(count, seed, start):
@@ -235,10 +235,10 @@ def draw(count: int, seed: int, start: int) -> None:
         if "stopped the parser" in made.html:
             outcome = "parser died"
         elif any(
-            tag in made.html for tag in ("corrupt:", "not readable", "not a whole", "as source")
+            tag in made.html for tag in ("corrupt:", "not readable", "cut or corrupt", "as source")
         ):
             outcome = "refused"
-        said = {"end": number, "kind": made.kind.label, "outcome": outcome, "spent": spent}
+        said = {"end": number, "kind": made.format.label, "outcome": outcome, "spent": spent}
         print(json.dumps(said), flush=True)
     print(json.dumps({"all": count}), flush=True)
 

@@ -1,9 +1,9 @@
-"""Our errors in a cell: three lines instead of a page.
+"""Shows an error of odps_nb in a cell as three lines instead of a traceback.
 
 IPython's custom exception hook gives the lines an ordinary ``error`` output: the cell counts as
 failed for every tool, "run all" stops, and each front end escapes the text as it does for any
-traceback. The full traceback is one step away: ``%odps traceback`` or ``%tb`` for the last error,
-``%config OdpsMagics.traceback = True`` for all.
+traceback. ``%odps traceback`` or ``%tb`` shows the full traceback of the last error,
+``%config OdpsMagics.traceback = True`` that of all errors.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 
 
 def error_lines(error: BaseException, *, limit: int = MAX_LINE) -> list[str]:
-    """Return what failed, where and what to do, each as one bounded line of printable text.
+    """Return what failed, where, and what to do: each a line of printable text of bounded length.
 
-    A service chooses parts of these texts: `explain` has escaped what could move a terminal's
-    cursor or hide text, and what else cannot be printed becomes a blank.
+    Parts of these texts come from a service: `explain` has escaped what could move a terminal's
+    cursor or hide text; other characters that cannot be printed become blanks.
     """
     return [_one_line(line, limit) for line in explain(error)]
 
@@ -40,7 +40,7 @@ def _one_line(text: str, limit: int) -> str:
 
 
 class FailureHook:
-    """Puts `error_lines` in the place of tracebacks of our errors, and takes it out again.
+    """An IPython error hook that shows `error_lines` in place of tracebacks of our errors.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class FailureHook:
         self._last: traceback.TracebackException | None = None
 
     def install(self) -> None:
-        """Take over our errors; those that another hook handles stay with it."""
+        """Install the hook for our errors; another hook keeps the errors that it handles."""
         shell = self._shell
         self._before = (shell.custom_exceptions, shell.CustomTB)
         theirs = tuple(shell.custom_exceptions)
@@ -64,7 +64,7 @@ class FailureHook:
         self._installed = shell.CustomTB
 
     def remove(self) -> None:
-        """Restore what was there, unless somebody took the hook over since."""
+        """Restore the hook that was there before, unless another one was installed since."""
         if self._before is None:
             return
         if self._shell.CustomTB is self._installed:
@@ -72,7 +72,7 @@ class FailureHook:
         self._before = None
 
     def last_traceback(self) -> str | None:
-        """Return the traceback of our last error as text, ``None`` if there was none."""
+        """Return the traceback of our last error as text, or ``None`` if there was none."""
         return None if self._last is None else "".join(self._last.format())
 
     def _handle(
@@ -110,7 +110,7 @@ class FailureHook:
 
 
 def _remember(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Fill what ``%tb``, ``%debug`` and ``%odps traceback`` look at, as IPython itself does."""
+    """Set the last error for ``%tb``, ``%debug`` and ``%odps traceback``, as IPython does."""
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
     if sys.version_info >= (3, 12):
         sys.last_exc = error

@@ -1,8 +1,7 @@
-"""HTML by construction: the one escaping function, and elements built on it.
+"""Builds HTML that is safe by construction: one escaping function, and elements that use it.
 
 Everything that came from a service, a file or a person reaches a page through `escape`, either
-directly or because `element` calls it for each child that is not `Html` already. Knows nothing of
-blobs, widgets or requests.
+directly or because `element` calls it for each child that is not `Html` already.
 
 The look needs no style sheet and no script: inline styles with inherited text colours and
 half-transparent greys suit light and dark themes alike, survive JupyterLab's sanitizer when a
@@ -61,7 +60,7 @@ _ATTRIBUTES = _ARIA | frozenset(
 
 
 class Html(str):
-    """Text that is markup already: made by `escape`, `element`, `join` or written by us."""
+    """Markup that needs no escaping: made by `escape`, `element` or `join`, or a constant."""
 
     __slots__ = ()
 
@@ -79,7 +78,7 @@ def escape(value: object) -> Html:
 
 
 def bundle(html: str, text: str) -> dict[str, str]:
-    """Return an output as MIME bundle: the one way in which HTML of ours reaches a page.
+    """Return HTML and plain text as a MIME bundle; all HTML reaches a page through here.
 
     The class keeps MathJax off: in a file name, ``$\\href{…}{…}$`` would become a link.
     """
@@ -107,18 +106,17 @@ def element(
     Raises
     ------
     ValueError
-        For a tag or attribute that this house does not use: scripts, style sheets, links, event
-        handlers, sources other than ``data:`` and frames without a sandbox cannot be built by
-        accident.
+        For a tag or attribute that is not on the lists above: scripts, style sheets, links, event
+        handlers, sources other than ``data:`` and frames without a sandbox cannot be built.
     """
     if tag not in _TAGS:
-        raise ValueError(f"<{tag}> is not used here")
+        raise ValueError(f"<{tag}> is not allowed")
     given = {**(attributes or {}), **({"style": style} if style else {})}
     unknown = given.keys() - _ATTRIBUTES
     if unknown:
         raise ValueError(f"<{tag}> must not have {sorted(unknown)}")
     if tag == "iframe" and given.get("sandbox") != "":
-        raise ValueError("a frame needs the strictest sandbox")
+        raise ValueError('a frame needs sandbox="", the strictest one')
     if not str(given.get("src", "data:")).startswith("data:"):
         raise ValueError("a source must be a data: URL")
     head = "".join(
@@ -128,12 +126,12 @@ def element(
 
 
 def join(parts: Iterable[object], separator: str = "") -> Html:
-    """Return the parts one after another; those that are not `Html` are escaped."""
+    """Return the parts joined; those that are not `Html` are escaped."""
     return Html(separator.join(part if isinstance(part, Html) else escape(part) for part in parts))
 
 
 def figure(content: Html, caption: Html, *, label: str, width: int, beside: bool = False) -> Html:
-    """Return ``content`` with its ``caption`` as a figure that the keyboard can reach.
+    """Return ``content`` and ``caption`` as a figure that takes the keyboard focus.
 
     Parameters
     ----------
@@ -172,5 +170,5 @@ def scroller(tag: str, *children: object, label: str, style: str = "") -> Html:
 
 
 def data_url(mime: str, data: bytes) -> str:
-    """Return ``data`` as a ``data:`` URL; ``mime`` comes from our own table, never from a peer."""
+    """Return ``data`` as a ``data:`` URL; ``mime`` must be one of ours, never a declared one."""
     return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"

@@ -1,7 +1,4 @@
-"""Small tables to look at: names, columns, operations.
-
-A `Listing` is a sequence of row tuples in code and an escaped table in a notebook.
-"""
+"""Small tables that commands return: a sequence of tuples in code, an HTML table in a notebook."""
 
 from __future__ import annotations
 
@@ -24,9 +21,9 @@ _RULE = "border-bottom:1px solid rgba(127,127,127,.35)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Rows under headers, with an optional caption.
+    """Rows with headers and an optional caption.
 
-    ``empty`` is what a person sees instead of a table without rows.
+    ``empty`` is shown in place of a table without rows.
     """
 
     headers: tuple[str, ...]
@@ -47,7 +44,7 @@ class Listing:
         return self.text()
 
     def text(self) -> str:
-        """Return aligned plain text."""
+        """Return the table as plain text with aligned columns."""
         if not self.rows:
             return "\n".join(line for line in (self.caption, self.empty) if line)
         table = [self.headers, *(tuple(_cell(v) for v in row) for row in self.rows[:MAX_ROWS])]
@@ -59,7 +56,7 @@ class Listing:
         return "\n".join(line for line in (self.caption, *lines, self._rest()) if line)
 
     def html(self) -> str:
-        """Return an escaped table that keeps the colours of the page."""
+        """Return the table as HTML, escaped, in the colours of the page."""
         caption = f"<div>{escape(self.caption)}</div>" if self.caption else ""
         if not self.rows:
             return f"{caption}<div>{escape(self.empty)}</div>"
@@ -82,7 +79,7 @@ class Listing:
 
 
 def _cell(value: object) -> str:
-    """One line, no control characters (they would move a terminal's cursor), bounded."""
+    """Return one line of bounded length without control characters."""
     text = "" if value is None else str(value)
     shown = "".join(c if c.isprintable() else " " for c in text[:MAX_CELL])
     return shown if len(text) <= MAX_CELL else shown[:-1] + "…"

@@ -1,4 +1,4 @@
-"""The one place that displays: a bundle into the current cell, or over an earlier one."""
+"""Displays MIME bundles: a new one in the current cell, or in place of an earlier one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["replace", "show"]
 
 
 def show(bundle: Mapping[str, str], *, display_id: str | None = None) -> None:
-    """Display a bundle in the current cell, under an id if it will be replaced."""
+    """Display a MIME bundle in the current cell; with an id, `replace` can update it."""
     from IPython.display import display
 
     known = {} if display_id is None else {"display_id": display_id}
@@ -16,7 +16,7 @@ def show(bundle: Mapping[str, str], *, display_id: str | None = None) -> None:
 
 
 def replace(bundle: Mapping[str, str], *, display_id: str) -> None:
-    """Put a bundle where ``display_id`` was displayed, whatever cell that was."""
+    """Replace what `show` displayed under ``display_id``, in whichever cell it is."""
     from IPython.display import update_display
 
     update_display(  # type: ignore[no-untyped-call]  # IPython's own

@@ -1,7 +1,4 @@
-"""One page of a gallery: tiles within a budget, a heading, a last line.
-
-Static HTML and a few lines of text; knows nothing of widgets.
-"""
+"""Draws one page of a gallery as static HTML and as text, within a budget of bytes."""
 
 from __future__ import annotations
 
@@ -11,8 +8,9 @@ from typing import Final, Literal, Protocol
 
 from odps_nb.errors import ServiceError, TransportError
 from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element
-from odps_nb.notebook.preview.kinds.drawing import GRID, LIST, Size, clip
+from odps_nb.notebook.preview.drawing import clip
 from odps_nb.notebook.preview.peek import BlobLike
+from odps_nb.notebook.preview.shared import GRID, LIST, Size
 from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, null_tile, tile, unread_tile
 
 __all__ = ["MAX_TILES", "OUTPUT_BUDGET", "BlobColumnLike", "Page", "View", "draw_page"]
@@ -35,18 +33,18 @@ class BlobColumnLike(Protocol):
 
     @property
     def title(self) -> str:
-        """Table and column, for a person."""
+        """Name of table and column, for a person."""
 
     def __len__(self) -> int:
-        """How many cells there are."""
+        """Return the number of cells."""
 
     def __getitem__(self, index: int, /) -> BlobLike | None:
-        """The blob of one cell."""
+        """Return the blob of one cell."""
 
 
 @dataclass(slots=True)
 class _Ledger:
-    """What an output has spent, and what it may still spend on its next tile."""
+    """Counts the bytes that an output has used, and says how many its next tile may use."""
 
     budget: int
     expected: int
@@ -54,12 +52,12 @@ class _Ledger:
     tiles: list[Tile] = field(default_factory=list)
 
     def allowance(self) -> int:
-        """Bytes for the next tile, when those after it shall still get their caption."""
+        """Return the bytes for the next tile that leave room for a caption of each later one."""
         after = _RESERVE * max(0, self.expected - len(self.tiles) - 1)
         return min(TILE_BUDGET, max(_RESERVE, self.budget - self.spent - after))
 
     def take(self, made: Tile) -> bool:
-        """Add a tile if it fits."""
+        """Add a tile; return whether it fits."""
         size = len(made.html.encode())
         if self.spent + size > self.budget:
             return False
@@ -70,7 +68,7 @@ class _Ledger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Drawn tiles of a column and how they came about."""
+    """The drawn tiles of a column, with heading and note."""
 
     title: str
     total: int
@@ -127,7 +125,7 @@ def draw_page(
     budget: int = OUTPUT_BUDGET,
     keep: Callable[[Tile], bool] | None = None,
 ) -> Page:
-    """Read and draw the blobs at ``indices``, in order, until tiles or budget are spent.
+    """Read and draw the blobs at ``indices``, in order, up to `MAX_TILES` and the budget.
 
     Costs one request per blob. When the service stops answering midway, the blobs after that are
     not asked for: their tiles say so.

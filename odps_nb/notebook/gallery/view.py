@@ -1,11 +1,11 @@
-"""A column of blobs as a gallery: static HTML first, widgets only to turn its pages.
+"""Shows a column of blobs as a gallery: static HTML, with buttons for pages, filter and saving.
 
 `mimebundle` is the whole gallery as ``text/html`` without scripts and a short ``text/plain``; it
 looks the same live, reopened, untrusted and exported.
 
 `Gallery` adds paging, a filter and saving with ipywidgets. Its pictures stay that same static
 HTML in an output of their own, which the buttons replace through a display id; the widgets hold
-nothing that came from the service. Two other roads were left:
+nothing that came from the service. Two other ways were rejected:
 
 - one bundle with the widget view and the HTML: JupyterLab prefers the widget, and a trusted
   notebook that is reopened without its kernel then shows "model not found" in its place;
@@ -28,9 +28,9 @@ from odps_nb.notebook.gallery.page import (
     View,
     draw_page,
 )
-from odps_nb.notebook.preview.kinds.drawing import count_of
-from odps_nb.notebook.preview.media_types import Family
+from odps_nb.notebook.preview.drawing import count_of
 from odps_nb.notebook.preview.peek import sniff_blob
+from odps_nb.notebook.preview.registry import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,13 +83,13 @@ def mimebundle(
         view=view,
         render=render,
         budget=max_output_bytes,
-        keep=None if mime is None else lambda made: made.kind.mime.startswith(mime.lower()),
+        keep=None if mime is None else lambda made: made.format.mime.startswith(mime.lower()),
     )
     return page.bundle()
 
 
 class Gallery:
-    """A gallery with pages; displays itself in a notebook.
+    """A gallery with pages, a filter by kind, and saving; displays itself in a notebook.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Gallery:
         self._page_size = max(1, min(page_size, MAX_TILES))
         self._number = 0
         self._kind = _ALL
-        self._families: list[str] | None = None
+        self._kinds: list[str] | None = None
         self._note = ""
         self._handle: Any = None
 
@@ -130,18 +130,18 @@ class Gallery:
 
     @property
     def pages(self) -> int:
-        """How many pages there are with the present filter."""
+        """Number of pages with the present filter."""
         return max(1, -(-len(self._indices()) // self._page_size))
 
     def bundle(self) -> dict[str, str]:
-        """Draw the present page as ``text/html`` and ``text/plain``; reads its blobs."""
+        """Draw the current page as ``text/html`` and ``text/plain``; reads its blobs."""
         page = draw_page(self._column, self._shown(), view=self._view, render=self._render)
         where = f"page {self._number + 1} of {self.pages}"
         note = " · ".join(part for part in (where, self._note, page.note) if part)
         return replace(page, note=note).bundle()
 
     def turn(self, step: int) -> None:
-        """Go ``step`` pages on (back if negative) and redraw."""
+        """Turn ``step`` pages forward (back if negative) and redraw."""
         self._number = max(0, min(self._number + step, self.pages - 1))
         self._redraw()
 
@@ -151,7 +151,7 @@ class Gallery:
         self._redraw()
 
     def save_page(self, folder: str | Path) -> list[Path]:
-        """Save the blobs of the present page into ``folder`` and return the files.
+        """Save the blobs of the current page into ``folder`` and return the paths.
 
         Names are made safe, existing files stay as they are.
 
@@ -178,11 +178,11 @@ class Gallery:
         everything = range(len(self._column))
         if self._kind == _ALL:
             return everything
-        if self._families is None:
+        if self._kinds is None:
             # one request per blob, for its head only, and only when somebody filters
             blobs = (self._column[index] for index in everything)
-            self._families = ["" if b is None else sniff_blob(b).family.value for b in blobs]
-        return [number for number in everything if self._families[number] == self._kind]
+            self._kinds = ["" if b is None else sniff_blob(b).kind for b in blobs]
+        return [number for number in everything if self._kinds[number] == self._kind]
 
     # -- in a notebook --------------------------------------------------------------------------
 
@@ -215,8 +215,8 @@ class Gallery:
             ) from None
         back = widgets.Button(description="‹ Back", tooltip="the page before")
         on = widgets.Button(description="Next ›", tooltip="the next page")
-        kinds = [_ALL, *(family.value for family in Family)]
-        kind = widgets.Dropdown(options=kinds, description="Show", tooltip="one kind only")
+        names = [_ALL, *sorted(kind.name for kind in kinds())]
+        kind = widgets.Dropdown(options=names, description="Show", tooltip="one kind only")
         folder = widgets.Text(value="blobs", description="Folder", tooltip="where to save")
         save = widgets.Button(description="Save page", tooltip="save the blobs of this page")
         back.on_click(lambda _: self._try(lambda: self.turn(-1)))
@@ -232,7 +232,7 @@ class Gallery:
         self._redraw()
 
     def _try(self, action: Callable[[], None]) -> None:
-        """Run what a button asks for; trouble becomes the last line of the page."""
+        """Run the action of a button; an error is shown as the last line of the page."""
         self._note = ""
         try:
             action()

@@ -1,7 +1,7 @@
-"""Reading a magic's line: words, options, sizes, and errors of one line.
+"""Parses the line of a magic; raises one-line errors.
 
-Parsers are those of ``IPython.core.magic_arguments``; this adds quotes that shells would take
-off, nearest names for typing slips, and the refusal of keys as arguments.
+Parsers are those of ``IPython.core.magic_arguments``; this adds shell-like quotes, suggestions for
+mistyped names, and a check that refuses keys as arguments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[kmgt]?)(?P<binary>i?)b?
 
 
 def split_line(line: str) -> list[str]:
-    """Split a line into words; quotes group and are taken off, backslashes stay.
+    """Split a line into words as a shell does, but keep backslashes.
 
     >>> split_line("orders -w \\"note = 'a b'\\"")
     ['orders', '-w', "note = 'a b'"]
@@ -49,7 +49,7 @@ def split_line(line: str) -> list[str]:
 
 
 def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
-    """Parse the words of one subcommand; trouble is a one-line ``UsageError``.
+    """Parse the words of one subcommand; raises a one-line ``UsageError``.
 
     ``command`` carries a parser made by ``magic_arguments``. Values that were not understood
     are never repeated in full: one might be a key.
@@ -65,23 +65,23 @@ def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
         known = [name for action in parser._actions for name in action.option_strings]
         raise UsageError(f"{parser.prog} has no option {unknown}{suggest(unknown, known)}")
     if getattr(found, "where", None) is not None:
-        raise UsageError(f'{unknown!r} is one word too many: quote the filter, -w "amount > 10"')
-    raise UsageError(f"{unknown!r} is one word too many for {parser.prog}; see %{parser.prog}?")
+        raise UsageError(f'unexpected argument {unknown!r}: quote the filter, -w "amount > 10"')
+    raise UsageError(f"unexpected argument {unknown!r}; see %{parser.prog}?")
 
 
 def refuse_keys(words: Iterable[str]) -> None:
-    """Refuse keys and tokens on a line, without repeating them."""
+    """Raise ``UsageError`` for keys and tokens on a line; does not repeat them."""
     for word in words:
         if _SECRET.match(word) or _USERINFO.match(word):
             raise UsageError(
-                "keys never go into a cell, since cells are saved: take it out, and set "
+                "keys never go into a cell, since cells are saved: remove it, and set "
                 "ODPS_ACCESS_ID and ODPS_ACCESS_KEY in the environment, or use a profile file or "
                 "a keyring"
             )
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean …?`` for a typing slip, or nothing."""
+    """Return ``; did you mean …?`` for a mistyped word, or an empty text."""
     folded = {name.casefold(): name for name in known}
     near = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[near[0]]}?" if near else ""
@@ -97,7 +97,7 @@ def check_names(given: Iterable[str], known: Iterable[str], *, what: str, where:
 
 
 def parse_columns(text: str | None) -> list[str] | None:
-    """Read ``a,b,c``; ``None`` means all."""
+    """Parse ``a,b,c``; ``None`` means all."""
     if text is None:
         return None
     names = [name.strip().strip("`") for name in text.split(",")]
@@ -117,7 +117,7 @@ def parse_partitions(texts: list[str] | None) -> list[PartitionSpec] | None:
 
 
 def parse_size(text: str) -> int:
-    """Read ``512MiB``, ``1.5 GB`` or a plain number of bytes."""
+    """Parse ``512MiB``, ``1.5 GB`` or a plain number of bytes."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 512MB or 1GiB")
@@ -126,7 +126,7 @@ def parse_size(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """Read a whole number above zero."""
+    """Parse a whole number above zero."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
     return int(text)

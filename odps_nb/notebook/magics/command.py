@@ -1,4 +1,4 @@
-"""What a subcommand is: a function with a parser, and whether it takes a cell."""
+"""Declares subcommands: a function, its arguments, and whether it takes a cell."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ class Command:
         return f"{mark}{usage}\n\n{body}".rstrip()
 
     def option_strings(self) -> tuple[str, ...]:
-        """Return its options, long forms first."""
+        """Return the names of its options, long forms first."""
         found = [name for action in parser_of(self.run)._actions for name in action.option_strings]
         return tuple(sorted([*found, "--help"], key=lambda name: (not name.startswith("--"), name)))

@@ -1,7 +1,7 @@
-"""The subcommands of ``%odps``: each a thin wrapper over public functions.
+"""The subcommands of ``%odps``: thin wrappers over the public API.
 
-`reading` has those that read rows. A function takes the context, its parsed arguments and the
-cell's text; what it returns is displayed by IPython.
+Those that read rows are in `reading` and `spark_sql`. A function takes the context, its parsed
+arguments and the text of the cell; IPython displays what it returns.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ __all__ = ["COMMANDS"]
 @argument("--timezone", metavar="ZONE", help="Show and take times in it, e.g. Asia/Shanghai.")
 @argument("--root", metavar="DIR", help="With local: the folder that keeps its tables.")
 def connect(context: Context, args: argparse.Namespace, cell: str | None) -> None:
-    """Choose the connection that the %odps magics use; asks the service nothing.
+    """Choose the connection that the %odps magics use; makes no request.
 
     Keys are never arguments, since cells are saved: they come from the environment
     (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …), a profile file or a keyring.
     """
     context.check_output(args.output)
     if args.root is not None and args.target != "local":
-        raise UsageError("--root goes with local: %odps connect local --root DIR")
+        raise UsageError("--root is for local only: %odps connect local --root DIR")
     origin = (args.target, args.project, args.schema, args.timezone, args.root)
     if args.target == "local" and context.is_alive(origin):
         connection = context.connection  # run again, the cell finds its tables again
@@ -66,7 +66,7 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Non
 
 
 def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection, bool]:
-    """Return the connection meant, and whether it is ours to close."""
+    """Return the connection for these arguments, and whether we close it."""
     import odps_nb
     from odps_nb.access.connection import Connection
 
@@ -114,7 +114,7 @@ def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Tabl
 @argument("--overwrite-partitions", action="store_true", help="Replace those that get rows.")
 @argument("-q", "--quiet", action="store_true", help="Show no progress.")
 def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
-    """Write a variable into a table: one commit, all or nothing."""
+    """Write a variable into a table, in one commit: all or nothing."""
     value = context.variable(args.variable)
     parse_partitions([args.partition] if args.partition else None)
     table = context.table(args.table)
@@ -140,7 +140,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @argument("--render", action="store_true", help="Render HTML and SVG in a sandbox.")
 @argument("--save", metavar="DIR", help="Save the files into this folder; overwrites nothing.")
 def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
-    """Look at the blobs of a column, verified and drawn safely."""
+    """Show the blobs of a column as a gallery, or save them as files."""
     from odps_nb.notebook.gallery import view as gallery
 
     table = context.table(args.table)
@@ -183,14 +183,14 @@ def _saved(context: Context, column: BlobColumn, folder: Path) -> Listing:
 
 @parsed_as("odps status")
 def status(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """List what runs and what ran, with session and request ids."""
+    """List running and finished operations, with session and request ids."""
     return context.operations.listing()
 
 
 @parsed_as("odps cancel")
 @argument("number", metavar="ID", type=positive, help="The id that %%odps status shows.")
 def cancel(context: Context, args: argparse.Namespace, cell: str | None) -> None:
-    """Stop an operation that runs in the background."""
+    """Cancel an operation that runs in the background."""
     operation = context.operations.find(args.number)
     if operation is None:
         raise UsageError(f"no operation has the id {args.number}; see %odps status")
@@ -198,7 +198,7 @@ def cancel(context: Context, args: argparse.Namespace, cell: str | None) -> None
         raise UsageError(f"operation {args.number} has ended already")
     if operation.cancel is None:
         raise UsageError(
-            f"operation {args.number} holds its own cell: interrupt the kernel (press I, I)"
+            f"operation {args.number} runs in its cell: interrupt the kernel (press I, I)"
         )
     operation.cancel()
     context.show_note(f"operation {args.number} is being stopped")
@@ -206,13 +206,13 @@ def cancel(context: Context, args: argparse.Namespace, cell: str | None) -> None
 
 @parsed_as("odps traceback")
 def traceback(context: Context, args: argparse.Namespace, cell: str | None) -> None:
-    """Show the whole traceback of the last error of odps_nb."""
-    context.show_text(context.last_traceback() or "odps_nb raised no error here so far")
+    """Show the full traceback of the last error of odps_nb."""
+    context.show_text(context.last_traceback() or "odps_nb has raised no error so far")
 
 
 @parsed_as("odps doctor")
 def doctor(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """Check what odps_nb needs here, and say what to mend."""
+    """Check installation, Java and connection, and say how to fix problems."""
     from odps_nb.notebook.magics.doctor import examine
 
     return examine(lambda: context.connection)

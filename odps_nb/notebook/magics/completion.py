@@ -1,7 +1,7 @@
-"""What Tab offers inside ``%odps``: `complete` is pure, `matcher` plugs it in.
+"""Tab completion in ``%odps``: subcommands, options, tables, columns and partitions.
 
-Subcommands, options, tables, columns and partitions. Names come from a `NameCache`, which
-answers at once.
+`complete` is a pure function, `matcher` registers it with IPython. Names come from a `NameCache`,
+which never waits for the service.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SQL_TABLES = re.compile(r"\b(?:from|join)\s+`?([\w.]+)", re.IGNORECASE)
 
 
 class Names(Protocol):
-    """Names that are known without waiting."""
+    """Names for completion; never waits for the service."""
 
     def tables(self) -> Sequence[str]:
         """Return table names."""
@@ -38,7 +38,7 @@ class Names(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """What may replace ``fragment``, the text right before the cursor."""
+    """Completions that may replace ``fragment``, the text right before the cursor."""
 
     fragment: str
     words: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What there is to choose from.
+    """The names to choose from.
 
     ``options`` are option strings by subcommand; ``variables`` (the user's, for ``-o`` and
     ``write``) and ``profiles`` are asked only when they are needed.
@@ -60,9 +60,9 @@ class Known:
 
 
 def complete(before: str, known: Known) -> Candidates | None:
-    """Return the candidates at the end of ``before``, the text of the cell up to the cursor.
+    """Return the completions at the end of ``before``, the text of the cell up to the cursor.
 
-    ``None`` outside of our magics: Tab is left to others there.
+    ``None`` outside of our magics.
     """
     lines = before.split("\n")
     first = _LINE.match(lines[0])
@@ -131,7 +131,7 @@ def _table_of(command: str, args: Sequence[str]) -> str | None:
 
 
 def _in_cell(rest: str, body: str, names: Names) -> Candidates | None:
-    """Complete inside the body: columns of the table that is read, or names of a query."""
+    """Complete in the body of a cell: columns of the table, or names of an SQL query."""
     words = rest.split()
     match = _WORD.search(body)
     fragment = match[0] if match else ""
@@ -155,7 +155,7 @@ def _among(fragment: str, words: Iterable[str], kind: str = "param") -> Candidat
 
 
 def matcher(ask: Callable[[str], Candidates | None]) -> Callable[..., Any]:
-    """Return an IPython matcher (API version 2) that asks with the text before the cursor."""
+    """Return an IPython matcher (API 2) that calls ``ask`` with the text before the cursor."""
     from IPython.core.completer import SimpleCompletion, context_matcher
 
     @context_matcher(identifier="odps_nb")  # type: ignore[untyped-decorator]  # IPython's own

@@ -1,7 +1,7 @@
-"""What every subcommand works with: the connection, the variables, the output.
+"""The state that subcommands share: connection, variables, output.
 
-One per loaded extension. Owns the connection that ``%odps connect`` opened and the names that
-completion offers; both end with `close`.
+One per loaded extension. Owns the connection that ``%odps connect`` opened and the cache of names
+for completion; `close` closes both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Context"]
 
 
 class Context:
-    """The state behind the magics of one kernel."""
+    """Connection, variables and output of the magics of one kernel."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Context:
     def use(
         self, connection: Connection, *, owned: bool, origin: tuple[str | None, ...] = ()
     ) -> None:
-        """Work with this connection from now on; an owned one is closed when its turn is over.
+        """Use this connection from now on; an owned one is closed when another replaces it.
 
-        ``origin`` is what a person asked for, for `is_alive`.
+        ``origin`` is the arguments of ``%odps connect``, for `is_alive`.
         """
         self._let_go()
         self._connection, self._owned, self._origin = connection, owned, origin
@@ -79,7 +79,7 @@ class Context:
         self._names.tables()  # so that the first Tab already knows them
 
     def is_alive(self, origin: tuple[str | None, ...]) -> bool:
-        """Whether the connection in use was made for the same words and still answers."""
+        """Whether the current connection has the same arguments and still works."""
         if self._connection is None or self._origin != origin:
             return False
         try:
@@ -89,25 +89,25 @@ class Context:
         return True
 
     def give_away(self) -> None:
-        """Leave the closing of the connection to the user, who has it in a variable now."""
+        """Do not close the connection: the user has it in a variable now."""
         self._owned = False
 
     def suggest_table(self, error: NotFoundError, name: str) -> None:
-        """Begin the hint with the nearest table name, if one is known without asking."""
+        """Add the most similar table name to the hint, if one is known without a request."""
         if error.code == "NoSuchTable" and "did you mean" not in (error.hint or ""):
             near = suggest(name, self.names().tables()).removeprefix("; ")
             error.hint = " ".join(part for part in (near, error.hint) if part) or None
 
     def table(self, name: str) -> Table:
-        """Return the handle of a table; asks the service nothing."""
+        """Return a table; makes no request."""
         return self.connection.table(name)
 
     def names(self) -> Names:
-        """Return the names for completion; without a connection there are none."""
+        """Return the names for completion; none without a connection."""
         return self._names if self._names is not None else _NO_NAMES
 
     def close(self) -> None:
-        """Close what was opened. Idempotent."""
+        """Close the connection, if it is owned, and the cache of names. Idempotent."""
         self._let_go()
 
     def _let_go(self) -> None:
@@ -121,7 +121,7 @@ class Context:
 
     @contextmanager
     def inside(self, local: Mapping[str, Any]) -> Iterator[None]:
-        """See the variables of the scope that called the magic, for the time of one call."""
+        """Make local variables of the calling scope visible during one call."""
         before, self._local = self._local, local
         try:
             yield
@@ -130,11 +130,11 @@ class Context:
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """What the user's names mean here: the calling scope first, then the notebook."""
+        """The user's variables: those of the calling scope, then those of the notebook."""
         return {**self.shell.user_ns, **self._local}
 
     def variable(self, name: str) -> Any:
-        """Return the value of a variable or raise a one-line error with the nearest name."""
+        """Return the value of a variable, or raise a one-line error with the most similar name."""
         known = self.variables
         if name not in known:
             shown = [one for one in known if not one.startswith("_")]
@@ -142,7 +142,7 @@ class Context:
         return known[name]
 
     def deliver(self, value: Any, *, into: str | None, note: str = "") -> Any:
-        """Put a result where the user asked for it, or return it to be displayed."""
+        """Assign a result to the variable ``into``, or return it to be displayed."""
         if into is None:
             return value
         self.shell.user_ns[into] = value
@@ -152,16 +152,16 @@ class Context:
 
     @staticmethod
     def check_output(name: str | None) -> None:
-        """Refuse what cannot be a variable, before anything is read for it."""
+        """Raise ``UsageError`` if ``name`` cannot be a variable."""
         if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
-            raise UsageError(f"-o {name}: this is no name for a variable")
+            raise UsageError(f"-o {name}: not a valid variable name")
 
     # -- the output ---------------------------------------------------------------------------
 
     def listener(
         self, *, quiet: bool = False, on_cancel: Callable[[], None] | None = None
     ) -> ProgressListener:
-        """Return what shows progress here: a card, a line, or nothing."""
+        """Return a listener that shows progress as a card, as a line, or not at all."""
         from dataclasses import replace
 
         from odps_nb.notebook.progress.cards import CardListener
@@ -178,9 +178,9 @@ class Context:
     def lasting_listener(
         self, title: str, *, quiet: bool, on_cancel: Callable[[], None]
     ) -> ProgressListener:
-        """Return what shows progress of something that outlives its cell.
+        """Return a listener for an operation that continues after its cell.
 
-        A terminal shows nothing then: the line would run over the next prompt.
+        A terminal shows no progress then: the line would overwrite the next prompt.
         """
         from odps_nb.notebook.progress.cards import CardListener
 
@@ -197,7 +197,7 @@ class Context:
 
     @staticmethod
     def show_note(text: str) -> None:
-        """Display one small line beside a result."""
+        """Display a line in small type."""
         style = "font-size:85%;opacity:.75"
         output.show(bundle(f'<div style="{style}">{escape(text)}</div>', text))
 

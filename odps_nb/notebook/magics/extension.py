@@ -1,7 +1,7 @@
-"""``%load_ext odps_nb`` and ``%unload_ext odps_nb``.
+"""Implements ``%load_ext odps_nb`` and ``%unload_ext odps_nb``.
 
-Loading is silent, idempotent and puts nothing into the user's namespace. Unloading takes out
-the magics, the completion, the help transformer and the error hook, and stops our threads.
+Loading prints nothing, is idempotent, and defines no variables. Unloading removes the magics,
+completion, help and error hook, and stops their threads.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["load", "unload"]
 
 
 def load(ipython: Any) -> None:
-    """Install the magics, completion and three-line errors into this IPython."""
+    """Install the magics, completion and error hook in this IPython."""
     if "OdpsMagics" in ipython.magics_manager.registry:
         return
     from odps_nb.notebook.magics.magics import OdpsMagics
@@ -22,7 +22,7 @@ def load(ipython: Any) -> None:
 
 
 def unload(ipython: Any) -> None:
-    """Take out what `load` put in, and close the connection that the magics opened."""
+    """Remove what `load` installed, and close the connection that the magics opened."""
     magics = ipython.magics_manager.registry.get("OdpsMagics")
     if magics is not None:
         magics.uninstall()

@@ -1,7 +1,7 @@
-"""``%odps`` and ``%%odps``: one magic that hands each subcommand to its function.
+"""The magics ``%odps`` and ``%%odps``: settings, and a call of the right subcommand.
 
-The subcommands live in `commands` and `reading`; here are the settings, the dispatch and what
-`%load_ext` installs. Nothing is put into the user's namespace unless ``-o`` asks for it.
+The subcommands are in `commands`, `reading` and `spark_sql`. No variable is defined unless ``-o``
+asks for it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ def _overview() -> str:
     for command in COMMANDS.values():
         mark = "%%odps" if command.cell == "required" else "%odps"
         lines.append(f"    {mark + ' ' + command.name:<16} {command.summary}")
-    lines += ["", "%odps NAME? shows the help of one; %config OdpsMagics shows the settings."]
+    lines += [
+        "",
+        "%odps NAME? shows the help of a subcommand; %config OdpsMagics shows the settings.",
+    ]
     return "\n".join(lines)
 
 
@@ -51,10 +54,13 @@ class OdpsMagics(Magics):
     """Settings of odps_nb in this notebook."""
 
     result_type = Enum(
-        RESULT_TYPES, default_value="pandas", help="What a read or query gives without -t."
+        RESULT_TYPES, default_value="pandas", help="What a read or query returns without -t."
     ).tag(config=True)
     limit = Integer(
-        None, allow_none=True, min=1, help="Rows that a read or query takes without -n; None: all."
+        None,
+        allow_none=True,
+        min=1,
+        help="Rows that a read or query returns without -n; None: all.",
     ).tag(config=True)
     progress = Enum(
         PROGRESS_MODES,
@@ -68,9 +74,9 @@ class OdpsMagics(Magics):
         2 * 1024 * 1024, min=1024, help="Bytes of previews that one cell may put into its output."
     ).tag(config=True)
     preview_rows = Integer(10, min=1, help="Rows of %odps head without -n.").tag(config=True)
-    traceback = Bool(
-        default_value=False, help="Show the whole traceback of odps_nb's own errors."
-    ).tag(config=True)
+    traceback = Bool(default_value=False, help="Show full tracebacks of errors of odps_nb.").tag(
+        config=True
+    )
 
     shell: Any  # an InteractiveShell, never None after __init__
 
@@ -88,7 +94,7 @@ class OdpsMagics(Magics):
         self._replaced: dict[str, Any] = {}
 
     def options(self) -> Options:
-        """Return the settings as a value."""
+        """Return the present settings."""
         return Options(
             result_type=self.result_type,
             limit=self.limit,
@@ -133,7 +139,7 @@ class OdpsMagics(Magics):
     # -- what %load_ext installs and %unload_ext takes out ------------------------------------
 
     def install(self) -> None:
-        """Register with IPython; called once by `extension.load`."""
+        """Register magics, completion, help and error hook; called once by `extension.load`."""
         tables = self.shell.magics_manager.magics
         self._replaced = {kind: tables[kind].get("odps") for kind in ("line", "cell")}
         self.shell.register_magics(self)
@@ -142,7 +148,7 @@ class OdpsMagics(Magics):
         self._failures.install()
 
     def uninstall(self) -> None:
-        """Take everything out again and close what the magics opened."""
+        """Remove what `install` registered, and close the connection."""
         manager = self.shell.magics_manager
         for kind, before in self._replaced.items():
             manager.magics[kind].pop("odps", None)

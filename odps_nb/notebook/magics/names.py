@@ -1,7 +1,7 @@
-"""Names for completion: a cache that answers at once and refreshes itself behind.
+"""Caches the names for completion, and refreshes them in a thread.
 
-Tab never waits for the network. A lookup returns what is known (stale or nothing) and asks one
-background thread for news; the next Tab has them.
+Tab never waits for the network. A lookup returns the names known so far, perhaps none, and lets one
+thread ask for newer ones; the next Tab has them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATIENCE = 0.2
 
 
 class NameSource(Protocol):
-    """Where names come from; each call may take its time and may fail."""
+    """Source of the names; each call may be slow and may fail."""
 
     def tables(self) -> list[str]:
         """Return the names of all tables."""
@@ -39,7 +39,7 @@ _Key = tuple[str, str]
 
 
 class NameCache:
-    """Names by kind and table; forgets nothing but asks again after ``ttl`` seconds."""
+    """Names of tables, columns and partitions; asked for again after ``ttl`` seconds."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class NameCache:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Ask in a thread of its own, when it is wanted."""
+        """Start a new thread when needed: threads do not survive a fork."""
         self._lock, self._thread = threading.Lock(), None
         self._wanted = queue.SimpleQueue()
 
@@ -75,7 +75,7 @@ class NameCache:
         return self._look_up(("partitions", table))
 
     def close(self) -> None:
-        """Stop the thread; one that waits for the network ends after its answer. Idempotent."""
+        """Stop the thread, after its present request if it waits for one. Idempotent."""
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None

@@ -1,7 +1,7 @@
-"""What ``%config OdpsMagics`` sets, as a value.
+"""The settings of ``%config OdpsMagics`` as a value.
 
-Cards and lines are also made for plain Python calls, outside any magic; `current_options` finds
-the loaded magics through IPython and so needs no state of its own.
+Progress is also shown for plain Python calls: `current_options` finds the loaded magics through
+IPython, so that no state is kept here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RESULT_TYPES = ("pandas", "arrow", "spark", "batches")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Settings at one moment; ``max_output_bytes`` bounds one output, in bytes."""
+    """The settings, unchanging; ``max_output_bytes`` limits one output."""
 
     result_type: str = "pandas"
     limit: int | None = None
@@ -42,6 +42,6 @@ def loaded_magics() -> OdpsMagics | None:
 
 
 def current_options() -> Options:
-    """Return what ``%config OdpsMagics`` says now; the defaults where nothing is loaded."""
+    """Return the present settings; the defaults if the magics are not loaded."""
     magics = loaded_magics()
     return Options() if magics is None else magics.options()

@@ -1,7 +1,7 @@
-"""``%odps head``, ``%odps read``, ``%%odps read`` and ``%%odps sql``.
+"""The subcommands that read rows: ``%odps head``, ``%odps read`` and ``%%odps sql``.
 
-Rows come from `access.Scan` and `access.Result`; here are the options, the binding of values,
-the choice of result type, and the way into the background.
+Rows come from `access.Scan` and `access.Result`; here are the arguments, bound variables, result
+types, and reading in the background.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Rows(Protocol):
 def stoppable(
     title: str, work: Callable[[], _T], *, cancel: Callable[[], None] | None = None
 ) -> _T:
-    """Run ``work``; an interrupt becomes a `CancelledError`, so that a person sees three lines.
+    """Run ``work``; raise `CancelledError` in place of an interrupt, which is shown in three lines.
 
-    ``cancel`` is called then, to tell the service of what would otherwise go on there.
+    ``cancel`` is called then, so that the service does not go on with it.
     """
     try:
         return work()
@@ -80,10 +80,10 @@ def stoppable(
 
 
 def filter_of(context: Context, where: str | None, cell: str | None) -> str | None:
-    """Return the filter of ``-w`` or of the cell, with its ``:name`` parts bound."""
+    """Return the filter of ``-w`` or of the cell, with variables bound to ``:name``."""
     body = cell.strip() if cell else ""
     if where and body:
-        raise UsageError("a filter stands in -w or in the cell, not in both")
+        raise UsageError("write the filter in -w or in the cell, not in both")
     text = where or body
     if not text:
         return None
@@ -91,9 +91,9 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
 
 
 def bound(context: Context, text: str, timezone: Callable[[], str | None] = lambda: None) -> str:
-    """Return a text with its ``:name`` parts bound to variables, or raise a one-line error.
+    """Return a text with variables bound to ``:name``, or raise a one-line error.
 
-    ``timezone`` says where the text will be read, for datetimes that have a zone.
+    ``timezone`` returns the zone in which datetimes of the text are read.
     """
     try:
         bind(text, context.variables, timezone="UTC")  # a slip is told before anything connects
@@ -120,7 +120,7 @@ def _picks_rows(function: _F) -> _F:
 
 
 def _gives_rows(function: _F) -> _F:
-    """Add the arguments that everything with a result shares."""
+    """Add the arguments for results."""
     for decorate in (
         argument("-q", "--quiet", action="store_true", help="Show no progress and no note."),
         argument("-t", "--type", choices=RESULT_TYPES, help="What the result becomes."),
@@ -214,9 +214,9 @@ def _finish(
     source: Rows,
     total: Callable[[], int | None],
 ) -> Any:
-    """Turn a scan or a SQL result into what was asked for, here or in the background.
+    """Read a scan or SQL result into the result type, now or in the background.
 
-    ``total`` is asked how many rows there are, where a limit may have left some out.
+    ``total`` returns the number of all rows, for the note when a limit left some out.
     """
     kind = args.type or context.options().result_type
     if kind == "spark":
@@ -246,11 +246,11 @@ def _finish(
 def _refuse(args: argparse.Namespace, *names: str, why: str) -> None:
     for name in names:
         if getattr(args, name, None):
-            raise UsageError(f"--{name.replace('_', '-')} makes no sense here: {why}")
+            raise UsageError(f"--{name.replace('_', '-')} cannot be used here: {why}")
 
 
 def _plan(scan: Scan, name: str) -> Listing:
-    """Open the read session and tell what a read would bring; reads no rows."""
+    """Return the plan of a read: opens the read session and reads no rows."""
     session = scan.session
     rows = "known only by reading (filter)" if scan.row_count is None else f"{scan.row_count:,}"
     size = session.estimated_size
@@ -265,7 +265,7 @@ def _plan(scan: Scan, name: str) -> Listing:
 
 
 def _cut(value: Any, limit: int | None, total: Callable[[], int | None]) -> str:
-    """Return ``first 5 of 1,000 rows`` if a limit left rows out, or may have; else nothing."""
+    """Return ``first 5 of 1,000 rows`` if a limit left rows out, or may have; else ``""``."""
     rows = value.shape[0]
     if limit is None or rows < limit:
         return ""
@@ -276,7 +276,7 @@ def _cut(value: Any, limit: int | None, total: Callable[[], int | None]) -> str:
 
 
 def _shape(value: Any, source: str, cut: str = "") -> str:
-    """Say how much arrived: rows × columns, where the value knows."""
+    """Return ``source`` with the number of rows and columns, if the value has a shape."""
     shape = getattr(value, "shape", None)
     if not (isinstance(shape, tuple) and len(shape) == 2):
         return source
@@ -285,7 +285,7 @@ def _shape(value: Any, source: str, cut: str = "") -> str:
 
 
 def spark_session(context: Context) -> Any:
-    """Return the session in the variable ``spark``, or start one that is set up right."""
+    """Return the Spark session in the variable ``spark``, or start one."""
     known = context.variables.get("spark")
     if known is not None:
         return known

@@ -1,7 +1,7 @@
-"""``%%odps spark``: a Spark query over ODPS tables.
+"""The subcommand ``%%odps spark``: runs a Spark query over ODPS tables.
 
-The query is planned and run by what the connection was lent (`access.faces.Faces.spark_sql`);
-here are the options, the binding of values, and what is shown.
+`access.faces.Faces.spark_sql` plans and runs the query; here are the arguments, bound variables and
+the output.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _TITLE = "spark query"
 def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as Spark SQL over ODPS tables.
 
-    Of each table only the columns, partitions and rows are read that the query can use. With -o
-    the result is a Spark DataFrame, which reads when it is used; without -o and -t the first
-    rows are shown. :name stands for the Python variable of that name, quoted safely. The session
-    is that in the variable spark, else the active one, else a new one.
+    Only the columns, partitions and rows that the query needs are read. With -o the result is a
+    Spark DataFrame, which reads when it is used; without -o and -t the first rows are shown.
+    :name stands for the Python variable of that name, quoted safely. The Spark session is the
+    variable spark, else the active session, else a new one.
     """
     context.check_output(args.output)
     text = bound(context, (cell or "").strip())

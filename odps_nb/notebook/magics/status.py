@@ -1,7 +1,4 @@
-"""What runs and what ran: the list behind ``%odps status`` and ``%odps cancel``.
-
-The list belongs to the loaded magics, so that it lives and ends with them.
-"""
+"""Remembers running and finished operations, for ``%odps status`` and ``%odps cancel``."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ MAX_OPERATIONS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation under the number that ``%odps cancel`` takes."""
+    """An operation, and its number for ``%odps cancel``."""
 
     number: int
     tracker: ProgressTracker
@@ -31,7 +28,7 @@ class Operation:
 
 
 class Operations:
-    """The last operations of this kernel; thread-safe, bounded."""
+    """The last `MAX_OPERATIONS` operations of this kernel; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,7 +37,7 @@ class Operations:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Begin an empty list: what runs is the parent's."""
+        """Start with an empty list: operations belong to the parent process."""
         self._lock = threading.Lock()
         self._kept.clear()
 
@@ -64,7 +61,7 @@ class Operations:
             return tuple(self._kept)
 
     def listing(self) -> Listing:
-        """Return them as something to look at."""
+        """Return the operations as a table."""
         rows = []
         for one in self.all():
             snapshot = one.tracker.snapshot()
@@ -80,12 +77,12 @@ class Operations:
         return Listing(
             headers=("id", "operation", "state", "amount", "ids"),
             rows=tuple(rows),
-            empty="nothing ran yet",
+            empty="no operations yet",
         )
 
 
 def record(tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None) -> None:
-    """Put an operation on the list of the loaded magics; without magics there is no list."""
+    """Add an operation to the list of the loaded magics; does nothing if none are loaded."""
     magics = loaded_magics()
     if magics is not None:
         magics.operations.add(tracker, cancel=cancel)

@@ -1,7 +1,8 @@
-"""The process that parses strangers' bytes, so that the kernel does not.
+"""The parser process: parses bytes of unknown origin, so that the kernel does not.
 
-Parsers in native code (pyarrow, Pillow, numpy, zlib, expat, …) crash or run away on bytes that
-somebody made for that. What happens in here ends this process and nothing else.
+Parsers in native code (pyarrow, Pillow, numpy, zlib, expat, …) may crash or never end on bytes that
+were made for that. Here, that ends this process and nothing else. It loads `shared` and `parsers`,
+nothing else of `odps_nb.notebook`.
 
 ::
 
@@ -21,6 +22,7 @@ import contextlib
 import importlib
 import json
 import os
+import pkgutil
 import signal
 import struct
 import sys
@@ -30,7 +32,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.kinds.drawing import UnshowableError
+from odps_nb.notebook.preview import parsers
+from odps_nb.notebook.preview.shared import UnshowableError
 
 __all__ = ["LENGTHS", "MAX_ANSWER", "MEMORY", "main"]
 
@@ -39,12 +42,12 @@ LENGTHS: Final = struct.Struct(">IQ")
 MAX_ANSWER: Final = 8 << 20
 #: Bytes of memory that one job may take beyond what the loaded parsers have.
 MEMORY: Final = 2 << 30
-_PARSERS: Final = frozenset({"archive", "array", "columns", "page", "picture", "svg"})
+_PARSERS: Final = frozenset(module.name for module in pkgutil.iter_modules(parsers.__path__))
 _FORKS: Final = hasattr(os, "fork")
 
 
 def main() -> None:
-    """Answer jobs until there are no more."""
+    """Answer jobs until stdin ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # what a library prints must not get among the answers
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -60,7 +63,7 @@ def main() -> None:
 
 
 class _WithoutPandas(MetaPathFinder):
-    """Hides pandas: pyarrow loads it when it is there, for half a second in each fork."""
+    """Makes pandas look missing: pyarrow would load it, which takes half a second in each fork."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         if fullname == "pandas":
@@ -89,7 +92,7 @@ def _in_fork(job: dict[str, Any], data: bytes, answers: int) -> bytes:
 
 
 def _work(job: dict[str, Any], data: bytes, writing: int) -> None:
-    """Do the job in the forked process, which ends here whatever happens."""
+    """Do the job in the forked process and exit."""
     code = 1
     try:
         _limit(seconds=int(job["seconds"]))
@@ -130,12 +133,12 @@ def _pack(found: dict[str, Any], data: bytes = b"") -> bytes:
 
 
 def _bounded(answer: bytes) -> bytes:
-    """Return one answer of the promised length, so that nothing of it is read as the next one."""
+    """Return the answer if it has the length that it states, else an error in its place."""
     if len(answer) > MAX_ANSWER:
-        return _pack({"stopped": "too long an answer"})
+        return _pack({"stopped": "answer too long"})
     lengths = LENGTHS.unpack(answer[: LENGTHS.size]) if len(answer) >= LENGTHS.size else (0, 0)
     whole = len(answer) == LENGTHS.size + sum(lengths)
-    return answer if whole else _pack({"stopped": "its answer is none"})
+    return answer if whole else _pack({"stopped": "invalid answer"})
 
 
 def _why(code: int) -> str:
@@ -151,7 +154,7 @@ def _why(code: int) -> str:
 
 
 def _limit(*, seconds: int) -> None:
-    """Bound time and memory of this process; it writes no file and leaves no core behind."""
+    """Limit processor time, memory and file size of this process; no core dump."""
     try:
         import resource
     except ImportError:
@@ -169,7 +172,7 @@ def _limit(*, seconds: int) -> None:
 
 
 def _mapped() -> int:
-    """Return the bytes of address space that are in use already."""
+    """Return the bytes of address space in use."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except OSError:
@@ -178,7 +181,7 @@ def _mapped() -> int:
 
 
 def _sacrifice() -> None:
-    """Let the system end this process, and not the kernel, when all memory is taken."""
+    """Let the system kill this process, not the kernel, when it runs out of memory."""
     with contextlib.suppress(OSError):  # only Linux has it
         Path("/proc/self/oom_score_adj").write_text("1000")
 

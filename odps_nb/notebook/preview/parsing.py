@@ -1,6 +1,6 @@
-"""Asks a process aside to parse strangers' bytes; the kernel sees plain texts alone.
+"""Has bytes of unknown origin parsed in the parser process; the kernel gets plain texts only.
 
-What comes back is foreign, too: it is checked for its shape here, and escaped where it is drawn.
+Answers are not trusted either: their types are checked here, and drawings escape them.
 See ``docs/decisions/2026-11-22-previews-run-in-a-child.md``.
 """
 
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
 from odps_nb.notebook.preview.parser_process import LENGTHS, MAX_ANSWER
+from odps_nb.notebook.preview.shared import Size, UnshowableError
 
 __all__ = ["Parsed", "Parser", "ParserStoppedError", "parse"]
 
@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 
 class ParserStoppedError(UnshowableError):
-    """The process that parsed the bytes came to an end, or did not come to one."""
+    """The parser process crashed, or ran out of time or memory."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"its preview stopped the parser ({why}), which runs outside your kernel")
@@ -54,9 +54,9 @@ class ParserStoppedError(UnshowableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """What a parser found: texts and numbers by name, and a piece of data.
+    """The answer of a parser: texts and numbers by name, and data.
 
-    Nothing in here can be trusted: the readers check the type, the drawing escapes.
+    Not trusted: each method checks the type, and drawings escape the texts.
     """
 
     found: dict[str, Any]
@@ -88,14 +88,14 @@ def _texts(value: object) -> tuple[str, ...]:
 
 def _checked(value: object, wanted: type[_T]) -> _T:
     if not isinstance(value, wanted):
-        raise ParserStoppedError("its answer is none")
+        raise ParserStoppedError("invalid answer")
     return value
 
 
 class Parser:
-    """A process that parses, started when it is first needed and again after it was ended.
+    """Client of a parser process, which is started when needed, and again after a crash.
 
-    One job at a time; may be used from any thread, and in a forked process, which starts its own.
+    One job at a time; thread-safe. A forked kernel starts a process of its own.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class Parser:
         return f"<Parser {'running' if self._process else 'not started'}>"
 
     def parse(self, parser: str, data: bytes, options: dict[str, Any]) -> Parsed:
-        """Return what ``odps_nb.notebook.preview.parsers.<parser>`` finds in ``data``.
+        """Parse ``data`` with the module ``odps_nb.notebook.preview.parsers.<parser>``.
 
         Raises
         ------
@@ -137,12 +137,12 @@ class Parser:
         return Parsed(found=_checked(found["done"], dict), data=answer)
 
     def close(self) -> None:
-        """End the process; the next job starts a new one."""
+        """Stop the process; the next job starts a new one."""
         with self._lock:
             self._end()
 
     def forget(self) -> None:
-        """Let go of a process that belongs to the one that this one was forked from."""
+        """Forget the process of the parent, after a fork."""
         process, self._process, self._lock = self._process, None, threading.Lock()
         if process is not None:
             for pipe in (process.stdin, process.stdout):
@@ -214,13 +214,13 @@ class Parser:
 
 
 def _stop(timer: threading.Timer) -> None:
-    """Cancel it, or wait until it has done its work: afterwards the process may be waited for."""
+    """Cancel the timer, or wait until it has run."""
     timer.cancel()
     timer.join()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the process and the job that it forked."""
+    """Kill the process and the job that it forked."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if hasattr(os, "killpg"):
@@ -244,11 +244,11 @@ def _exchange(
 def _answer(source: IO[bytes]) -> tuple[dict[str, Any], bytes]:
     length, size = LENGTHS.unpack(_exactly(source, LENGTHS.size))
     if length + size > MAX_ANSWER:
-        raise ValueError("too long an answer")
+        raise ValueError("answer too long")
     found = json.loads(_exactly(source, length))
     data = _exactly(source, size)
     if not isinstance(found, dict):
-        raise ValueError("its answer is none")
+        raise ValueError("invalid answer")
     return found, data
 
 
@@ -266,7 +266,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def parse(parser: str, data: bytes, size: Size, **options: str) -> Parsed:
-    """Return what a parser finds in ``data``, asked in the one process that this kernel has.
+    """Parse ``data`` in the parser process of this kernel.
 
     Raises
     ------

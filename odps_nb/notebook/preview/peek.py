@@ -1,45 +1,29 @@
-"""Read as much of a blob as its preview needs, and no more.
-
-A blob is anything with the few members of `BlobLike`, so values do in tests and `access.Blob`
-does in a notebook.
-"""
+"""Reads as much of a blob as its preview needs, and no more."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
-from odps_nb.notebook.preview.kinds.drawing import Excerpt
-from odps_nb.notebook.preview.media_types import Family, Kind
-from odps_nb.notebook.preview.sniff import HEAD, sniff
+from odps_nb.notebook.preview.drawing import Excerpt
+from odps_nb.notebook.preview.kind import HEAD, MIB, Format
+from odps_nb.notebook.preview.registry import kinds, sniff
 
-__all__ = ["READ_LIMITS", "BlobFileLike", "BlobLike", "peek", "sniff_blob"]
-
-_MIB: Final = 1024 * 1024
-#: Bytes that are read at most before a blob of this family is drawn.
-READ_LIMITS: Final = {
-    Family.IMAGE: 16 * _MIB,
-    Family.COLUMNS: 8 * _MIB,
-    Family.ARCHIVE: 8 * _MIB,
-    Family.PDF: 2 * _MIB,
-    Family.JSON: 256 * 1024,
-}
-# these go into the page as they are, so the limit is what the page may hold
-_EMBEDDED: Final = frozenset({Family.SVG, Family.AUDIO, Family.VIDEO})
+__all__ = ["BlobFileLike", "BlobLike", "peek", "sniff_blob"]
 
 
 class BlobFileLike(Protocol):
-    """An opened blob. ``read`` raises where bytes do not agree with their checksums."""
+    """An opened blob; ``read`` raises when bytes do not match their checksums."""
 
     @property
     def verified(self) -> bool:
-        """Whether all checksums were compared and the answer proved that nothing is missing."""
+        """Whether all bytes arrived and matched their checksums."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes, none only at the end."""
+        """Return up to ``size`` bytes; ``b""`` at the end only."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the response."""
 
 
 class BlobLike(Protocol):
@@ -47,25 +31,27 @@ class BlobLike(Protocol):
 
     @property
     def size(self) -> int | None:
-        """Bytes in all, or ``None`` if unknown; may cost a request."""
+        """Size in bytes, or ``None`` if unknown; may cost a request."""
 
     @property
     def mime_type(self) -> str | None:
-        """What the uploader declared; may cost a request."""
+        """Media type that the uploader declared; may cost a request."""
 
     @property
     def file_name(self) -> str | None:
-        """What the uploader called it; may cost a request."""
+        """File name that the uploader gave; may cost a request."""
 
     def open(self) -> BlobFileLike:
         """Return the blob as a file; the caller closes it."""
 
     def save(self, path: Path, /) -> Path:
-        """Write it into a folder under a safe name, over nothing, and return the file."""
+        """Save the blob into a folder under a safe new name and return the path."""
 
 
-def peek(blob: BlobLike, *, embed: int) -> tuple[Kind, Excerpt]:
-    """Read the head, sniff, and read on only when the preview needs all and all is small enough.
+def peek(blob: BlobLike, *, embed: int) -> tuple[Format, Excerpt]:
+    """Return the format of a blob and the bytes that its preview needs.
+
+    Reads the head, and the rest only where the kind wants the whole blob and its limit allows it.
 
     Parameters
     ----------
@@ -78,18 +64,17 @@ def peek(blob: BlobLike, *, embed: int) -> tuple[Kind, Excerpt]:
     try:
         head = _read_up_to(file, HEAD + 1)
         if len(head) <= HEAD:
-            kind = sniff(head, len(head))
-            return kind, Excerpt(data=head, whole=True, size=len(head), verified=file.verified)
-        kind = sniff(head[:HEAD], blob.size)
-        limit = READ_LIMITS.get(kind.family, 0)
-        if kind.family in _EMBEDDED:
-            limit = embed
+            format = sniff(head, len(head))
+            return format, Excerpt(data=head, whole=True, size=len(head), verified=file.verified)
+        format = sniff(head[:HEAD], blob.size)
+        kind = kinds()[format.kind]
+        limit = embed if kind.embedded else kind.limit
         known = blob.size
         if limit <= HEAD or (known is not None and known > limit):
-            return kind, Excerpt(data=head[:HEAD], whole=False, size=known)
+            return format, Excerpt(data=head[:HEAD], whole=False, size=known)
         data = head + _read_up_to(file, limit + 1 - len(head))
         whole = len(data) <= limit
-        return kind, Excerpt(
+        return format, Excerpt(
             data=data if whole else data[:HEAD],
             whole=whole,
             size=len(data) if whole else blob.size,
@@ -99,8 +84,8 @@ def peek(blob: BlobLike, *, embed: int) -> tuple[Kind, Excerpt]:
         file.close()
 
 
-def sniff_blob(blob: BlobLike) -> Kind:
-    """Return the kind of a blob from its head; reads no more than that."""
+def sniff_blob(blob: BlobLike) -> Format:
+    """Return the format of a blob; reads its head only."""
     file = blob.open()
     try:
         head = _read_up_to(file, HEAD + 1)
@@ -112,7 +97,7 @@ def sniff_blob(blob: BlobLike) -> Kind:
 def _read_up_to(file: BlobFileLike, count: int) -> bytes:
     parts = []
     while count > 0:
-        part = file.read(min(count, _MIB))
+        part = file.read(min(count, MIB))
         if not part:
             break
         parts.append(bytes(part))

@@ -1,12 +1,11 @@
-"""One blob as a tile: read what is needed, sniff, draw, caption.
+"""Draws one blob as a tile: preview and caption.
 
-Trouble inside a blob (corrupt, cut, gone) becomes a line on its tile; trouble
-on the way to the service (`TransportError`, `CancelledError`) travels on.
+What is wrong with a blob (corrupt, cut, deleted) becomes a line on its tile; errors on the way to
+the service (`TransportError`, `CancelledError`) are raised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,61 +25,30 @@ from odps_nb.notebook.display.html import (
     join,
     visible,
 )
-from odps_nb.notebook.preview.kinds import (
-    archive,
-    array,
-    columns,
-    hexdump,
-    image,
-    json_tree,
-    media,
-    pdf,
-    table,
-    text,
-)
-from odps_nb.notebook.preview.kinds.drawing import (
-    GRID,
-    Drawing,
-    Excerpt,
-    Size,
-    UnshowableError,
-    clip,
-)
-from odps_nb.notebook.preview.media_types import NULL, UNREAD, Family, Kind, differs
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, framed
+from odps_nb.notebook.preview.kind import UNKNOWN, Format, differs
+from odps_nb.notebook.preview.kinds import binary
 from odps_nb.notebook.preview.parsing import ParserStoppedError
 from odps_nb.notebook.preview.peek import BlobLike, peek
+from odps_nb.notebook.preview.registry import kinds
+from odps_nb.notebook.preview.shared import GRID, Size, UnshowableError
 from odps_nb.terms import format_bytes
 
 __all__ = ["TILE_BUDGET", "BlobLike", "Tile", "null_tile", "tile", "unread_tile"]
 
 #: Characters of markup that one tile may have.
 TILE_BUDGET: Final = 512 * 1024
-_Draw = Callable[..., Drawing]
-_DRAWERS: Final[dict[Family, _Draw]] = {
-    Family.IMAGE: image.draw,
-    Family.SVG: media.draw,
-    Family.AUDIO: media.draw,
-    Family.VIDEO: media.draw,
-    Family.PDF: pdf.draw,
-    Family.JSON: json_tree.draw,
-    Family.TABLE: table.draw,
-    Family.COLUMNS: columns.draw,
-    Family.ARRAY: array.draw,
-    Family.TEXT: text.draw,
-    Family.MARKUP: text.draw,
-    Family.ARCHIVE: archive.draw,
-    Family.BINARY: hexdump.draw,
-    Family.EMPTY: hexdump.draw_empty,
-}
+_NULL: Final = Format(mime="application/x-empty", label="null", kind="empty")
+_UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """A drawn blob: its markup, and what a caption, a filter or a line of text says of it."""
+    """A drawn blob: markup, one line of text, and its properties."""
 
     html: Html
     text: str
-    kind: Kind
+    format: Format
     name: str
     declared: str = ""
     size: int | None = None
@@ -90,11 +58,11 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
-    """What stands under a picture."""
+class _Caption:
+    """What the caption of a tile says."""
 
     name: str
-    kind: Kind
+    format: Format
     declared: str = ""
     size: int | None = None
     verified: bool = False
@@ -110,12 +78,12 @@ def tile(
     render: bool = False,
     budget: int = TILE_BUDGET,
 ) -> Tile:
-    """Read and draw one blob.
+    """Read one blob and draw it as a tile.
 
     Parameters
     ----------
     blob
-        Opened and closed once; at most `READ_LIMITS` bytes of it are read.
+        Opened and closed once; no more of it is read than `Kind.limit` of its kind.
     size
         How much room the preview has.
     fallback_name
@@ -128,63 +96,62 @@ def tile(
         Characters of markup that it may take; over it, the head as hex and a note.
     """
     try:
-        kind, excerpt = peek(blob, embed=min(budget, TILE_BUDGET) // 4 * 3)
+        format, excerpt = peek(blob, embed=min(budget, TILE_BUDGET) // 4 * 3)
         stated, declared = blob.file_name, blob.mime_type
     except (ProtocolError, NotFoundError) as error:
         return unread_tile(f"{type(error).__name__}: {error}", size=size, name=fallback_name)
     name = " ".join(visible(stated or "").split()) or fallback_name
-    drawing, notes = _draw(excerpt, kind, size, name=name, render=render, keep=keep)
-    facts = _Facts(
+    drawing, notes = _draw(excerpt, format, size, name=name, render=render, keep=keep)
+    about = _Caption(
         name=name,
-        kind=kind,
+        format=format,
         declared=declared or "",
         size=excerpt.size,
         verified=excerpt.verified,
         notes=notes if excerpt.whole else (*notes, _head_note(excerpt, keep)),
     )
-    made = _assemble(drawing, facts, size)
+    made = _assemble(drawing, about, size)
     if len(made.html) <= min(budget, TILE_BUDGET):
         return made
-    small = hexdump.draw(excerpt, kind, size, name=name)
+    small = binary.draw(excerpt, format, size, name=name)
     note = f"too large to show: keep it with {keep}"
-    return _assemble(small, replace(facts, notes=(note,)), size)
+    return _assemble(small, replace(about, notes=(note,)), size)
 
 
 def null_tile(*, size: Size = GRID, name: str = "null") -> Tile:
     """Return the tile of a null cell."""
     words = element("em", "null", style=MUTED)
-    facts = _Facts(name=name, kind=NULL)
-    return _assemble(Drawing(html=image.framed(words, size)), facts, size)
+    about = _Caption(name=name, format=_NULL)
+    return _assemble(Drawing(html=framed(words, size)), about, size)
 
 
 def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob") -> Tile:
     """Return the tile of a blob that was not read, with the reason."""
     words = element("em", "not read", style=MUTED)
-    facts = _Facts(name=name, kind=UNREAD, notes=(reason,))
-    return _assemble(Drawing(html=image.framed(words, size)), facts, size)
+    about = _Caption(name=name, format=_UNREAD, notes=(reason,))
+    return _assemble(Drawing(html=framed(words, size)), about, size)
 
 
 # -- drawing ------------------------------------------------------------------------------------
 
 
 def _draw(
-    excerpt: Excerpt, kind: Kind, size: Size, *, name: str, render: bool, keep: str
+    excerpt: Excerpt, format: Format, size: Size, *, name: str, render: bool, keep: str
 ) -> tuple[Drawing, tuple[str, ...]]:
-    draw = _DRAWERS[kind.family]
-    if render and kind.mime == "text/html":
-        draw = text.draw_rendered
+    kind = kinds()[format.kind]
+    draw = (kind.draw_rendered if render else None) or kind.draw
     try:
-        drawing = draw(excerpt, kind, size, name=name)
+        drawing = draw(excerpt, format, size, name=name)
     except MissingDependencyError as error:
-        return hexdump.draw(excerpt, kind, size, name=name), (f"{error}: {error.hint}",)
+        return binary.draw(excerpt, format, size, name=name), (f"{error}: {error.hint}",)
     except ParserStoppedError as error:
-        return hexdump.draw(excerpt, kind, size, name=name), (f"{error}; keep it with {keep}",)
+        return binary.draw(excerpt, format, size, name=name), (f"{error}; keep it with {keep}",)
     except (UnshowableError, LimitExceededError, ConfigError) as error:
-        return hexdump.draw(excerpt, kind, size, name=name), (str(error),)
+        return binary.draw(excerpt, format, size, name=name), (str(error),)
     except Exception as error:  # noqa: BLE001 - hostile bytes meet decoders that are not ours,
         # and these raise what they like; the reason is shown, the other tiles live on
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        return hexdump.draw(excerpt, kind, size, name=name), (f"corrupt: {reason[0]}",)
+        return binary.draw(excerpt, format, size, name=name), (f"corrupt: {reason[0]}",)
     return drawing, (drawing.note,) if drawing.note else ()
 
 
@@ -193,29 +160,29 @@ def _head_note(excerpt: Excerpt, keep: str) -> str:
     return f"read: the first {format_bytes(len(excerpt.data))}{of_all}; for all use {keep}"
 
 
-def _assemble(drawing: Drawing, facts: _Facts, size: Size) -> Tile:
-    what = [facts.kind.label, *drawing.facts]
-    if facts.size is not None:
-        what.append(format_bytes(facts.size))
+def _assemble(drawing: Drawing, about: _Caption, size: Size) -> Tile:
+    what = [about.format.label, *drawing.facts]
+    if about.size is not None:
+        what.append(format_bytes(about.size))
     words = " · ".join(what)
     caption = join(
         (
             element(
                 "div",
-                element("bdi", clip(facts.name, 120)),
-                attributes={"title": clip(facts.name, 400)},
+                element("bdi", clip(about.name, 120)),
+                attributes={"title": clip(about.name, 400)},
                 style="font-weight:bold;overflow:hidden;text-overflow:ellipsis;white-space:nowrap",
             ),
             element("div", words, style=f"{SMALL};{MUTED}"),
-            *_badges(facts),
+            *_badges(about),
             *(
                 element("div", clip(visible(note), 240), style=f"{SMALL};overflow-wrap:anywhere")
-                for note in facts.notes
+                for note in about.notes
             ),
         )
     )
-    label = f"{clip(facts.name, 120)}, {words}"
-    line = f"{clip(facts.name, 48)}  {words}"
+    label = f"{clip(about.name, 120)}, {words}"
+    line = f"{clip(about.name, 48)}  {words}"
     return Tile(
         html=figure(
             drawing.html,
@@ -224,21 +191,21 @@ def _assemble(drawing: Drawing, facts: _Facts, size: Size) -> Tile:
             width=size.width,
             beside=size.layout == "row",
         ),
-        text=f"{line}  verified" if facts.verified else line,
-        kind=facts.kind,
-        name=facts.name,
-        declared=facts.declared,
-        size=facts.size,
+        text=f"{line}  verified" if about.verified else line,
+        format=about.format,
+        name=about.name,
+        declared=about.declared,
+        size=about.size,
     )
 
 
-def _badges(facts: _Facts) -> list[Html]:
+def _badges(about: _Caption) -> list[Html]:
     shape = "display:inline-block;padding:0 8px;margin:4px 4px 0 0;border-radius:9px"
     badges = []
-    if facts.verified:
+    if about.verified:
         style = f"{shape};{SMALL};background-color:rgba(34,160,80,0.22)"
         badges.append(element("span", "✓ verified", style=style))
-    if differs(facts.declared, facts.kind):
+    if differs(about.declared, about.format):
         style = f"{shape};{SMALL};background-color:rgba(235,140,20,0.30)"
-        badges.append(element("span", f"declared {clip(facts.declared, 60)}", style=style))
+        badges.append(element("span", f"declared {clip(about.declared, 60)}", style=style))
     return [element("div", *badges)] if badges else []

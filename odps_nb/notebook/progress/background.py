@@ -1,7 +1,6 @@
-"""An operation that goes on after its cell: ``--bg``.
+"""Runs an operation in the background (``--bg``) and returns a handle like a future.
 
-The handle is what a person keeps: `result`, `done`, `cancel`, or ``await`` it. Its card was put
-into the cell that started it and goes on there.
+Its progress card stays in the cell that started it.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ _POLL = 0.1
 
 
 class BackgroundResult:
-    """The result of ``work`` to come.
+    """A handle for ``work`` that runs in a thread: wait for it, cancel it, or ``await`` it.
 
     Parameters
     ----------
     title
-        What runs, for the repr.
+        Name of the operation, for repr and errors.
     work
-        Called once, in a thread of its own.
+        Called once, in the thread.
     cancel
-        Makes ``work`` end soon with `CancelledError`; callable from any thread.
+        Makes ``work`` raise `CancelledError` soon; called from any thread.
     """
 
     def __init__(self, title: str, work: Callable[[], Any], *, cancel: Callable[[], None]) -> None:
@@ -47,33 +46,33 @@ class BackgroundResult:
         start_thread(self._thread)
 
     def done(self) -> bool:
-        """Whether it ended, well or not."""
+        """Whether it has ended, with a result or an error."""
         return self._future.done()
 
     def cancel(self) -> None:
-        """Stop it; `result` raises `CancelledError` then. Does not wait. Idempotent."""
+        """Cancel it without waiting; `result` then raises `CancelledError`. Idempotent."""
         self._stopping.set()
         self._cancel()
 
     def end(self) -> None:
-        """Stop it: what the end of the interpreter calls."""
+        """Cancel it, called when the interpreter exits."""
         if not self.done():
             self.cancel()
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the end and return the result.
+        """Wait until it has ended and return the result.
 
         Parameters
         ----------
         timeout
-            Seconds to wait, ``None`` for ever.
+            Seconds to wait; ``None``: without limit.
 
         Raises
         ------
         StateError
-            It still runs after ``timeout`` seconds.
+            When it still runs after ``timeout`` seconds.
         OdpsNbError
-            What stopped the operation.
+            The error that ended it.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -86,7 +85,7 @@ class BackgroundResult:
                 self._cancel()  # again: the first call may have come before the work could hear it
             if deadline is not None and time.monotonic() >= deadline:
                 raise StateError(
-                    f"{self._title} still runs", hint="wait longer, or stop it with .cancel()"
+                    f"{self._title} is still running", hint="wait longer, or stop it with .cancel()"
                 )
 
     def __await__(self) -> Generator[Any, None, Any]:

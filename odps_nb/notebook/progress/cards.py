@@ -1,8 +1,7 @@
-"""The progress card: script-free HTML that lives in one output through one display id.
+"""Shows progress as a card in the notebook: HTML without scripts, updated in place.
 
-`card_html` and `card_text` are pure functions of a snapshot; `CardListener` publishes them. The
-last update is the permanent record in the saved notebook, so it is small and says how it ended.
-Knows nothing of sessions or sockets: it polls `ProgressTracker.snapshot`.
+`card_html` and `card_text` are pure functions of a snapshot; `CardListener` displays them. The last
+update stays in the saved notebook, so it is small and says how the operation ended.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _SMALL = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
 
 
 def card_html(snapshot: ProgressSnapshot) -> str:
-    """Draw one snapshot as HTML without scripts, links or anything to load.
+    """Return a snapshot as HTML without scripts, links or anything to load.
 
     Every text that came from outside passes `escape`. A final snapshot gives about 1 KB: the
     bars of its splits are folded into a number.
@@ -56,7 +55,7 @@ def card_html(snapshot: ProgressSnapshot) -> str:
 
 
 def card_text(snapshot: ProgressSnapshot) -> str:
-    """Say one snapshot in plain text: the alternative for terminals, diffs and screen readers."""
+    """Return a snapshot as plain text, for terminals, diffs and screen readers."""
     lines = [words.headline(snapshot)]
     if figures := words.figures(snapshot):
         lines.append("  " + " · ".join(figures))
@@ -75,14 +74,14 @@ def _main_bar(snapshot: ProgressSnapshot, accent: str) -> str:
 
 
 def _bar(share: float | None, label: str, accent: str, *, height: int) -> str:
-    """Draw one bar; without a share it is an indeterminate one (never an empty 0 %)."""
+    """Return a progress bar; without a share an indeterminate one, never an empty 0 %."""
     value = "" if share is None else f' max="100" value="{max(share * 100, 0.5):.4g}"'
     style = f"width:100%;height:{height}px;accent-color:{accent};display:block"
     return f'<progress aria-label="{escape(label)}"{value} style="{style}"></progress>'
 
 
 def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
-    """While it runs: bars in the open, since a redraw would close a folded part again."""
+    """Return the part of a running card: never folded, since a redraw would close it again."""
     parts = []
     if len(snapshot.splits) > 1:
         cells = [
@@ -97,7 +96,7 @@ def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
 
 
 def _record(snapshot: ProgressSnapshot) -> list[str]:
-    """At the end: numbers only, ids and events folded away but in the saved notebook."""
+    """Return the part of a final card: numbers, with ids and events folded."""
     summary = []
     if total := len(snapshot.splits):
         done = sum(split.done for split in snapshot.splits)
@@ -114,7 +113,7 @@ def _record(snapshot: ProgressSnapshot) -> list[str]:
 
 
 def _groups(splits: Sequence[SplitProgress]) -> list[tuple[str, float | None]]:
-    """Return at most `MAX_BARS` (label, share): neighbours share a bar when there are more."""
+    """Return at most `MAX_BARS` bars (label, share); neighbouring splits share one if needed."""
     if len(splits) <= MAX_BARS:
         return [(split.label, _share([split])) for split in splits]
     edges = [len(splits) * i // MAX_BARS for i in range(MAX_BARS + 1)]
@@ -148,9 +147,9 @@ class CardListener:
     options
         What to show and how often; by default what ``%config OdpsMagics`` says.
     delay
-        Seconds before the card appears; what ends sooner leaves none.
+        Seconds before the card appears; an operation that ends sooner has none.
     on_cancel
-        Stops the operation, for ``%odps cancel``; ``None`` where only an interrupt can.
+        Cancels the operation, for ``%odps cancel``; ``None`` if only an interrupt can.
     """
 
     def __init__(
@@ -171,8 +170,8 @@ class CardListener:
     def place(self, operation: str, title: str) -> None:
         """Put the card into the current cell now, for an operation that outlives the cell.
 
-        What a thread displays later would land in whatever cell runs then; an update of this
-        card finds its way by the display id.
+        What a thread displays later would appear in whichever cell runs then; an update of this
+        card reaches its cell by the display id.
         """
         self._delay = 0.0
         if self._options.progress == "none":
@@ -180,7 +179,7 @@ class CardListener:
         self._publish(ProgressSnapshot(operation=operation, title=title, phase=Phase.CREATING))
 
     def start(self, tracker: ProgressTracker) -> None:
-        """Begin to watch; nothing is shown before ``delay`` seconds."""
+        """Start to show progress, after ``delay`` seconds."""
         self._tracker = tracker
         record(tracker, cancel=self._on_cancel)
         if self._options.progress == "none":
@@ -191,7 +190,7 @@ class CardListener:
         self._flusher.start()
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
-        """Leave the final card (if one was shown) and join the thread."""
+        """Show the final card, if a card was shown, and join the thread."""
         self._final = snapshot
         if self._flusher is not None:
             self._flusher.stop()

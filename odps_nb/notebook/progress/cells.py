@@ -1,4 +1,4 @@
-"""The ends of a notebook's cells, for what goes on beside them."""
+"""Calls a function at the end of each notebook cell."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["after_cell"]
 
 
 def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
-    """Call a function after every cell, with the error that ended the cell, if any.
+    """Call a function after every cell, with the error of the cell, if any.
 
     It is called in the cell's own thread while the cell still counts as running, so that what it
-    displays or replaces is saved with the cell. Returns what takes the function out again;
-    outside of IPython nothing is ever called.
+    displays or replaces is saved with the cell. Returns a function that unregisters it. Outside
+    of IPython it is never called.
     """
     from IPython.core.getipython import get_ipython
 

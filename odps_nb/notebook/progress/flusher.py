@@ -1,7 +1,4 @@
-"""One thread that redraws at a steady pace, however fast the counters move.
-
-Knows neither cards nor lines. Workers never wait for it and it never waits for them.
-"""
+"""Redraws progress in a thread at a steady rate; workers never wait for it."""
 
 from __future__ import annotations
 
@@ -20,11 +17,10 @@ SHOW_AFTER = 0.3
 
 
 class Flusher:
-    """Call ``draw`` every ``1 / hz`` seconds after ``delay`` seconds, then ``last`` once.
+    """A thread that waits ``delay`` seconds, calls ``draw`` ``hz`` times a second, then ``last``.
 
-    ``last`` runs in the same thread, and only if ``draw`` ran before: what was never shown has
-    no end to show. The thread carries the context of its starter, since ipykernel keeps there
-    which cell an output belongs to.
+    ``last`` runs in the same thread, and only if ``draw`` ran before. The thread has the context
+    variables of the thread that created it: ipykernel keeps there which cell an output belongs to.
     """
 
     def __init__(
@@ -46,11 +42,11 @@ class Flusher:
         self._home = Home()
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Draw the end if anything was drawn, then join. Idempotent."""
+        """Call ``last`` if anything was drawn, and join the thread. Idempotent."""
         if not self._home.is_here:
             return  # the parent draws
         self._stopped.set()

@@ -1,7 +1,6 @@
-"""Progress in a terminal: one line on stderr, drawn by tqdm where it is installed.
+"""Shows progress in a terminal as a tqdm line on stderr.
 
-tqdm is optional (extra ``notebook``); without it, and where stderr is no terminal, nothing is
-shown: a log file wants no carriage returns.
+Without tqdm (extra ``notebook``), or when stderr is not a terminal, nothing is shown.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ __all__ = ["LineListener"]
 
 
 class LineListener:
-    """Shows one operation as a tqdm line that stays as the record of how it ended.
+    """Shows one operation as a tqdm line; the final line stays and says how it ended.
 
     Parameters
     ----------
     file
         Where to write, by default ``sys.stderr``; only a terminal gets a line.
     delay
-        Seconds before the line appears; what ends sooner leaves none.
+        Seconds before the line appears; an operation that ends sooner has none.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class LineListener:
         self._bar: Any = None
 
     def start(self, tracker: ProgressTracker) -> None:
-        """Begin to watch."""
+        """Start to show progress, after ``delay`` seconds."""
         self._tracker = tracker
         record(tracker, cancel=self._on_cancel)
         make_bar = _bar_factory() if self._options.progress != "none" else None
@@ -62,7 +61,7 @@ class LineListener:
         self._flusher.start()
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
-        """Leave the final line (if one was shown) and join the thread."""
+        """Show the final line, if a line was shown, and join the thread."""
         self._final = snapshot
         if self._flusher is not None:
             self._flusher.stop()
@@ -93,7 +92,7 @@ class LineListener:
 
 
 def _what(snapshot: ProgressSnapshot) -> str:
-    """Say what runs; tqdm itself adds the percentage of what is under way."""
+    """Return operation, title and state; tqdm adds the percentage."""
     state = words.ending(snapshot) if snapshot.phase.is_final else snapshot.phase.value
     return visible(f"{snapshot.operation} {snapshot.title}: {state}")
 

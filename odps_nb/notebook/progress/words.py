@@ -1,6 +1,6 @@
-"""Progress in words: one wording for card, line, status list and text/plain.
+"""Describes progress in words, for cards, terminal lines and ``%odps status``.
 
-Pure functions of a `ProgressSnapshot`. Escapes nothing and draws nothing.
+Pure functions of a `ProgressSnapshot`; they escape nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def format_seconds(seconds: float) -> str:
-    """Write a duration for a person: ``3.2 s``, ``1 min 05 s``, ``2 h 03 min``."""
+    """Return a duration as text: ``3.2 s``, ``1 min 05 s``, ``2 h 03 min``."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -35,14 +35,14 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Write a share in (0, 1] as a percentage that is never ``0 %`` and only at the end 100."""
+    """Return a share in (0, 1] as a percentage, rounded down; ``<1 %`` in place of ``0 %``."""
     if share < 0.01:
         return "<1 %"
     return f"{int(share * 100)} %"
 
 
 def counted(count: int, noun: str) -> str:
-    """Write ``1 row``, ``1,234 rows``, ``2 retries``."""
+    """Return ``1 row``, ``1,234 rows``, ``2 retries``."""
     if count == 1:
         return f"1 {noun}"
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
@@ -50,12 +50,12 @@ def counted(count: int, noun: str) -> str:
 
 
 def headline(snapshot: ProgressSnapshot) -> str:
-    """Say what it is and where it stands: ``read orders: reading, 41 %``."""
+    """Return operation, title and state: ``read orders: reading, 41 %``."""
     return f"{snapshot.operation} {snapshot.title}: {ending(snapshot)}"
 
 
 def ending(snapshot: ProgressSnapshot) -> str:
-    """Say where it stands, or how it ended: ``done in 3.2 s``, ``cancelled at 41 %``."""
+    """Return the state, or how it ended: ``done in 3.2 s``, ``cancelled at 41 %``."""
     if snapshot.phase is Phase.DONE:
         return f"done in {format_seconds(snapshot.elapsed)}"
     share = snapshot.fraction
@@ -72,12 +72,12 @@ def ending(snapshot: ProgressSnapshot) -> str:
 
 
 def figures(snapshot: ProgressSnapshot) -> list[str]:
-    """Return what is worth a number now: amounts, then rate and time left, then trouble."""
+    """Return the figures to show: amounts, rate and time left, retries."""
     return [*amounts(snapshot), *_pace(snapshot), *_trouble(snapshot)]
 
 
 def amounts(snapshot: ProgressSnapshot) -> list[str]:
-    """Return how much: rows, blobs, tasks, bytes on the wire, decoded, complete and verified."""
+    """Return the amounts: rows, blobs, tasks, bytes on the wire, decoded, complete, verified."""
     found = []
     if snapshot.rows or snapshot.rows_total is not None:
         found.append(_of(snapshot.rows, snapshot.rows_total, "row"))
@@ -97,7 +97,7 @@ def amounts(snapshot: ProgressSnapshot) -> list[str]:
 
 
 def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
-    """Return the ids to quote to a service desk: of the session and of the ``last`` answers."""
+    """Return the ids that support asks for: session, and requests (the ``last`` ones)."""
     found = [f"session {snapshot.session_id}"] if snapshot.session_id else []
     requests = snapshot.request_ids[-last:] if last else snapshot.request_ids
     if requests:
@@ -125,7 +125,7 @@ def _pace(snapshot: ProgressSnapshot) -> list[str]:
 
 
 def _round(rate: float) -> int:
-    """Keep three digits: a rate that flickers in its last digits tells nobody anything."""
+    """Round a rate to three digits, so that it does not flicker."""
     whole = int(rate)
     return round(whole, 3 - len(str(whole))) if whole >= 1000 else whole
 

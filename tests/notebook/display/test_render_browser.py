@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 from odps_nb.notebook.display.html import escape
 from odps_nb.notebook.gallery.view import mimebundle
 from odps_nb.notebook.preview import bundle as preview
-from odps_nb.notebook.preview.kinds.text import POLICY
+from odps_nb.notebook.preview.kinds.markup import POLICY
 from tests.support.browser import CHROMIUM, FLAGS
 from tests.support.svgs import HEAD, HOSTILE, PLAIN
 

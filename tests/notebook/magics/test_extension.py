@@ -182,8 +182,8 @@ def test_help_of_all(shell):
             "UsageError: %%odps tables takes no cell: write %odps tables on one line\n",
         ),
         ("%odps read", "UsageError: the following arguments are required: TABLE\n"),
-        ("%odps read t -o 1x", "UsageError: -o 1x: this is no name for a variable\n"),
-        ("%odps read t -o for", "UsageError: -o for: this is no name for a variable\n"),
+        ("%odps read t -o 1x", "UsageError: -o 1x: not a valid variable name\n"),
+        ("%odps read t -o for", "UsageError: -o for: not a valid variable name\n"),
         ("%odps write frme t", "UsageError: there is no variable 'frme'; did you mean frame?\n"),
         ("%odps cancel 7", "UsageError: no operation has the id 7; see %odps status\n"),
         (
@@ -192,7 +192,7 @@ def test_help_of_all(shell):
         ),
         (
             "%odps connect prod --root x",
-            "UsageError: --root goes with local: %odps connect local --root DIR\n",
+            "UsageError: --root is for local only: %odps connect local --root DIR\n",
         ),
     ],
 )
@@ -204,7 +204,7 @@ def test_bad_input_is_one_line(shell, cell, message):
 
 def test_the_status_of_nothing(shell):
     load_ipython_extension(shell)
-    assert "nothing ran yet" in run(shell, "%odps status")
+    assert "no operations yet" in run(shell, "%odps status")
 
 
 def test_a_key_on_a_line_is_refused_before_anything_else(shell):

@@ -183,7 +183,7 @@ def test_a_filter_stands_on_the_line_or_in_the_cell(ip):
     assert set(line["status"]) == {"paid"}
     pd.testing.assert_frame_equal(line, cell)
     text = usage_error(ip, "%%odps read orders -w 'id > 1'\nid > 2")
-    assert text == "a filter stands in -w or in the cell, not in both"
+    assert text == "write the filter in -w or in the cell, not in both"
     assert "did you mean :wanted?" in usage_error(ip, "%odps read orders -w 'status = :wantd'")
 
 
@@ -235,7 +235,7 @@ def test_batches_are_read_when_they_are_wanted(ip):
 
 @pytest.mark.parametrize("kind", ["spark", "batches"])
 def test_what_cannot_be_read_in_the_background_says_why(ip, kind):
-    assert "--bg makes no sense here" in usage_error(ip, f"%odps read orders -t {kind} --bg")
+    assert "--bg cannot be used here" in usage_error(ip, f"%odps read orders -t {kind} --bg")
 
 
 def test_a_dry_run_reads_no_row(ip):

@@ -44,7 +44,7 @@ def usage_error(shell, text: str) -> str:
 def test_bad_input_is_one_line_and_starts_nothing(ip):
     assert "needs a query" in usage_error(ip, "%%odps spark\n  ")
     assert "needs a cell" in usage_error(ip, "%odps spark")
-    assert "no name for a variable" in usage_error(ip, "%%odps spark -o 1a\nselect 1")
+    assert "not a valid variable name" in usage_error(ip, "%%odps spark -o 1a\nselect 1")
     assert "invalid choice: 'batches'" in usage_error(ip, "%%odps spark -t batches\nselect 1")
     assert ":dya has no value" in usage_error(ip, "%%odps spark\nselect :dya")
     assert "--bg" in usage_error(ip, "%%odps spark --bg\nselect 1")
@@ -55,9 +55,8 @@ def test_help_names_what_is_special(ip):
     run(ip, "%odps spark?")
     (text,) = ip.user_ns["shown"]
     assert text.startswith("%%odps spark [-n N] [-o VAR]")
-    assert "only the columns, partitions and rows are read that the query can use" in " ".join(
-        text.split()
-    )
+    said = " ".join(text.split())
+    assert "Only the columns, partitions and rows that the query needs are read." in said
     run(ip, "%odps")
     assert "%%odps spark" in ip.user_ns["shown"][0]
 

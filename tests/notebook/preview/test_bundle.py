@@ -25,10 +25,10 @@ from odps_nb.errors import (
 )
 from odps_nb.local.samples import media, pictures
 from odps_nb.notebook.preview.bundle import mimebundle
-from odps_nb.notebook.preview.kinds.drawing import GRID, LIST, SINGLE, Excerpt
-from odps_nb.notebook.preview.media_types import Family
-from odps_nb.notebook.preview.parsers import columns
-from odps_nb.notebook.preview.sniff import HEAD
+from odps_nb.notebook.preview.drawing import Excerpt
+from odps_nb.notebook.preview.kind import HEAD
+from odps_nb.notebook.preview.parsers import arrow
+from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
 
 
@@ -174,7 +174,7 @@ def test_no_preview_ever_allows_scripts_or_loads_anything(samples, size, render)
         ), name
         assert not [n for _, n, _ in page.attributes if n.startswith("on")], name
         assert page.values("href") == [], name
-        assert page.tags.count("iframe") == (render and made.kind.mime == "text/html"), name
+        assert page.tags.count("iframe") == (render and made.format.mime == "text/html"), name
 
 
 def test_svg_is_shown_by_an_image_tag_alone(samples):
@@ -317,7 +317,7 @@ def test_packed_streams_are_unpacked_within_a_bound():
 
 
 def test_an_arrow_buffer_that_promises_too_much_is_not_unpacked():
-    batch = pa.record_batch({"a": pa.array(np.zeros(columns.MAX_UNPACKED // 8 + 1))})
+    batch = pa.record_batch({"a": pa.array(np.zeros(arrow.MAX_UNPACKED // 8 + 1))})
     out = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(out, batch.schema, options=options) as writer:
@@ -358,7 +358,7 @@ def test_times_are_shown_to_their_last_digit():
 
 def test_a_parquet_row_group_that_promises_too_much_is_not_unpacked():
     out = io.BytesIO()
-    count = columns.MAX_UNPACKED // 8 + 1
+    count = arrow.MAX_UNPACKED // 8 + 1
     options = {"compression": "zstd", "use_dictionary": False, "row_group_size": count}
     pq.write_table(pa.table({"a": np.zeros(count)}), out, **options)
     assert len(out.getvalue()) < 1_000_000
@@ -559,4 +559,4 @@ def test_reprs_say_lengths_and_never_bytes(samples):
 
 def test_a_tile_knows_its_kind_for_filters(samples):
     made = tile(samples["not_a_picture.png"])
-    assert (made.kind.family, made.declared, made.size) == (Family.MARKUP, "image/png", 536)
+    assert (made.format.kind, made.declared, made.size) == ("markup", "image/png", 536)

@@ -19,9 +19,10 @@ from odps_nb.errors import MissingDependencyError
 from odps_nb.local.samples import media, pictures
 from odps_nb.notebook.gallery.view import mimebundle
 from odps_nb.notebook.preview import parser_process, parsing
-from odps_nb.notebook.preview.kinds.drawing import GRID, UnshowableError
 from odps_nb.notebook.preview.parser_process import LENGTHS, MAX_ANSWER, MEMORY
+from odps_nb.notebook.preview.parsers import picture
 from odps_nb.notebook.preview.parsing import Parsed, Parser, ParserStoppedError
+from odps_nb.notebook.preview.shared import GRID, UnshowableError
 from odps_nb.notebook.preview.tile import tile
 
 SIZE = {"size": {"layout": "tile", "width": 9, "height": 9, "rows": 3, "columns": 3, "lines": 3}}
@@ -101,7 +102,7 @@ BOOT = (
     "import sys; sys.path[:] = sys.argv[1:]\n"
     "import types, os, signal, time\n"
     "from odps_nb.notebook.preview.parser_process import main\n"
-    "from odps_nb.notebook.preview.kinds.drawing import UnshowableError\n"
+    "from odps_nb.notebook.preview.shared import UnshowableError\n"
     "broken = types.ModuleType('broken')\n"
     "sys.modules['odps_nb.notebook.preview.parsers.array'] = broken\n"
     "fine = types.ModuleType('fine')\n"
@@ -343,7 +344,7 @@ ASK = "parsing.parse('svg', b'<svg xmlns=\"http://www.w3.org/2000/svg\"/>', GRID
 
 def test_a_forked_process_has_a_parser_of_its_own():
     done = script(
-        "import os\nfrom odps_nb.notebook.preview.kinds.drawing import GRID\n"
+        "import os\nfrom odps_nb.notebook.preview.shared import GRID\n"
         f"first = {ASK}\nmine = parsing._parser._process.pid\n"
         "child = os.fork()\n"
         "if not child:\n"
@@ -359,7 +360,7 @@ def test_a_forked_process_has_a_parser_of_its_own():
 @pytest.mark.parametrize("end", ["", "import os; os.kill(os.getpid(), 9)"])
 def test_the_process_ends_with_its_kernel(end):
     done = script(
-        "from odps_nb.notebook.preview.kinds.drawing import GRID\n"
+        "from odps_nb.notebook.preview.shared import GRID\n"
         f"{ASK}\nprint(parsing._parser._process.pid, flush=True)\n{end}"
     )
     with_pid = int(done.stdout)
@@ -444,7 +445,58 @@ def test_a_picture_that_came_back_as_something_else_is_not_shown(monkeypatch):
     monkeypatch.setattr("odps_nb.notebook.preview.kinds.image.parse", lambda *a, **k: answer)
     made = tile(Value(good()), size=GRID)
     assert "<img" not in made.html
-    assert "no picture came back" in made.html
+    assert "the parser returned no picture" in made.html
+
+
+def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
+    """What hostile bytes could reach there is little, and a fork stays small."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import importlib, sys\n"
+            "from odps_nb.notebook.preview import parser_process\n"
+            "for name in sorted(parser_process._PARSERS): parser_process._parser(name)\n"
+            "loaded = {n.removeprefix('odps_nb.') for n in sys.modules if 'odps_nb.' in n}\n"
+            "ours = 'notebook.preview.parsers.'\n"
+            "print(*sorted(name for name in loaded if not name.startswith(ours)))",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=True,
+    )
+    assert done.stdout.split() == [
+        *("errors", "notebook", "notebook.preview", "notebook.preview.parser_process"),
+        *("notebook.preview.parsers", "notebook.preview.shared", "terms"),
+    ]
+
+
+def test_a_new_parser_is_one_file_among_the_parsers(tmp_path, monkeypatch):
+    code = "def parse(data, options): return {'n': len(data)}, data[:2]"
+    (tmp_path / "model.py").write_text(code, encoding="utf-8")
+    boot = (
+        "import sys; sys.path[:] = sys.argv[1:]\n"
+        "from odps_nb.notebook.preview import parsers\n"
+        f"parsers.__path__.append({str(tmp_path)!r})\n"
+        "from odps_nb.notebook.preview.parser_process import main\nmain()"
+    )
+    monkeypatch.setattr(parsing, "_BOOT", boot)
+    parser = Parser()
+    try:
+        parsed = parser.parse("model", b"glTF", SIZE)
+        assert (parsed.number("n"), parsed.data) == (4, b"gl")
+        assert parser.parse("svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", SIZE)
+    finally:
+        parser.close()
+
+
+def test_pictures_of_a_page_are_counted_whatever_their_format():
+    for name in ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF"):
+        data = pictures.encode(Image.new("RGB", (8, 6), 1), name)
+        assert picture.pixels(data) == 48
+    for data in (b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"\x00\x00\x01\x00", b""):
+        with pytest.raises(OSError, match="cannot identify"):
+            picture.pixels(data)
 
 
 def test_only_our_parsers_can_be_asked():

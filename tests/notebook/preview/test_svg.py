@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from odps_nb.notebook.preview.kinds.drawing import UnshowableError
 from odps_nb.notebook.preview.parsers import svg
+from odps_nb.notebook.preview.shared import UnshowableError
 from odps_nb.notebook.preview.tile import tile
 from tests.support.svgs import HOSTILE, PLAIN, nested
 

@@ -48,7 +48,7 @@ def test_cancel_ends_it_with_cancelled():
 def test_waiting_too_long_says_that_it_still_runs():
     token = CancelToken()
     handle = BackgroundResult("read orders", lambda: waiting(token), cancel=token.cancel)
-    with pytest.raises(StateError, match="read orders still runs"):
+    with pytest.raises(StateError, match="read orders is still running"):
         handle.result(timeout=0.05)
     handle.cancel()
     assert no_threads_left()

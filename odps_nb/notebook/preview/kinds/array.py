@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from odps_nb.notebook.preview.kinds.drawing import Drawing, Excerpt, Size
-from odps_nb.notebook.preview.kinds.table import grid_of
-from odps_nb.notebook.preview.media_types import Kind
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, table_of
+from odps_nb.notebook.preview.kind import Format, Kind
 from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.shared import Size
 
-__all__ = ["draw"]
+__all__ = ["KIND"]
+
+_NPY = Format(
+    mime="application/x-npy",
+    label="NumPy",
+    aliases=("application/x-numpy",),
+    starts=(b"\x93NUMPY",),
+)
 
 
-def draw(excerpt: Excerpt, kind: Kind, size: Size, *, name: str) -> Drawing:
-    """Draw the first rows of the array, or of its first plane.
-
-    Raises
-    ------
-    UnshowableError
-        For Python objects (they are pickles), or when the header is corrupt.
-    """
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    """Draw the first rows of the array, or of its first plane."""
     parsed = parse("array", excerpt.data, size)
     rows = parsed.rows("rows")
     head = [f"[{number}]" for number in range(max(map(len, rows)))] if rows else ["empty"]
-    html = grid_of(head, rows, size, label=f"first values of {name}")
+    html = table_of(head, rows, size, label=f"first values of {name}")
     return Drawing(html=html, facts=(parsed.text("fact"),))
+
+
+KIND = Kind(name="array", formats=(_NPY,), draw=_draw)

@@ -1,53 +1,65 @@
-"""Raster images become small pictures that we encoded ourselves.
+"""Raster images: a small picture that we encoded ourselves.
 
 No byte of the original reaches the page: see `odps_nb.notebook.preview.parsers.picture`.
 """
 
 from __future__ import annotations
 
-from odps_nb.notebook.display.html import BACKDROP, TINT, Html, data_url, element
-from odps_nb.notebook.preview.kinds.drawing import GRID, Drawing, Excerpt, Size, UnshowableError
-from odps_nb.notebook.preview.media_types import Kind
+from odps_nb.notebook.display.html import BACKDROP, data_url, element
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
+from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.sniff import sniff
+from odps_nb.notebook.preview.shared import Size, UnshowableError
 
-__all__ = ["draw", "framed"]
+__all__ = ["KIND"]
 
+_WEBP = Format(mime="image/webp", label="WebP")
+_BMP = Format(mime="image/bmp", label="BMP", aliases=("image/x-ms-bmp", "image/x-bmp"))
+_FORMATS = (
+    Format(mime="image/png", label="PNG", aliases=("image/x-png",), starts=(b"\x89PNG\r\n\x1a\n",)),
+    Format(
+        mime="image/jpeg",
+        label="JPEG",
+        aliases=("image/jpg", "image/pjpeg"),
+        starts=(b"\xff\xd8\xff",),
+    ),
+    Format(mime="image/gif", label="GIF", starts=(b"GIF87a", b"GIF89a")),
+    Format(
+        mime="image/tiff", label="TIFF", aliases=("image/tif",), starts=(b"II*\x00", b"MM\x00*")
+    ),
+    Format(mime="image/avif", label="AVIF", brands=(b"avif", b"avis")),
+    _WEBP,
+    _BMP,
+)
 _TRANSPARENT = ("image/png", "image/webp")
 
 
-def draw(excerpt: Excerpt, kind: Kind, size: Size, *, name: str) -> Drawing:
-    """Draw a thumbnail.
+def _recognise(head: Head) -> Format | None:
+    data = head.data
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return _WEBP
+    # a mark of two letters proves little alone: look at the fields behind it
+    if data.startswith(b"BM") and len(data) >= 18 and data[6:10] == bytes(4):
+        return _BMP if int.from_bytes(data[14:18], "little") in (12, 40, 52, 56, 108, 124) else None
+    return None
 
-    Raises
-    ------
-    UnshowableError
-        When there are too many pixels, or the file is cut or corrupt.
-    MissingDependencyError
-        Without Pillow.
-    """
+
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     if not excerpt.whole:
         raise UnshowableError("too large for a thumbnail")
-    parsed = parse("picture", excerpt.data, size, mime=kind.mime)
-    # what we made is one of three kinds; anything else was not made by us
-    mime = sniff(parsed.data, len(parsed.data)).mime
-    if mime not in ("image/jpeg", *_TRANSPARENT):
-        raise UnshowableError("no picture came back")
+    parsed = parse("picture", excerpt.data, size, mime=format.mime)
+    # what we made is one of three formats; anything else was not made by us
+    made = KIND.match(Head.of(parsed.data, whole=True))
+    if made is None or made.mime not in ("image/jpeg", *_TRANSPARENT):
+        raise UnshowableError("the parser returned no picture")
     facts = parsed.texts("facts")
     picture = element(
         "img",
-        attributes={"src": data_url(mime, parsed.data), "alt": f"{name}, {' '.join(facts)}"},
+        attributes={"src": data_url(made.mime, parsed.data), "alt": f"{name}, {' '.join(facts)}"},
         style=f"max-width:100%;max-height:{size.height}px;width:auto;height:auto;"
-        + (BACKDROP if mime in _TRANSPARENT else ""),
+        + (BACKDROP if made.mime in _TRANSPARENT else ""),
     )
     return Drawing(html=framed(picture, size), facts=facts)
 
 
-def framed(picture: str, size: Size) -> Html:
-    """Return ``picture`` in the middle of a tinted box of the tile's height."""
-    return element(
-        "div",
-        picture,
-        style=f"display:flex;align-items:center;justify-content:center;background-color:{TINT};"
-        f"min-height:{min(size.height, GRID.height)}px",
-    )
+KIND = Kind(name="image", formats=_FORMATS, draw=_draw, recognise=_recognise, limit=16 * MIB)

@@ -1,41 +1,67 @@
-"""JSON as a tree that folds without a script. Bounded in nodes, depth and text."""
+"""JSON and JSON lines: a tree that folds without a script, bounded in nodes, depth and text."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 from odps_nb.notebook.display.html import MONO, Html, element, escape, join, scroller
-from odps_nb.notebook.preview.kinds.drawing import (
-    Drawing,
-    Excerpt,
-    Size,
-    UnshowableError,
-    clip,
-    count_of,
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of
+from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
+from odps_nb.notebook.preview.kinds import text
+from odps_nb.notebook.preview.shared import Size, UnshowableError
+
+__all__ = ["KIND"]
+
+_JSON = Format(
+    mime="application/json",
+    label="JSON",
+    aliases=("text/json", "application/geo+json", "application/ld+json", "text/plain"),
 )
-from odps_nb.notebook.preview.kinds.text import draw as draw_text
-from odps_nb.notebook.preview.kinds.text import text_of
-from odps_nb.notebook.preview.media_types import Kind
-
-__all__ = ["draw"]
-
+_LINES = Format(
+    mime="application/x-ndjson",
+    label="JSON lines",
+    aliases=("application/json", "application/jsonl", "application/x-jsonlines", "text/plain"),
+)
+# the head of a long one: an object begins with a quoted key, an array with a value
+_CUT = re.compile(r'\s*(?:\{\s*"(?:[^"\\]|\\.){0,500}"\s*:|\[\s*(?:[\[{"\d-]|true|false|null))')
+_LINES_TO_JUDGE: Final = 20
 _NODES: Final = 300
 _DEPTH: Final = 12
 _TEXT: Final = 160
 
 
 class _Number(str):
-    """A number as it was spelled: nothing is rounded, nothing is computed."""
+    """A number as it is written: not converted, so not rounded."""
 
     __slots__ = ()
 
 
-def draw(excerpt: Excerpt, kind: Kind, size: Size, *, name: str) -> Drawing:
-    """Draw the tree, its first level open; only the head of a large file, as text."""
+def _recognise(head: Head) -> Format | None:
+    if head.text.lstrip()[:1] not in ("{", "["):
+        return None
+    if head.whole and _parses(head.text):
+        return _JSON
+    lines = [line for line in head.text.splitlines()[:_LINES_TO_JUDGE] if line.strip()]
+    if len(lines) >= 2 and lines[0].lstrip().startswith("{") and all(map(_parses, lines[:2])):
+        return _LINES
+    return _JSON if not head.whole and _CUT.match(head.text) else None
+
+
+def _parses(text: str) -> bool:
+    try:
+        # numbers stay text: a number of a million digits costs nothing
+        json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     if not excerpt.whole:
-        return draw_text(excerpt, kind, size, name=name)
-    value, facts = _parse(text_of(excerpt, kind), lines=kind.label == "JSON lines")
+        return text.draw(excerpt, format, size, name=name)
+    value, facts = _parse(text_of(excerpt, format), lines=format.label == _LINES.label)
     tree = _Tree()
     body = tree.node(value, None, 0)
     inner = element("div", body, style=f"padding:8px 10px;{MONO}")
@@ -68,7 +94,7 @@ def _summary(value: Any) -> str:
 
 
 class _Tree:
-    """Draws nodes until the allowance is spent."""
+    """Draws nodes, up to a number of them."""
 
     def __init__(self) -> None:
         self._left = _NODES
@@ -105,3 +131,13 @@ def _leaf(value: Any) -> Html:
     if isinstance(value, str):
         return element("span", f"“{clip(value, _TEXT)}”")
     return element("i", json.dumps(value), style="opacity:0.75")
+
+
+KIND = Kind(
+    name="json",
+    formats=(_JSON, _LINES),
+    draw=_draw,
+    recognise=_recognise,
+    precedence=TEXTS + 20,
+    limit=256 * 1024,
+)

@@ -1,7 +1,7 @@
-"""PDF: a card with what its plain text tells.
+"""PDF: a card with version, title and number of pages, as far as they stand there as plain text.
 
-The document is never embedded: a sandboxed frame shows no PDF, and a frame without a sandbox is
-what the safety rules forbid. It is saved and opened by the person who wants to read it.
+The document is never embedded: browsers show no PDF in a sandboxed frame, and a frame without a
+sandbox may run scripts. Who wants to read it saves it and opens it elsewhere.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 import re
 
 from odps_nb.notebook.display.html import LINE, element
-from odps_nb.notebook.preview.kinds.drawing import Drawing, Excerpt, Size, clip, count_of
-from odps_nb.notebook.preview.kinds.image import framed
-from odps_nb.notebook.preview.media_types import Kind
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of, framed
+from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Kind
+from odps_nb.notebook.preview.shared import Size
 
-__all__ = ["draw"]
+__all__ = ["KIND"]
 
+_PDF = Format(
+    mime="application/pdf", label="PDF", aliases=("application/x-pdf",), starts=(b"%PDF-",)
+)
 _PAGE = re.compile(rb"/Type\s{0,4}/Page[^s]")
 _TITLE = re.compile(rb"/Title\s{0,4}\(((?:[^()\\]|\\.){1,200})\)")
 
 
-def draw(excerpt: Excerpt, kind: Kind, size: Size, *, name: str) -> Drawing:
-    """Draw a sheet of paper with the version, and the title and page count where they are plain."""
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     version = excerpt.data[5:8].decode("ascii", "replace")
     title = _TITLE.search(excerpt.data)
     pages = len(_PAGE.findall(excerpt.data)) if excerpt.whole else 0
@@ -39,3 +41,6 @@ def draw(excerpt: Excerpt, kind: Kind, size: Size, *, name: str) -> Drawing:
     if pages:
         facts.append(count_of(pages, "page"))
     return Drawing(html=framed(sheet, size), facts=tuple(facts))
+
+
+KIND = Kind(name="pdf", formats=(_PDF,), draw=_draw, precedence=FIRST, limit=2 * MIB)

@@ -1,66 +1,70 @@
-"""Tables: the first rows of CSV and TSV, and the markup that all tabular kinds share."""
+"""CSV and TSV: the first rows as a table."""
 
 from __future__ import annotations
 
 import csv
 import io
 import itertools
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from odps_nb.notebook.display.html import LINE, SMALL, Html, element, scroller
-from odps_nb.notebook.preview.kinds.drawing import Drawing, Excerpt, Size, UnshowableError, clip
-from odps_nb.notebook.preview.kinds.text import text_of
-from odps_nb.notebook.preview.media_types import Kind
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, table_of
+from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
+from odps_nb.notebook.preview.shared import Size, UnshowableError
 
-__all__ = ["draw", "grid_of"]
+__all__ = ["KIND"]
 
-_CELL: Final = 60
+_CSV = Format(
+    mime="text/csv",
+    label="CSV",
+    aliases=("application/csv", "application/vnd.ms-excel", "text/plain"),
+)
+_TSV = Format(
+    mime="text/tab-separated-values", label="TSV", aliases=("text/tsv", "text/csv", "text/plain")
+)
+_CHARACTERS_TO_JUDGE: Final = 16_384
+_LINES_TO_JUDGE: Final = 20
 
 
-def draw(excerpt: Excerpt, kind: Kind, size: Size, *, name: str) -> Drawing:
-    """Draw the first rows; the first line is taken for the names of the columns."""
-    text = text_of(excerpt, kind)
+def _recognise(head: Head) -> Format | None:
+    lines = head.text[:_CHARACTERS_TO_JUDGE].splitlines()[: _LINES_TO_JUDGE + 1]
+    whole = head.whole and len(head.text) <= _CHARACTERS_TO_JUDGE
+    if not whole or len(lines) > _LINES_TO_JUDGE:
+        lines = lines[:-1]  # the last one may be cut
+    lines = [line for line in lines if line.strip()]
+    for format, delimiter in ((_TSV, "\t"), (_CSV, ","), (_CSV, ";")):
+        if _is_table(lines, delimiter):
+            return replace(format, delimiter=delimiter)
+    return None
+
+
+def _is_table(lines: list[str], delimiter: str) -> bool:
+    """Whether the lines have the same number of cells: two columns need three rows to convince."""
+    try:
+        widths = {len(row) for row in csv.reader(lines, delimiter=delimiter)}
+    except csv.Error:
+        return False
+    if len(widths) != 1:
+        return False
+    width = widths.pop()
+    return width >= 2 and len(lines) >= (3 if width == 2 else 2)
+
+
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    text = text_of(excerpt, format)
     if not excerpt.whole:
         text = text[: text.rfind("\n") + 1] or text  # the last line may be cut
     try:
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=kind.delimiter)
-        head, *body = itertools.islice(rows, size.rows + 1)
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=format.delimiter)
+        head, *body = itertools.islice(rows, size.rows + 1)  # the first line names the columns
         left = sum(1 for _ in rows)
     except (csv.Error, ValueError) as error:
-        raise UnshowableError(f"not {kind.label}: {error}") from None
+        raise UnshowableError(f"not {format.label}: {error}") from None
     count = f"{len(body) + left:,} rows" if excerpt.whole else "first rows"
     facts = (f"{count} × {len(head)} columns",)
-    return Drawing(html=grid_of(head, body, size, label=f"first rows of {name}"), facts=facts)
+    return Drawing(html=table_of(head, body, size, label=f"first rows of {name}"), facts=facts)
 
 
-def grid_of(head: Sequence[str], rows: Sequence[Sequence[str]], size: Size, *, label: str) -> Html:
-    """Return a table of texts, cut to the columns and the cell width that fit."""
-    shown = head[: size.columns]
-    more = len(head) > len(shown)
-    cell = (
-        f"padding:2px 8px;border-bottom:{LINE};white-space:nowrap;text-align:left;background:none"
-    )
-    names = [
-        element("th", clip(text, _CELL), attributes={"scope": "col"}, style=cell) for text in shown
-    ]
-    lines = [
-        element(
-            "tr",
-            *(
-                element("td", clip(text, _CELL), attributes={"dir": "auto"}, style=cell)
-                for text in row[: len(shown)]
-            ),
-            *([element("td", "…", style=cell)] if more else []),
-        )
-        for row in rows
-    ]
-    table = element(
-        "table",
-        element(
-            "thead", element("tr", *names, *([element("th", "…", style=cell)] if more else []))
-        ),
-        element("tbody", *lines),
-        style=f"border-collapse:collapse;margin:0;{SMALL}",
-    )
-    return scroller("div", table, label=label, style=size.box)
+KIND = Kind(
+    name="table", formats=(_CSV, _TSV), draw=_draw, recognise=_recognise, precedence=TEXTS + 30
+)

@@ -1,6 +1,6 @@
-"""Archives: the names inside, and the head of what is packed alone.
+"""Archives and packed files: the names inside, or the first bytes of what is packed.
 
-Runs in `parser_process`. Nothing is extracted. Packed streams are unpacked into
+Runs in the parser process. Nothing is extracted. Packed streams are unpacked into
 memory up to 1 MiB, enough for the first names of a tar or the first lines of a text.
 """
 
@@ -16,20 +16,20 @@ from typing import Any, Final
 
 import zstandard
 
-from odps_nb.notebook.preview.kinds.drawing import UnshowableError
-from odps_nb.notebook.preview.sniff import HEAD, sniff
+from odps_nb.notebook.preview.shared import UnshowableError
 
 __all__ = ["MAX_UNPACKED", "parse"]
 
 #: Bytes that are unpacked at most.
 MAX_UNPACKED: Final = 1024 * 1024
+_HEAD: Final = 64 * 1024
 _NAMES: Final = 200
 _LONGEST: Final = 400
 _Found = dict[str, Any]
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
-    """Find the names and sizes inside of an archive; of a packed file the head, as data.
+    """Return names and sizes of the files inside; of a packed file its first bytes, as data.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
     if label == "tar":
         return _tar(data, whole=whole), b""
     inner = _unpack(data, label)
-    if sniff(inner[:HEAD], len(inner)).label == "tar":
+    if inner.startswith(b"ustar", 257):
         return _tar(inner, whole=whole and len(inner) < MAX_UNPACKED), b""
-    return {"length": len(inner)}, inner[:HEAD]
+    return {"length": len(inner)}, inner[:_HEAD]
 
 
 def _entries(found: list[tuple[str, int]]) -> _Found:
@@ -62,7 +62,7 @@ def _zip(data: bytes) -> _Found:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
-        raise UnshowableError(f"not a whole ZIP: {error}") from None
+        raise UnshowableError(f"ZIP is cut or corrupt: {error}") from None
     found = [(info.filename, info.file_size) for info in infos[:_NAMES]]
     return {**_entries(found), "count": len(infos)}
 
@@ -80,7 +80,7 @@ def _tar(data: bytes, *, whole: bool) -> _Found:
     except (tarfile.TarError, EOFError, ValueError, OSError):
         more = True  # only the first part was unpacked, and it ends where it ends
     if not found:
-        raise UnshowableError("not a whole tar")
+        raise UnshowableError("tar is cut or corrupt")
     return {**_entries(found), "tar": "first files" if more else "all"}
 
 

@@ -1,7 +1,7 @@
 """NumPy arrays: shape, type and first values, read from the header by hand.
 
-Runs in `parser_process`. ``numpy.load`` is not used: nothing is unpickled, and
-only the first values are touched.
+Runs in the parser process. ``numpy.load`` is not used: nothing is unpickled, and only the first
+values are touched.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size, UnshowableError
 
 __all__ = ["parse"]
 
@@ -20,7 +20,7 @@ _LONGEST = 200
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Find shape, type and the first rows of the array, or of its first plane.
+    """Return shape, type and the first rows of the array, or of its first plane.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def _first_rows(
         )
         return [[str(value)[:_LONGEST] for value in values]]
     if fortran:
-        raise UnshowableError("stored column by column; the first rows are spread over the file")
+        raise UnshowableError("in Fortran order: the first rows are spread over the file")
     width = shape[-1]
     # the first rows of the first plane lie at the start, whatever the number of dimensions
     count = _count(data, dtype, width * min(shape[-2], size.rows), size.rows * width)

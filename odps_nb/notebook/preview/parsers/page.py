@@ -1,8 +1,8 @@
-"""An HTML page rebuilt from what may be drawn: no links, forms, frames, loads or scripts.
+"""HTML pages: rebuilt without links, forms, frames, scripts and anything that loads a file.
 
-Runs in `parser_process`. The sandbox and the policy of the frame stop scripts and
-requests; they do not stop hints (``<link rel=preconnect>``), nor a click on a link, which loads a
-page that has no policy. So nothing is left to click or to hint. The tree is built and written by
+Runs in the parser process. The sandbox and the policy of the frame stop scripts and requests; they
+do not stop hints (``<link rel=preconnect>``), nor a click on a link, which loads a page that has no
+policy. So nothing is left to click or to hint. The tree is built and written by
 nh3 (html5ever, the parser of a browser), which keeps only what is listed here.
 """
 
@@ -14,10 +14,8 @@ import re
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.kinds.drawing import UnshowableError, words
-from odps_nb.notebook.preview.media_types import Family
 from odps_nb.notebook.preview.parsers.picture import MAX_PIXELS, pixels
-from odps_nb.notebook.preview.sniff import sniff
+from odps_nb.notebook.preview.shared import UnshowableError, words
 
 try:
     import nh3
@@ -58,7 +56,7 @@ _PICTURE: Final = re.compile(r"\s*data:image/[a-z]+;base64,([A-Za-z0-9+/=\s]+)",
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Rebuild a page; the markup is the data, in UTF-8.
+    """Return a page rebuilt from allowed elements, as data in UTF-8.
 
     Parameters
     ----------
@@ -71,7 +69,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         Without nh3.
     """
     if nh3 is None:
-        raise MissingDependencyError("to draw a page needs nh3", extra="notebook")
+        raise MissingDependencyError("drawing a page needs nh3", extra="notebook")
     text = data.decode()
     made = _cleaned(text, styles=True)
     first, last = made.find("<style"), made.rfind("</style")
@@ -112,8 +110,6 @@ def _pixels(source: str) -> int | None:
     if found is None:
         return None
     try:
-        data = base64.b64decode(found[1])
-        kind = sniff(data[:64], len(data))
-        return pixels(data, kind.mime) if kind.family is Family.IMAGE else None
+        return pixels(base64.b64decode(found[1]))
     except (binascii.Error, UnshowableError, OSError, ValueError, SyntaxError):
         return None

@@ -1,8 +1,8 @@
-"""Raster images become small pictures that we encoded ourselves.
+"""Raster images: thumbnails that we encode ourselves.
 
-Runs in `parser_process`. Pillow is told the one format that the signature
-proved, and the pixel size is checked from the header before anything is decoded: a PNG of 17 KB
-can hold 144 million pixels.
+Runs in the parser process. Pillow is told the one format that the first bytes proved, and the size
+in pixels is checked from the header before anything is decoded: a PNG of 17 kB can hold 144 million
+pixels.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import warnings
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size, UnshowableError
 
 __all__ = ["MAX_PIXELS", "parse", "pixels"]
 
@@ -41,12 +41,12 @@ else:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Make a thumbnail, and find the size of the picture.
+    """Return the size of the picture in pixels, and a thumbnail as data.
 
     Parameters
     ----------
     options
-        ``mime`` that the signature proved, and the ``size`` of the preview.
+        ``mime`` that the first bytes proved, and the ``size`` of the preview.
 
     Raises
     ------
@@ -63,8 +63,8 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
             return _thumbnail(image, size)
 
 
-def pixels(data: bytes, mime: str) -> int:
-    """Return the pixels that the header of a picture promises; decodes none.
+def pixels(data: bytes) -> int:
+    """Return how many pixels the header of a picture promises, whatever its format; decodes none.
 
     Raises
     ------
@@ -73,15 +73,15 @@ def pixels(data: bytes, mime: str) -> int:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with _opened(data, mime) as image:
+        with _opened(data, *_FORMATS) as image:
             return image.size[0] * image.size[1]
 
 
-def _opened(data: bytes, mime: str) -> Image.Image:
+def _opened(data: bytes, *mimes: str) -> Image.Image:
     if Image is None:
         raise MissingDependencyError("pictures need Pillow", extra="notebook")
     try:
-        return Image.open(io.BytesIO(data), formats=[_FORMATS[mime]])
+        return Image.open(io.BytesIO(data), formats=[_FORMATS[mime] for mime in mimes])
     except Image.DecompressionBombError:
         raise UnshowableError(f"more than {MAX_PIXELS // 10**6} megapixels: not decoded") from None
 

@@ -1,7 +1,7 @@
-"""How much a browser would draw for an SVG, as an upper bound.
+"""SVG: an upper bound of how much a browser would draw.
 
-Runs in `parser_process`. ``<use>``, patterns, markers, masks and clip paths draw
-what they refer to once more, and may be nested: 2 kB become 10^8 shapes, and a notebook that holds
+Runs in the parser process. ``<use>``, patterns, markers, masks and clip paths draw what they refer
+to once more, and may be nested: 2 kB become 10^8 shapes, and a notebook that holds
 them can never be opened again. So each reference is counted by what it draws, over the whole
 graph. What is not understood, or not needed for pictures, is refused: then the source is shown.
 """
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from xml.parsers import expat
 
-from odps_nb.notebook.preview.kinds.drawing import UnshowableError, words
 from odps_nb.notebook.preview.parsers.svg_style import (
     GEOMETRY,
     NUMBER,
@@ -23,6 +22,7 @@ from odps_nb.notebook.preview.parsers.svg_style import (
     links_of,
     sheet_links,
 )
+from odps_nb.notebook.preview.shared import UnshowableError, words
 
 __all__ = ["MAX_DRAWN", "parse"]
 
@@ -45,7 +45,7 @@ _BENT: Final = 8
 
 @dataclass(slots=True)
 class _Node:
-    """An element: what it draws itself, and whom it refers to."""
+    """An element: what it draws, and which elements it refers to."""
 
     tag: str
     inherited: Links
@@ -57,12 +57,12 @@ class _Node:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Count what an SVG draws at most.
+    """Return an upper bound of the shapes that an SVG draws.
 
     Raises
     ------
     UnshowableError
-        When that is too much, or cannot be told.
+        When it is above `MAX_DRAWN`, or cannot be computed.
     """
     reader = _Reader()
     try:
@@ -76,12 +76,12 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def refuse(what: str) -> UnshowableError:
-    """Return the error for what is not drawn."""
+    """Return the error for a feature that is not drawn."""
     return UnshowableError(f"has {what}: shown as source")
 
 
 class _Reader:
-    """Turns XML into nodes; expands no entity and asks for no other document."""
+    """Parses XML into nodes; expands no entities and loads no other documents."""
 
     def __init__(self) -> None:
         self.parser = parser = expat.ParserCreate(namespace_separator=" ")
@@ -102,10 +102,10 @@ class _Reader:
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: object) -> None:
         if internal:
-            raise refuse("a document type of its own")
+            raise refuse("an internal document type")
 
     def _entity(self, *_: object) -> None:
-        raise refuse("entities or instructions")
+        raise refuse("entities or processing instructions")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
@@ -126,7 +126,7 @@ class _Reader:
         self.root = self.root or node
         if "id" in attributes:
             if attributes["id"] in self.ids:
-                raise refuse("an id twice")
+                raise refuse("a duplicate id")
             self.ids[attributes["id"]] = node
         self._open.append(node)
 
@@ -152,7 +152,7 @@ def _node(tag: str, attributes: dict[str, str], inherited: Links) -> _Node:
     href = attributes.get("href", attributes.get(f"{_XLINK} href", "")).strip()
     if tag == "image":
         if href.lower().startswith("data:"):
-            raise refuse("a picture inside")  # others are not loaded
+            raise refuse("an embedded picture")  # others are not loaded
     elif href and tag != "a":
         if not href.startswith("#"):
             raise refuse("a link to another document")
@@ -169,7 +169,7 @@ def _is_css(name: str) -> bool:
 
 
 class _Count:
-    """Counts shapes over the graph of references."""
+    """Counts shapes, following references."""
 
     def __init__(self, reader: _Reader) -> None:
         if reader.root is None or reader.root.tag != "svg":
@@ -179,7 +179,7 @@ class _Count:
         self._sheet = sheet_links(sheet, elements=reader.count)
         self._dash = min(reader.dash, dash_of({}, sheet))
         if self._dash < math.inf and (reader.odd or has_odd_lengths({}, sheet)):
-            raise refuse("dashes of unclear number")
+            raise refuse("dashes of unknown number")
         self._known: dict[int, tuple[float, float]] = {}
         self._under_way: set[int] = set()
 
@@ -188,7 +188,7 @@ class _Count:
         return int(min(drawn, 1e15))
 
     def _of(self, node: _Node) -> tuple[float, float]:
-        """Return shapes and points of a node with all that it refers to."""
+        """Return shapes and points of a node, including everything that it refers to."""
         known = self._known.get(id(node))
         if known is not None:
             return known
@@ -226,7 +226,7 @@ class _Count:
         return (0.0, 0.0) if node is None else self._of(node)
 
     def _each(self, node: _Node) -> float:
-        """Return how many shapes are drawn for one: itself, and what fills and strokes it."""
+        """Return how many shapes are drawn for one: itself, and the patterns of fill and stroke."""
         every = node.inherited | self._sheet.inherited
         return 1 + sum(max(self._target(name)[0] for name in names) for names in every.paints)
 

@@ -1,4 +1,4 @@
-"""What the styles of an SVG refer to: paints, markers, clip paths, masks.
+"""Styles of an SVG: which paints, markers, clip paths and masks they refer to.
 
 Only plain declarations are understood: no functions but colours, transforms and references to
 elements of the same file, no at-rules, no variables, no escapes.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from odps_nb.notebook.preview.kinds.drawing import UnshowableError, words
+from odps_nb.notebook.preview.shared import UnshowableError, words
 
 __all__ = [
     "GEOMETRY",
@@ -46,7 +46,7 @@ _GEOMETRY: Final = re.compile(r"(?:^|[;{\s])(?:x|y|width|height|r|rx|ry|cx|cy|d)
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Names that may be referred to, by property; what is nearer may hide what is farther."""
+    """Names of elements that a style may refer to, by property."""
 
     by_property: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
@@ -60,18 +60,18 @@ class Links:
 
     @property
     def paints(self) -> list[frozenset[str]]:
-        """Alternatives of each property that paints a shape."""
+        """For each property that paints a shape, the names that it may refer to."""
         return [v for n, v in self.by_property.items() if not n.startswith("marker")]
 
     @property
     def markers(self) -> list[frozenset[str]]:
-        """Alternatives of each property that draws something at each point of a shape."""
+        """For each property that draws markers, the names that it may refer to."""
         return [v for n, v in self.by_property.items() if n.startswith("marker")]
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """References of one element or one style sheet; ``once`` are those of the element alone."""
+    """References of an element or style sheet; those in ``once`` are not inherited."""
 
     inherited: Links
     once: tuple[str, ...]
@@ -90,7 +90,7 @@ def links_of(attributes: Mapping[str, str]) -> Style:
 
 
 def sheet_links(text: str, *, elements: int) -> Style:
-    """Return what a style sheet refers to; each of it may be meant for each of the elements.
+    """Return what a style sheet refers to; each rule is taken to apply to every element.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def sheet_links(text: str, *, elements: int) -> Style:
     """
     text = _COMMENT.sub(" ", text)
     if not _RULES.fullmatch(text):
-        raise UnshowableError("has a style sheet that is not plain: shown as source")
+        raise UnshowableError("has an unsupported style sheet: shown as source")
     rules = _RULE.findall(text)
     steps = sum(len(re.split(r"[\s,>+~]+", selector)) for selector, _ in rules)
     if steps * elements > _WORK:
@@ -132,14 +132,14 @@ def _check(name: str, value: str) -> None:
     if name.startswith(("--", *_MOVING)) and value.strip() != "none":
         raise UnshowableError(f"has {name[:40]}: shown as source")
     if "\\" in value or ("var" in value and "--" in value):
-        raise UnshowableError("has a style that is not plain: shown as source")
+        raise UnshowableError("has an unsupported style: shown as source")
     functions = {found.lower() for found in _FUNCTION.findall(_REFERENCE.sub("", value))}
     if not functions <= _HARMLESS:
-        raise UnshowableError("has a style that is not plain: shown as source")
+        raise UnshowableError("has an unsupported style: shown as source")
 
 
 def dash_of(attributes: Mapping[str, str], sheet: str = "") -> float:
-    """Return the shortest period of the dashes that are named, infinite where there are none.
+    """Return the shortest dash period in the styles; infinite when there are no dashes.
 
     Raises
     ------
@@ -150,12 +150,12 @@ def dash_of(attributes: Mapping[str, str], sheet: str = "") -> float:
     found = [*_DASHES.findall(styles.lower()), attributes.get("stroke-dasharray", "")]
     periods = [sum(map(float, NUMBER.findall(value))) for value in found]
     if any("%" in value for value in found) or min(periods) < 0:
-        raise UnshowableError("has dashes of unclear length: shown as source")
+        raise UnshowableError("has dashes of unknown length: shown as source")
     return min((period for period in periods if period), default=math.inf)
 
 
 def has_odd_lengths(attributes: Mapping[str, str], sheet: str = "") -> bool:
-    """Whether lengths of a shape are not told by the plain numbers of its attributes."""
+    """Whether a shape has lengths other than plain numbers in its attributes."""
     plain = all(_PLAIN.fullmatch(attributes.get(name, "")) for name in GEOMETRY)
     styles = f"{attributes.get('style', '')};{sheet}"
     return not plain or "pathLength" in attributes or bool(_GEOMETRY.search(styles.lower()))

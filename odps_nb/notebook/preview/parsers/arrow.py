@@ -1,22 +1,22 @@
-"""Parquet and Arrow: the first rows as texts.
+"""Arrow IPC: names, types and first rows as texts.
 
-Runs in `parser_process`. Files say themselves how large their compressed parts
-become, so that is asked first: nothing is unpacked that promises more than 64 MiB. Offsets are
-checked before a value is looked at. Extension types stay what they are stored as.
+Runs in the parser process. Compressed buffers state their unpacked length, so that is added up
+first: nothing is unpacked that promises more than 64 MiB. Offsets are checked before a value is
+looked at. Extension types are shown as the type that they are stored as.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from odps_nb.notebook.preview.kinds.drawing import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size, UnshowableError
 from odps_nb.terms import format_bytes
 
-__all__ = ["MAX_UNPACKED", "parse"]
+__all__ = ["MAX_UNPACKED", "check_unpacked", "empty_batch", "first_rows", "parse"]
 
 #: Bytes that the first rows may take when unpacked.
 MAX_UNPACKED: Final = 64 * 1024 * 1024
@@ -24,24 +24,34 @@ _LONGEST: Final = 200
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Find the names, types and first rows.
+    """Return names, types and first rows of an Arrow IPC file or stream.
 
     Parameters
     ----------
     options
-        ``label`` of the kind, and the ``size`` of the preview.
+        The ``size`` of the preview.
 
     Raises
     ------
     UnshowableError
-        When the file promises too much, or is cut or corrupt.
+        When the data promises too much, or is cut or corrupt.
+    """
+    return first_rows(lambda _: _read(data), options)
+
+
+def first_rows(
+    read: Callable[[Size], tuple[pa.RecordBatch, str]], options: dict[str, Any]
+) -> tuple[dict[str, Any], bytes]:
+    """Return the answer of `parse` for the batch and row count that ``read`` returns.
+
+    Raises
+    ------
+    UnshowableError
+        When they cannot be read, or the batch is not valid.
     """
     size = Size(**options["size"])
     try:
-        if options["label"] == "Parquet":
-            batch, count = _parquet(data, size)
-        else:
-            batch, count = _arrow(data)
+        batch, count = read(size)
         batch.validate(full=True)
     except (pa.ArrowException, OSError, struct.error, MemoryError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
@@ -52,6 +62,23 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     head = [f"{field.name[:_LONGEST]} · {str(field.type)[:_LONGEST]}" for field in fields]
     rows = list(zip(*(_texts(column) for column in shown), strict=True))
     return {"head": head, "rows": rows, "fact": f"{count} × {len(batch.schema)} columns"}, b""
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch without rows."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+
+
+def check_unpacked(promised: int) -> None:
+    """Check that the first rows take no more than `MAX_UNPACKED` bytes.
+
+    Raises
+    ------
+    UnshowableError
+        When they would.
+    """
+    if not 0 <= promised <= MAX_UNPACKED:
+        raise UnshowableError(f"would unpack to {format_bytes(max(promised, 0))}: not unpacked")
 
 
 def _texts(column: pa.Array) -> list[str]:
@@ -75,44 +102,21 @@ def _spelled(value: Any) -> str:
         return f"<{value.type}>"
 
 
-def _parquet(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
-    with pq.ParquetFile(pa.BufferReader(data)) as file:
-        names = file.schema_arrow.names
-        count = f"{file.metadata.num_rows:,} rows"
-        if not file.metadata.num_row_groups:
-            return _empty(file.schema_arrow), count
-        group = file.metadata.row_group(0)
-        _check(sum(group.column(n).total_uncompressed_size for n in range(group.num_columns)))
-        batches = file.iter_batches(
-            batch_size=size.rows, row_groups=[0], columns=names, use_threads=False
-        )
-        return next(batches, None) or _empty(file.schema_arrow), count
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
-
-
-def _check(promised: int) -> None:
-    if not 0 <= promised <= MAX_UNPACKED:
-        raise UnshowableError(f"would unpack to {format_bytes(max(promised, 0))}: not unpacked")
-
-
-def _arrow(data: bytes) -> tuple[pa.RecordBatch, str]:
+def _read(data: bytes) -> tuple[pa.RecordBatch, str]:
     # a file is the magic, padded to 8 bytes, then a stream, then a footer that is not needed
     stream = pa.py_buffer(data)[8:] if data.startswith(b"ARROW1") else pa.py_buffer(data)
     promised = 0
     for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(stream)):
         if message.type in ("record batch", "dictionary"):
             promised += _unpacked_size(message)
-            _check(promised)
+            check_unpacked(promised)
         if message.type == "record batch":
             break
     with pa.ipc.open_stream(pa.BufferReader(stream)) as reader:
         try:
             batch = reader.read_next_batch()
         except StopIteration:
-            return _empty(reader.schema), "0 rows"
+            return empty_batch(reader.schema), "0 rows"
         return batch, f"first of {batch.num_rows:,} rows"
 
 
@@ -122,7 +126,7 @@ def _arrow(data: bytes) -> tuple[pa.RecordBatch, str]:
 
 
 def _table(data: bytes, at: int, field: int) -> int | None:
-    """Position of a field of the flatbuffer table at ``at``, or ``None`` when it is absent."""
+    """Return the position of a field of the flatbuffer table at ``at``, ``None`` if absent."""
     (back,) = struct.unpack_from("<i", data, at)
     vtable = at - back
     (length,) = struct.unpack_from("<H", data, vtable)
@@ -138,7 +142,7 @@ def _follow(data: bytes, at: int) -> int:
 
 
 def _unpacked_size(message: Any) -> int:
-    """Sum of the unpacked lengths of a record batch or dictionary; 0 when it is not packed."""
+    """Return the unpacked size of a record batch or dictionary; 0 if it is not compressed."""
     data, body = message.metadata.to_pybytes(), message.body
     header = _table(data, _follow(data, 0), 2)  # Message.header
     if header is None or body is None:
@@ -166,5 +170,5 @@ def _buffer_sizes(data: bytes, vector: int, body: memoryview) -> list[int]:
             (unpacked,) = struct.unpack_from("<q", body, offset)
             sizes.append(length if unpacked == -1 else unpacked)
             if sizes[-1] < 0:
-                raise UnshowableError("a buffer of negative length")
+                raise UnshowableError("has a buffer of negative length")
     return sizes

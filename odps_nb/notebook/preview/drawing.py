@@ -1,0 +1,111 @@
+"""What a kind draws from and returns, and the HTML boxes that several kinds use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from odps_nb.notebook.display.html import LINE, MONO, SMALL, TINT, Html, element, scroller
+from odps_nb.notebook.preview.shared import GRID, Size
+
+__all__ = ["Drawing", "Excerpt", "clip", "count_of", "framed", "source_box", "table_of"]
+
+_CELL: Final = 60
+_LINE: Final = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """The first bytes of a blob; ``whole`` when they are all, ``size`` of all if known.
+
+    ``verified``: they are all, and their checksums were compared.
+    """
+
+    data: bytes
+    whole: bool
+    size: int | None = None
+    verified: bool = False
+
+    def __repr__(self) -> str:
+        return f"Excerpt(<{len(self.data)} of {self.size} bytes>, whole={self.whole})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A drawn preview: markup, facts for the caption (``480 × 360``), a one-line note."""
+
+    html: Html
+    facts: tuple[str, ...] = ()
+    note: str = ""
+
+
+def clip(text: str, limit: int) -> str:
+    """Return at most ``limit`` characters, with an ellipsis where something was cut."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def count_of(count: int, thing: str) -> str:
+    """Return ``1 line``, ``2 lines``, ``1,000 lines``."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def framed(picture: str, size: Size) -> Html:
+    """Return ``picture`` in the middle of a tinted box of the tile's height."""
+    return element(
+        "div",
+        picture,
+        style=f"display:flex;align-items:center;justify-content:center;background-color:{TINT};"
+        f"min-height:{min(size.height, GRID.height)}px",
+    )
+
+
+def source_box(text: str, size: Size, *, label: str) -> tuple[Html, bool]:
+    """Return the first lines, escaped, in a box that scrolls, and whether any were left out."""
+    lines = text.splitlines()
+    shown = [line[:_LINE] + ("…" if len(line) > _LINE else "") for line in lines[: size.lines]]
+    box = scroller(
+        "div",
+        element(
+            "pre",
+            "\n".join(shown),
+            attributes={"dir": "auto"},
+            style=f"margin:0;padding:8px 10px;white-space:pre-wrap;overflow-wrap:anywhere;"
+            f"background:none;color:inherit;{MONO}",
+        ),
+        label=label,
+        style=size.box,
+    )
+    return box, len(lines) > len(shown)
+
+
+def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], size: Size, *, label: str) -> Html:
+    """Return a table of texts, cut to the columns and the cell width that fit."""
+    shown = head[: size.columns]
+    more = len(head) > len(shown)
+    cell = (
+        f"padding:2px 8px;border-bottom:{LINE};white-space:nowrap;text-align:left;background:none"
+    )
+    names = [
+        element("th", clip(text, _CELL), attributes={"scope": "col"}, style=cell) for text in shown
+    ]
+    lines = [
+        element(
+            "tr",
+            *(
+                element("td", clip(text, _CELL), attributes={"dir": "auto"}, style=cell)
+                for text in row[: len(shown)]
+            ),
+            *([element("td", "…", style=cell)] if more else []),
+        )
+        for row in rows
+    ]
+    table = element(
+        "table",
+        element(
+            "thead", element("tr", *names, *([element("th", "…", style=cell)] if more else []))
+        ),
+        element("tbody", *lines),
+        style=f"border-collapse:collapse;margin:0;{SMALL}",
+    )
+    return scroller("div", table, label=label, style=size.box)

@@ -1,0 +1,234 @@
+"""What a kind of preview declares: its formats, how they are recognised, limits and drawing.
+
+A kind is one file in `odps_nb.notebook.preview.kinds` with a constant ``KIND``; the registry finds
+it there. A format that needs a parser in native code adds a file in
+`odps_nb.notebook.preview.parsers`, which runs in the parser process.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Set
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt
+from odps_nb.notebook.preview.shared import Size, UnshowableError
+
+__all__ = [
+    "BINARIES",
+    "FIRST",
+    "HEAD",
+    "LAST",
+    "MIB",
+    "TEXTS",
+    "UNKNOWN",
+    "Draw",
+    "Format",
+    "Head",
+    "Kind",
+    "differs",
+    "text_of",
+]
+
+#: Bytes that recognition sees at most, and that every preview may read.
+HEAD: Final = 64 * 1024
+MIB: Final = 1024 * 1024
+#: Media type of bytes that nothing is known of.
+UNKNOWN: Final = "application/octet-stream"
+
+# Values of `Kind.precedence`: lower ones are asked first.
+FIRST: Final = 0  #: asked before texts: bytes that may be readable and still are no text (PDF)
+TEXTS: Final = 100  #: up to `BINARIES`: asked only about bytes that are text
+BINARIES: Final = 200  #: everything else; no text gets here
+LAST: Final = 300  #: when no other kind fits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """A file format: its names, and the bytes that prove it.
+
+    Attributes
+    ----------
+    mime
+        Our media type, the only one that gets into a ``data:`` URL.
+    label
+        For a person: ``PNG``, ``CSV``, ….
+    aliases
+        Other media types that people declare for it.
+    starts
+        First bytes that prove the format. What needs more than that is for `Kind.recognise`.
+    brands
+        Brands of an ISO base media file (the box ``ftyp``) that prove it.
+    kind, encoding, delimiter
+        Of recognised bytes: name of the kind; Python's name of the text encoding, empty unless it
+        is a kind of text; what separates the cells of CSV or TSV.
+    """
+
+    mime: str
+    label: str
+    aliases: tuple[str, ...] = ()
+    starts: tuple[bytes, ...] = ()
+    brands: tuple[bytes, ...] = ()
+    kind: str = ""
+    encoding: str = ""
+    delimiter: str = ""
+
+
+_BOMS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The first bytes of a blob, which a kind recognises or not.
+
+    Attributes
+    ----------
+    data
+        At most `HEAD` bytes.
+    whole
+        Whether they are all there are.
+    text, encoding
+        The bytes as text, and their encoding; empty when they are no text.
+    brand
+        The first known brand of an ISO base media file; else empty.
+    """
+
+    data: bytes
+    whole: bool
+    text: str = ""
+    encoding: str = ""
+    brand: bytes = b""
+
+    @classmethod
+    def of(cls, data: bytes, *, whole: bool, brands: Set[bytes] = frozenset()) -> Head:
+        """Decode the bytes if they are text; look for one of ``brands``."""
+        encoding = next((name for bom, name in _BOMS if data.startswith(bom)), "utf-8")
+        brand = _brand(data, brands)
+        try:
+            text = _decode(data, encoding, whole=whole)
+        except UnicodeDecodeError:
+            return cls(data=data, whole=whole, brand=brand)
+        if not data or _CONTROLS.search(text):
+            return cls(data=data, whole=whole, brand=brand)
+        return cls(data=data, whole=whole, text=text, encoding=encoding, brand=brand)
+
+    def __repr__(self) -> str:
+        return f"Head(<{len(self.data)} bytes>, whole={self.whole}, encoding={self.encoding!r})"
+
+
+class Draw(Protocol):
+    """Draws the first bytes of a blob.
+
+    Raises `UnshowableError` with a reason for a person; the tile then shows bytes in hex.
+    """
+
+    def __call__(self, excerpt: Excerpt, format: Format, size: Size, /, *, name: str) -> Drawing:
+        """Return the drawing; ``name`` is what a person calls the blob."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of preview: which formats it has, how to recognise and how to draw them.
+
+    Attributes
+    ----------
+    name
+        What a gallery filters by.
+    formats
+        With their media types and first bytes.
+    draw
+        Draws one of the formats.
+    draw_rendered
+        Draws in place of ``draw`` when a person asked for ``render=True``.
+    recognise
+        Returns one of the formats, or ``None``; asked when no ``starts`` or ``brands`` fits.
+        Looks at bytes and text only: libraries belong into the parser process.
+    precedence
+        Lower ones are asked first: `FIRST`, `TEXTS`, `BINARIES` or `LAST`, or a little more than
+        one of these. Kinds of the same precedence are asked in the order of their names.
+    limit
+        Bytes that are read at most before it is drawn. Of a larger blob only the head is read.
+    embedded
+        Whether the bytes go into the page as they are; the limit then is what the page may hold.
+    """
+
+    name: str
+    formats: tuple[Format, ...]
+    draw: Draw
+    draw_rendered: Draw | None = None
+    recognise: Callable[[Head], Format | None] | None = None
+    precedence: int = BINARIES
+    limit: int = HEAD
+    embedded: bool = False
+
+    def match(self, head: Head) -> Format | None:
+        """Return the format that the bytes have, or ``None`` when they are of another kind."""
+        is_text = TEXTS <= self.precedence < BINARIES
+        if is_text and not head.encoding:
+            return None
+        found = next((format for format in self.formats if _proves(head, format)), None)
+        if found is None and self.recognise is not None:
+            found = self.recognise(head)
+        if found is None:
+            return None
+        return replace(found, kind=self.name, encoding=head.encoding if is_text else "")
+
+
+def _proves(head: Head, format: Format) -> bool:
+    return head.data.startswith(format.starts) or head.brand in format.brands
+
+
+def _brand(data: bytes, known: Set[bytes]) -> bytes:
+    if data[4:8] != b"ftyp":
+        return b""
+    # the major brand, then the compatible ones after a version number
+    end = min(int.from_bytes(data[:4], "big"), len(data), 128)
+    brands = (data[8:12], *(data[at : at + 4] for at in range(16, end - 3, 4)))
+    return next((brand for brand in brands if brand in known), b"")
+
+
+def _decode(data: bytes, encoding: str, *, whole: bool) -> str:
+    """Return ``data`` as text; a character that was cut at the end is dropped unless ``whole``."""
+    return codecs.getincrementaldecoder(encoding)("strict").decode(data, final=whole)
+
+
+def text_of(excerpt: Excerpt, format: Format) -> str:
+    """Return the excerpt as text.
+
+    Raises
+    ------
+    UnshowableError
+        When it is not in the encoding that its head has.
+    """
+    try:
+        return _decode(excerpt.data, format.encoding, whole=excerpt.whole)
+    except UnicodeDecodeError as error:
+        raise UnshowableError(f"not {format.encoding} from byte {error.start} on") from None
+
+
+# Labels that promise nothing in particular contradict nothing.
+_VAGUE: Final = frozenset({"", UNKNOWN, "binary/octet-stream", "application/unknown"})
+
+
+def differs(declared: str | None, format: Format) -> bool:
+    """Whether the declared media type contradicts what the bytes are.
+
+    Parameters of the type (``; charset=…``), case, aliases and vague labels
+    (``application/octet-stream``) contradict nothing.
+    """
+    label = (declared or "").split(";")[0].strip().lower()
+    if label in _VAGUE or label == format.mime or label in format.aliases:
+        return False
+    if format.mime == UNKNOWN:
+        # we do not know it, so we cannot say that the label lies, unless it names a known kind
+        return label.startswith(("image/", "audio/", "video/", "text/"))
+    return True

@@ -1,0 +1,31 @@
+"""Arrow IPC files and streams: names, types and first rows."""
+
+from __future__ import annotations
+
+import struct
+
+from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
+from odps_nb.notebook.preview.kinds import parquet
+
+__all__ = ["KIND"]
+
+_FILE = Format(
+    mime="application/vnd.apache.arrow.file",
+    label="Arrow file",
+    aliases=("application/x-feather",),
+    starts=(b"ARROW1\x00\x00",),
+)
+_STREAM = Format(mime="application/vnd.apache.arrow.stream", label="Arrow stream")
+
+
+def _recognise(head: Head) -> Format | None:
+    """Recognise a stream: continuation mark, length of the schema message, flatbuffer offset."""
+    if len(head.data) < 12 or not head.data.startswith(b"\xff\xff\xff\xff"):
+        return None
+    length, root = struct.unpack_from("<iI", head.data, 4)
+    return _STREAM if 0 < length < 1 << 24 and length % 8 == 0 and root < length else None
+
+
+KIND = Kind(
+    name="arrow", formats=(_FILE, _STREAM), draw=parquet.draw, recognise=_recognise, limit=8 * MIB
+)

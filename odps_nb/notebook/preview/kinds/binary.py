@@ -1,0 +1,70 @@
+"""Everything else: the first bytes in hex, and the names of formats that we cannot draw."""
+
+from __future__ import annotations
+
+from odps_nb.notebook.display.html import MONO, element, scroller
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt
+from odps_nb.notebook.preview.kind import LAST, UNKNOWN, Format, Head, Kind
+from odps_nb.notebook.preview.shared import Size
+
+__all__ = ["KIND", "draw"]
+
+
+def _named(mime: str, label: str, start: bytes = b"", *aliases: str) -> Format:
+    return Format(mime=mime, label=label, aliases=aliases, starts=(start,) if start else ())
+
+
+_BINARY = Format(mime=UNKNOWN, label="binary")
+_ISO_MEDIA = _named("application/mp4", "ISO media")
+_FORMATS = (
+    # an icon may hold a PNG of any size behind a header that says 16 × 16, so it is not decoded
+    _named("image/x-icon", "ICO", b"\x00\x00\x01\x00", "image/vnd.microsoft.icon"),
+    _named("application/x-7z-compressed", "7z", b"7z\xbc\xaf\x27\x1c"),
+    _named("application/vnd.rar", "RAR", b"Rar!\x1a\x07", "application/x-rar-compressed"),
+    _named("application/avro", "Avro", b"Obj\x01", "avro/binary"),
+    _named("application/vnd.apache.orc", "ORC", b"ORC", "application/x-orc"),
+    _named("application/vnd.sqlite3", "SQLite", b"SQLite format 3\x00"),
+    _named("application/x-hdf5", "HDF5", b"\x89HDF\r\n\x1a\n", "application/x-hdf"),
+    _named("application/x-executable", "ELF program", b"\x7fELF", "application/x-elf"),
+    _named("application/vnd.microsoft.portable-executable", "Windows program", b"MZ"),
+    _named("application/x-lz4", "LZ4", b"\x04\x22\x4d\x18"),
+    _named("font/woff", "web font", b"wOFF"),
+    _named("font/woff2", "web font", b"wOF2"),
+    _named("font/ttf", "TrueType font", b"\x00\x01\x00\x00\x00"),
+    _named("application/x-riff", "RIFF", b"RIFF"),
+    _named("video/x-matroska", "Matroska", b"\x1a\x45\xdf\xa3"),
+    Format(
+        mime="image/heic", label="HEIC", aliases=("image/heif",), brands=(b"heic", b"heix", b"mif1")
+    ),
+    Format(mime="video/quicktime", label="QuickTime", brands=(b"qt  ",)),
+)
+
+
+def _recognise(head: Head) -> Format:
+    return _ISO_MEDIA if head.data[4:8] == b"ftyp" else _BINARY
+
+
+def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    """Draw offset, hex and letters of the first bytes."""
+    each = 16 if size.layout == "single" else 6
+    lines = []
+    for at in range(0, min(len(excerpt.data), each * size.lines), each):
+        row = excerpt.data[at : at + each]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
+        lines.append(f"{at:04x}  {row.hex(' '):<{each * 3 - 1}}  {letters}")
+    dump = element(
+        "pre",
+        "\n".join(lines),
+        style=f"margin:0;padding:8px 10px;background:none;color:inherit;{MONO}",
+    )
+    box = scroller("div", dump, label=f"first bytes of {name}", style=size.box)
+    return Drawing(html=box)
+
+
+KIND = Kind(
+    name="binary",
+    formats=(*_FORMATS, _ISO_MEDIA, _BINARY),
+    draw=draw,
+    recognise=_recognise,
+    precedence=LAST,
+)

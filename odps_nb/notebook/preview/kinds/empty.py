@@ -1,0 +1,23 @@
+"""Blobs without a byte."""
+
+from __future__ import annotations
+
+from odps_nb.notebook.display.html import MUTED, element
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
+from odps_nb.notebook.preview.kind import FIRST, Format, Head, Kind
+from odps_nb.notebook.preview.shared import Size
+
+__all__ = ["KIND"]
+
+_EMPTY = Format(mime="application/x-empty", label="empty")
+
+
+def _recognise(head: Head) -> Format | None:
+    return None if head.data else _EMPTY
+
+
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    return Drawing(html=framed(element("span", "no bytes", style=MUTED), size))
+
+
+KIND = Kind(name="empty", formats=(_EMPTY,), draw=_draw, recognise=_recognise, precedence=FIRST)

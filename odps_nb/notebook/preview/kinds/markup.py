@@ -1,0 +1,109 @@
+"""HTML and XML as escaped source; HTML drawn in a sandbox on request.
+
+A drawn page is rebuilt without links, forms and scripts (`parsers.page`), and gets
+``<iframe sandbox="">`` and a content security policy of its own: no script, no form, no navigation,
+no request, another origin, nothing to click. The source stays beside it, folded, since a notebook
+that is reopened untrusted loses the frame.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.display.html import element, escape, join, scroller
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, source_box
+from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
+from odps_nb.notebook.preview.kinds import text
+from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.shared import Size, UnshowableError
+
+__all__ = ["KIND", "POLICY", "root_at"]
+
+_HTML = Format(mime="text/html", label="HTML", aliases=("application/xhtml+xml", "text/plain"))
+_XML = Format(
+    mime="application/xml",
+    label="XML",
+    aliases=(
+        *("text/xml", "application/rss+xml", "application/atom+xml"),
+        *("application/xhtml+xml", "text/plain"),
+    ),
+)
+# what may stand before the root element; bounded repeats, so that no text makes this slow
+_PROLOG = re.compile(
+    r"\s*(?:(?:<\?[^>]{0,2000}\?>|<!--.{0,4000}?-->|<!DOCTYPE[^>\[]{0,2000}"
+    r"(?:\[[^\]]{0,4000}\]\s*)?>)\s*){0,8}",
+    re.IGNORECASE | re.DOTALL,
+)
+_PROLOG_SIZE: Final = 16_384
+_HTML_START = re.compile(
+    r"<(?:html|head|body|script|title|meta|link|style|iframe|img|div|span|table|form|center|h[1-6]"
+    r"|ul|ol|p|a|b|br)[\s>/]",
+    re.IGNORECASE,
+)
+#: Stands before the page's own markup, so that nothing in it is parsed before the policy.
+POLICY: Final = (
+    '<!DOCTYPE html><meta http-equiv="Content-Security-Policy" '
+    "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
+)
+_TALL: Final = 3
+
+
+def root_at(text: str) -> int:
+    """Return where the root element may begin: after declarations and comments."""
+    prolog = _PROLOG.match(text, 0, _PROLOG_SIZE)
+    return prolog.end() if prolog else 0
+
+
+def _recognise(head: Head) -> Format | None:
+    at = root_at(head.text)
+    before = head.text[:at].lower()
+    if "<!doctype html" in before or _HTML_START.match(head.text, at):
+        return _HTML
+    return _XML if before.lstrip().startswith("<?xml") else None
+
+
+def _draw_rendered(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    """Draw an HTML page in a frame that may do nothing, with its source folded below."""
+    if format.mime != _HTML.mime:
+        return text.draw(excerpt, format, size, name=name)
+    if not excerpt.whole:
+        raise UnshowableError("too large to draw")
+    source = text_of(excerpt, format)
+    try:
+        parsed = parse("page", source.encode("utf-8", "replace"), size)
+    except (UnshowableError, MissingDependencyError) as error:
+        hint = getattr(error, "hint", "")
+        return replace(
+            text.draw(excerpt, format, size, name=name),
+            note=f"{error}: {hint}" if hint else str(error),
+        )
+    page = POLICY + parsed.data.decode("utf-8", "replace")
+    # Clicks pass through the frame; so it is higher than its box, which scrolls in its place.
+    frame = element(
+        "iframe",
+        attributes={"sandbox": "", "srcdoc": page, "title": f"{name}, drawn in a sandbox"},
+        style=f"display:block;width:100%;height:{size.height * _TALL}px;border:0;"
+        "background-color:#ffffff;pointer-events:none",
+    )
+    window = scroller("div", frame, label=f"{name}, drawn", style=size.box)
+    box, _ = source_box(source, size, label=f"source of {name}")
+    below = element("details", element("summary", escape("source"), style="padding:2px 10px"), box)
+    dropped = parsed.text("styles") == "dropped"
+    return Drawing(
+        html=join((window, below)),
+        facts=("drawn in a sandbox",),
+        note="without its styles, which load files" if dropped else "",
+    )
+
+
+KIND = Kind(
+    name="markup",
+    formats=(_HTML, _XML),
+    draw=text.draw,
+    draw_rendered=_draw_rendered,
+    recognise=_recognise,
+    precedence=TEXTS + 10,  # after svg, which may begin with the same declarations
+)

@@ -1,0 +1,49 @@
+"""Parquet: names, types and first rows as texts.
+
+Runs in the parser process. Column chunks state their unpacked length, so that is added up first;
+see `odps_nb.notebook.preview.parsers.arrow`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odps_nb.notebook.preview.parsers.arrow import check_unpacked, empty_batch, first_rows
+from odps_nb.notebook.preview.shared import Size
+
+__all__ = ["parse"]
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return names, types and first rows of a Parquet file.
+
+    Parameters
+    ----------
+    options
+        The ``size`` of the preview.
+
+    Raises
+    ------
+    UnshowableError
+        When the file promises too much, or is cut or corrupt.
+    """
+    return first_rows(lambda size: _read(data, size), options)
+
+
+def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
+    with pq.ParquetFile(pa.BufferReader(data)) as file:
+        names = file.schema_arrow.names
+        count = f"{file.metadata.num_rows:,} rows"
+        if not file.metadata.num_row_groups:
+            return empty_batch(file.schema_arrow), count
+        group = file.metadata.row_group(0)
+        check_unpacked(
+            sum(group.column(n).total_uncompressed_size for n in range(group.num_columns))
+        )
+        batches = file.iter_batches(
+            batch_size=size.rows, row_groups=[0], columns=names, use_threads=False
+        )
+        return next(batches, None) or empty_batch(file.schema_arrow), count

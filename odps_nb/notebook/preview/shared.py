@@ -1,0 +1,51 @@
+"""Values that the kernel and the parser process share. Imports nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["GRID", "LIST", "SINGLE", "Size", "UnshowableError", "words"]
+
+
+class UnshowableError(ValueError):
+    """The bytes cannot be drawn as what they are; the message is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much space a preview has.
+
+    Attributes
+    ----------
+    layout
+        ``tile`` among others, ``row`` with its caption beside it, or ``single``.
+    width, height
+        Bounds of a picture, in CSS pixels.
+    rows, columns
+        Bounds of a table.
+    lines
+        Bound of a text.
+    """
+
+    layout: Literal["tile", "row", "single"]
+    width: int
+    height: int
+    rows: int
+    columns: int
+    lines: int
+
+    @property
+    def box(self) -> str:
+        """CSS height of a box that scrolls; tiles of one gallery have the same height."""
+        return f"{'max-height' if self.layout == 'single' else 'height'}:{self.height}px"
+
+
+GRID = Size(layout="tile", width=256, height=176, rows=7, columns=6, lines=14)
+LIST = Size(layout="row", width=240, height=120, rows=4, columns=6, lines=8)
+SINGLE = Size(layout="single", width=720, height=480, rows=20, columns=20, lines=60)
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text as a set."""
+    return frozenset(text.split())

@@ -1,0 +1,170 @@
+"""Kinds of previews: one file declares one, all are asked in a known order."""
+
+import textwrap
+from itertools import permutations
+
+import pytest
+
+from odps_nb.notebook.gallery.view import Gallery
+from odps_nb.notebook.preview import kinds as package
+from odps_nb.notebook.preview.drawing import Drawing
+from odps_nb.notebook.preview.kind import HEAD, MIB, UNKNOWN, Format, Head, Kind
+from odps_nb.notebook.preview.registry import Kinds, kinds, sniff
+from odps_nb.notebook.preview.tile import tile
+from tests.notebook.preview.test_bundle import Value
+
+NOT_TEXT = b"\x00\x01\xfe\xff" * 100
+
+
+def test_kinds_are_asked_in_this_order():
+    """First what may be readable and is no text, then texts, then the rest."""
+    assert [kind.name for kind in kinds()] == [
+        *("empty", "pdf"),
+        *("svg", "markup", "json", "table", "text"),
+        *("array", "arrow", "image", "parquet", "video", "audio", "archive"),
+        "binary",
+    ]
+
+
+def test_the_order_does_not_depend_on_how_kinds_are_found():
+    for three in permutations(["audio", "video", "binary"]):
+        ordered = Kinds(kinds()[name] for name in three)
+        assert [kind.name for kind in ordered] == ["video", "audio", "binary"]
+
+
+def declared():
+    return [
+        pytest.param(kind.name, format, id=f"{kind.name}-{format.label}")
+        for kind in kinds()
+        for format in kind.formats
+    ]
+
+
+@pytest.mark.parametrize(("name", "format"), declared())
+def test_no_kind_takes_what_another_one_has_declared(name, format):
+    starts = [start + NOT_TEXT for start in format.starts]
+    starts += [b"\x00\x00\x00\x18ftyp" + brand + NOT_TEXT for brand in format.brands]
+    for data in starts:
+        found = sniff(data, len(data))
+        assert (found.kind, found.mime, found.encoding) == (name, format.mime, "")
+
+
+def test_every_format_is_proved_by_declared_bytes_or_by_a_function():
+    for kind in kinds():
+        proved = [bool(format.starts or format.brands) for format in kind.formats]
+        assert kind.recognise is not None or all(proved)
+
+
+def test_no_media_type_is_declared_twice():
+    mimes = [format.mime for kind in kinds() for format in kind.formats]
+    assert len(set(mimes)) == len(mimes)
+
+
+def test_what_is_text_as_a_whole_is_of_no_binary_kind_whatever_it_begins_with():
+    for kind in kinds():
+        for start in (start for format in kind.formats for start in format.starts):
+            if start.isascii() and start.decode().isprintable():
+                found = sniff(start + b" is how a sentence may begin, too\n")
+                assert found.kind == ("pdf" if kind.name == "pdf" else "text")
+
+
+def test_limits_are_whole_numbers_of_bytes_within_what_a_kernel_may_hold():
+    for kind in kinds():
+        assert HEAD <= kind.limit <= 16 * MIB
+        assert not (kind.embedded and kind.limit != HEAD), "the page limits it"
+
+
+NEW_KIND = """
+    '''glTF: the length that the header promises.'''
+
+    from odps_nb.notebook.display.html import element
+    from odps_nb.notebook.preview.drawing import Drawing
+    from odps_nb.notebook.preview.kind import MIB, Format, Kind
+
+
+    def draw(excerpt, format, size, *, name):
+        length = int.from_bytes(excerpt.data[8:12], "little")
+        return Drawing(html=element("b", f"<{name}>"), facts=(f"{length} promised",))
+
+
+    GLTF = Format(mime="model/gltf-binary", label="glTF", starts=(b"glTF",))
+    KIND = Kind(name="model", formats=(GLTF,), draw=draw, limit=MIB)
+"""
+
+
+@pytest.fixture
+def new_kind(tmp_path, monkeypatch):
+    """The file of a new kind beside those that we have; nothing else is touched."""
+    (tmp_path / "new_model.py").write_text(textwrap.dedent(NEW_KIND), encoding="utf-8")
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    kinds.cache_clear()
+    yield
+    kinds.cache_clear()
+
+
+def test_one_file_is_all_that_a_new_kind_needs(new_kind):
+    data = b"glTF\x02\x00\x00\x00" + (1234).to_bytes(4, "little") + bytes(200_000)
+    blob = Value(data, "model/gltf-binary", "cat.glb")
+    made = tile(blob)
+    assert made.text == "cat.glb  glTF · 1234 promised · 200.0 kB  verified"
+    assert "<b>&lt;cat.glb&gt;</b>" in made.html
+    assert "declared" not in made.html
+    assert "declared model/gltf-binary" in tile(Value(b"<p>hi</p>", blob.mime_type)).html
+    large = Value(data + bytes(MIB))
+    assert "the first 65.5 kB" in tile(large).html
+    assert large.was_read == HEAD + 1
+
+
+def test_a_gallery_filters_by_a_new_kind(new_kind):
+    class Column(list):
+        title = "t.c"
+
+    gallery = Gallery(Column([Value(b"hello"), Value(b"glTF" + NOT_TEXT), None]))
+    gallery.show_only("model")
+    assert gallery.bundle()["text/plain"].count("glTF") == 1
+    assert "1 of 3 blobs" in gallery.bundle()["text/plain"]
+    dropdown = gallery.controls().children[2]
+    assert "model" in dropdown.options
+
+
+def draw_nothing(excerpt, format, size, *, name):
+    return Drawing(html="")
+
+
+def kind(name, *formats, **more):
+    return Kind(name=name, formats=formats, draw=draw_nothing, **more)
+
+
+def test_two_kinds_of_one_name_or_of_one_brand_are_refused():
+    film = Format(mime="video/x", label="X", brands=(b"xxxx",))
+    with pytest.raises(ValueError, match="same name"):
+        Kinds([kind("a"), kind("a")])
+    with pytest.raises(ValueError, match="same brand"):
+        Kinds([kind("a", film), kind("b", film)])
+
+
+def test_the_major_brand_decides_before_the_order_of_kinds():
+    """A film of iTunes also names the brand of its sound."""
+    head = b"\x00\x00\x00\x20ftypM4V \x00\x00\x00\x01M4V M4A mp42isom" + NOT_TEXT
+    assert sniff(head).label == "MP4"
+    assert sniff(head.replace(b"ftypM4V ", b"ftypM4A ")).label == "M4A"
+
+
+def test_a_mark_deep_inside_decides_only_where_the_first_bytes_say_nothing():
+    tar = bytearray(b"\x89PNG\r\n\x1a\n" + NOT_TEXT)
+    tar[257:262] = b"ustar"
+    assert sniff(bytes(tar)).label == "PNG"
+    tar[:8] = b"file.txt"
+    assert sniff(bytes(tar)).label == "tar"
+
+
+def test_a_match_says_kind_and_encoding():
+    found = kinds()["json"].match(Head.of('{"ä": 1}'.encode("utf-16"), whole=True))
+    assert (found.kind, found.mime, found.encoding) == ("json", "application/json", "utf-16")
+    assert kinds()["json"].match(Head.of(NOT_TEXT, whole=True)) is None
+    assert sniff(NOT_TEXT) == Format(mime=UNKNOWN, label="binary", kind="binary")
+
+
+def test_reprs_name_the_kinds_and_no_bytes():
+    assert repr(Kinds([kind("b"), kind("a")])) == "Kinds(a, b)"
+    assert repr(Head.of(b"secret", whole=True)) == "Head(<6 bytes>, whole=True, encoding='utf-8')"
