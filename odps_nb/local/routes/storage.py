@@ -232,7 +232,7 @@ class StorageActions:
             route_token=self._route,
         )
 
-    # -- blocks (section 7.5) -----------------------------------------------------------------
+    # -- blocks (``docs/protocol.md`` section 7.5) ----------------------------------------------
 
     def _create_blocks(self, request: calls.CreateBlockSession, _asked: Asked) -> Answer:
         session = self._writes.create(
