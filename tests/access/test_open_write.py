@@ -261,7 +261,7 @@ def test_partitions_overwriting_and_blobs_go_as_in_one_write(
         new_name("days"), "id bigint, photo blob", partitioned_by="ds string, hour bigint"
     )
     table.write(pd.DataFrame({"id": [0]}), partition="ds=a,hour=1")
-    with table.open_write("ds=a", overwrite=True) as session:
+    with table.open_write("ds=a", overwrite="partitions") as session:
         frame = pd.DataFrame({"id": [1, 2], "photo": [b"one", None], "hour": [1, 2]})
         resumed = table.open_write(session_id=session.handle)
         with resumed.open_stream() as stream:

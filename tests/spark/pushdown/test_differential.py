@@ -22,8 +22,8 @@ from odps_nb.errors import ArgumentError, NotFoundError, QueryError
 from odps_nb.spark.pushdown.parse import fill
 from odps_nb.spark.pushdown.plan import TableRead
 
-from .sql_grammar import Grammar
-from .sql_rows import ROWS, SCHEMAS, TABLES, arrow, left, plan, reads_less
+from tests.support.spark.sql_grammar import Grammar
+from tests.support.spark.sql_rows import ROWS, SCHEMAS, TABLES, arrow, left, plan, reads_less
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

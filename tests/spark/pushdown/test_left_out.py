@@ -20,8 +20,8 @@ from sqlglot import ErrorLevel, exp
 from odps_nb.errors import ArgumentError
 from odps_nb.spark.pushdown.plan import TableRead
 
-from .sql_grammar import Grammar
-from .sql_rows import ROWS, SCHEMAS, arrow, left, plan, reads_less
+from tests.support.spark.sql_grammar import Grammar
+from tests.support.spark.sql_rows import ROWS, SCHEMAS, arrow, left, plan, reads_less
 
 # DuckDB's own defects, and casts that fail in the rows of some order of joins only.
 _OTHER_FAILURES = {"InternalException", "ConversionException", "OutOfRangeException"}

@@ -23,7 +23,7 @@ from odps_nb.spark.source.commit_log import CommitLog, Intent
 from odps_nb.spark.source.data_source import OdpsDataSource
 from odps_nb.spark.source.stream_writer import OdpsStreamWriter
 
-from .altering import Altering
+from tests.support.spark.altering import Altering
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
