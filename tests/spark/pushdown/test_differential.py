@@ -21,7 +21,6 @@ import odps_nb.spark
 from odps_nb.errors import ArgumentError, NotFoundError, QueryError
 from odps_nb.spark.pushdown.parse import fill
 from odps_nb.spark.pushdown.plan import TableRead
-
 from tests.support.spark.sql_grammar import Grammar
 from tests.support.spark.sql_rows import ROWS, SCHEMAS, TABLES, arrow, left, plan, reads_less
 

@@ -19,7 +19,6 @@ from sqlglot import ErrorLevel, exp
 
 from odps_nb.errors import ArgumentError
 from odps_nb.spark.pushdown.plan import TableRead
-
 from tests.support.spark.sql_grammar import Grammar
 from tests.support.spark.sql_rows import ROWS, SCHEMAS, arrow, left, plan, reads_less
 

@@ -22,7 +22,6 @@ from odps_nb.spark.source import stream_writer
 from odps_nb.spark.source.commit_log import CommitLog, Intent
 from odps_nb.spark.source.data_source import OdpsDataSource
 from odps_nb.spark.source.stream_writer import OdpsStreamWriter
-
 from tests.support.spark.altering import Altering
 
 if TYPE_CHECKING:
