@@ -27,7 +27,6 @@ from odps_nb.local.reading.rules import ReadRules
 from odps_nb.local.samples.tables import adopt, install_samples
 from odps_nb.local.server.app import build_app
 from odps_nb.local.server.connections import KEEP_ALIVE, Connection
-from odps_nb.local.server.json_log import JsonFormatter, LoggedApp, requests_log
 from odps_nb.local.server.misbehaviour import Misbehaviour
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 from odps_nb.local.sql.queries import QueryLimits
@@ -88,12 +87,10 @@ def _leave() -> None:
 def _start_log(options: argparse.Namespace) -> None:
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if options.log_json else logging.Formatter(form))
+    handler.setFormatter(logging.Formatter(form))
     logging.basicConfig(
         level=logging.DEBUG if options.verbose else logging.WARNING, handlers=[handler]
     )
-    if options.log_json:
-        requests_log.setLevel(logging.INFO)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -135,11 +132,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_read_rules(parser)
     parser.add_argument("--misbehave", action="store_true", help="take rules for faults")
     parser.add_argument("--scenario", help="file with rules for faults, in force at once")
-    parser.add_argument(
-        "--log-json",
-        action="store_true",
-        help="log to stderr as JSON, an object a line; each request is one, without secrets",
-    )
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
     parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     return parser
@@ -231,7 +223,7 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
         app = build_app(service, _misbehaviour(options))
         server = uvicorn.Server(
             uvicorn.Config(
-                LoggedApp(app) if options.log_json else app,
+                app,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
