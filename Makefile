@@ -27,7 +27,7 @@ check: setup ## under a minute: format, lint, types, floors and the fast tests
 	@$(MAKE) --no-print-directory lint types
 	$(PY) -m pytest -m "not spark and not browser and not kernel and not compat and not nightly" --durations=5
 
-nightly: setup ## before a release: all tests, chaos and versions; writes docs/nightly.md (STEPS="tests": only those)
+nightly: setup ## before a release: all tests, chaos, types, versions; writes docs/nightly.md (STEPS="tests": only those)
 	@$(MAKE) --no-print-directory lint types
 	$(PY) tools/nightly.py $(STEPS)
 

@@ -33,6 +33,7 @@ STEPS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
         (*PYTEST, "--dist", "load", "--timeout", "7200", "tests/client/test_chaos.py"),
         {"ODPS_NB_CHAOS": str(CHAOS_RUNS // 4)},
     ),
+    "typed": ((sys.executable, "tools/public_types.py"), {}),
     "versions": ((sys.executable, "tools/versions.py"), {}),
 }
 
