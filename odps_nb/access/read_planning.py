@@ -6,16 +6,17 @@ The one planner of all front ends: `Table.read`, ``odps_nb.spark.read``, ``forma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from odps_nb.access.binding import bind
-from odps_nb.access.checks import PartitionLike, check_columns, check_count, check_partitions
+from odps_nb.access.checks import check_columns, check_count, check_partitions
+from odps_nb.access.read_options import ReadOptions
 from odps_nb.client.read.increments import CHANGE, Increment
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import TableSchema
-from odps_nb.terms import Compression, TableName, TimeUnit
+from odps_nb.terms import Compression, TableName
 
 __all__ = ["plan_read"]
 
@@ -23,16 +24,8 @@ __all__ = ["plan_read"]
 def plan_read(
     table: TableName,
     fetch_schema: Callable[[], TableSchema],
+    options: ReadOptions,
     *,
-    columns: Sequence[str] | None = None,
-    where: str | None = None,
-    params: Mapping[str, object] | None = None,
-    partitions: PartitionLike | Iterable[PartitionLike] | None = None,
-    limit: int | None = None,
-    splits: int | None = None,
-    split_bytes: int | None = None,
-    compression: str | Compression | None = None,
-    timestamp_unit: TimeUnit | None = None,
     timezone: str = "UTC",
     increment: Increment | None = None,
 ) -> ReadPlan:
@@ -42,8 +35,6 @@ def plan_read(
     ----------
     fetch_schema
         Gives all columns of the table; not called without columns, partitions and ``where``.
-    params
-        Values of the ``:name`` in ``where``.
     timezone
         Where times in ``where`` are read.
     increment
@@ -57,16 +48,17 @@ def plan_read(
         An argument that makes no sense, a ``:name`` without a value, or a condition that cannot
         be applied exactly.
     """
+    columns, where, partitions = options.columns, options.where, options.partitions
     if columns is not None and not len(columns):
         raise ArgumentError("columns is empty", hint="name at least one, or leave it out for all")
-    if splits is not None and split_bytes is not None:
+    if options.splits is not None and options.split_bytes is not None:
         raise ArgumentError(
             "splits and split_bytes are two answers to one question",
             hint="give how many parts, or how big each is",
         )
     needs_schema = any(one is not None for one in (columns, where, partitions))
     schema = fetch_schema() if needs_schema else None
-    condition = _condition(where, params, timezone)
+    condition = _condition(where, options.params, timezone)
     if schema is not None and condition is not None:
         RowFilter.parse(condition, schema, timezone=timezone)  # refused before anything is sent
     wanted: tuple[str, ...] = ()
@@ -84,11 +76,11 @@ def plan_read(
         where=condition,
         timezone=timezone,
         schema=schema,
-        limit=check_count("limit", limit, at_least=0),
-        splits=check_count("splits", splits),
-        split_bytes=check_count("split_bytes", split_bytes),
-        compression=Compression.of(compression),
-        timestamp_unit=timestamp_unit,
+        limit=check_count("limit", options.limit, at_least=0),
+        splits=check_count("splits", options.splits),
+        split_bytes=check_count("split_bytes", options.split_bytes),
+        compression=Compression.of(options.compression),
+        timestamp_unit=options.timestamp_unit,
         increment=increment,
     )
 

@@ -129,6 +129,7 @@ class Table(TableMetadata, ByKey):
         0  1000081  2024-01-01
         1  1000100  2024-01-01
         """
+        from odps_nb.access.read_options import ReadOptions
         from odps_nb.access.read_planning import plan_read
         from odps_nb.access.scan import Scan
 
@@ -136,9 +137,7 @@ class Table(TableMetadata, ByKey):
         if since is not None or until is not None or changes:
             increment = self._increment(since, until, changes=changes)
             columns = self.schema.names if columns is None else columns
-        plan = plan_read(
-            self._name,
-            lambda: self.schema,
+        options = ReadOptions(
             columns=columns,
             where=where,
             params=params,
@@ -148,8 +147,10 @@ class Table(TableMetadata, ByKey):
             split_bytes=split_bytes,
             compression=compression,
             timestamp_unit=_time_unit(timestamp_unit),
-            increment=increment,
-            timezone=self._connection.profile.timezone or "UTC",
+        )
+        zone = self._connection.profile.timezone or "UTC"
+        plan = plan_read(
+            self._name, lambda: self.schema, options, timezone=zone, increment=increment
         )
         bound = check_count("max_bytes", max_bytes)
         return Scan(

@@ -354,16 +354,16 @@ def _open(
 
 
 def _read_plan(read: TableRead) -> ReadPlan:
+    from odps_nb.access.read_options import ReadOptions
     from odps_nb.access.read_planning import plan_read
 
-    plan = plan_read(
-        read.table,
-        lambda: read.schema,
+    options = ReadOptions(
         columns=read.columns,
         where=read.where,
         limit=read.limit,
         timestamp_unit=TimeUnit.MICRO,  # Spark has no other
     )
+    plan = plan_read(read.table, lambda: read.schema, options)
     # As the service listed them: what it spells in its own way is no mistake of anybody.
     return dataclasses.replace(plan, partitions=read.partitions or ())
 

@@ -99,14 +99,13 @@ def read(
     >>> day.filter("id <= 1000010").count()
     10
     """
+    from odps_nb.access.read_options import ReadOptions
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.splits import open_read_session
 
     profile = profile_of(odps)
     with StorageClient(profile) as storage:
-        plan = plan_of(
-            storage,
-            profile.table(table),
+        options = ReadOptions(
             columns=columns,
             partitions=partitions,
             where=where,
@@ -114,8 +113,9 @@ def read(
             limit=limit,
             splits=splits,
             split_bytes=split_bytes,
-            compression=Compression.of(compression),
+            compression=compression,
         )
+        plan = plan_of(storage, profile.table(table), options)
         session = open_read_session(storage, plan)
         report_to = announced(spark, session, faces_of(odps), progress)
         return frame_of(spark, storage, session, columns=plan.columns, report_to=report_to)

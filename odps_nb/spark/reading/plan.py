@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from odps_nb.terms import TableName, TimeUnit
 
 if TYPE_CHECKING:
+    from odps_nb.access.read_options import ReadOptions
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.splits import ReadPlan
 
 __all__ = ["plan_of"]
 
 
-def plan_of(storage: StorageClient, table: TableName, **wanted: Any) -> ReadPlan:
-    """Return the plan, as `odps_nb.access.read_planning.plan_read` makes it of the same words.
+def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> ReadPlan:
+    """Return the plan, as `odps_nb.access.read_planning.plan_read` makes it of the same options.
 
     One request for the table's schema, where names must be checked.
 
@@ -28,11 +30,9 @@ def plan_of(storage: StorageClient, table: TableName, **wanted: Any) -> ReadPlan
     from odps_nb.access.read_planning import plan_read
     from odps_nb.client.catalog import fetch_table
 
-    zone = storage.profile.timezone or "UTC"
     return plan_read(
         table,
         lambda: fetch_table(storage, table).schema,
-        timestamp_unit=TimeUnit.MICRO,  # Spark has no other
-        timezone=zone,
-        **wanted,
+        replace(options, timestamp_unit=TimeUnit.MICRO),  # Spark has no other
+        timezone=storage.profile.timezone or "UTC",
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import Overwrite, check_columns
+from odps_nb.access.read_options import ReadOptions
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema
@@ -107,13 +108,7 @@ class ReadSettings:
 
     profile: Profile
     table: TableName
-    columns: tuple[str, ...] = ()
-    partitions: tuple[PartitionSpec, ...] = ()
-    where: str | None = None
-    limit: int | None = None
-    splits: int | None = None
-    split_bytes: int | None = None
-    compression: Compression = Compression.NONE
+    options: ReadOptions
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadSettings:
@@ -145,17 +140,16 @@ class ReadSettings:
             )
         names = (name.strip() for name in given.get("columns", "").split(","))
         specs = (spec.strip() for spec in given.get("partitions", "").split(";"))
-        return cls(
-            profile=profile,
-            table=table,
-            columns=tuple(name for name in names if name),
-            partitions=tuple(PartitionSpec.of(spec) for spec in specs if spec),
+        options = ReadOptions(
+            columns=tuple(name for name in names if name) or None,
+            partitions=tuple(PartitionSpec.of(spec) for spec in specs if spec) or None,
             where=where,
             limit=limit,
             splits=_number(given, "splits"),
             split_bytes=_number(given, "split_bytes"),
             compression=Compression.of(given.get("compression")),
         )
+        return cls(profile=profile, table=table, options=options)
 
     def chosen(self, schema: TableSchema) -> TableSchema:
         """Return the columns that are asked for, data columns first.
@@ -165,9 +159,9 @@ class ReadSettings:
         NotFoundError
             The table has no such column; close names are in the hint.
         """
-        if not self.columns:
+        if self.options.columns is None:
             return schema
-        wanted = set(check_columns(self.columns, schema, self.table))
+        wanted = set(check_columns(self.options.columns, schema, self.table))
         return TableSchema(
             columns=tuple(c for c in schema.columns if c.name in wanted),
             partition_columns=tuple(c for c in schema.partition_columns if c.name in wanted),
@@ -175,17 +169,7 @@ class ReadSettings:
 
     def plan(self, storage: StorageClient, columns: Sequence[str]) -> ReadPlan:
         """Return the plan that reads these columns; costs one request."""
-        return plan_of(
-            storage,
-            self.table,
-            columns=columns,
-            partitions=self.partitions or None,
-            where=self.where,
-            limit=self.limit,
-            splits=self.splits,
-            split_bytes=self.split_bytes,
-            compression=self.compression,
-        )
+        return plan_of(storage, self.table, dataclasses.replace(self.options, columns=columns))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +256,7 @@ class StreamReadSettings:
                 hint="leave one of them out",
             )
         read = ReadSettings._of(given)
-        if max_rows is not None and read.where:
+        if max_rows is not None and read.options.where:
             raise ConfigError(
                 "max_rows_per_trigger and where do not go together: "
                 "what a filter leaves is not counted",

@@ -208,12 +208,12 @@ def test_options_are_read_in_any_case(profile: Profile) -> None:
             "split_bytes": "1000",
         }
     )
-    assert settings.columns == ("id", "amount")
-    assert settings.partitions == (
+    assert settings.options.columns == ("id", "amount")
+    assert settings.options.partitions == (
         PartitionSpec.of("ds=2024-01-01,hour=1"),
         PartitionSpec.of("ds=2024-01-02"),
     )
-    assert (settings.limit, settings.split_bytes) == (5, 1000)
+    assert (settings.options.limit, settings.options.split_bytes) == (5, 1000)
 
 
 @pytest.mark.parametrize(
