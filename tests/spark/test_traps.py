@@ -211,6 +211,6 @@ def test_what_the_session_tells_is_known_without_a_job(
     assert odps_nb.spark.facts(few).row_count == few.count() == 7
     some = odps_nb.spark.read(spark, odps, "orders", partitions=DAY, where="quantity > 2")
     assert odps_nb.spark.facts(some).row_count is None
-    with pytest.raises(StateError, match="nothing is known") as caught:
+    with pytest.raises(StateError, match="no statistics are known") as caught:
         odps_nb.spark.facts(frame.filter("id > 0"))
     assert "read returned" in str(caught.value.hint)

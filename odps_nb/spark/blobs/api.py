@@ -1,4 +1,4 @@
-"""`blob_map` and `with_blobs`: blobs of a column, worked on in tasks.
+"""`blob_map` and `with_blobs`: process or fetch the blobs of a column in Spark tasks.
 
 Bytes that cross into the JVM as a column and back out to a function cost six times the work. So
 `blob_map` fetches and computes in one place: a task takes references, fetches many blobs with one
@@ -188,7 +188,7 @@ def _mapped(
     option: str,
     largest: int | None = None,
 ) -> DataFrame:
-    """Check names, and add the columns that tasks fill."""
+    """Check column names, and append the columns that tasks compute."""
     from pyspark.sql.types import StructField, StructType
 
     from odps_nb.client.calls.storage import StorageClient

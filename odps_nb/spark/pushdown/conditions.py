@@ -1,8 +1,8 @@
-"""Conditions of a query that may be sent to the service: values, their text, their meaning.
+"""Conditions that may be sent to the service: values, their SQL text, their evaluation.
 
 Only conditions whose answer is the same for Spark and for the service (`takes_value`): the type
 of the literal is that of the column, and no cast, collation or rounding decides. `Condition.holds`
-tells the answer here as well, by which partitions are chosen. Floor 5, pure.
+tells the answer here as well, by which partitions are chosen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Spark says of a query it does not take, or could not finish, as our errors."""
+"""Translates Spark's errors about a query into ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_MESSAGE = 400
 
 @contextlib.contextmanager
 def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
-    """Raise our errors for those of Spark: its own words, without Java.
+    """Raise our errors in place of Spark's, with its message but no Java stack.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbEr
     names = dict.fromkeys(name for read in reads for name in read.schema.names)
     shown = ", ".join([*names][:20]) + (", …" if len(names) > 20 else "")
     return NotFoundError(
-        f"no table of the query has a column {column!r}",
+        f"no table of this query has a column {column!r}",
         code=condition,
         hint=f"{did_you_mean(column, names)}columns are: {shown}",
     )

@@ -1,4 +1,4 @@
-"""``format("odps")``: the road for SQL, views and ``df.write``.
+"""``format("odps")``: the data source for SQL, views and ``df.write``.
 
 Slower than `odps_nb.spark.read`, since Spark copies every row twice more. It has no filter
 pushdown on purpose: with it, pyspark 4.1 and 4.3 answer later queries of the same DataFrame with
@@ -123,7 +123,7 @@ def register(
 
 
 def _connected(profile: Profile | None, to: ReportTo | None) -> type[OdpsDataSource]:
-    """Return a data source that knows a profile: a class of its own is pickled with its values."""
+    """Return a data source class bound to a profile, which is pickled with it."""
     known = None if profile is None else TaskProfile(tuple(profile.as_options().items()))
 
     class Connected(OdpsDataSource):
@@ -134,7 +134,7 @@ def _connected(profile: Profile | None, to: ReportTo | None) -> type[OdpsDataSou
 
 
 class OdpsDataSource(DataSource):
-    """What Spark asks when it sees ``format("odps")``."""
+    """The data source behind ``format("odps")``; Spark calls its methods."""
 
     #: The profile of a reader or writer whose options name none.
     registered: ClassVar[TaskProfile | None] = None
@@ -192,7 +192,7 @@ class OdpsDataSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
-        """Write micro-batches of `schema`; nothing is asked yet."""
+        """Return the writer of a streaming query; makes no request."""
         from odps_nb.spark.source.stream_writer import OdpsStreamWriter
 
         with task_errors('writeStream.format("odps")'):

@@ -1,4 +1,4 @@
-"""What a DataFrame's columns become in a table, decided before any task runs.
+"""Checks a DataFrame's columns and mode against its target table before any task runs.
 
 A job that fails in its last task because of a type is an hour lost; so names, types and what may
 be replaced are settled here, on the driver, and everything wrong is said at once.
@@ -39,7 +39,7 @@ PARTITIONS = "partitions"
 def check_scope(
     table: TableName, keys: tuple[str, ...], partition: PartitionSpec, mode: str, scope: str | None
 ) -> bool:
-    """Return whether the write replaces rows; refuse what could replace more than was meant.
+    """Return whether the write replaces rows; refuse an overwrite of unclear extent.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def check_scope(
 
 
 def check_frame(frame: spark.StructType, target: Target) -> None:
-    """Make sure that a DataFrame's columns fit a table.
+    """Raise unless a DataFrame's columns fit a table.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
 
 
 def _as_offered(column: Column, kind: spark.DataType | None) -> Column:
-    """Check a column with BLOBs leaf by leaf, and let the rest of the check pass it."""
+    """Check a column with BLOBs leaf by leaf; return it as a type the other checks accept."""
     if kind is None or not has_blob(column.type):
         return column
     _check_blobs(kind, column.type, column.name)
