@@ -27,10 +27,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from odps_nb.client.calls.progress import Phase
 from odps_nb.spark.launch.connect import hide_keys
-from odps_nb.spark.progress.attach import announced_session, faces_of
-from odps_nb.spark.progress.driver_events import ended, planned_read, planned_write, told_commit
+from odps_nb.spark.progress.attach import faces_of, register_work
+from odps_nb.spark.progress.driver_events import (
+    announce_read,
+    announce_write,
+    report_abandoned,
+    reported_commit,
+)
 from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.progress.totals import TrackedWork
 from odps_nb.spark.reading.task import ReadTask, read_split, require_types
 from odps_nb.spark.source.options import (
     ReadSettings,
@@ -115,7 +122,8 @@ def register(
     """
     hide_keys(spark)
     profile = None if odps is None else profile_of(odps)
-    to = announced_session(spark, faces_of(odps), progress)
+    session = TrackedWork(operation="", title='format("odps")', phase=Phase.CREATING)
+    to = register_work(spark, session, faces_of(odps), progress)
     if profile is None and to is None:
         spark.dataSource.register(OdpsDataSource)
     else:
@@ -221,7 +229,7 @@ class OdpsReader(DataSourceReader):
             session = open_read_session(storage, settings.plan(storage, schema.names))
             require_types(schema, spark_schema(session.schema))
             task = ReadTask.of(TaskProfile.of(storage), session)
-        to = planned_read(report_to, session, task.splits)
+        to = announce_read(report_to, session, task.splits)
         self._task = dataclasses.replace(task, report_to=to)
         self._schema = arrow_schema(schema)
 
@@ -269,7 +277,7 @@ class OdpsWriter(DataSourceArrowWriter):
                 target=target,
                 compression=settings.compression,
                 max_partitions=settings.max_partitions,
-                report_to=planned_write(report_to, session.ref),
+                report_to=announce_write(report_to, session.ref),
             )
 
     @property
@@ -289,7 +297,7 @@ class OdpsWriter(DataSourceArrowWriter):
         done = [m.written for m in messages if isinstance(m, _Message) and m.written]
         with (
             task_errors(f"commit of {session.table}"),
-            told_commit(self._task.report_to, rows=sum(one.stream.rows for one in done)),
+            reported_commit(self._task.report_to, rows=sum(one.stream.rows for one in done)),
             self._task.profile.open() as storage,
         ):
             check_or_abort(storage, session, done, self._task.max_partitions)
@@ -308,6 +316,6 @@ class OdpsWriter(DataSourceArrowWriter):
 
         if all(message is not None for message in messages):
             return
-        ended(self._task.report_to)
+        report_abandoned(self._task.report_to)
         with task_errors("abort of the write"), self._task.profile.open() as storage:
             abort_write(storage, self._task.session)
