@@ -17,8 +17,8 @@ from odps_nb.client.calls.progress import Phase, ProgressListener
 from odps_nb.errors import ConfigError, ConversionError
 from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
 from odps_nb.spark.launch._quiet import without_pandas_notice
-from odps_nb.spark.progress.attach import faces_of, register_work
-from odps_nb.spark.progress.totals import TrackedWork
+from odps_nb.spark.progress.attach import faces_of, register_activity
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import shipped
 from odps_nb.terms import Compression, format_bytes
@@ -200,7 +200,7 @@ def _mapped(
     whole = StructType([*df.schema.fields, *added.fields])
     with StorageClient(profile_of(odps)) as storage:
         profile = TaskProfile.of(storage)
-    work = TrackedWork(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
+    activity = TrackedActivity(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
     task = BlobTask(
         profile=profile,
         column=index,
@@ -210,7 +210,7 @@ def _mapped(
         whole=arrow_schema(whole),
         compression=Compression.of(compression),
         largest=largest,
-        report_to=register_work(df.sparkSession, work, faces_of(odps), progress),
+        report_to=register_activity(df.sparkSession, activity, faces_of(odps), progress),
     )
 
     def map_blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """`session`: starts a Spark session configured for notebooks.
 
-Every setting here is one whose absence costs an evening: workers that run another Python, a
-driver that binds to a VPN address, secrets that show in the event log. Knows nothing of tables.
+Each default setting prevents a known failure: workers that run another Python, a driver that
+binds to a VPN address, secrets that show in the event log. Knows nothing of tables.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def session(master: str | None = None, *, remote: str | None = None, **conf: Any) -> SparkSession:
-    """Return the active Spark session as it is, or start one that is set up right.
+    """Return the active Spark session as it is, or start one configured for notebooks.
 
     Parameters
     ----------

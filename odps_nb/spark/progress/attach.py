@@ -26,7 +26,7 @@ from odps_nb.spark.progress.coordinator import ProgressCoordinator
 from odps_nb.spark.progress.jobs import Jobs
 from odps_nb.spark.progress.messages import ReportTo
 from odps_nb.spark.progress.remote_jobs import RemoteJobs
-from odps_nb.spark.progress.totals import TrackedWork
+from odps_nb.spark.progress.totals import TrackedActivity
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
 
-__all__ = ["coordinator_of", "faces_of", "host_of", "register_work", "token_of", "watched"]
+__all__ = ["coordinator_of", "faces_of", "host_of", "register_activity", "token_of", "watched"]
 
 REPORTS = "ODPS_NB_SPARK_REPORTS"
 _DRIVER = "driver"
@@ -55,12 +55,12 @@ def faces_of(odps: Connection | Profile | str | None) -> Faces:
     return odps.faces if isinstance(odps, Connection) else FACES
 
 
-def register_work(
-    spark: SparkSession, work: TrackedWork, faces: Faces, progress: ProgressListener | None
+def register_activity(
+    spark: SparkSession, activity: TrackedActivity, faces: Faces, progress: ProgressListener | None
 ) -> ReportTo | None:
-    """Return where the tasks of a work report; ``None`` where nobody would look or hear.
+    """Return where the tasks of an activity report; ``None`` where nobody would look or hear.
 
-    Every action over the work then has a run of its own: `progress` is told of all of them,
+    Every action over the activity then has a run of its own: `progress` is told of all of them,
     and without one each has a new listener that suits the place.
     """
     shown = faces.listener() if progress is None else progress
@@ -73,7 +73,7 @@ def register_work(
         return shown
 
     listener = faces.listener if progress is None else given
-    return coordinator.register(dataclasses.replace(work, listener=listener))
+    return coordinator.register(dataclasses.replace(activity, listener=listener))
 
 
 def coordinator_of(spark: SparkSession) -> ProgressCoordinator | None:
@@ -113,7 +113,7 @@ def watched(
     tracker: ProgressTracker,
     *,
     cancel: CancelToken | None = None,
-    work: TrackedWork | None = None,
+    activity: TrackedActivity | None = None,
     seen: bool = True,
 ) -> Iterator[ReportTo | None]:
     """Run a Spark action with progress, so that it can be cancelled.
@@ -124,7 +124,7 @@ def watched(
 
     Parameters
     ----------
-    work
+    activity
         What the action itself does, e.g. a write: only what is reported to the address given
         goes to `tracker` then, and what it reads is shown as ever. Without one, `tracker` gets
         the reads of all DataFrames of `odps_nb.spark` in the action.
@@ -143,7 +143,9 @@ def watched(
     if is_connect(spark):
         action = _remote(spark, tag, tracker, cancel)
     else:
-        action = _own(spark, coordinator_of(spark) if seen else None, tag, tracker, cancel, work)
+        action = _own(
+            spark, coordinator_of(spark) if seen else None, tag, tracker, cancel, activity
+        )
     try:
         with action as to:
             yield to
@@ -160,14 +162,14 @@ def _own(
     tag: str,
     tracker: ProgressTracker,
     cancel: CancelToken,
-    work: TrackedWork | None,
+    activity: TrackedActivity | None,
 ) -> Iterator[ReportTo | None]:
     """Watch an action of the Spark of this process."""
     jobs = Jobs(spark.sparkContext)
     stop, to = _Stop(lambda: jobs.cancel_tag(tag)), None
     with contextlib.ExitStack() as undo:
         if coordinator is not None:  # else nobody reports, and Spark's own end of a job has to do
-            to = None if work is None else coordinator.register(work)
+            to = None if activity is None else coordinator.register(activity)
             run = coordinator.adopt(tracker, tag=tag, to=to)
             stop = _Stop(partial(coordinator.cancel, run))
             undo.callback(coordinator.unregister, to)

@@ -24,12 +24,12 @@ from odps_nb.lifetime import Home
 from odps_nb.spark.progress.jobs import Jobs, Outcome
 from odps_nb.spark.progress.messages import Hello, PlanEvent, Report, ReportTo, WriteEvent
 from odps_nb.spark.progress.server import Channel, ReportServer
-from odps_nb.spark.progress.totals import Run, RunKey, Totals, TrackedWork
+from odps_nb.spark.progress.totals import Run, RunKey, Totals, TrackedActivity
 
 __all__ = ["ProgressCoordinator"]
 
 #: Works that are known; the least recently used one is forgotten.
-MAX_WORKS = 1024
+MAX_ACTIVITIES = 1024
 MAX_LATE = 1024
 
 _POLL = 0.2
@@ -41,7 +41,7 @@ _log = logging.getLogger("odps_nb")
 
 class _Attempt(NamedTuple):
     run: Run
-    work: TrackedWork
+    activity: TrackedActivity
     hello: Hello
 
 
@@ -53,7 +53,7 @@ class ProgressCoordinator:
         self._server = ReportServer(self, host=host)
         self._changed = threading.Condition(threading.RLock())
         self._home = Home()
-        self._works: OrderedDict[int, TrackedWork] = OrderedDict()
+        self._activities: OrderedDict[int, TrackedActivity] = OrderedDict()
         self._runs: dict[RunKey, Run] = {}
         self._ending: set[Run] = set()  # over, and not shown as such yet
         self._attempts: dict[Channel, _Attempt] = {}
@@ -65,49 +65,49 @@ class ProgressCoordinator:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs that go on."""
+        """The runs that have not ended."""
         with self._changed:
             return tuple(self._runs.values())
 
     @property
     def token(self) -> str:
-        """What proves that a report is of our tasks; a secret."""
+        """The secret that proves that a report is from our tasks."""
         return self._server.token
 
     # -- what may report ----------------------------------------------------------------------
 
-    def register(self, work: TrackedWork) -> ReportTo:
-        """Return where the tasks of a work report; opens the port at the first call."""
+    def register(self, activity: TrackedActivity) -> ReportTo:
+        """Return where the tasks of an activity report; opens the port at the first call."""
         with self._changed:
-            return ReportTo(*self._server.start(), self._server.token, self._keep(work))
+            return ReportTo(*self._server.start(), self._server.token, self._keep(activity))
 
     def unregister(self, to: ReportTo | None) -> None:
-        """Forget a work; what it still reports is refused."""
+        """Forget an activity; what it still reports is refused."""
         with self._changed:
             if to is not None:
-                self._works.pop(to.work, None)
+                self._activities.pop(to.activity, None)
 
-    def _keep(self, work: TrackedWork) -> int:
+    def _keep(self, activity: TrackedActivity) -> int:
         self._count += 1
-        self._works[self._count] = work
-        while len(self._works) > MAX_WORKS:
-            self._works.popitem(last=False)
+        self._activities[self._count] = activity
+        while len(self._activities) > MAX_ACTIVITIES:
+            self._activities.popitem(last=False)
         return self._count
 
-    def _work(self, number: int) -> TrackedWork | None:
-        if number in self._works:
-            self._works.move_to_end(number)
-        return self._works.get(number)
+    def _activity(self, number: int) -> TrackedActivity | None:
+        if number in self._activities:
+            self._activities.move_to_end(number)
+        return self._activities.get(number)
 
     def watch_cells(self, after_cell: AfterCell) -> None:
-        """Settle at the end of each cell of a notebook; once is enough."""
+        """Settle at the end of each notebook cell; later calls change nothing."""
         with self._changed:
             if self._detach is None:
                 self._detach = after_cell(self.settle)
 
     def adopt(self, tracker: ProgressTracker, *, tag: str, to: ReportTo | None) -> Run:
         """Send the reports to an address, or of all jobs with a tag, to a given tracker."""
-        key = ("tag", tag) if to is None else _of_work(to.work)
+        key = ("tag", tag) if to is None else _of_activity(to.activity)
         with self._changed:
             self._server.start()
             totals = Totals(tracker, several=to is None)
@@ -120,17 +120,17 @@ class ProgressCoordinator:
     def on_hello(self, channel: Channel, hello: Hello) -> bool:
         """Find or begin the run of an attempt; refuse one that comes late."""
         with self._changed:
-            work = self._work(hello.work)
-            if work is None or not work.has(hello.part):
+            activity = self._activity(hello.activity)
+            if activity is None or not activity.has(hello.part):
                 return False
             if hello.stage in self._doomed:
                 self.jobs.cancel_stages([hello.stage])
                 channel.stop()
                 return True  # it hears that best over a connection that stays; nobody counts it
-            run = self._find(hello, work)
-            if run is None or not run.totals.open(work, hello):
+            run = self._find(hello, activity)
+            if run is None or not run.totals.open(activity, hello):
                 return False
-            self._attempts[channel] = _Attempt(run, work, hello)
+            self._attempts[channel] = _Attempt(run, activity, hello)
             run.channels.add(channel)
             run.touch()
             if run.cancelled:
@@ -142,11 +142,11 @@ class ProgressCoordinator:
         with self._changed:
             attempt = self._attempts.get(channel)
             if attempt is not None:
-                attempt.run.totals.add(attempt.work, attempt.hello, report)
+                attempt.run.totals.add(attempt.activity, attempt.hello, report)
                 attempt.run.touch()
 
     def on_close(self, channel: Channel) -> None:
-        """Take note that an attempt has gone."""
+        """Record that an attempt has disconnected."""
         with self._changed:
             attempt = self._attempts.pop(channel, None)
             if attempt is not None:
@@ -155,14 +155,14 @@ class ProgressCoordinator:
                 self._changed.notify_all()
 
     def on_planner_event(self, event: PlanEvent | WriteEvent) -> int:
-        """Register a planned work, or take note of a commit; return the work's number, or 0."""
+        """Register a planned activity, or record a commit; return its activity's number, or 0."""
         with self._changed:
             if isinstance(event, PlanEvent):
-                session = self._work(event.work)
+                session = self._activity(event.activity)
                 if session is None or session.operation:
                     return 0
                 return self._keep(session.planned(event))
-            run = self._runs.get(_of_work(event.work))
+            run = self._runs.get(_of_activity(event.activity))
             if run is None or not run.commits:
                 return 0  # nothing was written, or it has ended
             run.commit = event
@@ -171,10 +171,10 @@ class ProgressCoordinator:
             self._end(run)
         else:
             run.totals.tracker.phase(event.phase)
-        return event.work
+        return event.activity
 
     def on_tick(self) -> float:
-        """Look after the runs that go on; return the seconds until the next look."""
+        """Check the running runs for their end; return the seconds until the next look."""
         now = time.monotonic()
         if self.jobs.stopped:
             self.close()
@@ -189,21 +189,21 @@ class ProgressCoordinator:
 
     # -- beginning ----------------------------------------------------------------------------
 
-    def _find(self, hello: Hello, work: TrackedWork) -> Run | None:
+    def _find(self, hello: Hello, activity: TrackedActivity) -> Run | None:
         # A job that is no query of Spark SQL has no number; its stage is as good.
         action = hello.execution or f"stage {hello.stage}"
-        own: RunKey = ("action", str(hello.work), action)
-        whole = _of_work(hello.work)
+        own: RunKey = ("action", str(hello.activity), action)
+        whole = _of_activity(hello.activity)
         for key in (*(("tag", tag) for tag in hello.tags), whole, own):
             if (key, hello.stage) in self._late:
                 return None
             if key in self._runs:
                 return self._runs[key]
-        if work.listener is None:
+        if activity.listener is None:
             return None
-        return self._begin(whole if work.commits else own, work)
+        return self._begin(whole if activity.commits else own, activity)
 
-    def _begin(self, key: RunKey, work: TrackedWork) -> Run | None:
+    def _begin(self, key: RunKey, activity: TrackedActivity) -> Run | None:
         def cancel() -> None:
             self.cancel(run)
 
@@ -211,16 +211,16 @@ class ProgressCoordinator:
             return run.clock() if run else time.monotonic()
 
         run: Run | None = None
-        tracker, listener = work.tracker(clock=clock, on_cancel=cancel)
+        tracker, listener = activity.tracker(clock=clock, on_cancel=cancel)
         run = Run(
-            key=key, totals=Totals(tracker), owned=True, cell=self._cells, commits=work.commits
+            key=key, totals=Totals(tracker), owned=True, cell=self._cells, commits=activity.commits
         )
         try:
             listener.start(tracker)
         except Exception:  # noqa: BLE001  # a person's listener must not end this thread
-            _log.warning("the progress of %s is not shown", work.title, exc_info=True)
+            _log.warning("the progress of %s is not shown", activity.title, exc_info=True)
             return None
-        tracker.phase(work.phase)
+        tracker.phase(activity.phase)
         self._runs[key] = run
         self._polled = 0.0  # its job is known best while it runs
         return run
@@ -242,7 +242,7 @@ class ProgressCoordinator:
             channel.stop()
 
     def settle(self, error: BaseException | None = None) -> None:
-        """End what is over, now: a cell has ended, with that error if any.
+        """End the runs that are over, at the end of a cell (with its error, if any).
 
         What commits says itself when it is over, unless it was cancelled before.
         An interrupt of the cell cancels the runs that began in it.
@@ -348,7 +348,7 @@ class ProgressCoordinator:
         with self._changed:
             detach, self._detach = self._detach, None
             running = self.runs
-            self._works.clear()
+            self._activities.clear()
         if detach is not None:
             detach()
         for run in running:
@@ -357,6 +357,6 @@ class ProgressCoordinator:
         self._server.close()
 
 
-def _of_work(number: int) -> RunKey:
-    """Return the key of a run that has a work for itself."""
-    return "work", str(number)
+def _of_activity(number: int) -> RunKey:
+    """Return the key of a run that has an activity for itself."""
+    return "activity", str(number)

@@ -42,7 +42,7 @@ def announce_read(to: ReportTo | None, session: ReadSession, splits: SplitList) 
     return _announce(
         to,
         PlanEvent(
-            work=0,
+            activity=0,
             operation="read",
             title=str(session.table),
             session=session.session_id,
@@ -56,7 +56,7 @@ def announce_read(to: ReportTo | None, session: ReadSession, splits: SplitList) 
 def announce_write(to: ReportTo | None, session: WriteSessionRef) -> ReportTo | None:
     """Announce a write session; return where its tasks report."""
     title, session_id = str(session.table), session.session_id
-    return _announce(to, PlanEvent(work=0, operation="write", title=title, session=session_id))
+    return _announce(to, PlanEvent(activity=0, operation="write", title=title, session=session_id))
 
 
 def row_count(session: ReadSession) -> int | None:
@@ -69,35 +69,35 @@ def row_count(session: ReadSession) -> int | None:
 @contextlib.contextmanager
 def reported_commit(to: ReportTo | None, *, rows: int) -> Iterator[None]:
     """Report that a commit runs inside, and how it ended."""
-    _send(to, WriteEvent(work=0, phase=Phase.COMMITTING, rows=rows))
+    _send(to, WriteEvent(activity=0, phase=Phase.COMMITTING, rows=rows))
     try:
         yield
     except BaseException as error:
         message = f"{type(error).__name__}: {error}"
-        _send(to, WriteEvent(work=0, phase=Phase.FAILED, rows=rows, message=message))
+        _send(to, WriteEvent(activity=0, phase=Phase.FAILED, rows=rows, message=message))
         raise
-    _send(to, WriteEvent(work=0, phase=Phase.DONE, rows=rows))
+    _send(to, WriteEvent(activity=0, phase=Phase.DONE, rows=rows))
 
 
 def report_abandoned(to: ReportTo | None) -> None:
     """Report that a write was given up."""
-    _send(to, WriteEvent(work=0, phase=Phase.CANCELLED))
+    _send(to, WriteEvent(activity=0, phase=Phase.CANCELLED))
 
 
 def _announce(to: ReportTo | None, plan: PlanEvent) -> ReportTo | None:
-    work = _send(to, plan)
-    return dataclasses.replace(to, work=work) if to is not None and work else None
+    activity = _send(to, plan)
+    return dataclasses.replace(to, activity=activity) if to is not None and activity else None
 
 
 def _send(to: ReportTo | None, event: PlanEvent | WriteEvent) -> int:
-    """Send an event for the work of an address; return the answer, 0 if there is none."""
+    """Send an event for the activity of an address; return the answer, 0 if there is none."""
     if to is None:
         return 0
     try:
         with socket.create_connection((to.host, to.port), _WITHIN) as link:
-            link.sendall(encode(dataclasses.replace(event, work=to.work), to.token))
+            link.sendall(encode(dataclasses.replace(event, activity=to.activity), to.token))
             with link.makefile("rb") as lines:
-                return decode(lines.readline(MAX_LINE), Answer).work
+                return decode(lines.readline(MAX_LINE), Answer).activity
     except (OSError, ProtocolError) as error:
         _log.debug("the driver was not told of %s: %s", event, error)
         return 0

@@ -30,7 +30,7 @@ class Outcome(Enum):
 
 
 class Jobs:
-    """The jobs of one SparkContext, which is not kept alive by this."""
+    """The jobs of one SparkContext; holds the context weakly."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = weakref.ref(context)

@@ -6,19 +6,19 @@ a lost line costs nothing. The driver sends at most one word, `STOP`. Spark plan
 read or write of ``format("odps")`` in processes beside the driver; these send one event, get one
 answer, and the connection ends::
 
-    task     {"type": "hello", "token": …, "work": 3, "execution": "12", "tags": [], "stage": 5,
+    task     {"type": "hello", "token": …, "activity": 3, "execution": "12", "tags": [], "stage": 5,
               "partition": 0, "attempt": 17, "part": 0}
     task     {"type": "report", "rows": 8192, "wire_bytes": 70112, …, "done": false, …}
     driver   stop
 
-    planner  {"type": "plan", "token": …, "work": 1, "operation": "read", "title": "demo.orders",
-              "session": "…", "parts": 4, "ranges": true, "rows": 231072}
-    driver   {"type": "answer", "work": 7}
-    planner  {"type": "write", "token": …, "work": 7, "phase": "committing", "rows": 12, …}
-    driver   {"type": "answer", "work": 7}
+    planner  {"type": "plan", "token": …, "activity": 1, "operation": "read",
+              "title": "demo.orders", "session": "…", "parts": 4, "ranges": true, "rows": 231072}
+    driver   {"type": "answer", "activity": 7}
+    planner  {"type": "write", "token": …, "activity": 7, "phase": "committing", "rows": 12, …}
+    driver   {"type": "answer", "activity": 7}
 
-A plan names the work of a whole session (`odps_nb.spark.register`); the answer is the number of
-a work of its own, to which the tasks report, and 0 if nobody listens.
+A plan names the activity of a whole session (`odps_nb.spark.register`); the answer is the number of
+an activity of its own, to which the tasks report, and 0 if nobody listens.
 
 Bytes in, values out: no sockets, no Spark.
 """
@@ -69,10 +69,10 @@ class ReportTo:
     host: str
     port: int
     token: str
-    work: int
+    activity: int
 
     def __repr__(self) -> str:
-        return f"ReportTo({self.host}:{self.port}, work={self.work})"
+        return f"ReportTo({self.host}:{self.port}, activity={self.activity})"
 
 
 class Message:
@@ -89,7 +89,7 @@ class Hello(Message):
     job's.
     """
 
-    work: int
+    activity: int
     execution: str = ""
     tags: tuple[str, ...] = ()
     stage: int = 0
@@ -128,7 +128,7 @@ class PlanEvent(Message):
     ``ranges`` says that the parts cut ``rows`` evenly; otherwise they are the server's splits.
     """
 
-    work: int
+    activity: int
     operation: Operation
     title: str
     session: str
@@ -141,7 +141,7 @@ class PlanEvent(Message):
 class WriteEvent(Message):
     """A write is being committed, or has ended: done, cancelled or failed, and why."""
 
-    work: int
+    activity: int
     phase: Phase
     rows: int = 0
     message: str = ""
@@ -149,9 +149,9 @@ class WriteEvent(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer(Message):
-    """The driver's answer to an event: the number of the work that it concerns, or 0."""
+    """The driver's answer to an event: the number of the activity that it concerns, or 0."""
 
-    work: int
+    activity: int
 
 
 _M = TypeVar("_M", bound=Message)

@@ -55,16 +55,16 @@ class Receiver(Protocol):
     """Takes what the server receives; called by the server's thread, must not raise."""
 
     def on_hello(self, channel: Channel, hello: Hello) -> bool:
-        """Take note of a new attempt; return whether its reports are wanted."""
+        """Begin to follow an attempt; return whether its reports are wanted."""
 
     def on_report(self, channel: Channel, report: Report) -> None:
         """Take the counters of an attempt."""
 
     def on_close(self, channel: Channel) -> None:
-        """Take note that an attempt reports nothing more."""
+        """Stop following an attempt: it has disconnected."""
 
     def on_planner_event(self, event: PlanEvent | WriteEvent) -> int:
-        """Take note of a plan or a commit; return the number of its work, or 0."""
+        """Take a plan or commit event; return the number of its activity, or 0."""
 
     def on_tick(self) -> float:
         """Do what is due; return the seconds until the next call."""
@@ -143,7 +143,7 @@ class ReportServer:
             if isinstance(first, Hello):
                 await self._follow(Channel(asyncio.get_running_loop(), writer), first, reader)
             elif isinstance(first, (PlanEvent, WriteEvent)):
-                writer.write(encode(Answer(work=self._receiver.on_planner_event(first))))
+                writer.write(encode(Answer(activity=self._receiver.on_planner_event(first))))
         except (OSError, ValueError, ProtocolError, asyncio.TimeoutError) as error:
             # A ValueError is a line of more than MAX_LINE bytes.
             _log.debug("a connection of a task or planner ends: %s", error)

@@ -1,4 +1,4 @@
-"""Sends the counters of a running task to the driver, and hears its request to stop.
+"""Sends the counters of a running task to the driver, and hears whether it says stop.
 
 `reported` gives a task a tracker whose listener is a thread of its own: it looks at the counters
 four times a second, sends what has changed, and hears when the driver says stop. So the work
@@ -64,10 +64,10 @@ def _hello(to: ReportTo, part: int | None) -> Hello:
 
     context = TaskContext.get()
     if context is None:  # a test, or a task's function called by hand
-        return Hello(work=to.work, partition=part or 0, part=part or 0)
+        return Hello(activity=to.activity, partition=part or 0, part=part or 0)
     tags = context.getLocalProperty("spark.job.tags") or ""
     return Hello(
-        work=to.work,
+        activity=to.activity,
         execution=context.getLocalProperty("spark.sql.execution.id") or "",
         tags=tuple(tag for tag in tags.split(",") if tag.startswith("odps-nb-")),
         stage=context.stageId(),
@@ -127,7 +127,7 @@ class TaskReporter:
 
 
 def _says_stop(link: socket.socket) -> bool:
-    """Whether the driver said stop; that it went away is not for a task to judge."""
+    """Whether the driver said stop; a lost connection is no reason to stop."""
     link.setblocking(False)
     try:
         return link.recv(len(STOP)) == STOP

@@ -1,16 +1,16 @@
 """Adds up the reports of one Spark action, and keeps what its end depends on.
 
-A *work* is what Spark may do again and again: a read of a DataFrame, a `blob_map`, a write. A
-*run* is one action over it, with one tracker. What counts for a part (a split, a stream) are the
-counters of one attempt:
+An *activity* is a read of a DataFrame, a `blob_map` or a write; Spark may perform one many times.
+A *run* is one Spark action over it, with one tracker. For each part (a split, a stream) the
+counters of one attempt count:
 
 - of the first that proved its part whole, whatever comes later;
 - while there is none, of the attempt that has got furthest (rows, then blobs, then bytes).
 
 So a task that is tried again, and its speculative twin, count once, and rows never go back.
-Spark may do a work twice in one action (a sort looks at it first): a part that is read by
-another task of another partition or stage begins another *pass*, and is counted again, since it
-is read again. Knows neither sockets nor Spark.
+Spark may perform an activity twice in one action (a sort samples it first): a part that is read
+by a task of another partition or stage begins another *pass*, and is counted again, since it is
+read again. Knows neither sockets nor Spark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from odps_nb.terms import RowRangeSplit, Split
 if TYPE_CHECKING:
     from odps_nb.spark.progress.server import Channel
 
-__all__ = ["MAX_LABELS", "Run", "RunKey", "Totals", "TrackedWork"]
+__all__ = ["MAX_LABELS", "Run", "RunKey", "Totals", "TrackedActivity"]
 
 #: Parts that are told one by one; of more than that, neighbours are told together.
 MAX_LABELS = 512
@@ -44,7 +44,7 @@ _COMMITTING = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # two reads of one table are two
-class TrackedWork:
+class TrackedActivity:
     """A read, write or `blob_map`; ``parts`` are its splits, where they are known before it runs.
 
     One that ``commits`` has one run, which ends when its commit has. One without an ``operation``
@@ -60,12 +60,12 @@ class TrackedWork:
     listener: MakesListener | None = field(default=None, repr=False)
     commits: bool = False
 
-    def planned(self, plan: PlanEvent) -> TrackedWork:
-        """Return the work of a plan, shown by the same listener."""
+    def planned(self, plan: PlanEvent) -> TrackedActivity:
+        """Return the activity of a plan, shown by the same listener."""
         parts: SplitList | tuple[()] = ()
         if 0 < plan.parts <= MAX_PARTS:
             parts = SplitList(plan.parts, plan.rows if plan.ranges else None)
-        return TrackedWork(
+        return TrackedActivity(
             operation=plan.operation,
             title=plan.title,
             phase=Phase.READING if plan.operation == "read" else Phase.WRITING,
@@ -83,8 +83,8 @@ class TrackedWork:
     def tracker(
         self, *, clock: Callable[[], float], on_cancel: Callable[[], None]
     ) -> tuple[ProgressTracker, ProgressListener]:
-        """Make the tracker of a run, and its listener, which was not started yet."""
-        assert self.listener is not None  # without one, a work reports into a given tracker
+        """Make the tracker of a run and its listener, not yet started."""
+        assert self.listener is not None  # without one, an activity reports into a given tracker
         listener = self.listener(on_cancel=on_cancel)
         return ProgressTracker(self.operation, self.title, listener=listener, clock=clock), listener
 
@@ -103,35 +103,35 @@ class _Part:
 
 
 class Totals:
-    """The sum of what counts in one run, kept in a tracker.
+    """Adds up the attempts that count in one run, in its tracker.
 
     Parameters
     ----------
     several
-        Whether parts of several works come here: their labels then begin with the table.
+        Whether parts of several activities come here: their labels then begin with the table.
     """
 
     def __init__(self, tracker: ProgressTracker, *, several: bool = False) -> None:
         self.tracker, self._several = tracker, several
         self.stages: set[int] = set()
-        self._parts: dict[tuple[TrackedWork, _Reader], _Part] = {}
-        self._passes: dict[TrackedWork, list[set[int]]] = {}
+        self._parts: dict[tuple[TrackedActivity, _Reader], _Part] = {}
+        self._passes: dict[TrackedActivity, list[set[int]]] = {}
         self._open_of: dict[str, int] = {}
         self._rows_total: int | None = 0
 
-    def open(self, work: TrackedWork, hello: Hello) -> bool:
+    def open(self, activity: TrackedActivity, hello: Hello) -> bool:
         """Take note of an attempt; return whether its part is a valid one."""
-        if not work.has(hello.part) or len(self._parts) >= MAX_PARTS:
+        if not activity.has(hello.part) or len(self._parts) >= MAX_PARTS:
             return False
         self.stages.add(hello.stage)
-        reader = (work, (hello.stage, hello.partition, hello.part))
+        reader = (activity, (hello.stage, hello.partition, hello.part))
         if reader not in self._parts:
-            self._parts[reader] = _Part(self._claim(work, hello.part))
+            self._parts[reader] = _Part(self._claim(activity, hello.part))
         return True
 
-    def add(self, work: TrackedWork, hello: Hello, report: Report) -> None:
-        """Take the counters of an attempt, if they are the ones that count."""
-        part = self._parts[work, (hello.stage, hello.partition, hello.part)]
+    def add(self, activity: TrackedActivity, hello: Hello, report: Report) -> None:
+        """Take the counters of an attempt, if it is the one that counts for its part."""
+        part = self._parts[activity, (hello.stage, hello.partition, hello.part)]
         last = part.last
         if part.attempt not in (_NOBODY, hello.attempt) and not _counts_before(report, last):
             return
@@ -147,58 +147,58 @@ class Totals:
 
     @property
     def parts_done(self) -> int:
-        """Parts that an attempt has proved whole."""
+        """How many parts an attempt has proved whole."""
         return sum(part.last.done for part in self._parts.values())
 
     @property
     def parts_planned(self) -> int:
-        """Parts that the action would read if it wants all."""
+        """How many parts the action has if it reads all of them."""
         return sum(
-            max(len(work.parts) * len(passes), sum(map(len, passes)))
-            for work, passes in self._passes.items()
+            max(len(activity.parts) * len(passes), sum(map(len, passes)))
+            for activity, passes in self._passes.items()
         )
 
     # -- passes and labels --------------------------------------------------------------------
 
-    def _claim(self, work: TrackedWork, number: int) -> str:
-        """Find the pass that this part belongs to, and its label there."""
-        passes = self._passes.setdefault(work, [])
+    def _claim(self, activity: TrackedActivity, number: int) -> str:
+        """Assign a part to a pass; return its label there."""
+        passes = self._passes.setdefault(activity, [])
         free = (i for i, claimed in enumerate(passes) if number not in claimed)
         index = next(free, len(passes))
         if index == len(passes):
             passes.append(set())
-            self._plan(work, index)
+            self._plan(activity, index)
         passes[index].add(number)
-        label = self._label(work, index, number)
-        if not len(work.parts):
+        label = self._label(activity, index, number)
+        if not len(activity.parts):
             self._plan_part(label, None)
         return label
 
-    def _plan(self, work: TrackedWork, index: int) -> None:
-        total = work.rows_total
+    def _plan(self, activity: TrackedActivity, index: int) -> None:
+        total = activity.rows_total
         known = self._rows_total is not None and total is not None
         self._rows_total = (self._rows_total or 0) + (total or 0) if known else None
-        self.tracker.plan(session_id=work.session_id, rows_total=self._rows_total)
-        for number in range(len(work.parts)):
-            split = work.parts[number]
+        self.tracker.plan(session_id=activity.session_id, rows_total=self._rows_total)
+        for number in range(len(activity.parts)):
+            split = activity.parts[number]
             rows = split.count if isinstance(split, RowRangeSplit) else None
-            if len(work.parts) > MAX_LABELS:
+            if len(activity.parts) > MAX_LABELS:
                 rows = None  # of several splits under one label, how many are done is said
-            self._plan_part(self._label(work, index, number), rows)
+            self._plan_part(self._label(activity, index, number), rows)
 
     def _plan_part(self, label: str, rows: int | None) -> None:
         self._open_of[label] = self._open_of.get(label, 0) + 1
         self.tracker.plan_split(label, rows=rows)
 
-    def _label(self, work: TrackedWork, index: int, number: int) -> str:
-        words = [work.title] if self._several else []
-        count = len(work.parts)
+    def _label(self, activity: TrackedActivity, index: int, number: int) -> str:
+        words = [activity.title] if self._several else []
+        count = len(activity.parts)
         if count > MAX_LABELS:
             group = number * MAX_LABELS // count
             low, high = (-(-count * n // MAX_LABELS) for n in (group, group + 1))
             words.append(f"splits {low + 1} to {high} of {count}")
         else:
-            words.append(str(work.parts[number]) if count else f"task {number}")
+            words.append(str(activity.parts[number]) if count else f"task {number}")
         return " ".join(words) + (f", pass {index + 1}" if index else "")
 
     def _done(self, label: str) -> None:
@@ -212,7 +212,7 @@ RunKey = tuple[str, ...]
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A Spark action that runs, with what is needed to see it end.
+    """A running Spark action, and what its end depends on.
 
     ``owned`` says that the coordinator made its tracker, and so ends it; a watched action ends
     its own, and has a ``tag`` on all its jobs. One that ``commits`` is over when ``commit`` is.
@@ -233,7 +233,7 @@ class Run:
     cancelled: bool = False
 
     def touch(self) -> None:
-        """Take note that one of its tasks reported something."""
+        """Record that one of its tasks has just reported."""
         self.last_seen = self.last_report = time.monotonic()
 
     @property

@@ -1,8 +1,8 @@
 """Finds the columns of a table that a query may use.
 
-A column whose name is no word of the query is used only through something that means all
-columns: a star, a natural join, a pivot, or columns taken by their place. Everything that is not
-known here counts as such.
+A column that the query does not name can be used only by a construct that means all columns: a
+star, a natural join, a pivot, or columns taken by position. Constructs that are not known here
+count as such.
 """
 
 from __future__ import annotations

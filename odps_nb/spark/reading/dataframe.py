@@ -13,10 +13,10 @@ from odps_nb.access.checks import PartitionLike
 from odps_nb.access.faces import Faces
 from odps_nb.client.calls.progress import Phase, ProgressListener
 from odps_nb.spark.launch._quiet import without_pandas_notice
-from odps_nb.spark.progress.attach import faces_of, register_work
+from odps_nb.spark.progress.attach import faces_of, register_activity
 from odps_nb.spark.progress.driver_events import row_count
 from odps_nb.spark.progress.messages import ReportTo
-from odps_nb.spark.progress.totals import TrackedWork
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.reading.plan import plan_of
 from odps_nb.spark.reading.split_list import SplitList
 from odps_nb.spark.reading.statistics import attach_facts, planned_size, split_rows
@@ -153,7 +153,7 @@ def register_read(
     spark: SparkSession, session: ReadSession, faces: Faces, progress: ProgressListener | None
 ) -> ReportTo | None:
     """Register a read for progress; return where its tasks report, if anybody listens."""
-    work = TrackedWork(
+    activity = TrackedActivity(
         operation="read",
         title=str(session.table),
         phase=Phase.READING,
@@ -161,7 +161,7 @@ def register_read(
         rows_total=row_count(session),
         session_id=session.session_id,
     )
-    return register_work(spark, work, faces, progress)
+    return register_activity(spark, activity, faces, progress)
 
 
 def session_dataframe(

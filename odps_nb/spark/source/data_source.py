@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 
 from odps_nb.client.calls.progress import Phase
 from odps_nb.spark.launch.connect import hide_keys
-from odps_nb.spark.progress.attach import faces_of, register_work
+from odps_nb.spark.progress.attach import faces_of, register_activity
 from odps_nb.spark.progress.driver_events import (
     announce_read,
     announce_write,
@@ -37,7 +37,7 @@ from odps_nb.spark.progress.driver_events import (
     reported_commit,
 )
 from odps_nb.spark.progress.messages import ReportTo
-from odps_nb.spark.progress.totals import TrackedWork
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.reading.task import ReadTask, read_split, require_types
 from odps_nb.spark.source.options import (
     ReadSettings,
@@ -122,8 +122,8 @@ def register(
     """
     hide_keys(spark)
     profile = None if odps is None else profile_of(odps)
-    session = TrackedWork(operation="", title='format("odps")', phase=Phase.CREATING)
-    to = register_work(spark, session, faces_of(odps), progress)
+    session = TrackedActivity(operation="", title='format("odps")', phase=Phase.CREATING)
+    to = register_activity(spark, session, faces_of(odps), progress)
     if profile is None and to is None:
         spark.dataSource.register(OdpsDataSource)
     else:

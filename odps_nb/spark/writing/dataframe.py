@@ -22,7 +22,7 @@ from odps_nb.client.write.operations import Stamp
 from odps_nb.errors import OdpsNbError
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.progress.attach import faces_of, token_of, watched
-from odps_nb.spark.progress.totals import TrackedWork
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import job_errors
 from odps_nb.spark.tasks.shipping import shipped
@@ -267,8 +267,8 @@ def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> Da
 def _run_watched(
     df: DataFrame, task: WriteTask, tracker: ProgressTracker, token: CancelToken, *, seen: bool
 ) -> list[Written]:
-    work = TrackedWork(operation="write", title="", phase=Phase.WRITING)
-    with watched(df.sparkSession, tracker, cancel=token, work=work, seen=seen) as to:
+    activity = TrackedActivity(operation="write", title="", phase=Phase.WRITING)
+    with watched(df.sparkSession, tracker, cancel=token, activity=activity, seen=seen) as to:
         return _run(df, dataclasses.replace(task, report_to=to))
 
 

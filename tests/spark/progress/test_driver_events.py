@@ -21,7 +21,7 @@ from odps_nb.spark.progress.driver_events import (
 )
 from odps_nb.spark.progress.jobs import Outcome
 from odps_nb.spark.progress.messages import ReportTo
-from odps_nb.spark.progress.totals import TrackedWork
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.reading.split_list import SplitList
 from odps_nb.terms import TableName
 from tests.support.spark.coordinators import Listener, SomeJobs, connected, figures, hello_line
@@ -39,7 +39,7 @@ FOUR = SplitList(4, 400)
 @pytest.fixture
 def root(coordinator: ProgressCoordinator, listener: Listener) -> ReportTo:
     """Where planners of a session speak."""
-    whole = TrackedWork(operation="", title="", phase=Phase.CREATING, listener=listener)
+    whole = TrackedActivity(operation="", title="", phase=Phase.CREATING, listener=listener)
     return coordinator.register(whole)
 
 
@@ -68,7 +68,7 @@ def test_a_planned_read_has_its_table_rows_and_splits(
     coordinator: ProgressCoordinator, root: ReportTo, listener: Listener
 ) -> None:
     to = read_of(root)
-    assert to.work != root.work
+    assert to.activity != root.activity
     with connected(to, hello_line(to, 3), figures(100, done=True)):
         pass
     end = listener.wait_end()
@@ -96,7 +96,7 @@ def test_a_plan_needs_a_session_that_is_known(
     stranger = ReportTo(root.host, root.port, root.token, 99)
     assert announce_read(stranger, SESSION, FOUR) is None
     assert announce_write(stranger, WriteSessionRef(table=TABLE, session_id="w")) is None
-    liar = ReportTo(root.host, root.port, "0" * 32, root.work)
+    liar = ReportTo(root.host, root.port, "0" * 32, root.activity)
     assert announce_read(liar, SESSION, FOUR) is None
     # what was planned plans nothing itself
     assert announce_read(read_of(root), SESSION, FOUR) is None
@@ -105,7 +105,7 @@ def test_a_plan_needs_a_session_that_is_known(
 def test_a_session_is_still_known_after_very_many_plans(
     coordinator: ProgressCoordinator, root: ReportTo
 ) -> None:
-    numbers = {read_of(root).work for _ in range(300)}
+    numbers = {read_of(root).activity for _ in range(300)}
     assert len(numbers) == 300
 
 

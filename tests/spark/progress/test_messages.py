@@ -28,9 +28,13 @@ from odps_nb.spark.progress.messages import (
 
 TOKEN = "5a" * 16
 TO = ReportTo("127.0.0.1", 1234, TOKEN, 3)
-HELLO = Hello(work=3, execution="12", tags=("odps-nb-a",), stage=5, partition=1, attempt=17, part=1)
-PLAN = PlanEvent(work=3, operation="read", title="p.t", session="s", parts=4, ranges=True, rows=400)
-WRITE = WriteEvent(work=1, phase=Phase.DONE)
+HELLO = Hello(
+    activity=3, execution="12", tags=("odps-nb-a",), stage=5, partition=1, attempt=17, part=1
+)
+PLAN = PlanEvent(
+    activity=3, operation="read", title="p.t", session="s", parts=4, ranges=True, rows=400
+)
+WRITE = WriteEvent(activity=1, phase=Phase.DONE)
 KINDS = (Hello, Report, PlanEvent, WriteEvent, Answer)
 
 counts = st.integers(0, 2**62 - 1)
@@ -41,12 +45,12 @@ messages = st.one_of(
         Hello,
         execution=texts,
         tags=st.lists(texts, max_size=1).map(tuple),
-        **dict.fromkeys(("work", "stage", "partition", "attempt", "part"), counts),
+        **dict.fromkeys(("activity", "stage", "partition", "attempt", "part"), counts),
     ),
     st.builds(Report, done=st.booleans(), event=texts, request=texts, **counters),
     st.builds(
         PlanEvent,
-        work=counts,
+        activity=counts,
         operation=st.sampled_from(["read", "write"]),
         title=texts,
         session=texts,
@@ -56,12 +60,12 @@ messages = st.one_of(
     ),
     st.builds(
         WriteEvent,
-        work=counts,
+        activity=counts,
         phase=st.sampled_from([Phase.COMMITTING, Phase.DONE, Phase.CANCELLED, Phase.FAILED]),
         rows=counts,
         message=texts,
     ),
-    st.builds(Answer, work=counts),
+    st.builds(Answer, activity=counts),
 )
 
 
@@ -86,8 +90,8 @@ def test_texts_are_cut(event: str, request: str) -> None:
     "message",
     [
         Report(event="\N{GRINNING FACE}" * 5000, request="\N{GRINNING FACE}" * 5000),
-        WriteEvent(work=1, phase=Phase.FAILED, message="\N{GRINNING FACE}" * 5000),
-        PlanEvent(work=1, operation="read", title="\x00" * 5000, session="\x00" * 5000),
+        WriteEvent(activity=1, phase=Phase.FAILED, message="\N{GRINNING FACE}" * 5000),
+        PlanEvent(activity=1, operation="read", title="\x00" * 5000, session="\x00" * 5000),
     ],
 )
 def test_long_texts_are_cut_to_a_line(message: Message) -> None:

@@ -13,7 +13,7 @@ import odps_nb.spark
 from odps_nb.client.calls.progress import Phase, silent
 from odps_nb.spark.launch.session_factory import pyspark_version
 from odps_nb.spark.progress import attach
-from odps_nb.spark.progress.totals import TrackedWork
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.source.data_source import _connected
 from tests.support.spark.watched import (
     MIDDLE,
@@ -213,7 +213,7 @@ def test_streams_take_no_address_along(
 ) -> None:
     coordinator = attach.coordinator_of(registered)
     assert coordinator is not None
-    to = coordinator.register(TrackedWork(operation="", title="", phase=Phase.CREATING))
+    to = coordinator.register(TrackedActivity(operation="", title="", phase=Phase.CREATING))
     schema = registered.range(0).schema
     given = {"table": numbers, "checkpointLocation": str(tmp_path)}
     source = _connected(slow.profile, to)

@@ -22,7 +22,7 @@ from tests.support.spark.coordinators import (
     hello,
     hello_line,
     is_refused,
-    read_work,
+    read_activity,
 )
 from tests.support.spark.watched import WITHIN
 
@@ -30,7 +30,7 @@ from tests.support.spark.watched import WITHIN
 def test_a_run_begins_with_a_report_and_ends_when_its_stage_and_tasks_have(
     coordinator: ProgressCoordinator, jobs: SomeJobs, listener: Listener
 ) -> None:
-    to = coordinator.register(read_work(listener))
+    to = coordinator.register(read_activity(listener))
     assert to.host == "127.0.0.1"
     jobs.active = {5}
     for part in (0, 1):
@@ -47,7 +47,7 @@ def test_a_run_begins_with_a_report_and_ends_when_its_stage_and_tasks_have(
 def test_the_end_of_a_cell_ends_what_is_over_at_once(
     coordinator: ProgressCoordinator, listener: Listener
 ) -> None:
-    to = coordinator.register(read_work(listener))
+    to = coordinator.register(read_activity(listener))
     with connected(to, hello_line(to), figures(10)) as link:
         link.shutdown(socket.SHUT_WR)
         assert is_refused(link)  # it has been read to its end
@@ -68,7 +68,7 @@ def test_a_job_that_failed_or_was_cancelled_says_so(
     ended: Outcome,
     phase: Phase,
 ) -> None:
-    to, jobs.ended = coordinator.register(read_work(listener)), ended
+    to, jobs.ended = coordinator.register(read_activity(listener)), ended
     with connected(to, hello_line(to), figures(10)):
         pass
     assert listener.wait_end().phase is phase
@@ -77,7 +77,7 @@ def test_a_job_that_failed_or_was_cancelled_says_so(
 def test_what_comes_late_is_refused_and_another_stage_is_another_run(
     coordinator: ProgressCoordinator, listener: Listener
 ) -> None:
-    to = coordinator.register(read_work(listener))
+    to = coordinator.register(read_activity(listener))
     with connected(to, hello_line(to), figures(10, done=True)):
         pass
     listener.wait_end()
@@ -99,12 +99,12 @@ def test_what_comes_late_is_refused_and_another_stage_is_another_run(
         lambda to: [hello_line(to, 2)],
         lambda to: [figures(9)],
     ],
-    ids=["another token", "http", "no line", "no such work", "no such split", "no hello"],
+    ids=["another token", "http", "no line", "no such activity", "no such split", "no hello"],
 )
 def test_what_is_no_report_of_ours_is_refused_and_counted_nowhere(
     coordinator: ProgressCoordinator, listener: Listener, lines: Callable[[ReportTo], list[bytes]]
 ) -> None:
-    to = coordinator.register(read_work(listener))
+    to = coordinator.register(read_activity(listener))
     with connected(to, *lines(to)) as link:
         assert is_refused(link)
     with connected(to, hello_line(to), figures(3)):
@@ -116,7 +116,7 @@ def test_what_is_no_report_of_ours_is_refused_and_counted_nowhere(
 def test_lines_are_the_same_however_the_bytes_are_cut(
     coordinator: ProgressCoordinator, listener: Listener
 ) -> None:
-    to = coordinator.register(read_work(listener))
+    to = coordinator.register(read_activity(listener))
     lines = b"".join((hello_line(to), figures(3), figures(8), figures(20, done=True)))
     for size in (1, 7, len(lines) - 1):
         with connected(to) as link:
@@ -128,7 +128,7 @@ def test_lines_are_the_same_however_the_bytes_are_cut(
         coordinator.settle()
         end = listener.ends.pop()
         assert (end.rows, end.splits[0].done) == (20, True)
-        to = coordinator.register(read_work(listener))
+        to = coordinator.register(read_activity(listener))
         lines = lines.replace(lines.split(b"\n")[0] + b"\n", hello_line(to))
 
 
@@ -136,7 +136,7 @@ def test_lines_are_the_same_however_the_bytes_are_cut(
 def test_garbage_after_good_reports_ends_the_connection_and_keeps_what_was_told(
     coordinator: ProgressCoordinator, listener: Listener, line: bytes
 ) -> None:
-    to = coordinator.register(read_work(listener))
+    to = coordinator.register(read_activity(listener))
     with connected(to, hello_line(to), figures(3), line, figures(50)) as link:
         assert is_refused(link)
     assert listener.wait_end().rows == 3
@@ -146,7 +146,7 @@ def test_connections_are_bounded(
     coordinator: ProgressCoordinator, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reports, "MAX_CONNECTIONS", 1)
-    to = coordinator.register(read_work(listener))
+    to = coordinator.register(read_activity(listener))
     with connected(to, hello_line(to), figures(3)):
         with listener.changed:
             assert listener.changed.wait_for(lambda: listener.trackers, WITHIN)
@@ -158,14 +158,14 @@ def test_who_never_says_hello_is_let_go(
     coordinator: ProgressCoordinator, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reports, "HELLO_WITHIN", 0.0)
-    with connected(coordinator.register(read_work(listener))) as link:
+    with connected(coordinator.register(read_activity(listener))) as link:
         assert is_refused(link)
 
 
 def test_a_cancelled_run_stops_its_jobs_and_tells_its_tasks(
     coordinator: ProgressCoordinator, jobs: SomeJobs, listener: Listener
 ) -> None:
-    to, jobs.active = coordinator.register(read_work(listener)), {5}
+    to, jobs.active = coordinator.register(read_activity(listener)), {5}
     with connected(to, hello_line(to), figures(3)) as link:
         with listener.changed:
             assert listener.changed.wait_for(lambda: listener.trackers, WITHIN)
@@ -183,7 +183,7 @@ def test_a_cancelled_run_stops_its_jobs_and_tells_its_tasks(
 def test_an_interrupt_of_the_cell_cancels_its_run_and_what_has_not_begun_to_report(
     coordinator: ProgressCoordinator, jobs: SomeJobs, listener: Listener, error: BaseException
 ) -> None:
-    to, jobs.active = coordinator.register(read_work(listener)), {5, 8}
+    to, jobs.active = coordinator.register(read_activity(listener)), {5, 8}
     reporter = TaskReporter(to, hello(to))
     tracker = ProgressTracker("read", "t", listener=reporter)
     with tracker:
@@ -204,7 +204,7 @@ def test_an_interrupt_of_the_cell_cancels_its_run_and_what_has_not_begun_to_repo
 def test_an_interrupt_leaves_alone_what_an_earlier_cell_began(
     coordinator: ProgressCoordinator, jobs: SomeJobs, listener: Listener
 ) -> None:
-    to, jobs.active = coordinator.register(read_work(listener)), {5}
+    to, jobs.active = coordinator.register(read_activity(listener)), {5}
     with connected(to, hello_line(to)):
         with listener.changed:
             assert listener.changed.wait_for(lambda: listener.trackers, WITHIN)
@@ -216,7 +216,7 @@ def test_an_interrupt_leaves_alone_what_an_earlier_cell_began(
 def test_a_watched_action_gets_the_reports_of_its_jobs_and_ends_its_tracker_itself(
     coordinator: ProgressCoordinator, jobs: SomeJobs, listener: Listener
 ) -> None:
-    to, tag = coordinator.register(read_work(listener)), "odps-nb-1"
+    to, tag = coordinator.register(read_activity(listener)), "odps-nb-1"
     with ProgressTracker("spark", "query") as tracker:
         run = coordinator.adopt(tracker, tag=tag, to=None)
         mine = hello(to, tags=("odps-nb-0", tag))
@@ -239,10 +239,10 @@ def test_a_listener_that_fails_ends_no_thread(
         raise_at_start.trackers = None  # type: ignore[assignment]  # start() fails on it
         return raise_at_start
 
-    to = coordinator.register(read_work(broken))  # type: ignore[arg-type]  # it is one
+    to = coordinator.register(read_activity(broken))  # type: ignore[arg-type]  # it is one
     with connected(to, hello_line(to)) as link:
         assert is_refused(link)
-    good = coordinator.register(read_work(listener))
+    good = coordinator.register(read_activity(listener))
     with connected(good, hello_line(good), figures(1)):
         pass
     assert listener.wait_end().rows == 1
@@ -251,7 +251,7 @@ def test_a_listener_that_fails_ends_no_thread(
 def test_the_thread_and_the_port_end_with_spark(
     coordinator: ProgressCoordinator, jobs: SomeJobs, listener: Listener
 ) -> None:
-    to, jobs.active = coordinator.register(read_work(listener)), {5}
+    to, jobs.active = coordinator.register(read_activity(listener)), {5}
     with connected(to, hello_line(to), figures(3)) as link:
         with listener.changed:
             assert listener.changed.wait_for(lambda: listener.trackers, WITHIN)
@@ -263,7 +263,7 @@ def test_the_thread_and_the_port_end_with_spark(
         socket.create_connection((to.host, to.port), 1).recv(1)
 
 
-def test_a_task_whose_driver_is_gone_works_on() -> None:
+def test_a_task_whose_driver_is_gone_activities_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     to = ReportTo("127.0.0.1", port, "0" * 32, 1)

@@ -7,18 +7,18 @@ from typing import Any
 
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
 from odps_nb.spark.progress.messages import Hello, Report
-from odps_nb.spark.progress.totals import MAX_LABELS, Totals, TrackedWork
+from odps_nb.spark.progress.totals import MAX_LABELS, Totals, TrackedActivity
 from odps_nb.spark.reading.split_list import SplitList
 from odps_nb.terms import IndexSplit
 
-FOUR = TrackedWork(
+FOUR = TrackedActivity(
     operation="read", title="t", phase=Phase.READING, parts=SplitList(4, 400), rows_total=400
 )
 
 
 def hello(part: int, attempt: int, *, stage: int = 5, partition: int | None = None) -> Hello:
     return Hello(
-        work=1,
+        activity=1,
         execution="1",
         tags=(),
         stage=stage,
@@ -31,16 +31,16 @@ def hello(part: int, attempt: int, *, stage: int = 5, partition: int | None = No
 class Told:
     """A run and short words for what tasks say to it."""
 
-    def __init__(self, work: TrackedWork = FOUR, **options: Any) -> None:
-        self.work = work
-        self.tracker = ProgressTracker(work.operation, work.title)
+    def __init__(self, activity: TrackedActivity = FOUR, **options: Any) -> None:
+        self.activity = activity
+        self.tracker = ProgressTracker(activity.operation, activity.title)
         self.totals = Totals(self.tracker, **options)
 
     def say(self, one: Hello, rows: int, *, done: bool = False, **more: Any) -> bool:
-        told = self.totals.open(self.work, one)
+        told = self.totals.open(self.activity, one)
         if told:
             report = Report(rows=rows, wire_bytes=10 * rows, done=done, **more)
-            self.totals.add(self.work, one, report)
+            self.totals.add(self.activity, one, report)
         return told
 
     @property
@@ -129,7 +129,7 @@ def test_many_splits_share_labels_and_all_must_be_done() -> None:
 
 
 def test_parts_nobody_planned_appear_when_they_begin() -> None:
-    told = Told(TrackedWork(operation="blobs", title="of pic", phase=Phase.FETCHING))
+    told = Told(TrackedActivity(operation="blobs", title="of pic", phase=Phase.FETCHING))
     told.say(hello(3, 1), 0, items=2)
     told.say(hello(0, 2), 0, items=5, done=True)
     assert [split.label for split in told.seen.splits] == ["task 3", "task 0"]

@@ -10,7 +10,7 @@ from typing import Any
 from odps_nb.client.calls.progress import Phase
 from odps_nb.spark.progress.jobs import Jobs, Outcome
 from odps_nb.spark.progress.messages import Hello, Report, ReportTo, encode
-from odps_nb.spark.progress.totals import TrackedWork
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.terms import IndexSplit
 from tests.support.spark import watched
 from tests.support.spark.watched import WITHIN
@@ -44,7 +44,7 @@ class SomeJobs(Jobs):
 
 
 class Listener(watched.Listener):
-    """One that a work makes for each of its runs: always the same."""
+    """One that an activity makes for each of its runs: always the same."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,8 +55,8 @@ class Listener(watched.Listener):
         return self
 
 
-def read_work(listener: Listener, count: int = 2) -> TrackedWork:
-    return TrackedWork(
+def read_activity(listener: Listener, count: int = 2) -> TrackedActivity:
+    return TrackedActivity(
         operation="read",
         title="t",
         phase=Phase.READING,
@@ -67,7 +67,7 @@ def read_work(listener: Listener, count: int = 2) -> TrackedWork:
 
 def hello(to: ReportTo, part: int = 0, *, stage: int = 5, tags: tuple[str, ...] = ()) -> Hello:
     return Hello(
-        work=to.work,
+        activity=to.activity,
         execution="1",
         tags=tags,
         stage=stage,
