@@ -111,7 +111,8 @@ class ReportServer:
             loop.run_until_complete(self._serve(listening))
 
     async def _serve(self, listening: socket.socket) -> None:
-        server = await asyncio.start_server(self._connected, sock=listening, limit=MAX_LINE)
+        limit = MAX_LINE - 1  # of what comes before the end of a line
+        server = await asyncio.start_server(self._connected, sock=listening, limit=limit)
         try:
             while not self._closing:
                 wait = self._receiver.on_tick()

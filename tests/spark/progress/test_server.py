@@ -102,8 +102,12 @@ def test_what_comes_late_is_refused_and_another_stage_is_another_run(
     ids=["another token", "http", "no line", "no such activity", "no such split", "no hello"],
 )
 def test_what_is_no_report_of_ours_is_refused_and_counted_nowhere(
-    coordinator: ProgressCoordinator, listener: Listener, lines: Callable[[ReportTo], list[bytes]]
+    coordinator: ProgressCoordinator,
+    listener: Listener,
+    lines: Callable[[ReportTo], list[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(reports, "HELLO_WITHIN", 600.0)  # refused for what it is, not for its time
     to = coordinator.register(read_activity(listener))
     with connected(to, *lines(to)) as link:
         assert is_refused(link)
