@@ -57,7 +57,7 @@ def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbEr
     names = dict.fromkeys(name for read in reads for name in read.schema.names)
     shown = ", ".join([*names][:20]) + (", …" if len(names) > 20 else "")
     return NotFoundError(
-        f"no table of this query has a column {column!r}",
+        f"no table of the query has a column {column!r}",
         code=condition,
         hint=f"{did_you_mean(column, names)}columns are: {shown}",
     )
