@@ -199,9 +199,9 @@ def _to_spark(scan: Scan, spark: Any, progress: Progress) -> Any:
 
 
 def _rows_to_spark(spark: Any, rows: pa.Table, schema: TableSchema) -> Any:
-    from odps_nb.spark.reading.dataframe import of_rows
+    from odps_nb.spark.reading.dataframe import local_dataframe
 
-    return of_rows(spark, rows, schema)
+    return local_dataframe(spark, rows, schema)
 
 
 def _spark_write(table: Table, frame: Any, options: Mapping[str, Any]) -> Receipt:

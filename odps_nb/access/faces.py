@@ -50,7 +50,7 @@ class Listing:
 class SparkRows(Protocol):
     """A Spark query over tables of the service, planned."""
 
-    def facts(self) -> tuple[tuple[str, str], ...]:
+    def summary(self) -> tuple[tuple[str, str], ...]:
         """Return each table and what is read of it, in words."""
 
     def to_spark(self, *, progress: Progress = None) -> Any:

@@ -19,7 +19,6 @@ from odps_nb.notebook.magics.status import Operations
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.cards import card_html, card_text
 from odps_nb.spark.progress.task_client import _report_of
-from odps_nb.spark.progress.totals import Figures
 from tests.support.sockets.peers import Line, Peer
 
 if TYPE_CHECKING:
@@ -85,8 +84,8 @@ def all_that_is_said(tracker: ProgressTracker) -> str:
     operations = Operations()
     operations.add(tracker)
     listing = operations.listing()
-    figures: Figures = _report_of(snapshot).figures
-    assert (figures.complete_bytes, figures.verified_bytes) == (
+    report = _report_of(snapshot)
+    assert (report.complete_bytes, report.verified_bytes) == (
         snapshot.complete_bytes,
         snapshot.verified_bytes,
     )

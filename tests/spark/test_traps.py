@@ -15,7 +15,7 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.errors import StateError
-from odps_nb.spark.reading.statistics import LARGEST, ReadFacts, numbered
+from odps_nb.spark.reading.statistics import LARGEST, ReadFacts, split_rows
 from tests.support.spark.services import explained
 
 if TYPE_CHECKING:
@@ -186,12 +186,12 @@ def test_a_large_table_is_not_broadcast_and_a_small_one_is(
 
 def test_the_planned_size_is_the_size_and_costs_no_rows(spark: SparkSession) -> None:
     for count, size in ((1, 1), (3, 10_000_000), (7, LARGEST)):
-        frame = numbered(spark, count, size)
+        frame = split_rows(spark, count, size)
         assert sorted(row[0] for row in frame.collect()) == list(range(count))
         per_partition = frame.selectExpr("spark_partition_id() part", "split").collect()
         assert [row.part for row in per_partition] == [row.split for row in per_partition]
-    assert numbered(spark, 0, 0).collect() == []
-    told = explained(numbered(spark, 7, 400 << 20), mode="cost")
+    assert split_rows(spark, 0, 0).collect() == []
+    told = explained(split_rows(spark, 7, 400 << 20), mode="cost")
     assert "sizeInBytes=400." in told
 
 
@@ -211,6 +211,6 @@ def test_what_the_session_tells_is_known_without_a_job(
     assert odps_nb.spark.facts(few).row_count == few.count() == 7
     some = odps_nb.spark.read(spark, odps, "orders", partitions=DAY, where="quantity > 2")
     assert odps_nb.spark.facts(some).row_count is None
-    with pytest.raises(StateError, match="nothing is known") as caught:
+    with pytest.raises(StateError, match="no statistics are known") as caught:
         odps_nb.spark.facts(frame.filter("id > 0"))
     assert "read returned" in str(caught.value.hint)

@@ -54,8 +54,8 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     query = stoppable(_TITLE, lambda: connection.faces.spark_sql(connection, session, text, limit))
     if args.dry_run:
         return _plan(query)
-    if query.facts() and not args.quiet:
-        context.show_note("; ".join(f"{name}: {told}" for name, told in query.facts()))
+    if query.summary() and not args.quiet:
+        context.show_note("; ".join(f"{name}: {told}" for name, told in query.summary()))
     kind = args.type or ("pandas" if args.output is None else "spark")
     value = _result(context, query, kind, quiet=args.quiet)
     if is_preview and args.limit is None and len(value) == limit and not args.quiet:
@@ -76,7 +76,7 @@ def _result(context: Context, query: SparkRows, kind: str, *, quiet: bool) -> An
 def _plan(query: SparkRows) -> Listing:
     return Listing(
         headers=("table", "what is read"),
-        rows=query.facts(),
+        rows=query.summary(),
         caption="nothing read yet",
         empty="the query names no table of the service",
     )

@@ -1,4 +1,4 @@
-"""`blob_map` and `with_blobs`: blobs of a column, worked on in tasks.
+"""`blob_map` and `with_blobs`: process or fetch the blobs of a column in Spark tasks.
 
 Bytes that cross into the JVM as a column and back out to a function cost six times the work. So
 `blob_map` fetches and computes in one place: a task takes references, fetches many blobs with one
@@ -17,8 +17,8 @@ from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
 from odps_nb.spark.launch._quiet import without_pandas_notice
-from odps_nb.spark.progress.attach import announce, faces_of
-from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.progress.attach import faces_of, register_activity
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import shipped
 from odps_nb.terms import Compression, format_bytes
@@ -188,7 +188,7 @@ def _mapped(
     option: str,
     largest: int | None = None,
 ) -> DataFrame:
-    """Check names, and add the columns that tasks fill."""
+    """Check column names, and append the columns that tasks compute."""
     from pyspark.sql.types import StructField, StructType
 
     from odps_nb.client.calls.storage import StorageClient
@@ -200,7 +200,7 @@ def _mapped(
     whole = StructType([*df.schema.fields, *added.fields])
     with StorageClient(profile_of(odps)) as storage:
         profile = TaskProfile.of(storage)
-    source = Source(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
+    activity = TrackedActivity(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
     task = BlobTask(
         profile=profile,
         column=index,
@@ -210,7 +210,7 @@ def _mapped(
         whole=arrow_schema(whole),
         compression=Compression.of(compression),
         largest=largest,
-        report_to=announce(df.sparkSession, source, faces_of(odps), progress),
+        report_to=register_activity(df.sparkSession, activity, faces_of(odps), progress),
     )
 
     def map_blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

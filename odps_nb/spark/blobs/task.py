@@ -1,4 +1,4 @@
-"""`map_batches`: what a task of `blob_map` and `with_blobs` does.
+"""`map_batches`: the task side of `blob_map` and `with_blobs`.
 
 References in, rows out: blobs are fetched many at a time, handed to a function one by one as they
 arrive, and what it returns is sent on before it fills the memory. Runs on executors: sees no
@@ -67,7 +67,7 @@ class BlobTask:
 
 
 def map_batches(task: BlobTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run in a task: add the new columns to every batch, in order."""
+    """Append the computed columns to every batch, in order; runs in a task."""
     what = f"of {task.name}"
     with (
         task_errors(f"blobs of column {task.name!r}"),
@@ -76,25 +76,25 @@ def map_batches(task: BlobTask, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     ):
         if watch.tracker is not None:
             watch.tracker.plan_split(what)
-        place = _Place(task, storage, watch)
+        resources = _Resources(task, storage, watch)
         for batch in batches:
-            yield from _map_batch(place, batch)
+            yield from _map_batch(resources, batch)
         if watch.tracker is not None:
             watch.tracker.split_done(what)
 
 
-class _Place(NamedTuple):
-    """What a running task has at hand."""
+class _Resources(NamedTuple):
+    """Resources of a running task."""
 
     task: BlobTask
     storage: StorageClient
     watch: Watch
 
 
-def _map_batch(place: _Place, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    results, sent = _Results(place.task), 0
-    tokens = batch.column(place.task.column).to_pylist()
-    with contextlib.closing(_rows(place, tokens)) as rows:
+def _map_batch(resources: _Resources, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    results, sent = _Results(resources.task), 0
+    tokens = batch.column(resources.task.column).to_pylist()
+    with contextlib.closing(_rows(resources, tokens)) as rows:
         for row in rows:
             results.add(row)
             if results.is_full:
@@ -106,7 +106,7 @@ def _map_batch(place: _Place, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until it is small enough; the columns that were there may be large, too."""
+    """Halve a batch until it is small enough; its input columns may be large, too."""
     if batch.num_rows < 2 or batch.nbytes <= LARGEST_BATCH:
         yield batch
         return
@@ -118,15 +118,15 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 # -- blobs in -----------------------------------------------------------------------------------
 
 
-def _rows(place: _Place, tokens: list[str | None]) -> Generator[Row, None, None]:
+def _rows(resources: _Resources, tokens: list[str | None]) -> Generator[Row, None, None]:
     """Call the function for every reference, in order; ``None`` where there is none."""
     wanted = [token for token in tokens if token is not None]
-    with contextlib.closing(_records(place, wanted)) as records:
+    with contextlib.closing(_records(resources, wanted)) as records:
         for token in tokens:
-            yield None if token is None else place.task.fn(next(records))
+            yield None if token is None else resources.task.fn(next(records))
 
 
-def _records(place: _Place, tokens: list[str]) -> Generator[BlobRecord, None, None]:
+def _records(resources: _Resources, tokens: list[str]) -> Generator[BlobRecord, None, None]:
     """Iterate over one blob per reference, in order; one that is named again is fetched once.
 
     Unless what is kept for later rows grows too large: then it is fetched again.
@@ -135,13 +135,13 @@ def _records(place: _Place, tokens: list[str]) -> Generator[BlobRecord, None, No
     kept: dict[str, BlobRecord] = {}
     seen: set[str] = set()
     room = KEPT
-    with contextlib.closing(_fetch(place, list(left))) as fetched:
+    with contextlib.closing(_fetch(resources, list(left))) as fetched:
         for token in tokens:
             record = kept.pop(token, None)
             if record is not None:
                 room += len(record.data)
             elif token in seen:
-                (record,) = _fetch(place, [token])
+                (record,) = _fetch(resources, [token])
             else:
                 record = next(fetched)
                 seen.add(token)
@@ -152,14 +152,14 @@ def _records(place: _Place, tokens: list[str]) -> Generator[BlobRecord, None, No
             yield record
 
 
-def _fetch(place: _Place, tokens: list[str]) -> Generator[BlobRecord, None, None]:
+def _fetch(resources: _Resources, tokens: list[str]) -> Generator[BlobRecord, None, None]:
     from odps_nb.client.blob.many import MAX_BLOB, iter_blobs
 
-    task, watch = place.task, place.watch
+    task, watch = resources.task, resources.watch
     largest = MAX_BLOB if task.largest is None else task.largest
     try:
         yield from iter_blobs(
-            place.storage,
+            resources.storage,
             [BlobReference.from_text(token) for token in tokens],
             compression=task.compression,
             batch_count=REFERENCES_PER_REQUEST,
@@ -193,7 +193,7 @@ def _too_large(task: BlobTask, error: LimitExceededError) -> LimitExceededError:
 
 @dataclass(slots=True)
 class _Results:
-    """Rows that the function returned and that were not sent on yet."""
+    """Buffers rows that the function returned until they are sent."""
 
     task: BlobTask
     columns: list[list[Any]] = field(default_factory=list)
@@ -219,7 +219,7 @@ class _Results:
         self.rows += 1
 
     def take(self, kept: pa.RecordBatch) -> pa.RecordBatch:
-        """Put the new columns beside the rows that they belong to, and begin again."""
+        """Return the input rows with their new columns, and empty the buffer."""
         made = [
             _as_array(values, field)
             for values, field in zip(self.columns, self.task.added, strict=True)
@@ -235,7 +235,7 @@ def _ordered(row: Row, schema: pa.Schema) -> Iterable[Any]:
     if isinstance(row, dict):
         if strange := row.keys() - set(schema.names):
             raise ConversionError(
-                f"the function returned {sorted(map(str, strange))[0]!r}, which is no column",
+                f"the function returned {sorted(map(str, strange))[0]!r}, which is not a column",
                 hint=f"the columns are: {', '.join(schema.names)}",
             )
         return [row.get(name) for name in schema.names]
@@ -281,7 +281,7 @@ def _never(reference: BlobReference) -> Any:
 
 
 def _size(value: Any) -> int:
-    """Return about how many bytes a value is in Arrow."""
+    """Return the approximate size of a value in Arrow, in bytes."""
     if isinstance(value, (bytes, bytearray, memoryview, str)):
         return len(value)
     if isinstance(value, dict):

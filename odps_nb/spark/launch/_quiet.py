@@ -1,4 +1,4 @@
-"""What pyspark says that is no news: a warning, and errors that are raised as well."""
+"""Silences a warning and an error log of pyspark that tell the user nothing new."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def without_pandas_notice() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_query_log() -> Iterator[None]:
-    """Keep pyspark from logging a query's error as JSON, which is raised as well.
+    """Keep pyspark from logging as JSON a query error that it also raises.
 
     Of what other threads do meanwhile, the log is kept.
     """

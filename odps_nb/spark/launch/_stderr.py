@@ -1,10 +1,9 @@
-"""What the JVM says without need, kept out of the notebook.
+"""Keeps known harmless output of the JVM out of the notebook.
 
-Two things that are no trouble look like it, since a notebook shows what arrives at file
-descriptor 2 as a red box: Java's notice at its start, before any logging of Spark's is up, and
-the traceback of a Python worker whose rows nobody wants any more, after every ``show()`` and
-``limit``. All else is passed on, for as long as the JVM lives: its errors are the only trace of
-a start that failed.
+A notebook shows whatever arrives at file descriptor 2 as a red box. Two harmless messages are
+dropped: Java's notice at its start, before Spark configures logging, and the traceback of a
+Python worker whose remaining rows are not needed, after every ``show()`` and ``limit``. All else
+passes through for as long as the JVM lives: its errors are the only trace of a failed start.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import re
 import threading
 from collections.abc import Iterator
 
-__all__ = ["Noise", "without_noise"]
+__all__ = ["NoiseFilter", "without_noise"]
 
 _NOTICE = b"WARNING: Using incubator modules: "
 _BEGIN = b"Traceback (most recent call last):"
@@ -26,8 +25,8 @@ _MAX_LINES = 20
 _STDERR = 2
 
 
-class Noise:
-    """Takes bytes as they come and gives them back without the noise; a line is never cut."""
+class NoiseFilter:
+    """Drops known noise from a stream of bytes; never cuts a line."""
 
     def __init__(self) -> None:
         self._rest = b""  # a line that has no end yet
@@ -42,7 +41,7 @@ class Noise:
         return shown
 
     def feed_eof(self) -> bytes:
-        """Return what was held back."""
+        """Return the bytes still held back."""
         held = b"".join(line + b"\n" for line in self._held) + self._rest
         self._held, self._rest = [], b""
         return held
@@ -72,7 +71,7 @@ class Noise:
 
 @contextlib.contextmanager
 def without_noise() -> Iterator[None]:
-    """Let processes started inside write to this process's stderr, but for the noise.
+    """Filter known noise out of what processes started inside write to stderr.
 
     They keep the write end; the thread that passes their lines on ends with the last of them.
     """
@@ -96,7 +95,7 @@ def without_noise() -> Iterator[None]:
 
 def _pass_on(reading: int, outside: int) -> None:
     with open(reading, "rb", buffering=0) as source, open(outside, "wb", buffering=0) as target:
-        noise = Noise()
+        noise = NoiseFilter()
         while chunk := source.read(1 << 16):
             if shown := noise.feed(chunk):
                 target.write(shown)

@@ -1,4 +1,4 @@
-"""Spark Connect: where a session's server is, and how one on this machine starts.
+"""Finds the server of a Spark Connect session, or prepares one on this machine.
 
 A remote session is a client over gRPC: it has no JVM, no ``sparkContext`` and no settings but
 those of SQL. What `odps_nb.spark.session` does for it is here.
@@ -43,7 +43,7 @@ _ANSWER = 10.0
 
 
 def check_connect() -> None:
-    """Make sure that pyspark can be a client of Connect.
+    """Raise unless the packages of a Spark Connect client are installed.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def check_connect() -> None:
 
 
 def check_server(url: str) -> None:
-    """Make sure that somebody listens where a remote session shall connect to.
+    """Raise unless something listens at the address of a remote session.
 
     pyspark would try for minutes before it says so. Only a refusal counts: behind a proxy a
     name may be unknown here.
@@ -104,7 +104,7 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def check_free(port: int = PORT) -> None:
-    """Make sure that a server can be started here: pyspark knows one port only.
+    """Raise if the port of a local server is taken: pyspark uses only this one.
 
     Raises
     ------
@@ -124,17 +124,17 @@ def check_free(port: int = PORT) -> None:
 
 
 def remote_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return those of our defaults that a server elsewhere lets a session set."""
+    """Return those of our defaults that a session may set on a remote server."""
     return {name: value for name, value in settings.items() if name.startswith("spark.sql.")}
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is a client of Connect."""
+    """Whether a session is a Spark Connect client."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def hide_keys(spark: SparkSession) -> None:
-    """Let a session of Connect hide keys in the text of plans; elsewhere options are in none.
+    """Make a Connect session redact keys in plans; a classic one shows no options there.
 
     The server writes the text of each plan to its event log and UI, and a plan of Connect holds
     the options of ``spark.read``. What the session hides already stays hidden.

@@ -1,8 +1,7 @@
-"""`session`: a Spark session that is set up right for notebooks.
+"""`session`: starts a Spark session configured for notebooks.
 
-Every setting here is one whose absence costs an evening: workers that run another Python, a
-driver that binds to a VPN address, secrets that show in the event log. Knows nothing of tables.
-The module is not called ``session``, since the function of that name must win in the package.
+Each default setting prevents a known failure: workers that run another Python, a driver that
+binds to a VPN address, secrets that show in the event log. Knows nothing of tables.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def session(master: str | None = None, *, remote: str | None = None, **conf: Any) -> SparkSession:
-    """Return the active Spark session as it is, or start one that is set up right.
+    """Return the active Spark session as it is, or start one configured for notebooks.
 
     Parameters
     ----------
@@ -118,7 +117,7 @@ def session(master: str | None = None, *, remote: str | None = None, **conf: Any
 
 
 def _running() -> SparkSession | None:
-    """Return the session of this thread, or else of this process, of whichever kind."""
+    """Return the session of this thread, or else of this process, classic or Connect."""
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -167,7 +166,7 @@ def pyspark_version() -> tuple[int, int]:
 
 
 def defaults(master: str) -> dict[str, str]:
-    """Return our settings for a master; pure but for a look at memory, cores and time zone."""
+    """Return our default settings for a master; reads only memory, cores and time zone."""
     settings = {
         "spark.app.name": "odps-nb",
         "spark.ui.enabled": "false",

@@ -1,8 +1,7 @@
-"""`watched`, and who is told of the progress of a DataFrame's tasks.
+"""Attaches DataFrames and actions to the progress coordinator of their SparkContext.
 
-The way from a DataFrame that is made to the hub of its SparkContext. A listening port is opened
-on loopback, and only where driver and executors share this machine; for any other master a person
-has to ask for it, since the port is open to their network then.
+A listening port is opened on loopback, and only where driver and executors share this machine;
+for any other master a person has to ask for it, since the port is open to their network then.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING
 from odps_nb.access.faces import Faces
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import (
-    Phase,
     Progress,
     ProgressListener,
     ProgressTracker,
@@ -30,11 +28,11 @@ from odps_nb.client.calls.progress import (
 from odps_nb.errors import CancelledError
 from odps_nb.spark.launch.connect import is_connect
 from odps_nb.spark.launch.session_factory import is_local
-from odps_nb.spark.progress.coordinator import Hub
+from odps_nb.spark.progress.coordinator import ProgressCoordinator
 from odps_nb.spark.progress.jobs import Jobs
 from odps_nb.spark.progress.messages import ReportTo
 from odps_nb.spark.progress.remote_jobs import RemoteJobs
-from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.progress.totals import TrackedActivity
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -43,53 +41,49 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
 
-__all__ = ["announce", "announced_session", "faces_of", "host_of", "hub_of", "token_of", "watched"]
+__all__ = ["coordinator_of", "faces_of", "host_of", "register_activity", "token_of", "watched"]
 
 REPORTS = "ODPS_NB_SPARK_REPORTS"
 _DRIVER = "driver"
 
-# One hub for each SparkContext, however many DataFrames: it cannot live in any of them, since
+# One for each SparkContext, however many DataFrames: it cannot live in any of them, since
 # what Spark derives from a DataFrame outlives it. Nothing here keeps a context alive.
-_HUBS: weakref.WeakKeyDictionary[SparkContext, Hub] = weakref.WeakKeyDictionary()
+_COORDINATORS: weakref.WeakKeyDictionary[SparkContext, ProgressCoordinator] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def faces_of(odps: Connection | Profile | str | None) -> Faces:
-    """Return what suits this place: of the connection, or what a connection would have."""
+    """Return the faces of a connection, or those that a new connection would have."""
     from odps_nb._faces import FACES
     from odps_nb.access.connection import Connection
 
     return odps.faces if isinstance(odps, Connection) else FACES
 
 
-def announce(
-    spark: SparkSession, source: Source, faces: Faces, progress: Progress
+def register_activity(
+    spark: SparkSession, activity: TrackedActivity, faces: Faces, progress: Progress
 ) -> ReportTo | None:
-    """Return where the tasks of a source report; ``None`` where nobody would look or hear.
+    """Return where the tasks of an activity report; ``None`` where nobody would look or hear.
 
-    Every action over the source then has a run of its own: `progress` is told of all of them,
+    Every action over the activity then has a run of its own: `progress` is told of all of them,
     and without one each has a new listener that suits the place.
     """
     shown = listener_of(progress, default=faces.listener)
-    hub = None if shown is silent else hub_of(spark)
-    if hub is None:
+    coordinator = None if shown is silent else coordinator_of(spark)
+    if coordinator is None:
         return None
-    hub.follow(faces.after_cell)
+    coordinator.watch_cells(faces.after_cell)
 
     def given(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
         return shown
 
     listener = faces.listener if progress is None or progress is True else given
-    return hub.add(dataclasses.replace(source, listener=listener))
+    return coordinator.register(dataclasses.replace(activity, listener=listener))
 
 
-def announced_session(spark: SparkSession, faces: Faces, progress: Progress) -> ReportTo | None:
-    """Return where planners of data sources tell what they do; ``None`` as in `announce`."""
-    source = Source(operation="", title='format("odps")', phase=Phase.CREATING)
-    return announce(spark, source, faces, progress)
-
-
-def hub_of(spark: SparkSession) -> Hub | None:
-    """Return the hub of a session's context; ``None`` where no task could reach it.
+def coordinator_of(spark: SparkSession) -> ProgressCoordinator | None:
+    """Return the coordinator of a session's context; ``None`` where no task could reach it.
 
     That is over Spark Connect, and with a master on other machines unless the environment says
     ``ODPS_NB_SPARK_REPORTS=driver``: the port is then opened at ``spark.driver.host``.
@@ -99,14 +93,15 @@ def hub_of(spark: SparkSession) -> Hub | None:
     if not isinstance(spark, Classic):
         return None
     context = spark.sparkContext
-    hub = _HUBS.get(context)
-    if hub is None:
+    coordinator = _COORDINATORS.get(context)
+    if coordinator is None:
         host = host_of(context)
         if host is None:
             return None
-        hub = _HUBS[context] = Hub(Jobs(context), host=host)
-        weakref.finalize(context, hub.close)  # at exit, too: a card must not stay half drawn
-    return hub
+        coordinator = _COORDINATORS[context] = ProgressCoordinator(Jobs(context), host=host)
+        # At exit, too: a card must not stay half drawn.
+        weakref.finalize(context, coordinator.close)
+    return coordinator
 
 
 def host_of(context: SparkContext) -> str | None:
@@ -124,10 +119,10 @@ def watched(
     tracker: ProgressTracker,
     *,
     cancel: CancelToken | None = None,
-    source: Source | None = None,
+    activity: TrackedActivity | None = None,
     seen: bool = True,
 ) -> Iterator[ReportTo | None]:
-    """Run an action of Spark so that it can be seen and stopped.
+    """Run a Spark action with progress, so that it can be cancelled.
 
     An interrupt, or `cancel`, ends the jobs that this thread has started inside and the
     connections of their tasks. What tasks report inside goes to `tracker`, which the caller ends;
@@ -135,7 +130,7 @@ def watched(
 
     Parameters
     ----------
-    source
+    activity
         What the action itself does, e.g. a write: only what is reported to the address given
         goes to `tracker` then, and what it reads is shown as ever. Without one, `tracker` gets
         the reads of all DataFrames of `odps_nb.spark` in the action.
@@ -154,7 +149,9 @@ def watched(
     if is_connect(spark):
         action = _remote(spark, tag, tracker, cancel)
     else:
-        action = _own(spark, hub_of(spark) if seen else None, tag, tracker, cancel, source)
+        action = _own(
+            spark, coordinator_of(spark) if seen else None, tag, tracker, cancel, activity
+        )
     try:
         with action as to:
             yield to
@@ -167,22 +164,22 @@ def watched(
 @contextlib.contextmanager
 def _own(
     spark: SparkSession,
-    hub: Hub | None,
+    coordinator: ProgressCoordinator | None,
     tag: str,
     tracker: ProgressTracker,
     cancel: CancelToken,
-    source: Source | None,
+    activity: TrackedActivity | None,
 ) -> Iterator[ReportTo | None]:
     """Watch an action of the Spark of this process."""
     jobs = Jobs(spark.sparkContext)
     stop, to = _Stop(lambda: jobs.cancel_tag(tag)), None
     with contextlib.ExitStack() as undo:
-        if hub is not None:  # else nobody reports, and Spark's own end of a job has to do
-            to = None if source is None else hub.add(source)
-            operation = hub.adopt(tracker, tag=tag, to=to)
-            stop = _Stop(partial(hub.cancel, operation))
-            undo.callback(hub.remove, to)
-            undo.callback(hub.release, operation)
+        if coordinator is not None:  # else nobody reports, and Spark's own end of a job has to do
+            to = None if activity is None else coordinator.register(activity)
+            run = coordinator.adopt(tracker, tag=tag, to=to)
+            stop = _Stop(partial(coordinator.cancel, run))
+            undo.callback(coordinator.unregister, to)
+            undo.callback(coordinator.release, run)
         cancel.watch(stop)
         try:
             with jobs.tagged(tag):

@@ -1,11 +1,11 @@
-"""From reports to cards: which run a report belongs to, when a run is over, an end to it.
+"""Maps task reports to runs of Spark actions, detects their end, and cancels them.
 
-One hub for each SparkContext, with one listening port; `attach` makes it. A run
-begins with the first report of an action and is over when none of its stages is active and none
-of its tasks is connected. Spark says that late by moments, and a query may rest between two of
-its jobs: so a run that nobody waits for ends after a short quiet, at the end of a notebook's cell
-at once. What is reported after the end is late, and refused. A save of a data source ends when
-the process that commits it says so.
+One coordinator for each SparkContext, with one listening port; `attach` makes it. A run begins
+with the first report of an action and is over when none of its stages is active and none of its
+tasks is connected. Spark says that late by moments, and a query may rest between two of its jobs:
+so a run that nobody waits for ends after a short quiet, at the end of a notebook's cell at once.
+What is reported after the end is late, and refused. A save of a data source ends when the process
+that commits it says so.
 """
 
 from __future__ import annotations
@@ -15,22 +15,21 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import NamedTuple
 
 from odps_nb.access.faces import AfterCell
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import Home
 from odps_nb.spark.progress.jobs import Jobs, Outcome
-from odps_nb.spark.progress.messages import Report, ReportTo
-from odps_nb.spark.progress.operations import Operation, OperationKey
-from odps_nb.spark.progress.planner_messages import Plan, State
+from odps_nb.spark.progress.messages import Hello, PlanEvent, Report, ReportTo, WriteEvent
 from odps_nb.spark.progress.server import Channel, ReportServer
-from odps_nb.spark.progress.totals import Run, Source
+from odps_nb.spark.progress.totals import Run, RunKey, Totals, TrackedActivity
 
-__all__ = ["Hub"]
+__all__ = ["ProgressCoordinator"]
 
-#: Sources whose reports find somebody; the oldest is forgotten.
-MAX_SOURCES = 256
+#: Works that are known; the least recently used one is forgotten.
+MAX_ACTIVITIES = 1024
 MAX_LATE = 1024
 
 _POLL = 0.2
@@ -40,154 +39,147 @@ _SETTLE = 1.0
 _log = logging.getLogger("odps_nb")
 
 
-class Hub:
-    """What receives the reports of one SparkContext; thread-safe."""
+class _Attempt(NamedTuple):
+    run: Run
+    activity: TrackedActivity
+    hello: Hello
+
+
+class ProgressCoordinator:
+    """Receives the reports of one SparkContext; thread-safe."""
 
     def __init__(self, jobs: Jobs, *, host: str = "127.0.0.1") -> None:
         self.jobs = jobs
         self._server = ReportServer(self, host=host)
-        self._address: tuple[str, int] | None = None
         self._changed = threading.Condition(threading.RLock())
         self._home = Home()
-        self._sources: OrderedDict[int, Source] = OrderedDict()
-        self._planned: OrderedDict[int, Source] = OrderedDict()  # of those; Spark plans often
-        self._operations: dict[OperationKey, Operation] = {}
-        self._ending: set[Operation] = set()  # over, and not shown as such yet
-        self._of: dict[Channel, Operation] = {}
-        self._late: OrderedDict[tuple[OperationKey, int], None] = OrderedDict()
+        self._activities: OrderedDict[int, TrackedActivity] = OrderedDict()
+        self._runs: dict[RunKey, Run] = {}
+        self._ending: set[Run] = set()  # over, and not shown as such yet
+        self._attempts: dict[Channel, _Attempt] = {}
+        self._late: OrderedDict[tuple[RunKey, int], None] = OrderedDict()
         self._doomed: frozenset[int] = frozenset()
         self._count = self._cells = 0
         self._polled = 0.0
         self._detach: Callable[[], None] | None = None
 
     @property
-    def operations(self) -> tuple[Operation, ...]:
-        """The runs that go on."""
+    def runs(self) -> tuple[Run, ...]:
+        """The runs that have not ended."""
         with self._changed:
-            return tuple(self._operations.values())
+            return tuple(self._runs.values())
 
     @property
     def token(self) -> str:
-        """What proves that a report is of our tasks; a secret."""
+        """The secret that proves that a report is from our tasks."""
         return self._server.token
 
     # -- what may report ----------------------------------------------------------------------
 
-    def add(self, source: Source) -> ReportTo:
-        """Return where the tasks of a source report; opens the port at the first call."""
+    def register(self, activity: TrackedActivity) -> ReportTo:
+        """Return where the tasks of an activity report; opens the port at the first call."""
         with self._changed:
-            host, port = self._start()
-            return ReportTo(host, port, self._server.token, self._keep(source, self._sources))
+            return ReportTo(*self._server.start(), self._server.token, self._keep(activity))
 
-    def _keep(self, source: Source, among: OrderedDict[int, Source]) -> int:
+    def unregister(self, to: ReportTo | None) -> None:
+        """Forget an activity; what it still reports is refused."""
+        with self._changed:
+            if to is not None:
+                self._activities.pop(to.activity, None)
+
+    def _keep(self, activity: TrackedActivity) -> int:
         self._count += 1
-        among[self._count] = source
-        while len(among) > MAX_SOURCES:
-            among.popitem(last=False)
+        self._activities[self._count] = activity
+        while len(self._activities) > MAX_ACTIVITIES:
+            self._activities.popitem(last=False)
         return self._count
 
-    def _source(self, number: int) -> Source | None:
-        return self._sources.get(number) or self._planned.get(number)
+    def _activity(self, number: int) -> TrackedActivity | None:
+        if number in self._activities:
+            self._activities.move_to_end(number)
+        return self._activities.get(number)
 
-    def _start(self) -> tuple[str, int]:
-        if self._address is None:
-            self._address = self._server.start()
-        return self._address
-
-    def follow(self, after_cell: AfterCell) -> None:
-        """Hear of the ends of a notebook's cells; once is enough."""
+    def watch_cells(self, after_cell: AfterCell) -> None:
+        """Settle at the end of each notebook cell; later calls change nothing."""
         with self._changed:
             if self._detach is None:
                 self._detach = after_cell(self.settle)
 
-    def remove(self, to: ReportTo | None) -> None:
-        """Forget a source; what it still reports is refused."""
+    def adopt(self, tracker: ProgressTracker, *, tag: str, to: ReportTo | None) -> Run:
+        """Send the reports to an address, or of all jobs with a tag, to a given tracker."""
+        key = ("tag", tag) if to is None else _of_activity(to.activity)
         with self._changed:
-            if to is not None:
-                self._sources.pop(to.source, None)
-
-    def adopt(self, tracker: ProgressTracker, *, tag: str, to: ReportTo | None) -> Operation:
-        """Let the reports to an address, or of all jobs with a tag, go to a given tracker."""
-        key = ("tag", tag) if to is None else _of_source(to.source)
-        with self._changed:
-            self._start()
-            run = Run(tracker, several=to is None)
-            operation = Operation(key=key, run=run, ours=False, cell=self._cells, tag=tag)
-            self._operations[key] = operation
-            return operation
+            self._server.start()
+            totals = Totals(tracker, several=to is None)
+            run = Run(key=key, totals=totals, owned=False, cell=self._cells, tag=tag)
+            self._runs[key] = run
+            return run
 
     # -- the server's calls -------------------------------------------------------------------
 
-    def opened(self, channel: Channel) -> bool:
+    def on_hello(self, channel: Channel, hello: Hello) -> bool:
         """Find or begin the run of an attempt; refuse one that comes late."""
-        hello = channel.hello
-        assert hello is not None  # that is what the server calls us for
         with self._changed:
-            source = self._source(hello.source)
-            if source is None or not source.has(hello.part):
+            activity = self._activity(hello.activity)
+            if activity is None or not activity.has(hello.part):
                 return False
             if hello.stage in self._doomed:
                 self.jobs.cancel_stages([hello.stage])
                 channel.stop()
                 return True  # it hears that best over a connection that stays; nobody counts it
-            operation = self._find(channel, source)
-            if operation is None or not operation.run.opened(source, hello):
+            run = self._find(hello, activity)
+            if run is None or not run.totals.open(activity, hello):
                 return False
-            operation.channels.add(channel)
-            operation.heard()
-            self._of[channel] = operation
-            if operation.cancelled:
+            self._attempts[channel] = _Attempt(run, activity, hello)
+            run.channels.add(channel)
+            run.touch()
+            if run.cancelled:
                 channel.stop()
             return True
 
-    def reported(self, channel: Channel, report: Report) -> None:
-        """Count what an attempt says."""
-        hello = channel.hello
-        assert hello is not None
+    def on_report(self, channel: Channel, report: Report) -> None:
+        """Add up what an attempt reports."""
         with self._changed:
-            source = self._source(hello.source)
-            operation = self._of.get(channel)
-            if source is not None and operation is not None:
-                operation.run.reported(source, hello, report)
-                operation.heard()
+            attempt = self._attempts.get(channel)
+            if attempt is not None:
+                attempt.run.totals.add(attempt.activity, attempt.hello, report)
+                attempt.run.touch()
 
-    def closed(self, channel: Channel) -> None:
-        """Take note that an attempt has gone."""
+    def on_close(self, channel: Channel) -> None:
+        """Record that an attempt has disconnected."""
         with self._changed:
-            operation = self._of.pop(channel, None)
-            if operation is not None:
-                operation.channels.discard(channel)
-                operation.heard()
+            attempt = self._attempts.pop(channel, None)
+            if attempt is not None:
+                attempt.run.channels.discard(channel)
+                attempt.run.touch()
                 self._changed.notify_all()
 
-    def said(self, said: Plan | State) -> int:
-        """Make a source of a plan; let a write be where it says it is."""
+    def on_planner_event(self, event: PlanEvent | WriteEvent) -> int:
+        """Register a planned activity, or record a commit; return its activity's number, or 0."""
         with self._changed:
-            if isinstance(said, Plan):
-                known = self._sources.get(said.source)
-                if known is None:
+            if isinstance(event, PlanEvent):
+                session = self._activity(event.activity)
+                if session is None or session.operation:
                     return 0
-                self._sources.move_to_end(said.source)
-                return self._keep(known.planned(said), self._planned)
-            operation = self._operations.get(_of_source(said.source))
-            if operation is None or not operation.commits:
+                return self._keep(session.planned(event))
+            run = self._runs.get(_of_activity(event.activity))
+            if run is None or not run.commits:
                 return 0  # nothing was written, or it has ended
-            operation.state = said
-            operation.heard()
-        if said.phase.is_final:
-            self._end(operation)
+            run.commit = event
+            run.touch()
+        if event.phase.is_final:
+            self._end(run)
         else:
-            operation.run.tracker.phase(said.phase)
-        return said.source
+            run.totals.tracker.phase(event.phase)
+        return event.activity
 
-    def tick(self) -> float:
-        """Look after the runs that go on; return when to look again."""
+    def on_tick(self) -> float:
+        """Check the running runs for their end; return the seconds until the next look."""
         now = time.monotonic()
         if self.jobs.stopped:
             self.close()
             return 0.0
-        with self._changed:
-            running = list(self._operations.values())
+        running = self.runs
         if not running:
             return _IDLE
         if now - self._polled >= _POLL:
@@ -197,62 +189,60 @@ class Hub:
 
     # -- beginning ----------------------------------------------------------------------------
 
-    def _find(self, channel: Channel, source: Source) -> Operation | None:
-        hello = channel.hello
-        assert hello is not None
+    def _find(self, hello: Hello, activity: TrackedActivity) -> Run | None:
         # A job that is no query of Spark SQL has no number; its stage is as good.
         action = hello.execution or f"stage {hello.stage}"
-        own: OperationKey = ("action", str(hello.source), action)
-        whole = _of_source(hello.source)
+        own: RunKey = ("action", str(hello.activity), action)
+        whole = _of_activity(hello.activity)
         for key in (*(("tag", tag) for tag in hello.tags), whole, own):
             if (key, hello.stage) in self._late:
                 return None
-            if key in self._operations:
-                return self._operations[key]
-        if source.listener is None:
+            if key in self._runs:
+                return self._runs[key]
+        if activity.listener is None:
             return None
-        return self._begin(whole if source.commits else own, source)
+        return self._begin(whole if activity.commits else own, activity)
 
-    def _begin(self, key: OperationKey, source: Source) -> Operation | None:
+    def _begin(self, key: RunKey, activity: TrackedActivity) -> Run | None:
         def cancel() -> None:
-            self.cancel(operation)
+            self.cancel(run)
 
         def clock() -> float:
-            return operation.clock() if operation else time.monotonic()
+            return run.clock() if run else time.monotonic()
 
-        operation: Operation | None = None
-        tracker, listener = source.tracker(clock=clock, on_cancel=cancel)
-        operation = Operation(
-            key=key, run=Run(tracker), ours=True, cell=self._cells, commits=source.commits
+        run: Run | None = None
+        tracker, listener = activity.tracker(clock=clock, on_cancel=cancel)
+        run = Run(
+            key=key, totals=Totals(tracker), owned=True, cell=self._cells, commits=activity.commits
         )
         try:
             listener.start(tracker)
         except Exception:  # noqa: BLE001  # a person's listener must not end this thread
-            _log.warning("the progress of %s is not shown", source.title, exc_info=True)
+            _log.warning("the progress of %s is not shown", activity.title, exc_info=True)
             return None
-        tracker.phase(source.phase)
-        self._operations[key] = operation
+        tracker.phase(activity.phase)
+        self._runs[key] = run
         self._polled = 0.0  # its job is known best while it runs
-        return operation
+        return run
 
     # -- the end ------------------------------------------------------------------------------
 
-    def cancel(self, operation: Operation | None) -> None:
+    def cancel(self, run: Run | None) -> None:
         """Stop a run: its tasks close their connections, its jobs end. Idempotent."""
-        if operation is None:
+        if run is None:
             return
         with self._changed:
-            operation.cancelled = True
-            channels, stages = list(operation.channels), set(operation.run.stages)
+            run.cancelled = True
+            channels, stages = list(run.channels), set(run.totals.stages)
         # The jobs first, or Spark would begin the tasks again that say they were stopped.
         self.jobs.cancel_stages(stages)
-        if operation.tag:
-            self.jobs.cancel_tag(operation.tag)
+        if run.tag:
+            self.jobs.cancel_tag(run.tag)
         for channel in channels:
             channel.stop()
 
     def settle(self, error: BaseException | None = None) -> None:
-        """End what is over, now: a cell has ended, with that error if any.
+        """End the runs that are over, at the end of a cell (with its error, if any).
 
         What commits says itself when it is over, unless it was cancelled before.
         An interrupt of the cell cancels the runs that began in it.
@@ -264,94 +254,90 @@ class Hub:
         deadline = time.monotonic() + _SETTLE
         while (waiting := self._of_cell(cell)) and time.monotonic() < deadline:
             active = self.jobs.active_stages()
-            for one in waiting:
-                if one.channels or one.run.stages & active:
+            for run in waiting:
+                if run.channels or run.totals.stages & active:
                     continue
-                if one.state is None and (one.cancelled or not one.commits):
-                    self._end(one)
+                if run.commit is None and (run.cancelled or not run.commits):
+                    self._end(run)
             with self._changed:
                 if self._of_cell(cell):
                     self._changed.wait(0.02)
 
-    def _of_cell(self, cell: int) -> list[Operation]:
+    def _of_cell(self, cell: int) -> list[Run]:
         with self._changed:
-            found = (*self._operations.values(), *self._ending)
-            return [one for one in found if one.ours and one.cell == cell]
+            found = (*self._runs.values(), *self._ending)
+            return [run for run in found if run.owned and run.cell == cell]
 
     def _interrupt(self) -> None:
         with self._changed:
             # A watched action sees the interrupt itself, unless it runs in another thread.
             here = self._of_cell(self._cells)
-            known = {stage for one in self._operations.values() for stage in one.run.stages}
-        for one in here:
-            self.cancel(one)
+            known = {stage for run in self._runs.values() for stage in run.totals.stages}
+        for run in here:
+            self.cancel(run)
         # A job whose tasks have not said hello yet is cancelled when they do.
         self._doomed = self.jobs.active_stages() - known
 
-    def release(self, operation: Operation) -> None:
-        """Wait a moment for the last words of a watched action, and take no more."""
+    def release(self, run: Run) -> None:
+        """Wait a moment for the last reports of a watched action, and take no more."""
         with self._changed:
-            self._changed.wait_for(lambda: not operation.channels, _SETTLE)
-            self._forget(operation)
+            self._changed.wait_for(lambda: not run.channels, _SETTLE)
+            self._forget(run)
 
-    def _look_after(self, running: list[Operation], now: float) -> None:
+    def _look_after(self, running: tuple[Run, ...], now: float) -> None:
         active = self.jobs.active_stages()
-        for one in running:
-            mine = one.run.stages & active
-            found = self.jobs.active_jobs(known=one.jobs) if mine else {}
-            one.jobs.update(job for job, stages in found.items() if stages & one.run.stages)
-            if one.cancelled and (mine or one.tag):  # another job may have begun meanwhile
-                self.cancel(one)
+        for run in running:
+            mine = run.totals.stages & active
+            found = self.jobs.active_jobs(known=run.jobs) if mine else {}
+            run.jobs.update(job for job, stages in found.items() if stages & run.totals.stages)
+            if run.cancelled and (mine or run.tag):  # another job may have begun meanwhile
+                self.cancel(run)
             if mine:
-                one.last_seen = now
-                continue
-            quiet = now - one.last_seen
-            if one.ours and quiet >= one.patience:
-                self._end(one)
+                run.last_seen = now
+            elif run.owned and now - run.last_seen >= run.patience:
+                self._end(run)
 
-    def _end(self, operation: Operation) -> None:
-        run = operation.run
+    def _end(self, run: Run) -> None:
         with self._changed:
-            if self._operations.get(operation.key) is not operation:
+            if self._runs.get(run.key) is not run:
                 return
-            operation.ended_at = operation.last_heard
-            self._forget(operation)
-            self._ending.add(operation)
-        phase, message = self._how(operation)
-        run.tracker.finish(phase, message=message)
+            run.ended_at = run.last_report
+            self._forget(run)
+            self._ending.add(run)
+        phase, message = self._how(run)
+        run.totals.tracker.finish(phase, message=message)
         with self._changed:
-            self._ending.discard(operation)
+            self._ending.discard(run)
             self._changed.notify_all()
 
-    def _how(self, operation: Operation) -> tuple[Phase, str]:
-        run, state = operation.run, operation.state
-        if state is not None and state.phase is Phase.DONE:
-            run.tracker.correct_rows(state.rows)
+    def _how(self, run: Run) -> tuple[Phase, str]:
+        totals, commit = run.totals, run.commit
+        if commit is not None and commit.phase is Phase.DONE:
+            totals.tracker.correct_rows(commit.rows)
             return Phase.DONE, ""  # whatever was asked meanwhile: the rows are there
-        if operation.cancelled:
+        if run.cancelled:
             return Phase.CANCELLED, ""
-        if state is not None and state.phase is Phase.FAILED:
-            return Phase.FAILED, state.message
-        done, planned = run.parts_done, run.parts_planned
-        if done >= planned and not operation.commits:
+        if commit is not None and commit.phase is Phase.FAILED:
+            return Phase.FAILED, commit.message
+        done, planned = totals.parts_done, totals.parts_planned
+        if done >= planned and not run.commits:
             return Phase.DONE, ""
         if self.jobs.stopped:
             return Phase.CANCELLED, "Spark was stopped"
-        outcome = self.jobs.outcome(operation.jobs, run.stages)
+        outcome = self.jobs.outcome(run.jobs, totals.stages)
         if outcome is Outcome.CANCELLED:
             return Phase.CANCELLED, ""
-        if outcome is Outcome.FAILED or operation.commits:
+        if outcome is Outcome.FAILED or run.commits:
             return Phase.FAILED, "the Spark job failed; its error says why"
-        return (
-            Phase.DONE,
-            f"{done} of {planned} parts were read to the end, the rest was not wanted",
-        )
+        return Phase.DONE, f"{done} of {planned} parts were read to the end; no more was needed"
 
-    def _forget(self, operation: Operation) -> None:
-        if self._operations.get(operation.key) is operation:
-            del self._operations[operation.key]
-        for stage in operation.run.stages:
-            self._late[operation.key, stage] = None
+    def _forget(self, run: Run) -> None:
+        if self._runs.get(run.key) is run:
+            del self._runs[run.key]
+        for channel in run.channels:
+            self._attempts.pop(channel, None)
+        for stage in run.totals.stages:
+            self._late[run.key, stage] = None
         while len(self._late) > MAX_LATE:
             self._late.popitem(last=False)
 
@@ -361,17 +347,16 @@ class Hub:
             return
         with self._changed:
             detach, self._detach = self._detach, None
-            running = list(self._operations.values())
-            self._sources.clear()
-            self._planned.clear()
+            running = self.runs
+            self._activities.clear()
         if detach is not None:
             detach()
-        for one in running:
-            if one.ours:
-                self._end(one)
+        for run in running:
+            if run.owned:
+                self._end(run)
         self._server.close()
 
 
-def _of_source(number: int) -> OperationKey:
-    """Return the key of a run that has a source for itself."""
-    return "source", str(number)
+def _of_activity(number: int) -> RunKey:
+    """Return the key of a run that has an activity for itself."""
+    return "activity", str(number)

@@ -1,4 +1,4 @@
-"""What plans and commits a data source tells the driver what it does.
+"""Sends the plan and commit events of a data source to the driver.
 
 Runs in the Python processes that Spark starts beside the driver. A driver that cannot be reached,
 or does not want to know, costs a moment and changes nothing: the read or write goes on unseen.
@@ -14,53 +14,52 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.progress import Phase
-from odps_nb.errors import ProtocolError, TruncatedError
-from odps_nb.spark.progress.messages import LineBuffer, ReportTo
-from odps_nb.spark.progress.planner_messages import Plan, State, decode_answer, encode_said
+from odps_nb.errors import ProtocolError
+from odps_nb.spark.progress.messages import (
+    MAX_LINE,
+    Answer,
+    PlanEvent,
+    ReportTo,
+    WriteEvent,
+    decode,
+    encode,
+)
 from odps_nb.spark.reading.split_list import SplitList
 
 if TYPE_CHECKING:
     from odps_nb.client.read.splits import ReadSession
     from odps_nb.client.write.session import WriteSessionRef
 
-__all__ = ["ended", "planned_read", "planned_write", "rows_of", "told_commit"]
+__all__ = ["announce_read", "announce_write", "report_abandoned", "reported_commit", "row_count"]
 
 _WITHIN = 1.0
-_CHUNK = 4096
 
 _log = logging.getLogger("odps_nb")
 
 
-def planned_read(to: ReportTo | None, session: ReadSession, splits: SplitList) -> ReportTo | None:
-    """Tell of a read session and its splits; return where its tasks report."""
-    if to is None:
-        return None
-    plan = Plan(
-        source=to.source,
-        operation="read",
-        title=str(session.table),
-        session=session.session_id,
-        parts=len(splits),
-        ranges=splits.rows is not None,
-        rows=rows_of(session) if splits.rows is None else splits.rows,
+def announce_read(to: ReportTo | None, session: ReadSession, splits: SplitList) -> ReportTo | None:
+    """Announce a read session and its splits; return where its tasks report."""
+    return _announce(
+        to,
+        PlanEvent(
+            activity=0,
+            operation="read",
+            title=str(session.table),
+            session=session.session_id,
+            parts=len(splits),
+            ranges=splits.rows is not None,
+            rows=row_count(session) if splits.rows is None else splits.rows,
+        ),
     )
-    return _planned(to, plan)
 
 
-def planned_write(to: ReportTo | None, session: WriteSessionRef) -> ReportTo | None:
-    """Tell of a write session; return where its tasks report."""
-    if to is None:
-        return None
-    plan = Plan(
-        source=to.source,
-        operation="write",
-        title=str(session.table),
-        session=session.session_id,
-    )
-    return _planned(to, plan)
+def announce_write(to: ReportTo | None, session: WriteSessionRef) -> ReportTo | None:
+    """Announce a write session; return where its tasks report."""
+    title, session_id = str(session.table), session.session_id
+    return _announce(to, PlanEvent(activity=0, operation="write", title=title, session=session_id))
 
 
-def rows_of(session: ReadSession) -> int | None:
+def row_count(session: ReadSession) -> int | None:
     """Return the rows that the tasks of a session will read; ``None`` where nobody knows."""
     if session.row_count is None:
         return None
@@ -68,46 +67,37 @@ def rows_of(session: ReadSession) -> int | None:
 
 
 @contextlib.contextmanager
-def told_commit(to: ReportTo | None, *, rows: int) -> Iterator[None]:
-    """Tell that a commit goes on inside, and how it ended."""
-    _say(to, Phase.COMMITTING, rows=rows)
+def reported_commit(to: ReportTo | None, *, rows: int) -> Iterator[None]:
+    """Report that a commit runs inside, and how it ended."""
+    _send(to, WriteEvent(activity=0, phase=Phase.COMMITTING, rows=rows))
     try:
         yield
     except BaseException as error:
-        _say(to, Phase.FAILED, rows=rows, message=f"{type(error).__name__}: {error}")
+        message = f"{type(error).__name__}: {error}"
+        _send(to, WriteEvent(activity=0, phase=Phase.FAILED, rows=rows, message=message))
         raise
-    _say(to, Phase.DONE, rows=rows)
+    _send(to, WriteEvent(activity=0, phase=Phase.DONE, rows=rows))
 
 
-def ended(to: ReportTo | None) -> None:
-    """Tell that a write came to nothing."""
-    _say(to, Phase.CANCELLED)
+def report_abandoned(to: ReportTo | None) -> None:
+    """Report that a write was given up."""
+    _send(to, WriteEvent(activity=0, phase=Phase.CANCELLED))
 
 
-def _say(to: ReportTo | None, phase: Phase, *, rows: int = 0, message: str = "") -> None:
-    if to is not None:
-        _asked(to, State(source=to.source, phase=phase, rows=rows, message=message))
+def _announce(to: ReportTo | None, plan: PlanEvent) -> ReportTo | None:
+    activity = _send(to, plan)
+    return dataclasses.replace(to, activity=activity) if to is not None and activity else None
 
 
-def _planned(to: ReportTo, plan: Plan) -> ReportTo | None:
-    source = _asked(to, plan)
-    return dataclasses.replace(to, source=source) if source else None
-
-
-def _asked(to: ReportTo, said: Plan | State) -> int:
-    """Say it and return the answer, 0 if there is none."""
+def _send(to: ReportTo | None, event: PlanEvent | WriteEvent) -> int:
+    """Send an event for the activity of an address; return the answer, 0 if there is none."""
+    if to is None:
+        return 0
     try:
         with socket.create_connection((to.host, to.port), _WITHIN) as link:
-            link.sendall(encode_said(to, said))
-            return decode_answer(_line(link))
+            link.sendall(encode(dataclasses.replace(event, activity=to.activity), to.token))
+            with link.makefile("rb") as lines:
+                return decode(lines.readline(MAX_LINE), Answer).activity
     except (OSError, ProtocolError) as error:
-        _log.debug("the driver was not told of %s: %s", said, error)
+        _log.debug("the driver was not told of %s: %s", event, error)
         return 0
-
-
-def _line(link: socket.socket) -> bytes:
-    lines = LineBuffer()
-    while chunk := link.recv(_CHUNK):
-        if found := lines.feed(chunk):
-            return found[0]
-    raise TruncatedError("the driver gave no answer")

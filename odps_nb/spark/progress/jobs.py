@@ -1,7 +1,7 @@
-"""What Spark knows of the jobs behind a run: whether they go on, how they ended, an end to them.
+"""Asks Spark about the jobs of a run: which are active, how they ended; cancels them.
 
-Asked through `statusTracker`, which lags by moments. Every question has an answer after
-Spark was stopped, too: nothing goes on then.
+The `statusTracker` lags by moments. Every question has an answer after Spark was stopped, too:
+nothing is active then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Outcome(Enum):
 
 
 class Jobs:
-    """The jobs of one SparkContext, which is not kept alive by this."""
+    """The jobs of one SparkContext; holds the context weakly."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = weakref.ref(context)

@@ -1,13 +1,24 @@
-"""What a task tells the driver while it runs, as lines of JSON.
+"""Messages between Spark's tasks, its planner and the driver, as lines of JSON.
 
 A task opens one connection for each part (a split that it reads, a stream that it writes), says
-hello once and then how far it is. All figures are totals of this attempt at this part, so that a
-line which is lost costs nothing. The driver says one thing at most, `STOP`::
+hello once and then how far it is. All counters are totals of this attempt at this part, so that
+a lost line costs nothing. The driver sends at most one word, `STOP`. Spark plans and commits a
+read or write of ``format("odps")`` in processes beside the driver; these send one event, get one
+answer, and the connection ends::
 
-    task    {"token": …, "source": 3, "execution": "12", "tags": [], "stage": 5, "partition": 0,
-             "attempt": 17, "part": 0}
-    task    {"rows": 8192, "wire_bytes": 70112, …, "done": false, "event": "", "request": ""}
-    driver  stop
+    task     {"type": "hello", "token": …, "activity": 3, "execution": "12", "tags": [], "stage": 5,
+              "partition": 0, "attempt": 17, "part": 0}
+    task     {"type": "report", "rows": 8192, "wire_bytes": 70112, …, "done": false, …}
+    driver   stop
+
+    planner  {"type": "plan", "token": …, "activity": 1, "operation": "read",
+              "title": "demo.orders", "session": "…", "parts": 4, "ranges": true, "rows": 231072}
+    driver   {"type": "answer", "activity": 7}
+    planner  {"type": "write", "token": …, "activity": 7, "phase": "committing", "rows": 12, …}
+    driver   {"type": "answer", "activity": 7}
+
+A plan names the activity of a whole session (`odps_nb.spark.register`); the answer is the number of
+an activity of its own, to which the tasks report, and 0 if nobody listens.
 
 Bytes in, values out: no sockets, no Spark.
 """
@@ -18,39 +29,34 @@ import dataclasses
 import hmac
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeVar
 
-from odps_nb.errors import FramingError, LimitExceededError
+from odps_nb.client.calls.progress import Phase
+from odps_nb.errors import FramingError
 
 __all__ = [
+    "COUNTERS",
     "MAX_LINE",
-    "MAX_TEXT",
     "STOP",
-    "Figures",
+    "Answer",
     "Hello",
-    "LineBuffer",
+    "Message",
+    "PlanEvent",
     "Report",
     "ReportTo",
-    "count_of",
-    "decode_hello",
-    "decode_report",
-    "encode_hello",
-    "encode_line",
-    "encode_report",
-    "is_hello",
-    "object_of",
-    "shortened",
-    "text_of",
+    "WriteEvent",
+    "decode",
+    "encode",
 ]
 
 #: Bytes of one line, its end included.
 MAX_LINE = 4096
 STOP = b"stop\n"
 
-# Twice as many characters, twelve bytes each when escaped, leave room for the figures in a line.
-MAX_TEXT = 150
-MAX_TAGS = 16
-MAX_COUNT = 1 << 62
+# Twice as many characters, twelve bytes each when escaped, leave room for the counters in a line.
+_MAX_TEXT = 150
+_MAX_TAGS = 16
+_MAX_COUNT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -63,32 +69,41 @@ class ReportTo:
     host: str
     port: int
     token: str
-    source: int
+    activity: int
 
     def __repr__(self) -> str:
-        return f"ReportTo({self.host}:{self.port}, source={self.source})"
+        return f"ReportTo({self.host}:{self.port}, activity={self.activity})"
+
+
+class Message:
+    """One line."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
-    """Which attempt at which part speaks.
+class Hello(Message):
+    """Names the attempt and the part that a connection reports.
 
     ``execution`` is Spark's id of the query, empty where a job is no query; ``tags`` are the
     job's.
     """
 
-    source: int
-    execution: str
-    tags: tuple[str, ...]
-    stage: int
-    partition: int
-    attempt: int
-    part: int
+    activity: int
+    execution: str = ""
+    tags: tuple[str, ...] = ()
+    stage: int = 0
+    partition: int = 0
+    attempt: int = 0
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """How far an attempt is; ``done`` once it has proved that its part is whole."""
+class Report(Message):
+    """Counters of an attempt, its last event (a retry, say) and its last request id.
+
+    ``done`` once it has proved that its part is whole.
+    """
 
     rows: int = 0
     items: int = 0
@@ -99,161 +114,129 @@ class Figures:
     retries: int = 0
     resumes: int = 0
     done: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Figures with the last event (a retry, say) and the last request id."""
-
-    figures: Figures
     event: str = ""
     request: str = ""
 
 
-class LineBuffer:
-    """Bytes as they come -> whole lines; never holds more than `MAX_LINE` bytes."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that are whole now, without their ends.
-
-        Raises
-        ------
-        LimitExceededError
-            A line is too long.
-        """
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        if max(map(len, (*lines, self._rest))) >= MAX_LINE:
-            raise LimitExceededError("a line of a report is too long", limit=MAX_LINE)
-        return lines
+Operation = Literal["read", "write"]
 
 
-def encode_hello(to: ReportTo, hello: Hello) -> bytes:
-    """Write the first line, which carries the token."""
-    return encode_line({"token": to.token, **dataclasses.asdict(hello)})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEvent(Message):
+    """A read or write was planned; ``parts`` is 0 where their number is not known.
 
-
-def decode_hello(line: bytes, token: str) -> Hello:
-    """Read the first line.
-
-    Raises
-    ------
-    FramingError
-        It is none, or its token is another one.
+    ``ranges`` says that the parts cut ``rows`` evenly; otherwise they are the server's splits.
     """
-    told = _shown(line, token)
-    tags = told.get("tags")
-    if not isinstance(tags, list) or len(tags) > MAX_TAGS:
-        raise FramingError("a report without tags")
-    return Hello(
-        execution=text_of(told, "execution"),
-        tags=tuple(str(tag)[:MAX_TEXT] for tag in tags),
-        **{name: count_of(told, name) for name in _WHO},
-    )
+
+    activity: int
+    operation: Operation
+    title: str
+    session: str
+    parts: int = 0
+    ranges: bool = False
+    rows: int | None = None
 
 
-def is_hello(line: bytes, token: str) -> bool:
-    """Whether a first line is that of a task; else a planner speaks (`planner_messages`).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteEvent(Message):
+    """A write is being committed, or has ended: done, cancelled or failed, and why."""
 
-    Raises
-    ------
-    FramingError
-        It is no such line, or its token is another one.
-    """
-    return "say" not in _shown(line, token)
-
-
-def _shown(line: bytes, token: str) -> dict[str, Any]:
-    told = object_of(line)
-    shown = told.get("token")
-    if not isinstance(shown, str) or not hmac.compare_digest(
-        shown.encode(errors="replace"), token.encode()
-    ):
-        raise FramingError("a report without the token")
-    return told
+    activity: int
+    phase: Phase
+    rows: int = 0
+    message: str = ""
 
 
-def encode_report(report: Report) -> bytes:
-    """Write one line of figures; texts are cut to what fits."""
-    texts = {"event": shortened(report.event), "request": shortened(report.request)}
-    return encode_line({**dataclasses.asdict(report.figures), **texts})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Message):
+    """The driver's answer to an event: the number of the activity that it concerns, or 0."""
+
+    activity: int
 
 
-def decode_report(line: bytes) -> Report:
-    """Read one line of figures.
+_M = TypeVar("_M", bound=Message)
+_NAMES: dict[type[Message], str] = {
+    Hello: "hello",
+    Report: "report",
+    PlanEvent: "plan",
+    WriteEvent: "write",
+    Answer: "answer",
+}
+_WRITE_PHASES = (Phase.COMMITTING, Phase.DONE, Phase.CANCELLED, Phase.FAILED)
 
-    Raises
-    ------
-    FramingError
-        It is none.
-    """
-    told = object_of(line)
-    done = told.get("done")
-    if not isinstance(done, bool):
-        raise FramingError("a report without figures")
-    return Report(
-        figures=Figures(done=done, **{name: count_of(told, name) for name in _COUNTS}),
-        event=text_of(told, "event"),
-        request=text_of(told, "request"),
-    )
+#: The fields of a report that are counted.
+COUNTERS = tuple(field.name for field in dataclasses.fields(Report) if field.type == "int")
 
 
-_WHO = ("source", "stage", "partition", "attempt", "part")
-_COUNTS = tuple(field.name for field in dataclasses.fields(Figures) if field.name != "done")
-
-
-def shortened(text: str) -> str:
-    """Return a text as far as it fits into a line."""
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
-
-
-def encode_line(told: dict[str, Any]) -> bytes:
-    """Write one line."""
+def encode(message: Message, token: str | None = None) -> bytes:
+    """Write a message as a line, the first one with a token; texts are cut to what fits."""
+    told: dict[str, Any] = {"type": _NAMES[type(message)]}
+    if token is not None:
+        told["token"] = token
+    for field in dataclasses.fields(message):  # type: ignore[arg-type]  # all of them are
+        value = getattr(message, field.name)
+        told[field.name] = _cut(value) if type(value) is str else value
     return json.dumps(told).encode("ascii") + b"\n"
 
 
-def object_of(line: bytes) -> dict[str, Any]:
-    """Read one line.
+def decode(line: bytes, *kinds: type[_M], token: str | None = None) -> _M:
+    """Read a line that is one of these messages.
 
     Raises
     ------
     FramingError
-        It is no object of JSON.
+        It is none of them, or it has another token.
     """
     try:
         told = json.loads(line)
     except (ValueError, RecursionError):
-        raise FramingError("a report that is no JSON") from None
+        raise FramingError("a message that is not JSON") from None
     if not isinstance(told, dict):
-        raise FramingError("a report that is no object")
-    return told
+        raise FramingError("a message that is not a JSON object")
+    if token is not None and not _is_token(told.get("token"), token):
+        raise FramingError("a message without the token")
+    kind = next((one for one in kinds if _NAMES[one] == told.get("type")), None)
+    if kind is None:
+        raise FramingError("a message of an unexpected type")
+    found = {}
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # all of them are
+        value = _READERS[field.type](told.get(field.name))
+        if value is _INVALID:
+            raise FramingError(f"a {_NAMES[kind]} message without a valid {field.name}")
+        found[field.name] = value
+    return kind(**found)
 
 
-def count_of(told: dict[str, Any], name: str) -> int:
-    """Take a count out of a line.
-
-    Raises
-    ------
-    FramingError
-        It is not there, or no count.
-    """
-    value = told.get(name)
-    if type(value) is not int or not 0 <= value < MAX_COUNT:
-        raise FramingError(f"a report without {name}")
-    return value
+_INVALID = object()
 
 
-def text_of(told: dict[str, Any], name: str) -> str:
-    """Take a text out of a line, cut to what fits.
+def _is_token(shown: Any, token: str) -> bool:
+    return isinstance(shown, str) and hmac.compare_digest(
+        shown.encode(errors="replace"), token.encode()
+    )
 
-    Raises
-    ------
-    FramingError
-        It is not there.
-    """
-    value = told.get(name)
-    if not isinstance(value, str):
-        raise FramingError(f"a report without {name}")
-    return value[:MAX_TEXT]
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
+
+
+def _count(value: Any) -> Any:
+    return value if type(value) is int and 0 <= value < _MAX_COUNT else _INVALID
+
+
+def _tags(value: Any) -> Any:
+    if not isinstance(value, list) or len(value) > _MAX_TAGS:
+        return _INVALID
+    return tuple(str(tag)[:_MAX_TEXT] for tag in value)
+
+
+# By the annotation of a field.
+_READERS: dict[Any, Any] = {
+    "int": _count,
+    "int | None": lambda value: None if value is None else _count(value),
+    "bool": lambda value: value if isinstance(value, bool) else _INVALID,
+    "str": lambda value: value[:_MAX_TEXT] if isinstance(value, str) else _INVALID,
+    "tuple[str, ...]": _tags,
+    "Operation": lambda value: value if value in ("read", "write") else _INVALID,
+    "Phase": lambda value: next((one for one in _WRITE_PHASES if one.value == value), _INVALID),
+}

@@ -1,4 +1,4 @@
-"""`RemoteJobs`: what a thread runs through Spark Connect, its progress and an end to it.
+"""`RemoteJobs`: shows the progress of Spark Connect operations, and interrupts them.
 
 A client of Connect sees operations, no jobs: each has the tags of the thread that started it, and
 while it runs the server tells how many of its tasks are done. An operation that is interrupted

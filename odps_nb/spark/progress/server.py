@@ -1,75 +1,72 @@
-"""Where tasks report: a small listener in the driver's process.
+"""Receives the reports of tasks and the events of planners: a listener in the driver's process.
 
-One thread serves all connections and calls a `Receiver` from there. Whoever connects must show
-the token in the first line, soon; what breaks a rule (another token, no JSON, a line too long)
-ends that connection and nothing else. Knows no Spark: what a report means is the receiver's.
+One thread with an event loop of its own serves all connections and calls a `Receiver`. Whoever
+connects must show the token in the first line, soon; what breaks a rule (another token, no JSON,
+a line too long) ends that connection and nothing else. Knows no Spark.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import secrets
-import selectors
 import socket
 import threading
-import time
 from typing import Protocol
 
 from odps_nb.errors import ProtocolError
 from odps_nb.spark.progress.messages import (
     MAX_LINE,
     STOP,
+    Answer,
     Hello,
-    LineBuffer,
+    Message,
+    PlanEvent,
     Report,
-    decode_hello,
-    decode_report,
-    is_hello,
+    WriteEvent,
+    decode,
+    encode,
 )
-from odps_nb.spark.progress.planner_messages import Plan, State, decode_said, encode_answer
 
 __all__ = ["MAX_CONNECTIONS", "Channel", "Receiver", "ReportServer"]
 
 #: Connections at a time, about one for each slot of the executors.
 MAX_CONNECTIONS = 1024
-#: Seconds in which a connection must have said hello.
+#: Seconds in which a connection must have sent its first line.
 HELLO_WITHIN = 5.0
 
 _log = logging.getLogger("odps_nb")
 
 
 class Channel:
-    """One connection: an attempt at a part, once ``hello`` is there."""
+    """The connection of a task that works on one part."""
 
-    def __init__(self, link: socket.socket) -> None:
-        self.link: socket.socket = link
-        self.lines: LineBuffer = LineBuffer()
-        self.opened: float = time.monotonic()
-        self.hello: Hello | None = None
+    def __init__(self, loop: asyncio.AbstractEventLoop, writer: asyncio.StreamWriter) -> None:
+        self._loop, self._writer = loop, writer
 
     def stop(self) -> None:
         """Tell the task to stop, from any thread; it may have gone already."""
-        with contextlib.suppress(OSError):
-            self.link.send(STOP)
+        with contextlib.suppress(RuntimeError):  # the server was closed
+            self._loop.call_soon_threadsafe(self._writer.write, STOP)
 
 
 class Receiver(Protocol):
-    """Who makes something of the reports; called by the server's thread, must not raise."""
+    """Takes what the server receives; called by the server's thread, must not raise."""
 
-    def opened(self, channel: Channel) -> bool:
-        """Take note of an attempt that said hello; whether its reports are wanted."""
+    def on_hello(self, channel: Channel, hello: Hello) -> bool:
+        """Begin to follow an attempt; return whether its reports are wanted."""
 
-    def reported(self, channel: Channel, report: Report) -> None:
-        """Take figures."""
+    def on_report(self, channel: Channel, report: Report) -> None:
+        """Take the counters of an attempt."""
 
-    def closed(self, channel: Channel) -> None:
-        """Take note that an attempt says nothing more."""
+    def on_close(self, channel: Channel) -> None:
+        """Stop following an attempt: it has disconnected."""
 
-    def said(self, said: Plan | State) -> int:
-        """Take note of a plan, or how a write stands; return the source that it is now."""
+    def on_planner_event(self, event: PlanEvent | WriteEvent) -> int:
+        """Take a plan or commit event; return the number of its activity, or 0."""
 
-    def tick(self) -> float:
+    def on_tick(self) -> float:
         """Do what is due; return the seconds until the next call."""
 
 
@@ -79,110 +76,87 @@ class ReportServer:
     def __init__(self, receiver: Receiver, *, host: str = "127.0.0.1") -> None:
         self._receiver, self._host = receiver, host
         self.token: str = secrets.token_hex(16)
-        self._selector: selectors.BaseSelector | None = None
+        self._address: tuple[str, int] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._closing = threading.Event()
+        self._closing, self._wake = False, asyncio.Event()
+        self._connections: set[asyncio.Task[None]] = set()
 
     def start(self) -> tuple[str, int]:
         """Listen; return host and port."""
-        listening = socket.create_server((self._host, 0), backlog=128)
-        listening.setblocking(False)
-        host, port = listening.getsockname()[:2]
-        inside, self._wake = socket.socketpair()
-        inside.setblocking(False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(listening, selectors.EVENT_READ)
-        self._selector.register(inside, selectors.EVENT_READ)
-        self._thread = threading.Thread(
-            target=self._run, args=(self._selector, listening), name="odps-nb-reports", daemon=True
-        )
-        self._thread.start()
-        return host, port
+        if self._address is None:
+            listening = socket.create_server((self._host, 0), backlog=128)
+            self._address = listening.getsockname()[:2]
+            self._loop = asyncio.SelectorEventLoop()
+            self._thread = threading.Thread(
+                target=self._run, args=(self._loop, listening), name="odps-nb-reports", daemon=True
+            )
+            self._thread.start()
+        return self._address
 
     def close(self) -> None:
         """End the thread and all connections."""
-        if self._thread is None:
+        if self._loop is None or self._thread is None:
             return
-        self._closing.set()
-        self.wake()
+        self._closing = True
+        with contextlib.suppress(RuntimeError):  # closed before
+            self._loop.call_soon_threadsafe(self._wake.set)
         if self._thread is not threading.current_thread():
             self._thread.join()
 
-    def wake(self) -> None:
-        """Make the thread look up now: something may be due."""
-        with contextlib.suppress(OSError):
-            self._wake.send(b".")
-
     # -- the thread ---------------------------------------------------------------------------
 
-    def _run(self, selector: selectors.BaseSelector, listening: socket.socket) -> None:
-        wait = 0.0
+    def _run(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
+        with contextlib.closing(loop):
+            loop.run_until_complete(self._serve(listening))
+
+    async def _serve(self, listening: socket.socket) -> None:
+        limit = MAX_LINE - 1  # of what comes before the end of a line
+        server = await asyncio.start_server(self._connected, sock=listening, limit=limit)
         try:
-            while not self._closing.is_set():
-                for key, _ in selector.select(wait):
-                    if isinstance(key.data, Channel):
-                        self._read(selector, key.data)
-                    elif key.fileobj is listening:
-                        self._accept(selector, listening)
-                    else:
-                        key.fileobj.recv(64)  # type: ignore[union-attr]  # the end that wakes
-                self._drop_silent(selector)
-                wait = self._receiver.tick()
+            while not self._closing:
+                wait = self._receiver.on_tick()
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), wait)
+                self._wake.clear()
         finally:
-            for key in list(selector.get_map().values()):
-                key.fileobj.close()  # type: ignore[union-attr]  # all of them are sockets
-            selector.close()
-            self._wake.close()
+            server.close()
+            for task in self._connections:
+                task.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+            await asyncio.sleep(0)  # in which transports close their sockets
 
-    def _accept(self, selector: selectors.BaseSelector, listening: socket.socket) -> None:
-        try:
-            link, _ = listening.accept()
-        except OSError:  # it went away before its turn
-            return
-        if len(selector.get_map()) >= MAX_CONNECTIONS + 2:
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= MAX_CONNECTIONS:
             _log.debug("a report was refused: there are %d connections", MAX_CONNECTIONS)
-            link.close()
+            writer.close()
             return
-        link.setblocking(False)
-        selector.register(link, selectors.EVENT_READ, Channel(link))
+        task = asyncio.get_running_loop().create_task(self._converse(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
 
-    def _read(self, selector: selectors.BaseSelector, channel: Channel) -> None:
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            chunk = channel.link.recv(MAX_LINE)
-            if not chunk:
-                self._drop(selector, channel)
-                return
-            for line in channel.lines.feed(chunk):
-                self._take(channel, line)
-        except BlockingIOError:
-            return
-        except (OSError, ProtocolError) as error:
+            line = await asyncio.wait_for(reader.readline(), HELLO_WITHIN)
+            kinds: tuple[type[Message], ...] = (Hello, PlanEvent, WriteEvent)
+            first = decode(line, *kinds, token=self.token)
+            self._wake.set()  # something new may be due earlier
+            if isinstance(first, Hello):
+                await self._follow(Channel(asyncio.get_running_loop(), writer), first, reader)
+            elif isinstance(first, (PlanEvent, WriteEvent)):
+                writer.write(encode(Answer(activity=self._receiver.on_planner_event(first))))
+        except (OSError, ValueError, ProtocolError, asyncio.TimeoutError) as error:
+            # A ValueError is a line of more than MAX_LINE bytes.
             _log.debug("a connection of a task or planner ends: %s", error)
-            self._drop(selector, channel)
+        finally:
+            writer.close()
 
-    def _take(self, channel: Channel, line: bytes) -> None:
-        if channel.hello is None:
-            if not is_hello(line, self.token):
-                channel.link.send(encode_answer(self._receiver.said(decode_said(line))))
-                raise ConnectionAbortedError("a planner was answered")
-            hello = decode_hello(line, self.token)
-            channel.hello = hello
-            if not self._receiver.opened(channel):
-                channel.hello = None  # nobody knows of it: nothing to close for anybody
-                raise ConnectionAbortedError(f"nobody waits for {hello!r}")
+    async def _follow(self, channel: Channel, hello: Hello, reader: asyncio.StreamReader) -> None:
+        if not self._receiver.on_hello(channel, hello):
+            _log.debug("nobody waits for %r", hello)
             return
-        self._receiver.reported(channel, decode_report(line))
-
-    def _drop(self, selector: selectors.BaseSelector, channel: Channel) -> None:
-        selector.unregister(channel.link)
-        channel.link.close()
-        if channel.hello is not None:
-            self._receiver.closed(channel)
-
-    def _drop_silent(self, selector: selectors.BaseSelector) -> None:
-        """End connections that never showed the token."""
-        oldest = time.monotonic() - HELLO_WITHIN
-        for key in list(selector.get_map().values()):
-            channel = key.data
-            if isinstance(channel, Channel) and channel.hello is None and channel.opened < oldest:
-                self._drop(selector, channel)
+        try:
+            while line := await reader.readline():
+                self._receiver.on_report(channel, decode(line, Report))
+        finally:
+            self._receiver.on_close(channel)

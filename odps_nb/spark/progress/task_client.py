@@ -1,4 +1,4 @@
-"""The figures of a task on their way to the driver, while the task works.
+"""Sends the counters of a running task to the driver, and hears whether it says stop.
 
 `reported` gives a task a tracker whose listener is a thread of its own: it looks at the counters
 four times a second, sends what has changed, and hears when the driver says stop. So the work
@@ -17,15 +17,7 @@ from typing import NamedTuple
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
-from odps_nb.spark.progress.messages import (
-    STOP,
-    Figures,
-    Hello,
-    Report,
-    ReportTo,
-    encode_hello,
-    encode_report,
-)
+from odps_nb.spark.progress.messages import COUNTERS, STOP, Hello, Report, ReportTo, encode
 
 __all__ = ["TaskReporter", "Watch", "reported"]
 
@@ -39,7 +31,7 @@ _log = logging.getLogger("odps_nb")
 
 
 class Watch(NamedTuple):
-    """What work takes along to be seen and stopped; nothing where nobody watches."""
+    """Tracker and cancel token of a task's work; ``None`` where nobody listens."""
 
     tracker: ProgressTracker | None = None
     cancel: CancelToken | None = None
@@ -49,7 +41,7 @@ class Watch(NamedTuple):
 def reported(
     to: ReportTo | None, *, operation: str, title: str, part: int | None = None
 ) -> Iterator[Watch]:
-    """Give what the work on one part takes along; at the end its last figures are sent.
+    """Report the work on one part while inside; the last counters are sent at the end.
 
     Parameters
     ----------
@@ -72,18 +64,10 @@ def _hello(to: ReportTo, part: int | None) -> Hello:
 
     context = TaskContext.get()
     if context is None:  # a test, or a task's function called by hand
-        return Hello(
-            source=to.source,
-            execution="",
-            tags=(),
-            stage=0,
-            partition=part or 0,
-            attempt=0,
-            part=part or 0,
-        )
+        return Hello(activity=to.activity, partition=part or 0, part=part or 0)
     tags = context.getLocalProperty("spark.job.tags") or ""
     return Hello(
-        source=to.source,
+        activity=to.activity,
         execution=context.getLocalProperty("spark.sql.execution.id") or "",
         tags=tuple(tag for tag in tags.split(",") if tag.startswith("odps-nb-")),
         stage=context.stageId(),
@@ -94,7 +78,7 @@ def _hello(to: ReportTo, part: int | None) -> Hello:
 
 
 class TaskReporter:
-    """A listener that tells the driver; `cancel` is cancelled when the driver says stop."""
+    """A listener that reports to the driver; `cancel` is cancelled when the driver says stop."""
 
     def __init__(self, to: ReportTo, hello: Hello) -> None:
         self._to, self._hello = to, hello
@@ -111,7 +95,7 @@ class TaskReporter:
         self._thread.start()
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
-        """Send the last figures, and do not insist."""
+        """Send the last counters, if that is quick."""
         self._final = snapshot
         self._ended.set()
         if self._thread is not None:
@@ -122,7 +106,7 @@ class TaskReporter:
             with socket.create_connection((self._to.host, self._to.port), _CONNECT) as link:
                 link.settimeout(_SEND)
                 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                link.sendall(encode_hello(self._to, self._hello))
+                link.sendall(encode(self._hello, self._to.token))
                 self._report(link, tracker)
         except OSError as error:
             _log.debug("progress of %r is not reported any more: %s", self._hello, error)
@@ -133,7 +117,7 @@ class TaskReporter:
             ended = self._ended.is_set()
             report = _report_of(self._final if ended and self._final else tracker.snapshot())
             if report != told:
-                link.sendall(encode_report(report))
+                link.sendall(encode(report))
                 told = report
             if ended:
                 return
@@ -143,7 +127,7 @@ class TaskReporter:
 
 
 def _says_stop(link: socket.socket) -> bool:
-    """Whether the driver said stop; that it went away is not for a task to judge."""
+    """Whether the driver said stop; a lost connection is no reason to stop."""
     link.setblocking(False)
     try:
         return link.recv(len(STOP)) == STOP
@@ -156,17 +140,8 @@ def _says_stop(link: socket.socket) -> bool:
 def _report_of(snapshot: ProgressSnapshot) -> Report:
     splits = snapshot.splits
     return Report(
-        figures=Figures(
-            rows=snapshot.rows,
-            items=snapshot.items,
-            wire_bytes=snapshot.wire_bytes,
-            decoded_bytes=snapshot.decoded_bytes,
-            complete_bytes=snapshot.complete_bytes,
-            verified_bytes=snapshot.verified_bytes,
-            retries=snapshot.retries,
-            resumes=snapshot.resumes,
-            done=bool(splits) and all(split.done for split in splits),
-        ),
+        **{name: getattr(snapshot, name) for name in COUNTERS},
+        done=bool(splits) and all(split.done for split in splits),
         event=snapshot.events[-1] if snapshot.events else "",
         request=snapshot.request_ids[-1] if snapshot.request_ids else "",
     )

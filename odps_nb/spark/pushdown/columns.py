@@ -1,8 +1,8 @@
-"""Which columns of a table a query can see.
+"""Finds the columns of a table that a query may use.
 
-A column whose name is no word of the query is used only through something that means all
-columns: a star, a natural join, a pivot, or columns taken by their place. Everything that is not
-known here counts as such.
+A column that the query does not name can be used only by a construct that means all columns: a
+star, a natural join, a pivot, or columns taken by position. Constructs that are not known here
+count as such.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.spark.pushdown.parse import WORD, ParsedQuery, Reference, fold, source_of, tables_of
+from odps_nb.spark.pushdown.parse import WORD, ParsedQuery, Reference, cte_of, fold, tables_of
 
 __all__ = ["used_columns"]
 
@@ -24,7 +24,7 @@ _CHEAP = (
 
 def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) -> tuple[str, ...]:
     """Return the columns that must be read, in the table's order; at least one data column."""
-    if not query.is_regular or _all_seen(query.tree, reference.node):
+    if not query.is_regular or _all_used(query.tree, reference.node):
         return schema.names
     named = [column for column in schema if _is_named(query, fold(column.name))]
     if not any(column in schema.columns for column in named):
@@ -45,11 +45,11 @@ def _cheapest(schema: TableSchema) -> Column:
     return min(schema.columns, key=cost)
 
 
-def _all_seen(tree: Any, source: Any) -> bool:
-    """Whether all columns of a source of rows reach somebody who does not name them."""
+def _all_used(tree: Any, relation: Any) -> bool:
+    """Whether all columns of a relation may be used without being named."""
     from sqlglot import exp
 
-    place, select = source, source.parent
+    place, select = relation, relation.parent
     # from (a join b …): the names inside are those of the select around it
     while isinstance(select, (exp.Paren, exp.Join, exp.From, exp.Table, exp.Subquery)):
         if isinstance(select, exp.Join) and _by_common_names(select):
@@ -59,26 +59,28 @@ def _all_seen(tree: Any, source: Any) -> bool:
         place, select = select, select.parent
     if not isinstance(select, exp.Select) or place.arg_key not in ("from", "from_", "joins"):
         return True
-    if _by_place(source) or any(_by_common_names(join) for join in select.args.get("joins") or ()):
+    if _by_place(relation) or any(
+        _by_common_names(join) for join in select.args.get("joins") or ()
+    ):
         return True
     if any(one.args.get("pivots") for one in select.find_all(exp.Table, exp.Subquery)):
         return True
     stars = [star for star in map(_star_of, select.expressions) if star is not None]
     if _hidden_star(select, stars):
         return True
-    mine = {"", fold(source.alias_or_name)}
+    mine = {"", fold(relation.alias_or_name)}
     shown = [star for qualifier, star in stars if fold(qualifier) in mine]
     if any(any(star.args.values()) for star in shown):  # all but some: maybe nothing is left
         return True
-    return bool(shown) and (_by_output(select) or _output_seen(tree, select))
+    return bool(shown) and (_by_output(select) or _output_used(tree, select))
 
 
 def _by_common_names(join: Any) -> bool:
     return bool(join.args.get("method"))  # natural
 
 
-def _by_place(source: Any) -> bool:
-    alias = source.args.get("alias")
+def _by_place(relation: Any) -> bool:
+    alias = relation.args.get("alias")
     return alias is not None and bool(alias.args.get("columns"))
 
 
@@ -96,7 +98,7 @@ def _star_of(projection: Any) -> tuple[str, Any] | None:
 def _hidden_star(select: Any, known: list[tuple[str, Any]]) -> bool:
     """Whether there is a star inside an expression, other than that of ``count(*)``.
 
-    Stars of selects inside count as well, unless they mean a source of their own: ``lateral
+    Stars of selects inside count as well, unless they mean a relation of their own: ``lateral
     (select a.*)``.
     """
     from sqlglot import exp
@@ -135,7 +137,7 @@ def _is_of(select: Any, star: Any) -> bool:
 
 
 def _by_output(select: Any) -> bool:
-    """Whether what a select does goes by the columns that its stars stand for.
+    """Whether the clauses of a select depend on the columns that its stars expand to.
 
     So do DISTINCT, groups (of ALL, by place, or of columns that a star may not show), and orders
     of ALL or by place.
@@ -149,27 +151,27 @@ def _by_output(select: Any) -> bool:
     return any(key.find(exp.Column) is None for key in keys)
 
 
-def _output_seen(tree: Any, select: Any) -> bool:
-    """Whether somebody sees the columns that a select gives, without naming them."""
+def _output_used(tree: Any, select: Any) -> bool:
+    """Whether output columns of a select may be used without being named."""
     from sqlglot import exp
 
     place: Any = select
-    while isinstance(place.parent, exp.Subquery) and not _is_source(place.parent):
+    while isinstance(place.parent, exp.Subquery) and not _is_relation(place.parent):
         place = place.parent
     parent = place.parent
     if isinstance(parent, exp.Exists):
         return False
     if isinstance(parent, exp.Subquery):
-        return _by_place(parent) or _all_seen(tree, parent)
+        return _by_place(parent) or _all_used(tree, parent)
     if isinstance(parent, exp.CTE):
         if _by_place(parent):
             return True
-        users = (table for table in tables_of(tree) if source_of(table) is parent)
-        return any(_all_seen(tree, user) for user in users)
+        users = (table for table in tables_of(tree) if cte_of(table) is parent)
+        return any(_all_used(tree, user) for user in users)
     return True  # the result itself, or unions, which go by place
 
 
-def _is_source(subquery: Any) -> bool:
+def _is_relation(subquery: Any) -> bool:
     from sqlglot import exp
 
     return isinstance(subquery.parent, (exp.From, exp.Join))

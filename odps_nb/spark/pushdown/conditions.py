@@ -1,8 +1,8 @@
-"""Conditions of a query that may be sent to the service: values, their text, their meaning.
+"""Conditions that may be sent to the service: values, their SQL text, their evaluation.
 
 Only conditions whose answer is the same for Spark and for the service (`takes_value`): the type
 of the literal is that of the column, and no cast, collation or rounding decides. `Condition.holds`
-tells the answer here as well, by which partitions are chosen. Floor 5, pure.
+tells the answer here as well, by which partitions are chosen.
 """
 
 from __future__ import annotations
@@ -83,49 +83,58 @@ class Condition(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Compare(Condition):
-    """``column sign value``."""
+class _OnColumn(Condition):
+    """A condition over one column, which is unknown or false for a null."""
 
     column: str
-    sign: str
-    value: Value
 
     def columns(self) -> frozenset[str]:
-        """Return its column."""
         return frozenset({self.column})
+
+    def rejects_nulls(self) -> bool:
+        return True
+
+    def renamed(self, names: Mapping[str, str]) -> Condition:
+        return replace(self, column=names[self.column])
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts(Condition):
+    parts: tuple[Condition, ...]
+
+    def columns(self) -> frozenset[str]:
+        return frozenset[str]().union(*(part.columns() for part in self.parts))
+
+    def renamed(self, names: Mapping[str, str]) -> Condition:
+        return type(self)(tuple(part.renamed(names) for part in self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(_OnColumn):
+    """``column sign value``."""
+
+    sign: str
+    value: Value
 
     def holds(self, row: Row) -> bool | None:
         """Compare; unknown for a null."""
         value = row[self.column]
         return None if value is None else _ORDER[self.sign](value, self.value)
 
-    def rejects_nulls(self) -> bool:
-        """Return true: a null is neither more nor less."""
-        return True
-
-    def renamed(self, names: Mapping[str, str]) -> Compare:
-        """Name another column."""
-        return replace(self, column=names[self.column])
-
     def __str__(self) -> str:
         return f"`{self.column}` {self.sign} {literal(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)
-class CompareDigits(Condition):
+class CompareDigits(_OnColumn):
     """``column sign number`` for partitions whose values are text: ``ds >= 20240101``.
 
     Spark casts the text; how depends on its settings. Of plain digits all casts make the same
     number, and of anything else nothing is said here. Never sent: the service may cast otherwise.
     """
 
-    column: str
     sign: str
     number: int
-
-    def columns(self) -> frozenset[str]:
-        """Return its column."""
-        return frozenset({self.column})
 
     def holds(self, row: Row) -> bool | None:
         """Compare plain digits; unknown for everything else."""
@@ -134,56 +143,30 @@ class CompareDigits(Condition):
             return None
         return _ORDER[self.sign](int(text), self.number)
 
-    def rejects_nulls(self) -> bool:
-        """Return true, as for any comparison."""
-        return True
-
-    def renamed(self, names: Mapping[str, str]) -> CompareDigits:
-        """Name another column."""
-        return replace(self, column=names[self.column])
-
     def __str__(self) -> str:
         return f"`{self.column}` {self.sign} {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
-class IsIn(Condition):
+class IsIn(_OnColumn):
     """``column in (values)``."""
 
-    column: str
     values: tuple[Value, ...]
-
-    def columns(self) -> frozenset[str]:
-        """Return its column."""
-        return frozenset({self.column})
 
     def holds(self, row: Row) -> bool | None:
         """Look for the value; unknown for a null."""
         value = row[self.column]
         return None if value is None else value in self.values
 
-    def rejects_nulls(self) -> bool:
-        """Return true, as for a comparison."""
-        return True
-
-    def renamed(self, names: Mapping[str, str]) -> IsIn:
-        """Name another column."""
-        return replace(self, column=names[self.column])
-
     def __str__(self) -> str:
         return f"`{self.column}` in ({', '.join(literal(value) for value in self.values)})"
 
 
 @dataclass(frozen=True, slots=True)
-class Like(Condition):
+class Like(_OnColumn):
     """``column like pattern``; see `takes_pattern` for the patterns."""
 
-    column: str
     pattern: str
-
-    def columns(self) -> frozenset[str]:
-        """Return its column."""
-        return frozenset({self.column})
 
     def holds(self, row: Row) -> bool | None:
         """Match the whole text; unknown for a null."""
@@ -193,27 +176,13 @@ class Like(Condition):
         pattern = ".*".join(map(re.escape, self.pattern.split("%")))
         return re.fullmatch(pattern, text, re.DOTALL) is not None
 
-    def rejects_nulls(self) -> bool:
-        """Return true, as for a comparison."""
-        return True
-
-    def renamed(self, names: Mapping[str, str]) -> Like:
-        """Name another column."""
-        return replace(self, column=names[self.column])
-
     def __str__(self) -> str:
         return f"`{self.column}` like {literal(self.pattern)}"
 
 
 @dataclass(frozen=True, slots=True)
-class IsNull(Condition):
+class IsNull(_OnColumn):
     """``column is null``."""
-
-    column: str
-
-    def columns(self) -> frozenset[str]:
-        """Return its column."""
-        return frozenset({self.column})
 
     def holds(self, row: Row) -> bool | None:
         """Tell; never unknown."""
@@ -222,10 +191,6 @@ class IsNull(Condition):
     def rejects_nulls(self) -> bool:
         """Return false: it looks for them."""
         return False
-
-    def renamed(self, names: Mapping[str, str]) -> IsNull:
-        """Name another column."""
-        return replace(self, column=names[self.column])
 
     def __str__(self) -> str:
         return f"`{self.column}` is null"
@@ -261,14 +226,8 @@ class Negation(Condition):
 
 
 @dataclass(frozen=True, slots=True)
-class AllOf(Condition):
+class AllOf(_Parts):
     """``a and b and …``."""
-
-    parts: tuple[Condition, ...]
-
-    def columns(self) -> frozenset[str]:
-        """Return the columns of all parts."""
-        return frozenset[str]().union(*(part.columns() for part in self.parts))
 
     def holds(self, row: Row) -> bool | None:
         """Answer as SQL does: one false part decides."""
@@ -279,23 +238,13 @@ class AllOf(Condition):
         """One part is enough."""
         return any(part.rejects_nulls() for part in self.parts)
 
-    def renamed(self, names: Mapping[str, str]) -> AllOf:
-        """Name other columns in all parts."""
-        return AllOf(tuple(part.renamed(names) for part in self.parts))
-
     def __str__(self) -> str:
         return " and ".join(_fenced(part) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
-class AnyOf(Condition):
+class AnyOf(_Parts):
     """``a or b or …``."""
-
-    parts: tuple[Condition, ...]
-
-    def columns(self) -> frozenset[str]:
-        """Return the columns of all parts."""
-        return frozenset[str]().union(*(part.columns() for part in self.parts))
 
     def holds(self, row: Row) -> bool | None:
         """Answer as SQL does: one true part decides."""
@@ -305,10 +254,6 @@ class AnyOf(Condition):
     def rejects_nulls(self) -> bool:
         """All parts have to."""
         return all(part.rejects_nulls() for part in self.parts)
-
-    def renamed(self, names: Mapping[str, str]) -> AnyOf:
-        """Name other columns in all parts."""
-        return AnyOf(tuple(part.renamed(names) for part in self.parts))
 
     def __str__(self) -> str:
         return " or ".join(_fenced(part) for part in self.parts)

@@ -1,4 +1,4 @@
-"""What Spark says of a query it does not take, or could not finish, as our errors."""
+"""Translates Spark's errors about a query into ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_MESSAGE = 400
 
 @contextlib.contextmanager
 def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
-    """Raise our errors for those of Spark: its own words, without Java.
+    """Raise our errors in place of Spark's, with its message but no Java stack.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Conditions of a query that concern one table only, and may be applied before all else.
+"""Extracts the conditions of a query that may be applied when one table is read.
 
 Spark always runs the whole query over what was read, so a condition may be sent to the service
 when every row that it drops is dropped by the query anyway. Such are conjuncts of WHERE, and of
@@ -29,9 +29,9 @@ from odps_nb.spark.pushdown.conditions import (
     takes_value,
 )
 from odps_nb.spark.pushdown.literals import value_of
-from odps_nb.spark.pushdown.outer_predicates import uses_of
+from odps_nb.spark.pushdown.outer_predicates import outer_relations
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fold
-from odps_nb.spark.pushdown.scopes import Sources, kind_of, sources_of
+from odps_nb.spark.pushdown.scopes import FromClause, from_clause_of, kind_of
 
 __all__ = ["conditions_of", "where_is_covered"]
 
@@ -45,7 +45,7 @@ _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 def conditions_of(
     query: ParsedQuery, reference: Reference, schemas: Mapping[Reference, TableSchema]
 ) -> tuple[Condition, ...]:
-    """Return the conditions that may be sent for one reference to a table."""
+    """Return the conditions to send when reading one table reference."""
     if not (query.is_regular and query.is_repeatable):
         return ()
     known = {id(one.node): schema for one, schema in schemas.items()}
@@ -55,30 +55,30 @@ def conditions_of(
 def _conditions(
     query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]
 ) -> Iterator[Condition]:
-    """Yield the conditions on a source: of its own select, and of those around that."""
-    sources = sources_of(query, node, schemas)
-    if sources is None:
+    """Yield the conditions on a relation, from its own select and outer ones."""
+    clause = from_clause_of(query, node, schemas)
+    if clause is None:
         return
-    reader = _Reader(query, sources)
+    reader = _Extractor(query, clause)
     yield from reader.conditions()
-    uses = uses_of(query.tree, sources, reader.column)
+    outers = outer_relations(query.tree, clause, reader.column)
     found = [
         [
-            one.renamed(use.names)
-            for one in _conditions(query, use.node, {**schemas, id(use.node): use.schema})
+            one.renamed(outer.names)
+            for one in _conditions(query, outer.node, {**schemas, id(outer.node): outer.schema})
         ]
-        for use in uses
+        for outer in outers
     ]
-    nullable = sources.nullable(len(sources.all))
+    nullable = clause.nullable(len(clause.all))
     for one in _wanted_by_all(found):
         if one.rejects_nulls() or not nullable:
             yield one
 
 
 def _wanted_by_all(found: Sequence[Sequence[Condition]]) -> Iterator[Condition]:
-    """Yield conditions that leave what any of several readers wants.
+    """Yield conditions that keep every row that any of several outer relations needs.
 
-    Those over the same columns are put together, so that partitions are still chosen by theirs.
+    Those over the same columns are put together, so that partitions are still chosen by them.
     """
     if len(found) == 1:
         yield from found[0]
@@ -92,13 +92,13 @@ def _wanted_by_all(found: Sequence[Sequence[Condition]]) -> Iterator[Condition]:
 def where_is_covered(
     query: ParsedQuery, reference: Reference, schemas: Mapping[Reference, TableSchema]
 ) -> bool:
-    """Whether the conditions that may be sent are all that the WHERE of the select says."""
+    """Whether the conditions that may be sent are equivalent to the select's whole WHERE."""
     known = {id(one.node): schema for one, schema in schemas.items()}
-    sources = sources_of(query, reference.node, known)
-    if sources is None:
+    clause = from_clause_of(query, reference.node, known)
+    if clause is None:
         return False
-    reader = _Reader(query, sources)
-    where = sources.select.args.get("where")
+    reader = _Extractor(query, clause)
+    where = clause.select.args.get("where")
     return where is None or all(reader.read(part) for part in _conjuncts(where.this))
 
 
@@ -114,14 +114,14 @@ def _conjuncts(tree: Any) -> list[Any]:
     return found
 
 
-class _Reader:
-    """Reads the conditions on one source out of the tree of its select."""
+class _Extractor:
+    """Extracts the conditions on one relation from the tree of its select."""
 
-    def __init__(self, query: ParsedQuery, sources: Sources) -> None:
+    def __init__(self, query: ParsedQuery, clause: FromClause) -> None:
         from sqlglot import exp
 
-        self._texts, self._sources = query.plain_texts, sources
-        self._own = sources.own
+        self._texts, self._clause = query.plain_texts, clause
+        self._own = clause.own
         assert self._own.schema is not None  # it is ours
         self._schema = self._own.schema
         self._qualifiers = [[self._own.alias]]
@@ -130,19 +130,19 @@ class _Reader:
             self._qualifiers.append([fold(part.name) for part in node.parts])
 
     def conditions(self) -> Iterator[Condition]:
-        """Yield what may be sent."""
-        sources = self._sources
-        where = sources.select.args.get("where")
+        """Yield the conditions that may be sent."""
+        clause = self._clause
+        where = clause.select.args.get("where")
         if where is not None and kind_of(self._own.join) not in ("semi", "anti"):
-            yield from self._safe(where.this, nullable=sources.nullable(len(sources.all)))
-        for place, one in enumerate(sources.all):
+            yield from self._safe(where.this, nullable=clause.nullable(len(clause.all)))
+        for place, one in enumerate(clause.all):
             on = one.join.args.get("on") if one.join is not None else None
             if on is not None and self._may_use(place, kind_of(one.join)):
-                yield from self._safe(on, nullable=sources.nullable(place))
+                yield from self._safe(on, nullable=clause.nullable(place))
 
     def _may_use(self, place: int, kind: str) -> bool:
-        """Whether the ON of the join at ``place`` filters the rows of the source."""
-        own = self._sources.place
+        """Whether the ON of the join at ``place`` filters the rows of the relation."""
+        own = self._clause.place
         if own > place or self._behind_a_comma(own, place):
             return False
         if own == place:
@@ -150,8 +150,8 @@ class _Reader:
         return kind in ("inner", "right", "semi")
 
     def _behind_a_comma(self, own: int, place: int) -> bool:
-        """Whether the ON cannot see the source, since a comma binds less than a join."""
-        between = self._sources.all[own + 1 : place + 1]
+        """Whether the ON cannot refer to the relation, since a comma binds less than a join."""
+        between = self._clause.all[own + 1 : place + 1]
         return any(kind_of(one.join) == "cross" for one in between)
 
     def _safe(self, tree: Any, *, nullable: bool) -> Iterator[Condition]:
@@ -163,7 +163,7 @@ class _Reader:
     # -- one condition ------------------------------------------------------------------------
 
     def read(self, tree: Any) -> Condition | None:
-        """Return a condition as a value; ``None`` if any part of it is not of a known form."""
+        """Return an expression as a condition; ``None`` if any part has an unknown form."""
         from sqlglot import exp
 
         tree = tree.unnest()
@@ -257,7 +257,7 @@ class _Reader:
         return None
 
     def column(self, tree: Any) -> Column | None:
-        """Return the column of the source that a name surely means."""
+        """Return the column of the relation that a name certainly refers to."""
         from sqlglot import exp
 
         if not isinstance(tree, exp.Column) or not isinstance(tree.this, exp.Identifier):
@@ -269,8 +269,8 @@ class _Reader:
         if qualifier:
             return column if qualifier in self._qualifiers else None
         name = fold(tree.name)
-        if self._sources.natural or name in self._sources.shared:
+        if self._clause.natural or name in self._clause.shared:
             return None
-        # A source that is not known may have it, too: then Spark refuses the query.
-        having = [one for one in self._sources.all if one.schema and one.schema.find(name)]
+        # A relation that is not known may have it, too: then Spark refuses the query.
+        having = [one for one in self._clause.all if one.schema and one.schema.find(name)]
         return column if having == [self._own] else None

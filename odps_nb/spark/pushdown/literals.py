@@ -1,4 +1,4 @@
-"""Literals of a query as values, where it is sure what they say."""
+"""Converts literals of a query to Python values, where their meaning is certain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POINT = re.compile(r"[0-9]{0,40}\.[0-9]{0,40}")
 
 
 def value_of(tree: Any, texts: frozenset[str]) -> Value | None:
-    """Return the value of a literal; ``None`` for everything that is none.
+    """Return the value of a literal; ``None`` for any other expression.
 
     Parameters
     ----------

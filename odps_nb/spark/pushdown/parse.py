@@ -1,4 +1,4 @@
-"""The text of a Spark query: what kind it is, which tables it names and where.
+"""Parses a Spark query: its kind, the tables that it names and their places in the text.
 
 sqlglot reads the text; nothing is written by it. Spark gets the text as it was typed, with the
 names of tables replaced at their places.
@@ -18,10 +18,10 @@ __all__ = [
     "WORD",
     "ParsedQuery",
     "Reference",
+    "cte_of",
     "fill",
     "fold",
     "parse_query",
-    "source_of",
     "tables_of",
     "value_of_text",
 ]
@@ -50,7 +50,7 @@ class Reference:
 
     @property
     def alias(self) -> str:
-        """What its columns may be qualified with, where the query gives no other name."""
+        """The qualifier of its columns, where the query gives no other alias."""
         return self.parts[-1]
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedQuery:
-    """A query that was read.
+    """A parsed query.
 
     ``references`` are in the order of the text; names of its own ``with`` are not among them.
     ``words`` are all words outside of quotes, folded: no column is used that is not among them.
@@ -78,12 +78,12 @@ class ParsedQuery:
 
 
 def parse_query(text: str) -> ParsedQuery:
-    """Read one query.
+    """Parse one query.
 
     Raises
     ------
     ArgumentError
-        It cannot be read (the message shows the place), is no query, or is more than one.
+        It cannot be parsed (the message shows the place), is no query, or is more than one.
     MissingDependencyError
         sqlglot is not installed.
     """
@@ -102,7 +102,7 @@ def parse_query(text: str) -> ParsedQuery:
     except RecursionError:
         raise ArgumentError("the query is nested too deeply") from None
     if len(trees) != 1:
-        raise ArgumentError(f"there are {len(trees)} statements", hint="write one query")
+        raise ArgumentError(f"the text has {len(trees)} statements", hint="write one query")
     _check_tree(trees[0])
     strings = [t for t in tokens if t.token_type is sqlglot.TokenType.STRING]
     others = [t for t in tokens if t.token_type is not sqlglot.TokenType.STRING]
@@ -119,7 +119,7 @@ def parse_query(text: str) -> ParsedQuery:
 
 
 def fold(name: str) -> str:
-    """Return a name as it is compared: Spark and MaxCompute ignore case."""
+    """Return a name normalised for comparison: Spark and MaxCompute ignore case."""
     return name.casefold()
 
 
@@ -145,7 +145,7 @@ def _check_tree(tree: Any) -> None:
 def _no_query(kind: str) -> ArgumentError:
     shown = kind if len(kind) <= 30 else kind[:29] + "…"
     return ArgumentError(
-        f"{shown!r} begins no query; only queries (select, with, values) run over ODPS tables",
+        f"{shown!r} is not a query; only SELECT, WITH and VALUES run over ODPS tables",
         hint=_ELSEWHERE.get(kind, _SERVICE),
     )
 
@@ -158,9 +158,9 @@ def _unreadable(error: Any) -> ArgumentError:
     where = f" at line {line}, column {column}" if line and column else ""
     near = f", near {found['highlight']!r}" if found.get("highlight") else ""
     return ArgumentError(
-        f"the query cannot be read{where}{near}: {said[:200]}",
+        f"the query cannot be parsed{where}{near}: {said[:200]}",
         code="ParseError",
-        hint="it is read as Spark SQL; spark.sql takes what this cannot read",
+        hint="it is parsed as Spark SQL; try spark.sql for what this parser does not know",
     )
 
 
@@ -168,7 +168,7 @@ def _unreadable(error: Any) -> ArgumentError:
 
 
 def tables_of(tree: Any) -> Iterator[Any]:
-    """Yield the nodes that stand for tables, without those that a hint only names."""
+    """Yield the table nodes of a tree, except names in hints."""
     from sqlglot import exp
 
     for node in tree.find_all(exp.Table):
@@ -186,7 +186,7 @@ def _references(text: str, tree: Any) -> Iterator[Reference]:
             continue  # a function that gives rows
         if not all(_NAME.fullmatch(part.name) for part in parts) or len(parts) > 3:
             continue  # a file, e.g. parquet.`/data`: Spark's
-        if source_of(node) is not None:
+        if cte_of(node) is not None:
             continue
         start, end = parts[0].meta.get("start"), parts[-1].meta.get("end")
         if start is None or end is None or not _spells(text[start : end + 1], parts):
@@ -202,8 +202,8 @@ def _spells(text: str, parts: Sequence[Any]) -> bool:
     return said == [part.name for part in parts]
 
 
-def source_of(table: Any) -> Any | None:
-    """Return the ``with`` entry that a table's name means at its place, or ``None``."""
+def cte_of(table: Any) -> Any | None:
+    """Return the CTE that a table's name refers to, or ``None``."""
     from sqlglot import exp
 
     if table.args.get("db") is not None:
@@ -267,7 +267,7 @@ def _prefixes(query: ParsedQuery, placeholders: Mapping[Reference, str]) -> set[
 
 
 def _plain_texts(text: str, strings: Sequence[Any]) -> frozenset[str]:
-    """Return what literals say where Spark surely reads the same characters."""
+    """Return the texts of literals that every Spark version reads the same way."""
     sure: set[str] = set()
     doubtful: set[str] = set()
     for token in strings:

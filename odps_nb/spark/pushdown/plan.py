@@ -1,4 +1,4 @@
-"""What a query reads of each table: columns, partitions, filter, limit."""
+"""Plans what a query reads of each table: columns, partitions, filter, limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRead:
-    """One reference to a table: what is read of it before Spark begins.
+    """The planned read of one table reference.
 
     ``partitions`` is ``None`` for all of them; ``known_partitions`` counts what there are, where
     they were listed. ``conditions`` are applied by the service, ``partition_conditions`` chose
@@ -50,8 +50,8 @@ class TableRead:
         """Whether no partition is left."""
         return self.partitions == ()
 
-    def facts(self) -> tuple[str, ...]:
-        """Say what is read, in words: columns, partitions, filter, limit."""
+    def summary(self) -> tuple[str, ...]:
+        """Describe the read: columns, partitions, filter, limit."""
         told = [f"{len(self.columns)} of {len(self.schema)} columns"]
         if self.partition_conditions:
             told.append(f"{self._counted()} ({_short(self.partition_conditions)})")
@@ -66,7 +66,7 @@ class TableRead:
         return f"{kept} of {self.known_partitions or 0:,} partitions"
 
     def __str__(self) -> str:
-        return f"{self.name}: {', '.join(self.facts())}"
+        return f"{self.name}: {', '.join(self.summary())}"
 
 
 def _short(conditions: Sequence[Condition]) -> str:
@@ -109,7 +109,7 @@ def plan_reads(
 
 
 def _within(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """Leave to Spark what would make a request too long."""
+    """Keep the filter within the length of a request; Spark applies the rest."""
     kept, size = [], 0
     for one in conditions:
         size += len(str(one))
@@ -121,7 +121,7 @@ def _within(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
 
 
 def with_partitions(read: TableRead, known: Sequence[PartitionSpec]) -> TableRead:
-    """Choose the partitions whose rows the query may want.
+    """Choose the partitions that the query may need.
 
     A partition goes only if its own values say so. Where too many are left to be named, or one
     that no request can name without doubt, the service is given the condition instead.
@@ -158,7 +158,7 @@ def _may_hold(read: TableRead, spec: PartitionSpec) -> bool:
 
 
 def _decides(read: TableRead, known: Sequence[PartitionSpec]) -> bool:
-    """Whether every row of the partitions that are left satisfies the conditions."""
+    """Whether every row of the chosen partitions satisfies the conditions."""
     rows = [_values(read, spec) for spec in known if _may_hold(read, spec)]
     return all(
         all(row[name] is not None for name in one.columns()) and one.holds(row) is True

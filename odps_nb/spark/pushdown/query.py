@@ -1,10 +1,9 @@
-"""`sql` and `explain_sql`: a Spark query over ODPS tables.
+"""`sql` and `explain_sql`: run or plan a Spark query over ODPS tables.
 
 The names of tables become views for the time of one call. What the query can use of each (its
 columns, the rows that a simple condition leaves, its partitions) is worked out in `plan` and
 asked of the service by a read session of its own: Spark itself pushes nothing into Python
 sources that could be trusted. Spark then runs the whole query over these views.
-The module is not called ``sql``, since the function of that name must win in the package.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def sql(
     Raises
     ------
     ArgumentError
-        The text cannot be read, or is no query.
+        The text cannot be parsed, or is not a query.
     NotFoundError
         No such table or column; close names are in the hint.
     QueryError
@@ -238,9 +237,9 @@ class SparkQuery:
         line = " ".join(self.text.split())
         return line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
 
-    def facts(self) -> tuple[tuple[str, str], ...]:
-        """Return what is read of each table, in words."""
-        return tuple((read.name, " · ".join(read.facts())) for read in self.reads)
+    def summary(self) -> tuple[tuple[str, str], ...]:
+        """Describe what is read of each table."""
+        return tuple((read.name, " · ".join(read.summary())) for read in self.reads)
 
     def _frames(
         self, spark: SparkSession, progress: Progress
@@ -333,7 +332,7 @@ def _open(
 ) -> list[DataFrame]:
     """Open the read sessions at about the same moment, then make the DataFrames."""
     from odps_nb.client.read.splits import open_read_session
-    from odps_nb.spark.reading.dataframe import announced, frame_of
+    from odps_nb.spark.reading.dataframe import register_read, session_dataframe
     from odps_nb.spark.tasks.types import spark_schema
 
     plans = {read: _read_plan(read) for read in reads if not read.is_empty}
@@ -347,8 +346,8 @@ def _open(
                 frames.append(spark.createDataFrame([], spark_schema(found)))
         else:
             session = sessions[read]
-            to = announced(spark, session, faces, progress)
-            made = frame_of(spark, storage, session, columns=read.columns, report_to=to)
+            to = register_read(spark, session, faces, progress)
+            made = session_dataframe(spark, storage, session, columns=read.columns, report_to=to)
             frames.append(made)
     return frames
 

@@ -1,6 +1,6 @@
-"""What stands in the FROM of a select beside one of its sources.
+"""Describes the FROM clause of a select as seen from one of its relations.
 
-A *source* is a node of the tree that gives rows: a table, a name of a ``with`` entry, a subquery.
+A *relation* is a node of the tree that gives rows: a table, the name of a CTE, a subquery.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.parse import ParsedQuery, fold
 
-__all__ = ["Source", "Sources", "kind_of", "sources_of"]
+__all__ = ["FromClause", "Relation", "from_clause_of", "kind_of"]
 
 # Parts of a select that leave the meaning of its WHERE alone.
 _KNOWN_PARTS = frozenset(
@@ -26,8 +26,8 @@ _KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """One source; ``schema`` is known for our own tables, and for what is derived from one."""
+class Relation:
+    """One relation; ``schema`` is known for our own tables, and for what derives from one."""
 
     alias: str
     join: Any
@@ -36,22 +36,22 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """All sources of a select; ``place`` is that of the one in question."""
+class FromClause:
+    """All relations of a FROM clause; ``place`` is that of the one in question."""
 
     select: Any
-    all: tuple[Source, ...]
+    all: tuple[Relation, ...]
     place: int
     shared: frozenset[str]  # columns of USING, and names that lateral views give
     natural: bool
 
     @property
-    def own(self) -> Source:
-        """The source in question."""
+    def own(self) -> Relation:
+        """The relation in question."""
         return self.all[self.place]
 
     def nullable(self, before: int) -> bool:
-        """Whether the joins at places below ``before`` may put nulls for the source."""
+        """Whether joins at places below ``before`` may replace the relation by nulls."""
         for place, one in enumerate(self.all[:before]):
             kind = kind_of(one.join)
             if kind == "full" and place >= self.place:
@@ -64,7 +64,7 @@ class Sources:
 
 
 def kind_of(join: Any) -> str:
-    """Say what a join is; the first source has none."""
+    """Return the kind of a join; the first relation has none."""
     if join is None:
         return "first"
     kind, side = fold(join.args.get("kind") or ""), fold(join.args.get("side") or "")
@@ -77,13 +77,15 @@ def kind_of(join: Any) -> str:
     return "cross" if kind == "cross" else "inner" if side == "" and kind != "outer" else "unknown"
 
 
-def sources_of(query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]) -> Sources | None:
-    """Return what stands beside a source; ``None`` where anything is out of the ordinary.
+def from_clause_of(
+    query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]
+) -> FromClause | None:
+    """Return the FROM clause around a relation; ``None`` where its form is not known.
 
     Parameters
     ----------
     schemas
-        What is known of the columns of sources, by the id of their nodes.
+        Known schemas of relations, by the id of their nodes.
     """
     from sqlglot import exp
 
@@ -103,12 +105,12 @@ def sources_of(query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]
     if any(_has_more_than_a_name(item) for item, _ in items):
         return None
     found = tuple(
-        Source(alias=fold(item.alias_or_name), join=join, node=item, schema=schemas.get(id(item)))
+        Relation(alias=fold(item.alias_or_name), join=join, node=item, schema=schemas.get(id(item)))
         for item, join in items
     )
     if [one.alias for one in found].count(fold(node.alias_or_name)) != 1:
         return None
-    return Sources(
+    return FromClause(
         select=select,
         all=found,
         place=next(i for i, one in enumerate(found) if one.node is node),
@@ -118,9 +120,9 @@ def sources_of(query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]
 
 
 def _has_more_than_a_name(item: Any) -> bool:
-    """Whether rows that are missing of a source, or beside it, may change what it gives.
+    """Whether filtering a relation, or one beside it, may change its other rows.
 
-    A pivot is that of all sources before it, a join in brackets has names of its own.
+    A pivot is that of all relations before it, a join in brackets has names of its own.
     """
     from sqlglot import exp
 

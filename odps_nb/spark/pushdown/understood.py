@@ -1,4 +1,4 @@
-"""Which queries are understood well enough to read less than whole tables.
+"""Decides which queries are known well enough to read less than whole tables.
 
 Both answers come from lists of what is known. What is on none (a new clause of Spark, a function
 of the user) makes a query read more, and never less.
@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["is_regular", "is_repeatable"]
 
-_ROWS = frozenset({"alias", "sample", "pivots", "joins"})  # what may follow a source of rows
+_ROWS = frozenset({"alias", "sample", "pivots", "joins"})  # what may follow a relation of rows
 _SET = frozenset({"this", "expression", "distinct", "by_name", "order", "limit", "offset", "with_"})
 _PARTS: dict[str, frozenset[str]] = {
     "Select": frozenset(
@@ -111,7 +111,7 @@ _RANDOM = frozenset({"rand", "randn", "random", "uuid"})
 
 
 def is_regular(text: str, tokens: Sequence[Any], tree: Any) -> bool:
-    """Whether all that a query reads can be seen in its tree."""
+    """Whether the parsed tree shows everything that the query reads."""
     if "\\\n" in text or "\\\r" in text:  # a comment of Spark goes on in the next line
         return False
     said = [token.text.lower() for token in tokens if not _is_text(token)]
@@ -134,7 +134,7 @@ def _is_known(node: Any) -> bool:
 
 
 def is_repeatable(tokens: Sequence[Any], tree: Any) -> bool:
-    """Whether a query gives the same over fewer rows, if it needs no other ones.
+    """Whether dropping rows that the query does not need leaves its result the same.
 
     A value that depends on the place of a row (``rand(3)``, a sample, maybe a function of the
     user) is another one when rows before it are not read.

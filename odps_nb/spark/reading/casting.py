@@ -1,4 +1,4 @@
-"""Arrow batches from the wire -> Arrow batches as Spark wants them.
+"""Casts Arrow batches of a read session to the exact schema that Spark expects.
 
 Spark takes a worker's batches by position and believes their types: two columns in another order
 come back silently swapped. So everything is selected by name here and cast to the exact type.
@@ -81,7 +81,7 @@ def cast_array(array: pa.Array, target: pa.DataType, *, column: str) -> pa.Array
 
 
 def in_zone(table: pa.Table, timezone: str | None) -> pa.Table:
-    """Return instants of any zone as a read of a table gives them.
+    """Convert timestamps with a zone to the zone that a table read returns.
 
     That is in the zone of the connection, or, without one, in UTC and named by no zone.
     """
@@ -96,7 +96,7 @@ def in_zone(table: pa.Table, timezone: str | None) -> pa.Table:
 
 
 def _rescaled(array: pa.Array, source: pa.DataType, target: pa.DataType) -> pa.Array:
-    """Change the unit; one pass where no digit is lost, more where some must be cut."""
+    """Change the time unit; one pass if no digit is lost, several to truncate."""
     try:
         return array.view(source).cast(target)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""`read` and `read_scan`: a table as a Spark DataFrame, every task on its own split.
+"""`read` and `read_scan`: return a table as a Spark DataFrame, one task per split.
 
 The session is opened here, in the driver: its rows and splits are known at once, and all tasks
 read one snapshot. The rows go from the service to the tasks and never through the driver.
@@ -13,13 +13,13 @@ from odps_nb.access.checks import PartitionLike
 from odps_nb.access.faces import Faces
 from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.spark.launch._quiet import without_pandas_notice
-from odps_nb.spark.progress.attach import announce, faces_of
-from odps_nb.spark.progress.driver_events import rows_of
+from odps_nb.spark.progress.attach import faces_of, register_activity
+from odps_nb.spark.progress.driver_events import row_count
 from odps_nb.spark.progress.messages import ReportTo
-from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.reading.plan import plan_of
 from odps_nb.spark.reading.split_list import SplitList
-from odps_nb.spark.reading.statistics import keep_facts, numbered, planned_size
+from odps_nb.spark.reading.statistics import attach_facts, planned_size, split_rows
 from odps_nb.spark.reading.task import ReadTask, read_split
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import shipped
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from odps_nb.client.read.splits import ReadSession
     from odps_nb.schema import TableSchema
 
-__all__ = ["announced", "frame_of", "of_rows", "read", "read_scan"]
+__all__ = ["local_dataframe", "read", "read_scan", "register_read", "session_dataframe"]
 
 
 def read(
@@ -117,23 +117,23 @@ def read(
         )
         plan = plan_of(storage, profile.table(table), options)
         session = open_read_session(storage, plan)
-        report_to = announced(spark, session, faces_of(odps), progress)
-        return frame_of(spark, storage, session, columns=plan.columns, report_to=report_to)
+        report_to = register_read(spark, session, faces_of(odps), progress)
+        return session_dataframe(spark, storage, session, columns=plan.columns, report_to=report_to)
 
 
 def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> DataFrame:
     """Return the DataFrame of a `Scan` (``scan.to_spark(spark)``): of the same snapshot."""
     from odps_nb.client.calls.storage import StorageClient
 
-    report_to = announced(spark, scan.session, faces_of(None), progress)
+    report_to = register_read(spark, scan.session, faces_of(None), progress)
     with StorageClient(scan.profile) as storage:
-        return frame_of(
+        return session_dataframe(
             spark, storage, scan.session, columns=scan.plan.columns, report_to=report_to
         )
 
 
-def of_rows(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFrame:
-    """Return rows that are here as a DataFrame, with the types that a read would give it.
+def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFrame:
+    """Return local rows as a DataFrame, with the types that a table read returns.
 
     Left to itself Spark takes what has no zone for times of its session's zone, wall clocks too.
     """
@@ -146,22 +146,22 @@ def of_rows(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFra
         return spark.createDataFrame(rows.rename_columns(list(schema.names)), found)
 
 
-def announced(
+def register_read(
     spark: SparkSession, session: ReadSession, faces: Faces, progress: Progress
 ) -> ReportTo | None:
-    """Let the tasks of a session be seen: return where they report, if anybody wants to know."""
-    source = Source(
+    """Register a read for progress; return where its tasks report, if anybody listens."""
+    activity = TrackedActivity(
         operation="read",
         title=str(session.table),
         phase=Phase.READING,
         parts=SplitList.of(session.splits),
-        rows_total=rows_of(session),
+        rows_total=row_count(session),
         session_id=session.session_id,
     )
-    return announce(spark, source, faces, progress)
+    return register_activity(spark, activity, faces, progress)
 
 
-def frame_of(
+def session_dataframe(
     spark: SparkSession,
     storage: StorageClient,
     session: ReadSession,
@@ -169,7 +169,7 @@ def frame_of(
     columns: Sequence[str] = (),
     report_to: ReportTo | None = None,
 ) -> DataFrame:
-    """Make the DataFrame whose tasks read the splits of a session, its columns in that order.
+    """Return the DataFrame that reads the splits of a session, with these columns in order.
 
     The tasks report their progress to `report_to`, if anybody wants to know.
     """
@@ -187,8 +187,8 @@ def frame_of(
 
     count = len(task.splits)
     with without_pandas_notice():
-        numbers = numbered(spark, count, planned_size(session))
+        numbers = split_rows(spark, count, planned_size(session))
         frame = numbers.mapInArrow(shipped(read_splits), schema)
     if session.limit is not None and session.row_count is None:
         frame = frame.limit(session.limit)  # the splits hold more rows than that
-    return keep_facts(frame, session)
+    return attach_facts(frame, session)

@@ -1,4 +1,4 @@
-"""`SplitList`: all splits of a session as a small value."""
+"""`SplitList`: all splits of a session as a value of constant size where possible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["SplitList"]
 
 @dataclass(frozen=True, slots=True)
 class SplitList:
-    """All splits of a session, by number; even cuts are kept as a rule and not one by one.
+    """All splits of a session, by number; equal row ranges are computed, not stored.
 
     A hundred thousand splits would otherwise travel with every task.
     """
@@ -23,7 +23,7 @@ class SplitList:
 
     @classmethod
     def of(cls, splits: Sequence[Split]) -> SplitList:
-        """Find the rule of the splits, or keep them as they are."""
+        """Detect equal row ranges, or store the splits as they are."""
         last = splits[-1] if splits else None
         rows = last.offset + last.count if isinstance(last, RowRangeSplit) else None
         even = cls(len(splits), rows)

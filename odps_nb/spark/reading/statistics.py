@@ -1,9 +1,8 @@
-"""What is known of a DataFrame before any row is read, and what Spark's planner is told.
+"""Statistics of a DataFrame before any row is read, and the size that Spark plans with.
 
-The service counts rows and estimates bytes when a read session is opened. Spark has no road for
-such numbers from Python: it takes what a Python function gives for as large as what the function
-takes. So the rows that number the splits are made as large as the table (`numbered`).
-The module is not called ``facts``, since the function of that name must win in the package.
+The service counts rows and estimates bytes when a read session is opened. PySpark cannot pass
+statistics to the planner, which assumes that a Python function's output is as large as its
+input. So the input, one row per split, is padded to the size of the table (`split_rows`).
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read.splits import ReadSession
 
-__all__ = ["ReadFacts", "facts", "keep_facts", "numbered", "planned_size"]
+__all__ = ["ReadFacts", "attach_facts", "facts", "planned_size", "split_rows"]
 
 _KEPT = "_odps_nb_facts"
 #: Spark broadcasts nothing larger, whatever its threshold: where nothing is known, and at most.
 LARGEST = 8 << 30
 _CELL = 8  # bytes of a value in a row of Spark's, at least; and of one number of `range`
-#: Empty columns beside the number of a split: what Spark counts for each row of `numbered`.
+#: Empty columns beside the number of a split: what Spark counts for each row of `split_rows`.
 _PADS = 10
 _ROW, _PADDED = 8 + _CELL, 8 + _CELL + 100 * _PADS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFacts:
-    """What a read session told when it was opened.
+    """Row count, size and expiry of a read session, as reported when it was opened.
 
     ``row_count`` is exact, and ``None`` where the service cannot count (a filter). ``size_bytes``
     is the service's estimate of what the session holds before any filter. ``expires_at`` is in
@@ -48,7 +47,7 @@ class ReadFacts:
 
     @classmethod
     def of(cls, session: ReadSession) -> ReadFacts:
-        """Take the facts of a session that is open."""
+        """Take the statistics of an open session."""
         return cls(
             table=session.table,
             session_id=session.session_id,
@@ -60,7 +59,7 @@ class ReadFacts:
 
 
 def facts(df: DataFrame) -> ReadFacts:
-    """Return what is known of a DataFrame of `odps_nb.spark.read`; costs no request and no job.
+    """Return the statistics of a DataFrame of `odps_nb.spark.read`; no request, no job.
 
     ``facts(df).row_count`` is the answer of ``df.count()`` without reading anything, where
     ``df.count()`` has to bring every column of every row to Spark.
@@ -80,20 +79,20 @@ def facts(df: DataFrame) -> ReadFacts:
     kept = vars(df).get(_KEPT)
     if not isinstance(kept, ReadFacts):
         raise StateError(
-            "nothing is known of this DataFrame before it is read",
+            "no statistics are known of this DataFrame",
             hint="ask the DataFrame that odps_nb.spark.read returned, not one made from it",
         )
     return kept
 
 
-def keep_facts(df: DataFrame, session: ReadSession) -> DataFrame:
-    """Return the same DataFrame; `facts` knows it from now on."""
+def attach_facts(df: DataFrame, session: ReadSession) -> DataFrame:
+    """Attach the statistics that `facts` returns; return the same DataFrame."""
     vars(df)[_KEPT] = ReadFacts.of(session)
     return df
 
 
 def planned_size(session: ReadSession) -> int:
-    """Return the bytes that Spark should plan with: rather too many than too few.
+    """Return the size in bytes that Spark should plan with; overestimated if unsure.
 
     A join broadcasts the side that is small enough; a table that is not must never look so.
     """
@@ -103,8 +102,8 @@ def planned_size(session: ReadSession) -> int:
     return min(LARGEST, max(session.estimated_size, rows * _CELL * (1 + len(session.schema))))
 
 
-def numbered(spark: SparkSession, count: int, size: int) -> DataFrame:
-    """Return rows with the numbers of splits, one row in each partition, of that planned size.
+def split_rows(spark: SparkSession, count: int, size: int) -> DataFrame:
+    """Return one row per split, its number, in a partition each, padded to that total size.
 
     The number is the first column; the others are null and only look large. What they do not
     make up is made up by numbers that are counted and dropped inside the JVM: 17 million of

@@ -1,4 +1,4 @@
-"""`read_split`: one split as batches that Spark takes.
+"""`read_split`: reads one split as Arrow batches in the schema that Spark expects.
 
 The one function behind both front ends, `odps_nb.spark.read` and ``format("odps")``. What a task
 needs is a `ReadTask`: frozen, picklable, of constant size however many splits there are. Runs on
@@ -89,7 +89,7 @@ def read_split(
 
 
 def require_types(asked: StructType, known: StructType) -> None:
-    """Refuse a schema whose types are not the table's: Spark would believe it."""
+    """Raise unless the schema has the table's types: Spark would not check."""
     types = {field.name.casefold(): field.dataType for field in known.fields}
     wrong = [
         f"{field.name} is {types[field.name.casefold()].simpleString()}, "

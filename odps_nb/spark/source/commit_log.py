@@ -1,4 +1,4 @@
-"""`CommitLog`: which write session a micro-batch is committed by.
+"""`CommitLog`: records which write session commits each micro-batch.
 
 A file per micro-batch in the query's checkpoint, written before the service is asked to commit:
 
@@ -38,7 +38,7 @@ _ELSEWHERE = {"s3a": "s3", "s3n": "s3"}  # what Hadoop calls what Arrow calls ot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """A commit that is about to be asked for: streams as (id, version)."""
+    """A commit about to be requested: streams as (id, version)."""
 
     table: str
     session: str
@@ -88,7 +88,7 @@ class CommitLog:
         self._folder = f"{self._root}/{_FOLDER}"
 
     def find(self, batch: int) -> Intent | None:
-        """Return what was about to be committed for a micro-batch, if it came so far."""
+        """Return the commit recorded for a micro-batch, or ``None``."""
         path = self.path(batch)
         return Intent.decode(self._read(path), path) if self._is_there(path) else None
 
@@ -97,11 +97,11 @@ class CommitLog:
         return self._is_there(self.path(batch, "done"))
 
     def note_done(self, batch: int) -> None:
-        """Write down that a micro-batch is committed; saves asking the service."""
+        """Record that a micro-batch is committed, so that the service need not be asked."""
         self._write(self.path(batch, "done"), b"")
 
     def note(self, batch: int, intent: Intent) -> None:
-        """Write down what is about to be committed; on disk when this returns."""
+        """Record a commit about to be requested; on disk when this returns."""
         self._write(self.path(batch), intent.encode())
         if batch % _KEPT == 0:
             self._tidy(batch - _KEPT)

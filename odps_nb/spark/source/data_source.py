@@ -1,4 +1,4 @@
-"""``format("odps")``: the road for SQL, views and ``df.write``.
+"""``format("odps")``: the data source for SQL, views and ``df.write``.
 
 Slower than `odps_nb.spark.read`, since Spark copies every row twice more. It has no filter
 pushdown on purpose: with it, pyspark 4.1 and 4.3 answer later queries of the same DataFrame with
@@ -27,10 +27,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from odps_nb.client.calls.progress import Phase
 from odps_nb.spark.launch.connect import hide_keys
-from odps_nb.spark.progress.attach import announced_session, faces_of
-from odps_nb.spark.progress.driver_events import ended, planned_read, planned_write, told_commit
+from odps_nb.spark.progress.attach import faces_of, register_activity
+from odps_nb.spark.progress.driver_events import (
+    announce_read,
+    announce_write,
+    report_abandoned,
+    reported_commit,
+)
 from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.reading.task import ReadTask, read_split, require_types
 from odps_nb.spark.source.options import (
     ReadSettings,
@@ -116,7 +123,8 @@ def register(
     """
     hide_keys(spark)
     profile = None if odps is None else profile_of(odps)
-    to = announced_session(spark, faces_of(odps), progress)
+    session = TrackedActivity(operation="", title='format("odps")', phase=Phase.CREATING)
+    to = register_activity(spark, session, faces_of(odps), progress)
     if profile is None and to is None:
         spark.dataSource.register(OdpsDataSource)
     else:
@@ -124,7 +132,7 @@ def register(
 
 
 def _connected(profile: Profile | None, to: ReportTo | None) -> type[OdpsDataSource]:
-    """Return a data source that knows a profile: a class of its own is pickled with its values."""
+    """Return a data source class bound to a profile, which is pickled with it."""
     known = None if profile is None else TaskProfile(tuple(profile.as_options().items()))
 
     class Connected(OdpsDataSource):
@@ -135,7 +143,7 @@ def _connected(profile: Profile | None, to: ReportTo | None) -> type[OdpsDataSou
 
 
 class OdpsDataSource(DataSource):
-    """What Spark asks when it sees ``format("odps")``."""
+    """The data source behind ``format("odps")``; Spark calls its methods."""
 
     #: The profile of a reader or writer whose options name none.
     registered: ClassVar[TaskProfile | None] = None
@@ -193,7 +201,7 @@ class OdpsDataSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
-        """Write micro-batches of `schema`; nothing is asked yet."""
+        """Return the writer of a streaming query; makes no request."""
         from odps_nb.spark.source.stream_writer import OdpsStreamWriter
 
         with task_errors('writeStream.format("odps")'):
@@ -222,7 +230,7 @@ class OdpsReader(DataSourceReader):
             session = open_read_session(storage, settings.plan(storage, schema.names))
             require_types(schema, spark_schema(session.schema))
             task = ReadTask.of(TaskProfile.of(storage), session)
-        to = planned_read(report_to, session, task.splits)
+        to = announce_read(report_to, session, task.splits)
         self._task = dataclasses.replace(task, report_to=to)
         self._schema = arrow_schema(schema)
 
@@ -270,7 +278,7 @@ class OdpsWriter(DataSourceArrowWriter):
                 target=target,
                 compression=settings.compression,
                 max_partitions=settings.max_partitions,
-                report_to=planned_write(report_to, session.ref),
+                report_to=announce_write(report_to, session.ref),
             )
 
     @property
@@ -290,7 +298,7 @@ class OdpsWriter(DataSourceArrowWriter):
         done = [m.written for m in messages if isinstance(m, _Message) and m.written]
         with (
             task_errors(f"commit of {session.table}"),
-            told_commit(self._task.report_to, rows=sum(one.stream.rows for one in done)),
+            reported_commit(self._task.report_to, rows=sum(one.stream.rows for one in done)),
             self._task.profile.open() as storage,
         ):
             check_or_abort(storage, session, done, self._task.max_partitions)
@@ -306,6 +314,6 @@ class OdpsWriter(DataSourceArrowWriter):
 
         if all(message is not None for message in messages):
             return
-        ended(self._task.report_to)
+        report_abandoned(self._task.report_to)
         with task_errors("abort of the write"), self._task.profile.open() as storage:
             abort_write(storage, self._task.session)

@@ -1,4 +1,4 @@
-"""Options of ``format("odps")`` as values.
+"""Parses and checks the options of ``format("odps")``.
 
 Spark hands options over as text, with keys in lower case. A name that is not known is refused:
 a typing error in ``partition`` would otherwise read, or replace, a whole table.
@@ -104,7 +104,7 @@ def _positive(given: Mapping[str, str], name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """What to read, from where."""
+    """Options of a batch read."""
 
     profile: Profile
     table: TableName
@@ -123,7 +123,7 @@ class ReadSettings:
 
     @classmethod
     def of_any(cls, options: Mapping[str, str]) -> ReadSettings:
-        """Read the options of a reader or stream reader, before it is known which it will be."""
+        """Read the options of a batch or stream reader, before it is known which."""
         return cls._of(_checked(options, _READ | _STREAM_READ, "reader"))
 
     @classmethod
@@ -152,7 +152,7 @@ class ReadSettings:
         return cls(profile=profile, table=table, options=options)
 
     def chosen(self, schema: TableSchema) -> TableSchema:
-        """Return the columns that are asked for, data columns first.
+        """Return the selected columns, data columns first.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class ReadSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSettings:
-    """What to write to, and how much of it may be replaced."""
+    """Options of a batch write."""
 
     profile: Profile
     table: TableName
@@ -225,7 +225,7 @@ def _partitions_only(text: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReadSettings:
-    """What to follow: ``start`` is the version to begin after, ``None`` for the newest.
+    """Options of a stream read; ``start`` is the version to begin after, ``None`` the newest.
 
     With ``start`` 0 a stream begins with the rows that are there.
     """
@@ -317,7 +317,7 @@ def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamWriteSettings:
-    """What to write to, and where Spark keeps the query's checkpoint."""
+    """Options of a stream write, with the checkpoint's location."""
 
     write: WriteSettings
     checkpoint: str

@@ -1,4 +1,4 @@
-"""Offsets of a stream: how far a query has come, as its checkpoint keeps it.
+"""`Offset`: the position of a streaming query, as stored in its checkpoint.
 
 ::
 
@@ -25,7 +25,7 @@ __all__ = ["Offset"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
-    """A place between two versions of one table."""
+    """A position between two versions of one table."""
 
     table: str
     version: int
@@ -51,7 +51,7 @@ class Offset:
             or not isinstance(snapshot, str | None)
         ):
             raise StateError(
-                f"{str(dict(found))[:200]} is no offset of an odps stream",
+                f"{str(dict(found))[:200]} is not an offset of an odps stream",
                 hint="this checkpoint belongs to another source: use an empty one",
             )
         return cls(
@@ -63,7 +63,7 @@ class Offset:
         )
 
     def as_json(self) -> dict[str, str | int | bool]:
-        """Return it as Spark keeps it; equal offsets give equal texts."""
+        """Return the JSON that Spark stores; equal offsets give equal texts."""
         members: dict[str, str | int | bool] = {"table": self.table, "version": self.version}
         if self.initial:
             members["initial"] = True

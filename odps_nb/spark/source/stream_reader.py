@@ -1,4 +1,4 @@
-"""``spark.readStream.format("odps")``: rows as versions of a table add them.
+"""``spark.readStream.format("odps")``: streams the rows that new versions of a table add.
 
 Who calls what: one Python process beside the driver makes an `OdpsStreamReader` and keeps it for
 the life of a query; it is asked for offsets and partitions. For every micro-batch another process
@@ -35,7 +35,7 @@ else:
     except ImportError:  # before PySpark 4.2; there Spark asks for the newest offset once
 
         class SupportsTriggerAvailableNow:
-            """Stands in for what this PySpark does not have."""
+            """Stand-in for a class that older PySpark lacks."""
 
 
 __all__ = ["OdpsStreamReader"]
@@ -44,7 +44,7 @@ _EXPIRED = "start the query again: the micro-batch is read anew, with the same r
 
 
 class _Part(InputPartition):
-    """A split of the session of one micro-batch; keys go along, as in every task."""
+    """One split of a micro-batch's read session; carries keys, as every task does."""
 
     def __init__(self, task: ReadTask, number: int) -> None:
         self.task, self.number = task, number
@@ -76,14 +76,14 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- offsets ------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query begins; the same one however often Spark asks."""
+        """Return the offset where a new query begins; the same one at every call."""
         with self._errors():
             return self._begin().as_json()
 
     def latestOffset(
         self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Return where the next micro-batch ends; `start` itself if nothing is new.
+        """Return the end offset of the next micro-batch; `start` if there are no new rows.
 
         PySpark before 4.2 passes neither argument.
         """
@@ -99,7 +99,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Offset(table=seen.table, version=seen.version).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return how much a micro-batch may read; a version stands for a file."""
+        """Return the limit of a micro-batch; a table version counts as a file."""
         from pyspark.sql.streaming import datasource
 
         if self._settings.max_rows is not None:
@@ -109,7 +109,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return datasource.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take no note of versions that come after this call."""
+        """Ignore versions created after this call."""
         with self._errors():
             self._versions.hold()
 

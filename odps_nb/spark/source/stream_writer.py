@@ -1,4 +1,4 @@
-"""``df.writeStream.format("odps")``: each micro-batch into a table, exactly once.
+"""``df.writeStream.format("odps")``: writes each micro-batch into a table exactly once.
 
 One write session per micro-batch, so that it is visible as a whole or not at all. Spark tells a
 sink the number of a batch only when it asks for the commit; so the rows are written first, and
@@ -76,7 +76,7 @@ _COMMITTED, _ABORTED = "COMMITTED", "ABORTED"
 
 @dataclass(frozen=True)
 class _Message(WriterCommitMessage):
-    """What the attempt that counts has written, and into which session."""
+    """What a successful attempt wrote, and into which session."""
 
     session: WriteSessionRef
     written: Written | None
@@ -127,7 +127,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
         return _Message(self._task.session, write_partition(self._task, batches))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Make the rows of a micro-batch visible, unless those of an earlier try are."""
+        """Commit the rows of a micro-batch, unless an earlier try was committed."""
         from odps_nb.client.calls.storage import StorageClient
 
         with task_errors(f"{self._what}, micro-batch {batchId}"):
@@ -143,7 +143,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
                 )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Drop the session, unless it may be committed: Spark comes here after that, too."""
+        """Abort the session, unless it may be committed: Spark also calls this after a commit."""
         from odps_nb.client.calls.storage import StorageClient
 
         told = [message for message in messages if isinstance(message, _Message)]
@@ -172,7 +172,7 @@ def commit_batch(
     *,
     replaces: bool = False,
 ) -> None:
-    """Commit a micro-batch once, however often and by whomever it is written.
+    """Commit a micro-batch exactly once, however often it is written.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def commit_batch(
 def _finished(
     storage: StorageClient, log: CommitLog, batch: int, session: WriteSessionRef, earlier: Intent
 ) -> bool:
-    """Ask for the noted commit once more; say whether its rows are in, ``False`` for never."""
+    """Repeat the recorded commit; return whether its rows are in the table."""
     if earlier.table != str(session.table):
         raise ConfigError(
             f"this checkpoint is of a stream into {earlier.table}, not {session.table}",
@@ -238,7 +238,7 @@ def _status(storage: StorageClient, session: WriteSessionRef) -> str:
 
 
 def _batches(rows: Iterator[Any], schema: StructType) -> Iterable[pa.RecordBatch]:
-    """Turn Spark's rows into the Arrow batches that newer versions hand over."""
+    """Convert rows of older Spark to the Arrow batches that newer versions pass."""
     from pyspark.sql.conversion import LocalDataToArrowConversion
 
     while some := list(itertools.islice(rows, _ROWS)):

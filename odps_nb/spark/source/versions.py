@@ -1,4 +1,4 @@
-"""`TableVersions`: which version a table has now, and sessions of what versions added.
+"""`TableVersions`: a table's newest version, and read sessions over a version range.
 
 The service tells a version in the answer to a new read session and nowhere else. Spark asks for
 the newest offset many times a second; so the service is asked once in `poll_seconds`, and for a
@@ -27,7 +27,7 @@ from odps_nb.errors import (
 from odps_nb.spark.source.options import StreamReadSettings
 from odps_nb.terms import TableName
 
-__all__ = ["Seen", "TableVersions", "went_back"]
+__all__ = ["LatestVersion", "TableVersions", "went_back"]
 
 _BEGIN_AGAIN = "begin again with an empty checkpointLocation: the rows that are there come first"
 _REPLACED = "VersionReplacedRows"
@@ -35,8 +35,8 @@ _GONE = "NoSuchVersion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A table as it was a moment ago; ``session`` shows its rows at exactly that version."""
+class LatestVersion:
+    """A table's version when last asked; ``session`` reads exactly that version."""
 
     table: str
     version: int
@@ -44,7 +44,7 @@ class Seen:
 
 
 class TableVersions:
-    """What a stream reader asks the service for; `close` when done."""
+    """Client of a stream reader for versions of one table; `close` when done."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class TableVersions:
     ) -> None:
         self._settings, self._columns, self._clock = settings, tuple(columns), clock
         self._client: StorageClient | None = None
-        self._seen: Seen | None = None
+        self._seen: LatestVersion | None = None
         self._next = 0.0
         self._held = False
 
@@ -72,7 +72,7 @@ class TableVersions:
         if client is not None:
             client.close()
 
-    def seen(self) -> Seen:
+    def seen(self) -> LatestVersion:
         """Return the newest version, at most `poll_seconds` old.
 
         Raises
@@ -87,7 +87,7 @@ class TableVersions:
             self._next = self._clock() + self._settings.poll_seconds
         return self._seen
 
-    def whole(self) -> Seen:
+    def whole(self) -> LatestVersion:
         """Return the newest version with a session of all its rows, if it has any."""
         seen = self.seen()
         if seen.session is None:
@@ -95,7 +95,7 @@ class TableVersions:
         return seen
 
     def hold(self) -> None:
-        """Take no note of what comes from now on (``Trigger.AvailableNow``)."""
+        """Ignore versions created from now on (``Trigger.AvailableNow``)."""
         self._seen, self._held = self._ask(self._seen, whole=True), True
 
     def added(self, after: int, upto: int) -> ReadSession:
@@ -112,7 +112,7 @@ class TableVersions:
             return self._open((after, upto))
 
     def snapshot(self, session_id: str) -> ReadSession:
-        """Return the session of a `Seen` again.
+        """Reopen the session of a `LatestVersion`.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class TableVersions:
             return reopen_read_session(self.storage, plan, session_id)
 
     def require_table(self, table: str) -> None:
-        """Make sure that the name still stands for the table whose offsets these are.
+        """Raise unless the name still refers to the table of these offsets.
 
         Asked after a session was opened: what was dropped before that is seen here.
 
@@ -140,20 +140,20 @@ class TableVersions:
                 hint=_BEGIN_AGAIN,
             )
 
-    def _ask(self, last: Seen | None, *, whole: bool) -> Seen:
+    def _ask(self, last: LatestVersion | None, *, whole: bool) -> LatestVersion:
         version = 0 if last is None or whole else last.version
         with _explained():
             session = self._open((version, version) if version else None)
         name, found = self._settings.read.table, session.latest_version
         if version and session.splits:
             raise ProtocolError(
-                f"the versions after {version}, up to {version}, of {name} have rows: this service "
-                "counts the first version of a range in",
+                f"the versions after {version}, up to {version}, of {name} have rows: this "
+                "service includes the first version of a range",
                 hint="rows would arrive twice, so nothing is read; tell the authors of odps_nb",
             )
         if not found and session.splits:
             raise ConfigError(
-                f"the service tells no version of {name}, so a stream cannot follow it",
+                f"the service reports no version of {name}, so a stream cannot follow it",
                 option="table",
                 hint="read it as a whole with spark.read, or follow a table that keeps versions",
             )
@@ -163,8 +163,10 @@ class TableVersions:
         if last is not None and found < last.version:
             raise went_back(name, last.version, found)
         if version and found == version:
-            return last if last is not None else Seen(table=table, version=found)
-        return Seen(table=table, version=found, session=None if version else session.session_id)
+            return last if last is not None else LatestVersion(table=table, version=found)
+        return LatestVersion(
+            table=table, version=found, session=None if version else session.session_id
+        )
 
     def _open(self, versions: tuple[int, int] | None) -> ReadSession:
         return open_read_session(
@@ -177,7 +179,7 @@ class TableVersions:
 
 
 def went_back(table: TableName, was: int, now: int) -> ConflictError:
-    """Return the error of a table whose version is lower than it was."""
+    """Return the error for a table whose version has decreased."""
     return ConflictError(
         f"{table} was at version {was} and is at version {now} now", hint=_BEGIN_AGAIN
     )
@@ -185,7 +187,7 @@ def went_back(table: TableName, was: int, now: int) -> ConflictError:
 
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
-    """Say what to do about what can become of versions and snapshots."""
+    """Add hints to errors about versions and snapshots."""
     try:
         yield
     except ConflictError as error:

@@ -1,4 +1,4 @@
-"""Who a task is: a profile on its way to the executors.
+"""`TaskProfile`: carries a profile, with its keys, to the executors.
 
 A `Profile` refuses to be pickled. A `TaskProfile` is the one value that carries keys to tasks; it
 travels inside the pickled function of a task or the pickled options of a data source, which are
@@ -55,7 +55,7 @@ class TaskProfile:
 
     @classmethod
     def of(cls, storage: StorageClient) -> TaskProfile:
-        """Take everything that a task needs to reach what the driver reached.
+        """Take the settings that a task needs to connect as the driver does.
 
         The tunnel endpoint goes along, so that a thousand tasks do not ask for it again.
         """
@@ -67,7 +67,7 @@ class TaskProfile:
 
     @property
     def profile(self) -> Profile:
-        """The profile again, where a task runs.
+        """The profile, rebuilt on an executor.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Our errors on their way through Spark.
+"""Carries our errors through Spark, from task to driver.
 
 Spark hands an exception of a task to the driver as the text of a Python traceback. So an error
 is given its whole story as text before it leaves a task (`for_spark`), and becomes a typed error
@@ -34,13 +34,13 @@ _TO_DO = "\nto do: "
 
 
 def for_spark(error: OdpsNbError | StateError) -> OdpsNbError | StateError:
-    """Return the same kind of error whose message holds its notes, request id and hint."""
+    """Return the same kind of error with notes, request id and hint in its message."""
     story = "\n".join(explain(error))
     return type(error)(story.removeprefix(f"{type(error).__name__}: "), hint=error.hint)
 
 
 def from_spark(failure: BaseException) -> OdpsNbError | StateError | None:
-    """Return our error that a Spark exception tells of, or ``None`` if it tells of none.
+    """Return our error found in the text of a Spark exception, or ``None``.
 
     Where executors run a Python that cannot do our work, that is an error of ours, too.
     """
@@ -61,7 +61,7 @@ def from_spark(failure: BaseException) -> OdpsNbError | StateError | None:
 
 
 def _wrong_python(told: str) -> OdpsNbError | None:
-    """Return what is wrong with the Python of the executors, if that is what Spark tells."""
+    """Return the error for a missing or mismatched Python on the executors, if it is one."""
     if found := _VERSIONS.search(told):
         return ConfigError(
             f"the executors run Python {found.group(1)}, and this is Python {found.group(2)}",
@@ -88,7 +88,7 @@ def _wrong_python(told: str) -> OdpsNbError | None:
 
 @contextlib.contextmanager
 def task_errors(what: str, *, expired: str = "") -> Iterator[None]:
-    """Let errors leave a task with their whole story, and with what the task was doing.
+    """Let errors leave a task as complete text, with what the task was doing.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def task_errors(what: str, *, expired: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def job_errors() -> Iterator[None]:
-    """Let a job that we run raise our error, where a task or the service said what is wrong."""
+    """Raise the typed error of a task in place of the Spark error of its job."""
     try:
         yield
     except _job_failures() as failure:

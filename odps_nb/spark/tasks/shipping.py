@@ -1,4 +1,4 @@
-"""Functions on their way to the executors, where odps_nb may not be installed.
+"""Ships functions to executors where odps_nb may not be installed.
 
 Spark unpickles a task's function before anything of ours runs, so a missing package ends in a
 long Java story around ``No module named 'odps_nb'``. What is shipped is therefore a function that
@@ -21,7 +21,7 @@ Batches = Callable[["Iterable[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
 
 def shipped(function: Batches) -> Batches:
-    """Return a function for ``mapInArrow`` that says what to do where ours cannot be loaded."""
+    """Wrap a function for ``mapInArrow``, to raise a clear error where ours cannot be loaded."""
     from pyspark import cloudpickle
 
     payload: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]  # no types there

@@ -1,4 +1,4 @@
-"""TableSchema <-> Spark StructType.
+"""Converts between TableSchema and Spark StructType.
 
 Pure: no session is needed, and nothing here reads or writes. Names are looked up without regard
 to case, as both sides do.

@@ -1,4 +1,4 @@
-"""What a DataFrame's columns become in a table, decided before any task runs.
+"""Checks a DataFrame's columns and mode against its target table before any task runs.
 
 A job that fails in its last task because of a type is an hour lost; so names, types and what may
 be replaced are settled here, on the driver, and everything wrong is said at once.
@@ -34,7 +34,7 @@ NEW_BLOB_FIELDS: dict[str, type[spark.DataType]] = {
 
 
 def check_frame(frame: spark.StructType, target: Target) -> None:
-    """Make sure that a DataFrame's columns fit a table.
+    """Raise unless a DataFrame's columns fit a table.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
 
 
 def _as_offered(column: Column, kind: spark.DataType | None) -> Column:
-    """Check a column with BLOBs leaf by leaf, and let the rest of the check pass it."""
+    """Check a column with BLOBs leaf by leaf; return it as a type the other checks accept."""
     if kind is None or not has_blob(column.type):
         return column
     _check_blobs(kind, column.type, column.name)

@@ -1,4 +1,4 @@
-"""`write`: a DataFrame into a table, one commit or nothing.
+"""`write`: writes a DataFrame into a table in one commit, all rows or none.
 
 A sink over ``mapInArrow``, as fast as a data source's Arrow writer, with the commit here in the
 notebook's process: it can be asked about when its answer was lost, its receipt comes back, and
@@ -23,7 +23,7 @@ from odps_nb.client.write.operations import Stamp
 from odps_nb.errors import OdpsNbError
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.progress.attach import faces_of, token_of, watched
-from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import job_errors
 from odps_nb.spark.tasks.shipping import shipped
@@ -66,7 +66,7 @@ def write(
     compression: str | Compression | None = None,
     progress: Progress = None,
 ) -> Receipt:
-    """Write a DataFrame and commit it once; or raise, and nothing was written.
+    """Write a DataFrame and commit it once; if it raises, nothing was written.
 
     Columns are matched by name; absent ones become null. All of them are checked before a task
     starts. A BLOB column takes its content (binary), a struct of ``data``, ``mime_type`` and
@@ -228,7 +228,7 @@ def write_target(
     *,
     change: Change | None = None,
 ) -> tuple[Target, bool]:
-    """Return what a write sends and whether it replaces rows; costs one request."""
+    """Check a write against its table; return its target and whether it replaces rows."""
     from odps_nb.client.catalog import fetch_table
 
     schema = fetch_table(storage, table).schema
@@ -239,7 +239,7 @@ def write_target(
 
 
 def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> DataFrame:
-    """Bring rows of one partition together, so that not every task writes to every partition.
+    """Group rows by partition, so that not every task writes to every partition.
 
     Rows of one key go to one task where they change others by it.
 
@@ -261,13 +261,13 @@ def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> Da
 def _run_watched(
     df: DataFrame, task: WriteTask, tracker: ProgressTracker, token: CancelToken, *, seen: bool
 ) -> list[Written]:
-    source = Source(operation="write", title="", phase=Phase.WRITING)
-    with watched(df.sparkSession, tracker, cancel=token, source=source, seen=seen) as to:
+    activity = TrackedActivity(operation="write", title="", phase=Phase.WRITING)
+    with watched(df.sparkSession, tracker, cancel=token, activity=activity, seen=seen) as to:
         return _run(df, dataclasses.replace(task, report_to=to))
 
 
 def _run(df: DataFrame, task: WriteTask) -> list[Written]:
-    """Run the job and return what the attempts that count have written, in partition order."""
+    """Run the job; return what the successful attempts wrote, in partition order."""
 
     def write_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         written = write_partition(task, batches)

@@ -1,4 +1,4 @@
-"""`write_partition`: the rows of one task into one stream of a write session.
+"""`write_partition`: writes the rows of one task into one stream of a write session.
 
 The one function behind both front ends, `odps_nb.spark.write` and ``df.write.format("odps")``.
 Every attempt of a task has a stream of its own, named by Spark's task attempt id, which is never
@@ -60,7 +60,7 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A closed stream and the blobs that went into it (``blob_size`` in bytes).
+    """A closed stream and the size of the blobs it contains (``blob_size``, bytes).
 
     ``partitions`` are those that the rows named, as texts.
     """
@@ -72,7 +72,7 @@ class Written:
 
 
 def attempt_name() -> str:
-    """Return a stream id that no other attempt of the application has: partition, attempt.
+    """Return a stream id that is unique to this task attempt: partition, attempt.
 
     The number of an attempt alone repeats when Spark runs a stage again; the id does not.
     """
@@ -130,7 +130,7 @@ def write_partition(
 
 @dataclass(slots=True)
 class _Named:
-    """The partitions that rows name, noted as they pass; a task stops at the first too many."""
+    """Collects the partitions that rows name; raises when there are too many."""
 
     task: WriteTask
     specs: set[str] = field(default_factory=set)
@@ -155,7 +155,7 @@ def _fitted(
     target: Target,
     uploader: BlobUploader,
 ) -> Iterator[pa.RecordBatch]:
-    """Turn Spark's batches into those that the wire of a write takes, blobs uploaded."""
+    """Convert Spark's batches to those of the write session, and upload their blobs."""
     blobs = {column.name.casefold(): column for column in target.blobs}
     aside = {*blobs, *(key.casefold() for key, _ in target.fixed)}
     kept = [name for name in first.schema.names if name.casefold() not in aside]

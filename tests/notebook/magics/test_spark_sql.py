@@ -84,7 +84,7 @@ def test_a_dry_run_tells_what_would_be_read(ip):
     with pytest.raises(NotFoundError) as caught:
         run(ip, "%%odps spark --dry-run\nselect * from orderz")
     assert "orders" in str(caught.value.hint)
-    with pytest.raises(ArgumentError, match="begins no query"):
+    with pytest.raises(ArgumentError, match="is not a query"):
         run(ip, "%%odps spark --dry-run\ninsert into orders select 1")
 
 

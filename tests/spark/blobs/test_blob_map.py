@@ -66,7 +66,7 @@ def test_what_a_function_does_wrong_is_said_without_java(
     mapped = odps_nb.spark.blob_map(
         media, "content", lambda record: {"sise": 1}, "size bigint", odps=odps
     )
-    with pytest.raises(Exception, match="'sise', which is no column") as caught:
+    with pytest.raises(Exception, match="'sise', which is not a column") as caught:
         mapped.limit(1).collect()
     assert isinstance(from_spark(caught.value), ConversionError)
     assert "java" not in str(caught.value).lower()
@@ -113,7 +113,7 @@ def test_tuples_and_absent_keys_and_none_are_rows_too(
 @pytest.mark.parametrize(
     ("fn", "told"),
     [
-        (lambda record: {"sise": 1}, "'sise', which is no column"),
+        (lambda record: {"sise": 1}, "'sise', which is not a column"),
         (lambda record: (1, 2), "tuple of 2"),
         (lambda record: 1, "returned int"),
         (lambda record: {"size": "many"}, "values for 'size'"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.spark.launch._stderr import Noise
+from odps_nb.spark.launch._stderr import NoiseFilter
 
 CHILD = r"""
 import os, sys
@@ -72,7 +72,7 @@ PIECES = [
 
 
 def _sifted(data: bytes, size: int) -> bytes:
-    noise = Noise()
+    noise = NoiseFilter()
     shown = [noise.feed(data[at : at + size]) for at in range(0, len(data), size)]
     return b"".join([*shown, noise.feed_eof()])
 
@@ -88,7 +88,7 @@ def test_noise_is_dropped_and_all_else_stays_however_it_is_cut(
 
 
 def test_what_cannot_be_noise_is_shown_at_once() -> None:
-    noise = Noise()
+    noise = NoiseFilter()
     assert noise.feed(b"[Stage 1:>  ") == b"[Stage 1:>  "
     assert noise.feed(b"Trace") == b""
     assert noise.feed(b"s\n") == b"Traces\n"

@@ -1,4 +1,4 @@
-"""A hub without a Spark, whose jobs run for as long as a test says."""
+"""A coordinator without a Spark, whose jobs run for as long as a test says."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from odps_nb.spark.progress.coordinator import Hub
-from tests.support.spark.hubs import Listener, SomeJobs
+from odps_nb.spark.progress.coordinator import ProgressCoordinator
+from tests.support.spark.coordinators import Listener, SomeJobs
 
 
 @pytest.fixture
@@ -17,9 +17,9 @@ def jobs() -> SomeJobs:
 
 
 @pytest.fixture
-def hub(jobs: SomeJobs) -> Iterator[Hub]:
-    before = set(threading.enumerate())  # a Spark of other tests may have a hub, too
-    made = Hub(jobs)
+def coordinator(jobs: SomeJobs) -> Iterator[ProgressCoordinator]:
+    before = set(threading.enumerate())  # a Spark of other tests may have a coordinator, too
+    made = ProgressCoordinator(jobs)
     yield made
     made.close()
     left = {thread.name for thread in threading.enumerate() if thread not in before}

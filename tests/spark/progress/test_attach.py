@@ -16,7 +16,7 @@ import odps_nb.spark
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker, silent
 from odps_nb.errors import CancelledError
-from odps_nb.spark.progress import attach as watching
+from odps_nb.spark.progress import attach
 from tests.support.spark.watched import (
     MIDDLE,
     ROWS,
@@ -102,7 +102,7 @@ def test_a_run_that_wants_few_rows_ends_and_says_so(
     end = listener.wait_end()
     assert end.phase is Phase.DONE
     assert 0 < end.rows < ROWS
-    assert end.message.endswith("parts were read to the end, the rest was not wanted")
+    assert end.message.endswith("parts were read to the end; no more was needed")
 
 
 def test_what_is_read_twice_counts_twice(
@@ -185,10 +185,10 @@ def test_a_cancelled_read_ends_the_job_and_every_connection(
     # both tasks wait for the service in the middle of their rows
     listener.wait_until(lambda snapshot: all(split.rows for split in snapshot.splits))
     wait_for_connections(slow_service, lambda count: count >= before + 2)
-    hub = watching.hub_of(spark)
-    assert hub is not None
-    (operation,) = hub.operations
-    hub.cancel(operation)
+    coordinator = attach.coordinator_of(spark)
+    assert coordinator is not None
+    (operation,) = coordinator.runs
+    coordinator.cancel(operation)
     with pytest.raises(Exception, match="cancel"):
         action.result()
     took = wait_for_connections(slow_service, lambda count: count <= before)
@@ -215,7 +215,7 @@ def test_an_interrupt_in_a_watched_action_cancels_it(
     def interrupted() -> None:
         with (
             ProgressTracker("spark", "count", listener=listener) as tracker,
-            watching.watched(spark, tracker),
+            attach.watched(spark, tracker),
         ):
             tag = next(iter(spark.sparkContext.getJobTags()))
 
@@ -246,7 +246,7 @@ def test_a_watched_action_is_cancelled_by_its_token(
     def count() -> int:
         with (
             ProgressTracker("spark", "count", listener=listener) as tracker,
-            watching.watched(spark, tracker, cancel=token),
+            attach.watched(spark, tracker, cancel=token),
         ):
             return frame.count()
 
@@ -271,12 +271,12 @@ def test_a_watched_action_is_cancelled_where_no_task_can_report(
     reading = Listener()
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=reading)
     stall("TableRead", at=MIDDLE)
-    monkeypatch.setattr(watching, "hub_of", lambda _: None)
+    monkeypatch.setattr(attach, "coordinator_of", lambda _: None)
     token = CancelToken()
 
     def count() -> int:
         tracker = ProgressTracker("spark", "count")
-        with watching.watched(spark, tracker, cancel=token):
+        with attach.watched(spark, tracker, cancel=token):
             return frame.count()
 
     action = Action(count)
@@ -345,19 +345,19 @@ def test_silence_costs_nothing(
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=silent)
     by_default = odps_nb.spark.read(spark, slow, numbers, splits=2)  # a test is no terminal
-    hub = watching.hub_of(spark)
-    assert hub is not None
+    coordinator = attach.coordinator_of(spark)
+    assert coordinator is not None
     assert frame.count() == by_default.count() == ROWS
-    assert hub.operations == ()
+    assert coordinator.runs == ()
 
 
 def test_the_token_is_in_no_plan_setting_or_event_log(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener, event_log: Path
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
-    hub = watching.hub_of(spark)
-    assert hub is not None
-    token = hub.token
+    coordinator = attach.coordinator_of(spark)
+    assert coordinator is not None
+    token = coordinator.token
     assert len(token) == 32
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
@@ -367,7 +367,7 @@ def test_the_token_is_in_no_plan_setting_or_event_log(
     logged = [path.read_text() for path in event_log.rglob("*") if path.is_file()]
     assert any("SparkListenerJobEnd" in one for one in logged)
     settings = [f"{key}={value}" for key, value in spark.sparkContext.getConf().getAll()]
-    for one in (text.getvalue(), *logged, *settings, repr(hub), repr(hub.__dict__)):
+    for one in (text.getvalue(), *logged, *settings, repr(coordinator), repr(coordinator.__dict__)):
         assert token not in one
 
 
@@ -380,6 +380,6 @@ def test_no_port_is_opened_for_executors_elsewhere_unless_it_is_asked_for(
         def getConf(self) -> Any:
             return {"spark.driver.host": "10.0.0.5"}
 
-    assert watching.host_of(Elsewhere()) is None  # type: ignore[arg-type]  # what is asked of it
+    assert attach.host_of(Elsewhere()) is None  # type: ignore[arg-type]  # what is asked of it
     monkeypatch.setenv("ODPS_NB_SPARK_REPORTS", "driver")
-    assert watching.host_of(Elsewhere()) == "10.0.0.5"  # type: ignore[arg-type]
+    assert attach.host_of(Elsewhere()) == "10.0.0.5"  # type: ignore[arg-type]

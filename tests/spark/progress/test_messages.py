@@ -1,4 +1,4 @@
-"""Lines between tasks and driver: whatever the bytes, values or our errors."""
+"""Lines between tasks, planners and driver: whatever the bytes, messages or our errors."""
 
 from __future__ import annotations
 
@@ -10,101 +10,153 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.errors import FramingError, LimitExceededError
+from odps_nb.client.calls.progress import Phase
+from odps_nb.errors import FramingError
 from odps_nb.spark.progress.messages import (
+    COUNTERS,
     MAX_LINE,
-    Figures,
+    Answer,
     Hello,
-    LineBuffer,
+    Message,
+    PlanEvent,
     Report,
     ReportTo,
-    decode_hello,
-    decode_report,
-    encode_hello,
-    encode_report,
+    WriteEvent,
+    decode,
+    encode,
 )
 
 TOKEN = "5a" * 16
 TO = ReportTo("127.0.0.1", 1234, TOKEN, 3)
 HELLO = Hello(
-    source=3, execution="12", tags=("odps-nb-a",), stage=5, partition=1, attempt=17, part=1
+    activity=3, execution="12", tags=("odps-nb-a",), stage=5, partition=1, attempt=17, part=1
 )
+PLAN = PlanEvent(
+    activity=3, operation="read", title="p.t", session="s", parts=4, ranges=True, rows=400
+)
+WRITE = WriteEvent(activity=1, phase=Phase.DONE)
+KINDS = (Hello, Report, PlanEvent, WriteEvent, Answer)
 
 counts = st.integers(0, 2**62 - 1)
-figures = st.builds(
-    Figures,
-    rows=counts,
-    items=counts,
-    wire_bytes=counts,
-    decoded_bytes=counts,
-    complete_bytes=counts,
-    verified_bytes=counts,
-    retries=counts,
-    resumes=counts,
-    done=st.booleans(),
+texts = st.text(max_size=150)
+counters = dict.fromkeys(COUNTERS, counts)
+messages = st.one_of(
+    st.builds(
+        Hello,
+        execution=texts,
+        tags=st.lists(texts, max_size=1).map(tuple),
+        **dict.fromkeys(("activity", "stage", "partition", "attempt", "part"), counts),
+    ),
+    st.builds(Report, done=st.booleans(), event=texts, request=texts, **counters),
+    st.builds(
+        PlanEvent,
+        activity=counts,
+        operation=st.sampled_from(["read", "write"]),
+        title=texts,
+        session=texts,
+        parts=counts,
+        ranges=st.booleans(),
+        rows=st.none() | counts,
+    ),
+    st.builds(
+        WriteEvent,
+        activity=counts,
+        phase=st.sampled_from([Phase.COMMITTING, Phase.DONE, Phase.CANCELLED, Phase.FAILED]),
+        rows=counts,
+        message=texts,
+    ),
+    st.builds(Answer, activity=counts),
 )
 
 
-@given(figures, st.text(), st.text())
-def test_figures_come_back_as_they_were_and_texts_cut(
-    told: Figures, event: str, request: str
-) -> None:
-    line = encode_report(Report(figures=told, event=event, request=request))
+@given(messages)
+def test_a_message_comes_back_as_it_was_and_fits_a_line(message: Message) -> None:
+    for token in (None, TOKEN):
+        line = encode(message, token)
+        assert len(line) <= MAX_LINE
+        assert decode(line.rstrip(b"\n"), *KINDS, token=token) == message
+
+
+@given(st.text(), st.text())
+def test_texts_are_cut(event: str, request: str) -> None:
+    line = encode(Report(rows=2**62 - 1, event=event, request=request))
     assert len(line) <= MAX_LINE
-    found = decode_report(line.rstrip(b"\n"))
-    assert found.figures == told
-    assert event.startswith(found.event)
-    assert request.startswith(found.request)
+    found = decode(line, Report)
+    assert event.startswith(found.event.removesuffix("…"))
+    assert request.startswith(found.request.removesuffix("…"))
 
 
-@given(st.lists(figures, max_size=5), st.lists(st.integers(1, 50)))
-def test_lines_are_the_same_however_the_bytes_are_cut(told: list[Figures], cuts: list[int]) -> None:
-    stream = b"".join(encode_report(Report(figures=one)) for one in told)
-    buffer, lines = LineBuffer(), []
-    for cut in cuts:
-        lines += buffer.feed(stream[:cut])
-        stream = stream[cut:]
-    lines += [
-        line
-        for start in range(0, len(stream), 1000)
-        for line in buffer.feed(stream[start : start + 1000])
-    ]
-    assert [decode_report(line).figures for line in lines] == told
+@pytest.mark.parametrize(
+    "message",
+    [
+        Report(event="\N{GRINNING FACE}" * 5000, request="\N{GRINNING FACE}" * 5000),
+        WriteEvent(activity=1, phase=Phase.FAILED, message="\N{GRINNING FACE}" * 5000),
+        PlanEvent(activity=1, operation="read", title="\x00" * 5000, session="\x00" * 5000),
+    ],
+)
+def test_long_texts_are_cut_to_a_line(message: Message) -> None:
+    line = encode(message, TOKEN)
+    assert 0 < len(line) <= MAX_LINE
+    assert type(decode(line, *KINDS)) is type(message)
 
 
-def test_a_hello_comes_back_and_needs_the_token() -> None:
-    line = encode_hello(TO, HELLO).rstrip(b"\n")
-    assert decode_hello(line, TOKEN) == HELLO
+def test_a_first_line_needs_the_token() -> None:
+    line = encode(HELLO, TOKEN)
+    assert decode(line, Hello, token=TOKEN) == HELLO
     for other in ("", "5a" * 15, "00" * 16):
         with pytest.raises(FramingError, match="token"):
-            decode_hello(line, other)
+            decode(line, Hello, token=other)
     shown: Any
     for shown in (None, 5, "", "\ud800", ["5a" * 16]):
         with pytest.raises(FramingError, match="token"):
-            decode_hello(json.dumps({**json.loads(line), "token": shown}).encode(), TOKEN)
+            decode(json.dumps({**json.loads(line), "token": shown}).encode(), Hello, token=TOKEN)
+
+
+@given(messages)
+def test_a_message_of_another_type_is_refused(message: Message) -> None:
+    others = [kind for kind in KINDS if not isinstance(message, kind)]
+    with pytest.raises(FramingError, match="unexpected type"):
+        decode(encode(message), *others)
 
 
 @given(st.binary(max_size=200) | st.just(b"[" * 4000) | st.just(b"9" * 4000))
-def test_any_bytes_are_a_report_or_our_error(line: bytes) -> None:
-    for decode in (decode_report, lambda one: decode_hello(one, TOKEN)):
+def test_any_bytes_are_a_message_or_our_error(line: bytes) -> None:
+    for token in (None, TOKEN):
         with pytest.raises(FramingError):
-            decode(line)
+            decode(line, *KINDS, token=token)
 
 
 @pytest.mark.parametrize("value", [-1, 2**62, True, 1.0, "1", None])
 @pytest.mark.parametrize("name", ["rows", "wire_bytes", "retries"])
-def test_a_figure_that_is_no_count_is_refused(name: str, value: object) -> None:
-    told = json.loads(encode_report(Report(figures=Figures())))
+def test_a_counter_that_is_no_count_is_refused(name: str, value: object) -> None:
+    told = json.loads(encode(Report()))
     with pytest.raises(FramingError, match=name):
-        decode_report(json.dumps({**told, name: value}).encode())
+        decode(json.dumps({**told, name: value}).encode(), Report)
 
 
-def test_a_line_without_end_is_refused_before_it_is_kept() -> None:
-    buffer = LineBuffer()
-    buffer.feed(b"x" * (MAX_LINE - 1))
-    with pytest.raises(LimitExceededError) as caught:
-        buffer.feed(b"x")
-    assert caught.value.limit == MAX_LINE
+@pytest.mark.parametrize(
+    ("message", "name", "value"),
+    [
+        (HELLO, "tags", None),
+        (HELLO, "tags", ["odps-nb-a"] * 17),
+        (HELLO, "part", -1),
+        (Report(), "done", 1),
+        (PLAN, "operation", "drop"),
+        (PLAN, "operation", ["read"]),
+        (PLAN, "type", "more"),
+        (PLAN, "type", ["plan"]),
+        (PLAN, "parts", -1),
+        (PLAN, "rows", "400"),
+        (PLAN, "title", None),
+        (WRITE, "phase", "reading"),
+        (WRITE, "phase", {}),
+        (WRITE, "rows", 1.5),
+    ],
+)
+def test_what_makes_no_sense_is_refused(message: Message, name: str, value: object) -> None:
+    told = json.loads(encode(message))
+    with pytest.raises(FramingError):
+        decode(json.dumps({**told, name: value}).encode(), *KINDS)
 
 
 def test_the_token_travels_in_a_pickle_and_in_no_repr() -> None:

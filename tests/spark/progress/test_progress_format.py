@@ -12,8 +12,8 @@ import pytest
 import odps_nb.spark
 from odps_nb.client.calls.progress import Phase, silent
 from odps_nb.spark.launch.session_factory import pyspark_version
-from odps_nb.spark.progress import attach as watching
-from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.progress import attach
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.source.data_source import _connected
 from tests.support.spark.watched import (
     MIDDLE,
@@ -102,9 +102,9 @@ def test_a_cancelled_read_of_a_loaded_table_ends_the_job_and_every_connection(
     stall("TableRead", at=MIDDLE)
     action = Action(frame.count)
     listener.wait_until(lambda snapshot: sum(bool(one.rows) for one in snapshot.splits) == 2)
-    hub = watching.hub_of(registered)
-    assert hub is not None
-    hub.settle(KeyboardInterrupt())
+    coordinator = attach.coordinator_of(registered)
+    assert coordinator is not None
+    coordinator.settle(KeyboardInterrupt())
     with pytest.raises(Exception, match="cancel"):
         action.result()
     wait_for_connections(slow_service, lambda count: count <= before)
@@ -186,9 +186,9 @@ def test_a_cancelled_save_is_aborted(
 
     action = Action(save)
     listener.wait_until(lambda snapshot: len(snapshot.splits) == 2)
-    hub = watching.hub_of(registered)
-    assert hub is not None
-    hub.cancel(*hub.operations)
+    coordinator = attach.coordinator_of(registered)
+    assert coordinator is not None
+    coordinator.cancel(*coordinator.runs)
     with pytest.raises(Exception, match="cancel"):
         action.result()
     wait_for_connections(slow_service, lambda count: count <= before + 1)
@@ -202,23 +202,23 @@ def test_silence_shows_nothing(
 ) -> None:
     odps_nb.spark.register(registered, slow, progress=silent)
     assert registered.read.format("odps").load(numbers).count() == ROWS
-    hub = watching.hub_of(registered)
-    assert hub is not None
-    assert hub.operations == ()
+    coordinator = attach.coordinator_of(registered)
+    assert coordinator is not None
+    assert coordinator.runs == ()
     assert listener.trackers == []
 
 
 def test_streams_take_no_address_along(
     registered: SparkSession, slow: Connection, numbers: str, tmp_path: Path
 ) -> None:
-    hub = watching.hub_of(registered)
-    assert hub is not None
-    to = hub.add(Source(operation="", title="", phase=Phase.CREATING))
+    coordinator = attach.coordinator_of(registered)
+    assert coordinator is not None
+    to = coordinator.register(TrackedActivity(operation="", title="", phase=Phase.CREATING))
     schema = registered.range(0).schema
     given = {"table": numbers, "checkpointLocation": str(tmp_path)}
     source = _connected(slow.profile, to)
     follows = source({"table": numbers}).streamReader(schema)
     writes = source(given).streamWriter(schema, overwrite=False)
     for one in (follows, writes):
-        assert hub.token.encode() not in pickle.dumps(one)
-    assert hub.token.encode() in pickle.dumps(source({"table": numbers}).reader(schema))
+        assert coordinator.token.encode() not in pickle.dumps(one)
+    assert coordinator.token.encode() in pickle.dumps(source({"table": numbers}).reader(schema))

@@ -785,7 +785,7 @@ def test_names_are_replaced_where_they_stand(text, filled):
         ("select 1; select 2", "one query"),
         ("select from from", "line 1, column 16"),
         ("select *\nfrom a\nwhere (n = 1", "line 3"),
-        ("select 'abc", "cannot be read"),
+        ("select 'abc", "cannot be parsed"),
     ],
 )
 def test_what_is_no_query_says_what_to_use(text, said):

@@ -345,7 +345,7 @@ def test_a_plan_opens_no_session_and_says_what_would_be_read(
     )
     assert sessions(recorder) == []
     assert repr(query) == "<SparkQuery>\nsales: 2 of 11 columns, n = 1\npeople: 2 of 4 columns"
-    assert query.facts()[1] == ("people", "2 of 4 columns")
+    assert query.summary()[1] == ("people", "2 of 4 columns")
     assert watched.access_key not in repr(query)
 
 
@@ -365,7 +365,7 @@ def test_settings_that_change_what_a_text_means_switch_pushing_off(
         query = odps_nb.spark.explain_sql(spark, odps, "select id from sales where n = 1")
     finally:
         spark.conf.unset(setting)
-    assert query.facts() == (("sales", "11 of 11 columns"),)
+    assert query.summary() == (("sales", "11 of 11 columns"),)
 
 
 # -- names ------------------------------------------------------------------------------------
@@ -422,7 +422,7 @@ def test_what_spark_does_not_take_is_one_error_without_java(
         assert "_pyspark_" not in str(caught.value)
     with pytest.raises(ArgumentError, match="line 1"):
         odps_nb.spark.sql(spark, odps, "select id from sales where")
-    with pytest.raises(ArgumentError, match="begins no query"):
+    with pytest.raises(ArgumentError, match="is not a query"):
         odps_nb.spark.sql(spark, odps, "drop table sales")
     assert caplog.text == ""
 

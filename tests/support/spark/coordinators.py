@@ -1,15 +1,16 @@
-"""What tests of the progress hub share: jobs in place of a Spark, a listener, raw reports."""
+"""What tests of the coordinator share: jobs in place of a Spark, a listener, raw reports."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from odps_nb.client.calls.progress import Phase
 from odps_nb.spark.progress.jobs import Jobs, Outcome
-from odps_nb.spark.progress.messages import Figures, Hello, Report, ReportTo, encode_report
-from odps_nb.spark.progress.totals import Source
+from odps_nb.spark.progress.messages import Hello, Report, ReportTo, encode
+from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.terms import IndexSplit
 from tests.support.spark import watched
 from tests.support.spark.watched import WITHIN
@@ -43,7 +44,7 @@ class SomeJobs(Jobs):
 
 
 class Listener(watched.Listener):
-    """One that a source makes for each of its runs: always the same."""
+    """One that an activity makes for each of its runs: always the same."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,8 +55,8 @@ class Listener(watched.Listener):
         return self
 
 
-def source(listener: Listener, count: int = 2) -> Source:
-    return Source(
+def read_activity(listener: Listener, count: int = 2) -> TrackedActivity:
+    return TrackedActivity(
         operation="read",
         title="t",
         phase=Phase.READING,
@@ -66,7 +67,7 @@ def source(listener: Listener, count: int = 2) -> Source:
 
 def hello(to: ReportTo, part: int = 0, *, stage: int = 5, tags: tuple[str, ...] = ()) -> Hello:
     return Hello(
-        source=to.source,
+        activity=to.activity,
         execution="1",
         tags=tags,
         stage=stage,
@@ -90,5 +91,9 @@ def is_refused(link: socket.socket) -> bool:
     return True
 
 
+def hello_line(to: ReportTo, part: int = 0, **others: Any) -> bytes:
+    return encode(hello(to, part, **others), to.token)
+
+
 def figures(rows: int, *, done: bool = False) -> bytes:
-    return encode_report(Report(figures=Figures(rows=rows, done=done)))
+    return encode(Report(rows=rows, done=done))
