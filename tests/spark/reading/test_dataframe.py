@@ -208,7 +208,7 @@ def test_a_session_that_is_gone_says_so_and_is_never_opened_again(
 ) -> None:
     session = odps.table("types_all").read().session
     gone = dataclasses.replace(session, session_id="gone")
-    frame = frames.frame_of(spark, odps.storage, gone)
+    frame = frames.session_dataframe(spark, odps.storage, gone)
     with pytest.raises(Exception, match="read the table again") as caught:
         frame.count()
     error = from_spark(caught.value)
