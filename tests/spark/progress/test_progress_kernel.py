@@ -16,6 +16,14 @@ from odps_nb.local.server.launch import LocalService, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.kernel]
 
+# A kernel that is ended takes its Java with it, which then leaves its temporary files.
+STOP = """
+gateway = spark.sparkContext._gateway
+spark.stop()
+gateway.shutdown()
+gateway.proc.stdin.close()
+ended = gateway.proc.wait()
+"""
 CELLS = {
     "start": "%load_ext odps_nb\n%odps connect\nimport time\nimport odps_nb, odps_nb.spark\n"
     "spark = odps_nb.spark.session('local[2]', spark_driver_memory='1g')",
@@ -31,7 +39,7 @@ CELLS = {
     "quiet": "%odps read orders -p ds=2024-01-01 -q -t spark -o frame\n"
     "print(frame.mapInArrow(rest, frame.schema).count())",
     "status": "%odps status",
-    "stop": "spark.stop()",
+    "stop": STOP,
 }
 
 
@@ -114,6 +122,7 @@ def kernel(_private_home: None) -> Iterator[tuple[KernelManager, BlockingKernelC
         try:
             client.wait_for_ready(timeout=60)
             yield manager, client
+            run((manager, client), STOP)
         finally:
             client.stop_channels()
             manager.shutdown_kernel(now=True)
