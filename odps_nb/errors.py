@@ -37,7 +37,6 @@ pickling with message, facts and notes, since Spark sends them between processes
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any, ClassVar
 
 __all__ = [
@@ -127,10 +126,7 @@ class _Facts(Exception):
 
     def add_note(self, note: str, /) -> None:
         """Add a line of context."""
-        if sys.version_info < (3, 11):
-            self.__notes__ = [*getattr(self, "__notes__", ()), visible(note)]
-        else:
-            super().add_note(visible(note))
+        super().add_note(visible(note))
 
     def __reduce__(self) -> tuple[Any, ...]:
         facts = {name: getattr(self, name) for name in self.fact_names}

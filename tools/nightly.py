@@ -90,7 +90,7 @@ def git(*words: str) -> str:
 
 def page(steps: list[Step], commit: str) -> str:
     """Return the page about these steps."""
-    today = dt.datetime.now(tz=dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    today = dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
     where = f"Python {platform.python_version()}, {os.cpu_count()} cores"
     lines = ["# The last nightly run", "", "Written by `make nightly`; see CONTRIBUTING.md.", ""]
     lines += [f"{today}, commit {commit}, {where}.", ""]

@@ -161,9 +161,9 @@ def main() -> None:
     parser.add_argument("--java", action="store_true", help="find or install Java 17 or newer")
     parser.add_argument("--chromium", action="store_true", help="find or install Chromium")
     wanted = parser.parse_args()
-    if sys.version_info < (3, 10):
+    if sys.version_info < (3, 11):
         stop(
-            f"Python 3.10 or newer is needed, this is {sys.version.split()[0]}; "
+            f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}; "
             "try: make PYTHON=python3.11 …"
         )
     ensure_venv(wanted.extra)

@@ -80,8 +80,6 @@ ROWS = (
     ),
     Row("spark-4.1", pins=("pyspark>=4.1,<4.2",), tests=("tests/spark",), extras=SPARK, java=True),
     Row("polars", pins=("polars>=1",), tests=("tests/versions/polars_frames.py",)),
-    # DuckDB 2, and with it the embedded service, needs Python 3.11
-    Row("python-3.10", pins=(), tests=("tests/http", "tests/wire"), extras="test", python="3.10"),
     *(
         Row(f"python-{one}", pins=(), tests=(*FRAMES, "tests/http", "tests/wire"), python=one)
         for one in ("3.12", "3.13", "3.14")

@@ -150,7 +150,7 @@ def _looked_up(clocks: pa.Array, per_second: int, zone: ZoneInfo) -> pa.Array:
 def _ahead_at(second: int, zone: ZoneInfo) -> int:
     shown = _EPOCH + datetime.timedelta(seconds=second)
     ahead = _ahead(shown, zone)
-    instant = (shown - datetime.timedelta(seconds=ahead)).replace(tzinfo=datetime.timezone.utc)
+    instant = (shown - datetime.timedelta(seconds=ahead)).replace(tzinfo=datetime.UTC)
     if instant.astimezone(zone).replace(tzinfo=None, fold=0) != shown:
         raise NoSuchTime(f"no clock in {zone} showed this time: it was set forward over it")
     return ahead

@@ -6,7 +6,7 @@ The form in seconds needs no clock and is read by `wire`. Knows no errors and no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timezone
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from odps_nb.wire.http_date import parse_date
@@ -55,4 +55,4 @@ def _moment(text: str) -> float | None:
         found = parsedate_to_datetime(text)
     except (ValueError, TypeError, OverflowError):
         return None
-    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

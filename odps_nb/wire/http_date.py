@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 __all__ = ["format_date", "parse_date"]
 
@@ -16,7 +16,7 @@ _DATE = re.compile(
 
 def format_date(now: float) -> str:
     """Write seconds of the epoch as ``Thu, 20 Nov 2025 22:04:05 GMT``."""
-    moment = datetime.fromtimestamp(now, timezone.utc)
+    moment = datetime.fromtimestamp(now, UTC)
     day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
     return f"{day}, {moment.day:02d} {month} {moment:%Y %H:%M:%S} GMT"
 
@@ -35,7 +35,7 @@ def parse_date(text: str) -> float | None:
             int(hour),
             int(minute),
             int(second),
-            tzinfo=timezone.utc,
+            tzinfo=UTC,
         )
     except ValueError:
         return None

@@ -16,7 +16,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, NoReturn
 from urllib.parse import parse_qsl, unquote, urlparse
 
@@ -180,7 +180,7 @@ def authorization(
             option="region",
             hint="pass region=, e.g. cn-hangzhou",
         )
-    date = datetime.fromtimestamp(now, timezone.utc).strftime("%Y%m%d")
+    date = datetime.fromtimestamp(now, UTC).strftime("%Y%m%d")
     scope = "/".join((access_id, date, credentials.region, "odps", REQUEST_SUFFIX))
     key = derive_key(secret, date, credentials.region)
     return f"ODPS {scope}:{_signature(key, canonical)}"
@@ -353,12 +353,12 @@ def _check_date(text: str, day: str | None, now: float, max_skew: float) -> None
     sent = parse_date(text)
     if sent is None:
         raise _denied(403, "RequestTimeTooSkewed", "the Date header is missing or malformed")
-    moment = datetime.fromtimestamp(now, timezone.utc)
+    moment = datetime.fromtimestamp(now, UTC)
     slack = timedelta(seconds=max_skew)
     days = {f"{moment + shift:%Y%m%d}" for shift in (-slack, timedelta(), slack)}
     if abs(now - sent) <= max_skew and (day is None or day in days):
         return
-    expired = datetime.fromtimestamp(min(sent + max_skew, _LAST_SECOND), timezone.utc)
+    expired = datetime.fromtimestamp(min(sent + max_skew, _LAST_SECOND), UTC)
     # The stock client reads the whole message as key:value pairs.
     raise _denied(
         403,

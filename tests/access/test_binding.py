@@ -60,7 +60,7 @@ def test_a_value_becomes_a_literal(value, text):
         Decimal("NaN"),
         Decimal("1e40"),
         list(range(MAX_VALUES + 1)),
-        datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc),
+        datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -177,7 +177,7 @@ def test_a_table_without_a_key_gives_what_was_added(plain: Table) -> None:
         ({"since": "yesterday"}, "neither a version nor a time"),
         ({"since": 3, "until": 2}, "is before since"),
         ({"since": "2024-01-02", "until": datetime.date(2024, 1, 1)}, "is before since"),
-        ({"since": datetime.datetime.now(datetime.timezone.utc)}, "has a time zone"),
+        ({"since": datetime.datetime.now(datetime.UTC)}, "has a time zone"),
     ],
 )
 def test_bounds_that_are_none(keyed: Table, bounds: dict[str, Any], reason: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -213,7 +213,7 @@ def test_what_was_added_since_the_last_read_is_read(
     moments = []
     for number in range(3):
         entry.write_table(name, [[number]])
-        moments.append(datetime.now(timezone.utc))
+        moments.append(datetime.now(UTC))
         time.sleep(0.01)  # two commits of one moment would be one to a clock
     last = storage.create_table_read_session(name).latest_version
     assert last == 3

@@ -83,7 +83,7 @@ def ours(how: str, kind: str, zone: str) -> object:
 
 
 def instant(clock: dt.datetime, zone: str) -> dt.datetime:
-    return clock.replace(tzinfo=ZoneInfo(zone)).astimezone(dt.timezone.utc)
+    return clock.replace(tzinfo=ZoneInfo(zone)).astimezone(dt.UTC)
 
 
 def clock(value: dt.datetime | None) -> str | None:

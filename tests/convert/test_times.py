@@ -246,7 +246,7 @@ def test_clocks_inside_of_other_types_are_moved_and_wall_clocks_are_not() -> Non
     expected = [row(moment, clock), dict.fromkeys("aml")]
     arrow = pa.Table.from_pylist([row(clock, clock), dict.fromkeys("aml")], arrow_schema(schema))
     assert fit_table(arrow, schema, timezone=SHANGHAI).to_pylist() == expected
-    for instant in (clock, moment.replace(tzinfo=dt.timezone.utc), pd.Timestamp(clock)):
+    for instant in (clock, moment.replace(tzinfo=dt.UTC), pd.Timestamp(clock)):
         frame = pd.DataFrame([row(instant, clock), dict.fromkeys("aml")], columns=list("aml"))
         got = from_pandas(frame, schema, timezone=SHANGHAI)
         assert got.to_pylist() == expected, instant
@@ -301,7 +301,7 @@ def test_a_write_and_a_condition_mean_the_same_instant(zone: str, clock: dt.date
         got = sent(clock, "timestamp", zone)
     except ConversionError:  # a condition may ask for a time that was left out
         back = EPOCH + dt.timedelta(microseconds=meant // 1000)
-        shown = back.replace(tzinfo=dt.timezone.utc).astimezone(ZoneInfo(zone))
+        shown = back.replace(tzinfo=dt.UTC).astimezone(ZoneInfo(zone))
         assert shown.replace(tzinfo=None) != clock
     else:
         assert got == EPOCH + dt.timedelta(microseconds=meant // 1000)

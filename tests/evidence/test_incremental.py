@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -248,7 +248,7 @@ def test_a_read_starts_at_a_time(table: Keyed, padded: bool) -> None:
     """evidence 71: TestIncrementalReadOptionsWithTimestamp, whose milliseconds are not padded."""
 
     def spelled(moment: int) -> str:
-        utc = datetime.fromtimestamp(moment // 1000, timezone.utc)
+        utc = datetime.fromtimestamp(moment // 1000, UTC)
         milliseconds = moment % 1000
         return f"{utc:%Y-%m-%d %H:%M:%S}.{milliseconds:{'03d' if padded else 'd'}}"
 
@@ -265,7 +265,7 @@ def test_unpadded_milliseconds_are_milliseconds() -> None:
     """evidence 71: ".5" of the live test is five milliseconds, not half a second."""
     from odps_nb.local.reading.increments import seconds_of
 
-    base = datetime(2024, 1, 1, tzinfo=timezone.utc).timestamp()
+    base = datetime(2024, 1, 1, tzinfo=UTC).timestamp()
     spelled = ["2024-01-01 00:00:00.5", "2024-01-01 00:00:00.05", "2024-01-01 00:00:00.500"]
     assert [round(seconds_of(text) - base, 6) for text in spelled] == [0.005, 0.005, 0.5]
 

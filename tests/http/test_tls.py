@@ -6,7 +6,7 @@ import pickle
 import socket
 import ssl
 import threading
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -220,7 +220,7 @@ def test_a_certificate_for_another_name_says_so(transport, trusted):
 
 
 def test_a_certificate_that_has_ended_says_so(transport, trusted):
-    ended = datetime.now(timezone.utc) - timedelta(days=1)
+    ended = datetime.now(UTC) - timedelta(days=1)
     context = server_context(trusted, not_before=ended - timedelta(days=9), not_after=ended)
     with (
         Peer(answers(b"x"), tls=context) as peer,

@@ -16,7 +16,7 @@ import odps_nb
 from odps_nb.client.calls.progress import silent
 from odps_nb.errors import ConversionError
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 COLUMNS = (
     "id bigint, s string, b binary, c string, e string, d date, ntz timestamp_ntz, ts timestamp, "
     "at datetime, dec decimal(20,4), l array<string>, st struct<a:int,b:string>, ok boolean, "

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from odps_nb.errors import ConfigError
@@ -148,7 +148,7 @@ class CredentialSource:
             pass  # its message shows the value, which may be something else than a time
         if moment is None:
             raise self._no_keys("gave an expiration that is no time")
-        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
     def _no_keys(self, why: str) -> ConfigError:
         return ConfigError(

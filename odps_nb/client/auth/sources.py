@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from odps_nb.errors import ConfigError, MissingDependencyError
+from odps_nb.errors import ConfigError
 from odps_nb.secret import SECRET_NAMES, Hidden, Secret, forget_locals, hidden
 
 __all__ = [
@@ -141,17 +141,8 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
 
 
 def _load(path: Path) -> dict[str, Any]:
-    try:
-        import tomllib
-    except ImportError:  # Python 3.10
-        try:
-            import tomli as tomllib  # type: ignore[import-not-found,no-redef,unused-ignore]
-        except ImportError:
-            raise MissingDependencyError(
-                "profile files need a TOML parser, which Python has from 3.11 on",
-                extra="tomli",
-                hint="pip install tomli",
-            ) from None
+    import tomllib
+
     try:
         return Hidden(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -136,7 +136,7 @@ def seconds_of(value: object) -> float:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise faults.invalid(f"{value!r} is no time") from None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return aware.timestamp() + milliseconds / 1000
 
 

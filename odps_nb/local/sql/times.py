@@ -7,7 +7,7 @@ makes text of, is UTC as well, whatever zone it names.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -39,7 +39,7 @@ def constants_in_utc(query: Any, name: str) -> None:
 def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
     try:
         clock = datetime.fromisoformat(f"{found[1]} {found[2] or '00:00:00'}")
-        moment = clock.replace(tzinfo=zone).astimezone(timezone.utc)
+        moment = clock.replace(tzinfo=zone).astimezone(UTC)
     except (ValueError, OverflowError):
         return found[0]  # for DuckDB to refuse
     return f"{moment.replace(tzinfo=None).isoformat(sep=' ')}{found[3] or ''}"

@@ -145,7 +145,7 @@ class ReportServer:
                 await self._follow(Channel(asyncio.get_running_loop(), writer), first, reader)
             elif isinstance(first, (PlanEvent, WriteEvent)):
                 writer.write(encode(Answer(activity=self._receiver.on_planner_event(first))))
-        except (OSError, ValueError, ProtocolError, asyncio.TimeoutError) as error:
+        except (TimeoutError, OSError, ValueError, ProtocolError) as error:
             # A ValueError is a line of more than MAX_LINE bytes.
             _log.debug("a connection of a task or planner ends: %s", error)
         finally:

@@ -11,7 +11,7 @@ import pytest
 import odps_nb
 import odps_nb.spark
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 CLOCK = dt.datetime(2024, 1, 31, 10)
 COLUMNS = "id bigint, d datetime, t timestamp, n timestamp_ntz"
 SESSION = "spark.sql.session.timeZone"

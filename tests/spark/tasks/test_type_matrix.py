@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Names = Callable[[str], str]
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 
 
 def _at(*parts: int) -> dt.datetime:
