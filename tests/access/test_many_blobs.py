@@ -33,6 +33,7 @@ from tests.support.sockets.blob_answers import (
     serve,
 )
 from tests.support.sockets.scripted import Service
+from tests.support.threads import running
 
 HOSTILE = [
     "../../outside.txt",
@@ -365,7 +366,7 @@ class Mine(Exception):
 
 
 def test_what_the_function_raises_comes_out_as_it_is_and_everything_is_closed(odps, media):
-    before = {t for t in threading.enumerate() if t.name.startswith("odps_nb")}
+    before = {t for t in running() if t.name.startswith("odps_nb")}
     told, raised = Told(), Mine("enough")
 
     def take(blob) -> None:
@@ -376,7 +377,7 @@ def test_what_the_function_raises_comes_out_as_it_is_and_everything_is_closed(od
         odps.each_blob(media.drop_null(), take, progress=told)
     assert caught.value is raised
     assert raised.__notes__ == ["blob 2 of the references"]
-    assert {t for t in threading.enumerate() if t.name.startswith("odps_nb")} == before
+    assert {t for t in running() if t.name.startswith("odps_nb")} == before
     assert (told.end.phase, told.end.message) == (Phase.FAILED, "Mine: enough")
 
 

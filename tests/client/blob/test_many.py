@@ -43,6 +43,7 @@ from tests.support.sockets.blob_answers import (
     serve,
 )
 from tests.support.sockets.scripted import Service, fail, hang_up, stall
+from tests.support.threads import running
 
 
 def fetch(count: int, *steps, refs=None, retry=None, **facts):
@@ -191,7 +192,7 @@ def test_leaving_early_ends_threads_and_connections():
         records = iter_blobs(storage, references(40), max_bytes=1)
         assert next(records).data == content(0)
         records.close()
-        assert [t for t in threading.enumerate() if t.name.startswith("odps_nb")] == []
+        assert [t for t in running() if t.name.startswith("odps_nb")] == []
 
 
 def test_cancelling_wakes_a_waiting_fetch():

@@ -39,6 +39,7 @@ from tests.support.sockets.blob_answers import (
     serve,
 )
 from tests.support.sockets.scripted import Service
+from tests.support.threads import running
 
 MIB = 1 << 20
 LARGE = 7  # the number of a blob of 300,000 bytes
@@ -253,7 +254,7 @@ def test_leaving_early_ends_threads_and_connections():
     with passing(references(60), waiting_bytes=1, piece_bytes=1) as (blobs, _):
         assert next(blobs).read() == content(0)
         blobs.close()
-        assert [t for t in threading.enumerate() if t.name.startswith("odps_nb")] == []
+        assert [t for t in running() if t.name.startswith("odps_nb")] == []
 
 
 @pytest.mark.parametrize("workers", [1, 4])

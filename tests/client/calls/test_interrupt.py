@@ -22,6 +22,7 @@ from odps_nb.wire.control import InstanceStatus, SubmittedInstance
 from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.ledger import Ledger
 from tests.support.sockets.scripted import SCHEMA, TABLE, Service, give, ipc, numbers, raw
+from tests.support.threads import running
 
 SESSION = ReadSession(table=TABLE, session_id="s", schema=SCHEMA, splits=plan_ranges(100, 4))
 SPEC = PartitionSpec.of("ds=x")
@@ -39,7 +40,7 @@ class Interrupter:
 
     def __init__(self, head: bytes = b"") -> None:
         self._head = head
-        self._before = set(threading.enumerate())
+        self._before = set(running())
         self.left = threading.Semaphore(0)
         self._struck = False
 
@@ -54,10 +55,10 @@ class Interrupter:
 
     def check(self) -> None:
         assert self.left.acquire(timeout=30)
-        # What the interrupt hit may need one slice more to notice that it is over.
-        for thread in threading.enumerate():
+        # What the interrupt hit may need a moment to notice that it is over.
+        for thread in running():
             if thread.name.startswith("odps_nb") and thread not in self._before:
-                thread.join(1.0)
+                thread.join(30.0)
                 assert not thread.is_alive()
 
 

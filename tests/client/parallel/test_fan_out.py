@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.errors import CancelledError
+from tests.support.threads import running
 
 
 def jobs_of(lists):
@@ -169,7 +170,7 @@ def test_an_interrupt_in_the_consumer_ends_the_workers():
 
     with pytest.raises(KeyboardInterrupt):
         consume()
-    assert [t for t in threading.enumerate() if t.name.startswith("odps_nb-worker")] == []
+    assert [t for t in running() if t.name.startswith("odps_nb-worker")] == []
 
 
 def test_jobs_are_taken_a_few_ahead_however_many_there_are():

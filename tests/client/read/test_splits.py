@@ -54,6 +54,7 @@ from tests.support.sockets.scripted import (
     raw,
     stall,
 )
+from tests.support.threads import running
 
 ROWS = 100
 SESSION = ReadSession(
@@ -608,8 +609,7 @@ def test_leaving_the_iterator_ends_threads_and_connections():
         batches = iter_batches(storage, SESSION, read_ahead=1)
         assert ids([next(batches)]) == list(range(10))
         batches.close()
-        running = [t.name for t in threading.enumerate() if t.name.startswith("odps_nb")]
-        assert running == []
+        assert [t.name for t in running() if t.name.startswith("odps_nb")] == []
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -624,7 +624,7 @@ def test_a_read_beyond_its_bytes_stops_before_the_batch_that_is_too_much(workers
             got.extend(iter_batches(storage, SESSION, workers=workers, max_bytes=size - 1))
         assert (caught.value.limit, caught.value.actual) == (size - 1, size)
         assert ids(got) == list(range(ROWS - whole[-1].num_rows))
-    assert [t.name for t in threading.enumerate() if t.name.startswith("odps_nb-worker")] == []
+    assert [t.name for t in running() if t.name.startswith("odps_nb-worker")] == []
 
 
 def test_a_limit_of_rows_may_keep_a_read_within_its_bytes():
