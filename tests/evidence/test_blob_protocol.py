@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.errors import InvalidRequestError, QueryError
+from odps_nb.errors import ArgumentError, QueryError
 from odps_nb.terms import BlobReference, Compression, PartitionSpec
 from odps_nb.wire import calls
 from odps_nb.wire.blocks import BlockDecoder
@@ -112,7 +112,7 @@ def test_a_blob_is_no_key(
 ) -> None:
     """evidence 121: vendor page "Blob data type and multimodal storage"."""
     name = new_name("evb")
-    with pytest.raises(InvalidRequestError, match="BLOB"):
+    with pytest.raises(ArgumentError, match="BLOB"):
         odps.create_table(name, columns, **options)
     assert odps.tables(name) == []
 
