@@ -20,12 +20,12 @@ from urllib3.util import parse_url
 from odps_nb.errors import ConfigError
 from odps_nb.secret import Hidden, Secret
 
-__all__ = ["Surroundings"]
+__all__ = ["ProxyEnvironment"]
 
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # in the order in which requests asks
 
 
-class Surroundings:
+class ProxyEnvironment:
     """Settings per server, looked up once; thread-safe. `close` it in the end."""
 
     def __init__(self) -> None:

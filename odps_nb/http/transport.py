@@ -23,7 +23,7 @@ from odps_nb.http.abort import Abort
 from odps_nb.http.body import BodyResponse
 from odps_nb.http.connection import EXCHANGE, Adapter, Exchange
 from odps_nb.http.failures import CHECK_PROXY, translate
-from odps_nb.http.surroundings import Surroundings
+from odps_nb.http.surroundings import ProxyEnvironment
 from odps_nb.lifetime import Home, renew_after_fork
 
 __all__ = ["HttpRequest", "HttpResponse", "RequestsTransport", "Transport"]
@@ -238,7 +238,7 @@ class RequestsTransport:
 
     def _begin(self) -> None:
         self._adapter = Adapter(pool_connections=8, pool_maxsize=self._pool_size)
-        self._surroundings = Surroundings()
+        self._environment = ProxyEnvironment()
 
     def after_fork(self) -> None:
         """Have connections of its own: those of the parent carry the parent's answers."""
@@ -287,7 +287,7 @@ class RequestsTransport:
             prepared,
             stream=True,
             timeout=(request.connect_timeout, request.read_timeout),
-            **self._surroundings.of(request.url),
+            **self._environment.of(request.url),
         )
         return answer.raw
 
@@ -295,7 +295,7 @@ class RequestsTransport:
         """Close idle connections; answers still being read close theirs. Idempotent."""
         self._closed = True
         self._adapter.close()
-        self._surroundings.close()
+        self._environment.close()
 
 
 def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odps_nb.client.blob.delivered import Given
+from odps_nb.client.blob.delivered import DeliveredPrefix
 from odps_nb.client.blob.response import blob_events
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
@@ -88,7 +88,7 @@ class BlobBatch:
         self._unique = list(dict.fromkeys(references))
         self._window = len(self._unique)  # references of one request
         self._done = 0
-        self._given = Given()  # of the blob after those that are done
+        self._delivered = DeliveredPrefix()  # of the blob after those that are done
         self._damaged: int | None = None  # how many were done when a damage was seen last
         self._answer: _Answer | None = None
         self._attempts = storage.attempts(
@@ -152,7 +152,7 @@ class BlobBatch:
             except OdpsNbError as error:
                 self._drop()
                 self._note_damage(error)
-                resume = f"blob {self._done}" if self._done or self._given.size else None
+                resume = f"blob {self._done}" if self._done or self._delivered.size else None
                 self._attempts.again(error, idempotent=True, resume=resume)
 
     def _narrow(self, error: NotFoundError | LimitExceededError) -> None:
@@ -173,7 +173,7 @@ class BlobBatch:
         """
         if not isinstance(error, ProtocolError):
             return
-        asked = 1 if self._given.size else self._asked()
+        asked = 1 if self._delivered.size else self._asked()
         more = f", or one of the {asked - 1} after it" if asked > 1 else ""
         error.add_note(self._place() + more)
         if self._damaged == self._done:
@@ -193,13 +193,13 @@ class BlobBatch:
             answer = self._answer = self._open()
         part = self._read(answer)
         if not part.is_last:
-            self._given.gave(part.data)
+            self._delivered.add(part.data)
             return part
         answer.owed -= 1
         if not answer.owed:
             self._finish(answer)
         self._done += 1
-        self._given = Given()
+        self._delivered = DeliveredPrefix()
         return part
 
     def _open(self) -> _Answer:
@@ -210,15 +210,15 @@ class BlobBatch:
             ReadBlobs(references=named, compression=self._compression), attempts=self._attempts
         )
         events = blob_events(response, len(named), max_blob=self._max_blob)
-        self._given.again()
+        self._delivered.restart()
         framed, doubled = len(named) > 1, len(named) > len(asked)
         return _Answer(response, events, len(asked), framed=framed, doubled=doubled)
 
     def _read(self, answer: _Answer) -> BlobPart:
-        given, pieces, held = self._given, list[bytes | memoryview](), 0
+        prefix, pieces, held = self._delivered, list[bytes | memoryview](), 0
         for event in answer.events:
             if isinstance(event, BlobData):
-                data = given.beyond(event.data) if given.size else event.data
+                data = prefix.skip_delivered(event.data) if prefix.size else event.data
                 pieces.append(data)
                 held += len(data)
                 if held >= self._piece and answer.start is not None:
@@ -226,7 +226,7 @@ class BlobBatch:
             elif isinstance(event, BlobStart):
                 answer.start = event
             elif isinstance(event, BlobEnd) and answer.start is not None:
-                given.end()
+                prefix.finish()
                 return self._part(answer, answer.start, b"".join(pieces), is_last=True)
         raise FramingError("the answer ends before the last blob")
 
@@ -237,7 +237,7 @@ class BlobBatch:
             self._tracker.add(
                 wire_bytes=wire - answer.told,
                 decoded_bytes=len(data),
-                verified_bytes=self._given.size + len(data) if verified else 0,
+                verified_bytes=self._delivered.size + len(data) if verified else 0,
             )
             answer.told = wire
         return BlobPart(data, start, is_last, verified)

@@ -9,18 +9,18 @@ from __future__ import annotations
 from odps_nb.errors import ChecksumError
 from odps_nb.wire.crc32c import crc32c
 
-__all__ = ["Given"]
+__all__ = ["DeliveredPrefix"]
 
 
-class Given:
+class DeliveredPrefix:
     """Counts the bytes that were given, and recognises them when they come again.
 
     Examples
     --------
-    >>> given = Given()
-    >>> given.gave(b"hel")
-    >>> given.again()
-    >>> bytes(given.beyond(b"he")), bytes(given.beyond(b"llo"))
+    >>> prefix = DeliveredPrefix()
+    >>> prefix.add(b"hel")
+    >>> prefix.restart()
+    >>> bytes(prefix.skip_delivered(b"he")), bytes(prefix.skip_delivered(b"llo"))
     (b'', b'lo')
     """
 
@@ -31,16 +31,16 @@ class Given:
         self._crc = self._seen = 0  # of the given bytes, and of those that came again
         self._left = 0  # given bytes that have not come again
 
-    def gave(self, data: bytes | memoryview) -> None:
+    def add(self, data: bytes | memoryview) -> None:
         """Count bytes that are handed out."""
         self.size += len(data)
         self._crc = crc32c(data, self._crc)
 
-    def again(self) -> None:
+    def restart(self) -> None:
         """Say that the blob comes once more, from its first byte."""
         self._left, self._seen = self.size, 0
 
-    def beyond(self, data: bytes | memoryview) -> memoryview:
+    def skip_delivered(self, data: bytes | memoryview) -> memoryview:
         """Return what of the next bytes was not given yet.
 
         Raises
@@ -58,7 +58,7 @@ class Given:
             self._require_same()
         return new
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Say that the blob has ended; raise if less came again than was given."""
         if self._left:
             self._require_same()

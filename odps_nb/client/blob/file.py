@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odps_nb.client.blob.batch import unknown_blob
-from odps_nb.client.blob.delivered import Given
+from odps_nb.client.blob.delivered import DeliveredPrefix
 from odps_nb.client.blob.piece_file import PieceFile
 from odps_nb.client.blob.response import MAX_BLOB, blob_events, raw_size
 from odps_nb.client.calls.attempts import Attempts
@@ -45,7 +45,7 @@ class BlobFile(PieceFile):
         self._max_blob, self._tracker = max_blob, tracker
         self._response: HttpResponse | None = None
         self._events: Iterator[BlobEvent] = iter(())
-        self._given = Given()  # verified bytes, those in the piece included
+        self._delivered = DeliveredPrefix()  # verified bytes, those in the piece included
         self._told = 0  # wire bytes that the tracker knows of
         self._size: int | None = None
         self._verified = False
@@ -94,7 +94,7 @@ class BlobFile(PieceFile):
         self._response, self._told = response, 0
         self._events = blob_events(response, 1, max_blob=self._max_blob)
         self._size = raw_size(response)
-        self._given.again()
+        self._delivered.restart()
 
     def _next_piece(self) -> memoryview | None:
         """Get the next verified piece; ``None`` at the end of the blob."""
@@ -106,22 +106,24 @@ class BlobFile(PieceFile):
                 return self._take_piece()
             except OdpsNbError as error:
                 self._drop()
-                resume = f"byte {self._given.size}" if self._given.size else None
+                resume = f"byte {self._delivered.size}" if self._delivered.size else None
                 self._attempts.again(error, idempotent=True, resume=resume)
         return None
 
     def _take_piece(self) -> memoryview | None:
         for event in self._events:
-            if isinstance(event, BlobData) and (piece := self._given.beyond(event.data)):
-                self._given.gave(piece)
+            if isinstance(event, BlobData) and (
+                piece := self._delivered.skip_delivered(event.data)
+            ):
+                self._delivered.add(piece)
                 self._tell(len(piece))
                 return piece
-        self._given.end()
+        self._delivered.finish()
         self._end()
         return None
 
     def _end(self) -> None:
-        response, self._ended, self._size = self._response, True, self._given.size
+        response, self._ended, self._size = self._response, True, self._delivered.size
         self._verified = response is not None and response.is_delimited
         self._tell(0)
         if self._tracker is not None:

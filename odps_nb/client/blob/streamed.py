@@ -21,14 +21,14 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.terms import BlobReference, Compression, format_bytes
 
-__all__ = ["Batches", "PassingBlob", "iter_passing_blobs"]
+__all__ = ["ReferenceRanges", "StreamedBlob", "iter_streamed_blobs"]
 
 WAITING_BYTES = 32 * 2**20
 PIECE_BYTES = 2**20
 FIRST_COUNT = 8
 
 
-class PassingBlob(PieceFile):
+class StreamedBlob(PieceFile):
     """A blob whose turn it is: a binary file, read front to back, closed when its turn is over.
 
     Its bytes are verified block by block; that all of them came, and that its own checksum
@@ -48,7 +48,7 @@ class PassingBlob(PieceFile):
         self._ended = self._verified = False
         self._failure: BaseException | None = None
 
-    def start(self) -> PassingBlob:
+    def start(self) -> StreamedBlob:
         """Wait for its head and its first bytes."""
         self._first = self._take()
         start = self._first.start
@@ -94,7 +94,7 @@ class PassingBlob(PieceFile):
         """Whether it arrived whole, and its checksums and length were proved."""
         return self._verified
 
-    def pass_by(self) -> None:
+    def skip_rest(self) -> None:
         """End its turn: what was not read is fetched, verified and left."""
         while not self.closed and self._next_piece() is not None:
             pass
@@ -103,7 +103,7 @@ class PassingBlob(PieceFile):
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"at {self.tell()}"
         return (
-            f"<PassingBlob {self._reference!r} {format_bytes(self.size)}, "
+            f"<StreamedBlob {self._reference!r} {format_bytes(self.size)}, "
             f"mime_type={self.mime_type[:80]!r}, "
             f"file_name={self.file_name[:80]!r}, {state}>"
         )
@@ -127,7 +127,7 @@ class PassingBlob(PieceFile):
             raise
 
 
-class Batches:
+class ReferenceRanges:
     """Ranges of references for one request each, cut by the size of what has come so far.
 
     While nothing is known a range is small. No range has one item unless there is only one: a
@@ -135,11 +135,11 @@ class Batches:
 
     Examples
     --------
-    >>> batches = Batches(30, count=16, size=1000, first_count=4)
+    >>> batches = ReferenceRanges(30, count=16, size=1000, first_count=4)
     >>> ranges = iter(batches)
     >>> next(ranges)
     (0, 4)
-    >>> batches.came(100, blobs=1)
+    >>> batches.record(100, blobs=1)
     >>> list(ranges)
     [(4, 14), (14, 24), (24, 30)]
     """
@@ -148,7 +148,7 @@ class Batches:
         self._total, self._count, self._size, self._first = total, count, size, first_count
         self._bytes = self._blobs = 0
 
-    def came(self, size: int, *, blobs: int) -> None:
+    def record(self, size: int, *, blobs: int) -> None:
         """Count bytes, and blobs that are whole now; from any thread, it need not be exact."""
         self._bytes, self._blobs = self._bytes + size, self._blobs + blobs
 
@@ -167,7 +167,7 @@ class Batches:
             low = high
 
 
-def iter_passing_blobs(
+def iter_streamed_blobs(
     storage: StorageClient,
     positions: Mapping[BlobReference, Sequence[int]],
     *,
@@ -179,7 +179,7 @@ def iter_passing_blobs(
     max_blob: int = MAX_BLOB,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
-) -> Generator[PassingBlob, None, None]:
+) -> Generator[StreamedBlob, None, None]:
     """Iterate over blobs in order, each once; taking the next one ends the turn of the last.
 
     Leaving the iterator early closes its connections and joins its threads.
@@ -188,7 +188,7 @@ def iter_passing_blobs(
     ----------
     positions
         What to fetch, in this order, and where in the caller's job each of them stands: for
-        `PassingBlob.positions` and for the notes of errors.
+        `StreamedBlob.positions` and for the notes of errors.
     batch_count, workers
         References per request at most, and requests at a time. Requests are cut so that what
         they bring is about what may wait.
@@ -213,7 +213,7 @@ def iter_passing_blobs(
     if tracker is not None:
         tracker.plan(items_total=len(references))
         tracker.phase(Phase.FETCHING)
-    batches = Batches(
+    batches = ReferenceRanges(
         len(references),
         count=batch_count,
         size=max(1, waiting_bytes // workers),
@@ -234,7 +234,7 @@ def iter_passing_blobs(
         ).parts()
 
     def size(part: BlobPart) -> int:
-        batches.came(len(part.data), blobs=part.is_last)
+        batches.record(len(part.data), blobs=part.is_last)
         return len(part.data)
 
     parts = fan_out(
@@ -249,9 +249,9 @@ def iter_passing_blobs(
 
 def _one_at_a_time(
     positions: Mapping[BlobReference, Sequence[int]], parts: Generator[BlobPart, None, None]
-) -> Generator[PassingBlob, None, None]:
+) -> Generator[StreamedBlob, None, None]:
     with contextlib.closing(parts):
         for reference, where in positions.items():
-            with PassingBlob(reference, where, parts).start() as blob:
+            with StreamedBlob(reference, where, parts).start() as blob:
                 yield blob
-                blob.pass_by()
+                blob.skip_rest()

@@ -11,7 +11,7 @@ from odps_nb.http.transport import HttpResponse
 from odps_nb.wire.calls import decode_error
 from odps_nb.wire.calls.errors import MAX_RETRY_AFTER
 
-__all__ = ["document", "doubt_version_4", "refusal", "successful"]
+__all__ = ["document", "doubt_version_4", "raise_for_status", "refusal"]
 
 MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML answer
 MAX_ERROR = 1 << 20
@@ -20,7 +20,7 @@ MAX_ERROR = 1 << 20
 _NO_VERSION_4 = ("need ak v3 support", "accesskey acl denied", "odps-0410051", "invalid or missing")
 
 
-def successful(response: HttpResponse, now: float) -> HttpResponse:
+def raise_for_status(response: HttpResponse, now: float) -> HttpResponse:
     """Return an answer that says yes; raise what one says that does not.
 
     ``now`` is in seconds of the epoch, as the answer came.

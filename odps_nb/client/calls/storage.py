@@ -20,7 +20,7 @@ from odps_nb.client.calls.attempts import Attempts, Clock
 from odps_nb.client.calls.call_upload import CallUpload
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.calls.responses import document, doubt_version_4, refusal, successful
+from odps_nb.client.calls.responses import document, doubt_version_4, raise_for_status, refusal
 from odps_nb.errors import ConfigError, OdpsNbError, ServiceError, StateError, TransportError
 from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy
@@ -176,7 +176,7 @@ class StorageClient:
 
         def accepted(response: HttpResponse) -> HttpResponse:
             self._note(response, tries, time.perf_counter() - began)
-            return successful(response, self._now())
+            return raise_for_status(response, self._now())
 
         def refused(response: HttpResponse) -> ServiceError:
             return refusal(response, self._now())
@@ -376,7 +376,7 @@ class StorageClient:
             raise
         self._note(response, attempts, time.perf_counter() - began)
         try:
-            return successful(response, self._now())
+            return raise_for_status(response, self._now())
         except ServiceError as error:
             if self.profile.region:
                 doubt_version_4(error)

@@ -15,13 +15,13 @@ from odps_nb.errors import LimitExceededError, TruncatedError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.terms import format_bytes
 
-__all__ = ["Batches", "Wanted", "counted", "limited", "whole", "within"]
+__all__ = ["BatchFilter", "Batches", "counted", "limited", "whole", "within"]
 
 Batches = Generator[pa.RecordBatch, None, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BatchFilter:
     """The rows of a split that a filter wants, and the columns that are given on.
 
     The service leaves out whole blocks at most, so each row is looked at. The counters count
@@ -33,7 +33,7 @@ class Wanted:
     label: str
     tracker: ProgressTracker | None
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return what is wanted of a batch, perhaps nothing."""
         found = self.filter.apply(batch, self.columns)
         if self.tracker is not None and found.num_rows != batch.num_rows:

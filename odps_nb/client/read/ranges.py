@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from odps_nb.terms import RowRangeSplit, Split
 
-__all__ = ["Pieces"]
+__all__ = ["PieceRanges"]
 
 TOLERANCE = 1.5
 
 
-class Pieces:
+class PieceRanges:
     """The splits of a read, and what is read of each at a time.
 
     Iterating cuts as it goes, by what rows have needed so far; an index split stays whole, since
@@ -35,7 +35,7 @@ class Pieces:
 
     Examples
     --------
-    >>> pieces = Pieces([RowRangeSplit(0, 10)], size=40, row_bytes=10.0)
+    >>> pieces = PieceRanges([RowRangeSplit(0, 10)], size=40, row_bytes=10.0)
     >>> [str(piece) for _, piece in pieces]
     ['rows 0…3', 'rows 3…6', 'rows 6…10']
     """
@@ -44,7 +44,7 @@ class Pieces:
         self._splits, self._size, self._row_bytes = splits, max(1, size), row_bytes
         self._rows = self._bytes = 0
 
-    def came(self, batch: pa.RecordBatch) -> int:
+    def record(self, batch: pa.RecordBatch) -> int:
         """Count a batch, and return its bytes."""
         size = int(batch.nbytes)
         self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + size

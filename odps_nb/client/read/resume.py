@@ -22,7 +22,7 @@ from odps_nb.schema import Column
 from odps_nb.terms import RowRangeSplit, Split
 from odps_nb.wire.calls import StreamingCall
 
-__all__ = ["RowCursor", "rows_of"]
+__all__ = ["ResumableRowStream", "rows_of"]
 
 
 def rows_of(split: Split) -> int | None:
@@ -30,7 +30,7 @@ def rows_of(split: Split) -> int | None:
     return split.count if isinstance(split, RowRangeSplit) else None
 
 
-class RowCursor:
+class ResumableRowStream:
     """Batches from ``start`` to the end, over as many streams as it takes.
 
     Parameters

@@ -19,11 +19,11 @@ from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
-from odps_nb.client.read.checks import Batches, Wanted, counted, limited, whole, within
+from odps_nb.client.read.checks import Batches, BatchFilter, counted, limited, whole, within
 from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
 from odps_nb.client.read.keepalive import SessionKeeper
-from odps_nb.client.read.ranges import Pieces
-from odps_nb.client.read.resume import RowCursor, rows_of
+from odps_nb.client.read.ranges import PieceRanges
+from odps_nb.client.read.resume import ResumableRowStream, rows_of
 from odps_nb.client.read.session import (
     ReadPlan,
     ReadSession,
@@ -121,7 +121,7 @@ def iter_split(
     selected = (*shown, *hidden) if hidden else columns or session.columns
     shared = keeper is not None
     keeper = keeper or SessionKeeper(storage, session, tracker=tracker)
-    cursor = RowCursor(
+    rows = ResumableRowStream(
         storage,
         partial(_read_from, request, keeper, cancel, session),
         what=f"{split} of {session.table}",
@@ -136,10 +136,10 @@ def iter_split(
         cancel=cancel,
     )
     look_after = keeper.keep_aside if shared else partial(keeper.keep, cancel)
-    wanted = None
+    row_filter = None
     if session.filter is not None:
-        wanted = Wanted(session.filter, len(shown), str(part_of or split), tracker)
-    return _SplitRows(cursor, look_after, wanted, in_words if session.tells_changes else None)
+        row_filter = BatchFilter(session.filter, len(shown), str(part_of or split), tracker)
+    return _SplitRows(rows, look_after, row_filter, in_words if session.tells_changes else None)
 
 
 def _batch_bound(size: int) -> int:
@@ -186,14 +186,14 @@ class _SplitRows:
 
     def __init__(
         self,
-        cursor: RowCursor,
+        rows: ResumableRowStream,
         look_after: Callable[[], None],
-        wanted: Wanted | None,
+        row_filter: BatchFilter | None,
         shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
     ) -> None:
-        self._cursor, self._look_after = cursor, look_after
-        self._wanted, self._shape = wanted, shape
-        self._batches = cursor.batches()
+        self._rows, self._look_after = rows, look_after
+        self._filter, self._shape = row_filter, shape
+        self._batches = rows.batches()
         self._begun = False
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -206,8 +206,8 @@ class _SplitRows:
                     self._look_after()
                 self._begun = True
                 batch = next(self._batches)
-                if self._wanted is not None:
-                    batch = self._wanted.of(batch)
+                if self._filter is not None:
+                    batch = self._filter.apply(batch)
                 if batch.num_rows:
                     return batch if self._shape is None else self._shape(batch)
         except BaseException:
@@ -217,7 +217,7 @@ class _SplitRows:
     def rest(self) -> None:
         """Keep the session while the consumer rests, and make way for who is refused."""
         self._look_after()
-        self._cursor.rest()
+        self._rows.rest()
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -268,7 +268,7 @@ def iter_batches(
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
-    pieces = Pieces(session.splits, size=_piece_bytes(ahead), row_bytes=_row_bytes(session))
+    pieces = PieceRanges(session.splits, size=_piece_bytes(ahead), row_bytes=_row_bytes(session))
     concurrency = AdaptiveConcurrency(
         len(list(islice(pieces, _workers(workers, ahead)))),
         tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
@@ -292,7 +292,7 @@ def iter_batches(
 
     batches = fan_out(
         starmap(job, pieces),
-        size=pieces.came,
+        size=pieces.record,
         workers=workers,
         max_bytes=ahead // 2,
         total_bytes=max_bytes,

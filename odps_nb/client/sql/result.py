@@ -16,7 +16,7 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
 from odps_nb.client.read.checks import Batches, counted
-from odps_nb.client.read.resume import RowCursor
+from odps_nb.client.read.resume import ResumableRowStream
 from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
 from odps_nb.errors import InvalidRequestError, QueryError
@@ -155,8 +155,8 @@ def iter_result(
     concurrency = AdaptiveConcurrency(min(len(pages), lanes))
 
     def job(page: RowRangeSplit) -> Job[pa.RecordBatch]:
-        cursor = partial(
-            RowCursor,
+        rows = partial(
+            ResumableRowStream,
             storage,
             partial(_request, session, page, compression),
             what=f"{page} of the result of instance {session.instance_id}",
@@ -167,7 +167,7 @@ def iter_result(
             concurrency=concurrency,
             tracker=tracker,
         )
-        return lambda token: cursor(cancel=token).batches()
+        return lambda token: rows(cancel=token).batches()
 
     batches = fan_out(
         map(job, pages),
@@ -203,14 +203,14 @@ def iter_accelerated(
         task_name=task,
         columns=columns,
     )
-    cursor = RowCursor(
+    rows = ResumableRowStream(
         storage,
         lambda row: replace(first, offset=row),
         what=f"the result of query {query_id} of instance {instance_id}",
         tracker=tracker,
         cancel=storage.operation(cancel),
     )
-    return counted(cursor.batches(), tracker)
+    return counted(rows.batches(), tracker)
 
 
 def _request(

@@ -14,7 +14,7 @@ from threading import Lock
 
 import pyarrow as pa
 
-__all__ = ["HotFiles"]
+__all__ = ["ArrowCache"]
 
 LIMIT = 2 << 30
 SMALLEST = 256 << 10
@@ -22,7 +22,7 @@ FREE_SHARE = 0.25
 _NAME = re.compile(r"[0-9a-f]{32}[nu]?\.arrow", re.ASCII)
 
 
-class HotFiles:
+class ArrowCache:
     """The cache of one service folder.
 
     Parameters

@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from odps_nb.errors import ConfigError
-from odps_nb.local.store.arrow_cache import HotFiles
+from odps_nb.local.store.arrow_cache import ArrowCache
 
 __all__ = ["PACK", "ROWS", "Folder", "new_id"]
 
@@ -89,7 +89,7 @@ class Folder:
         for path in self.work.iterdir():
             if _WORK_NAME.fullmatch(path.name):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        self.hot = HotFiles(self.root / "hot")
+        self.hot = ArrowCache(self.root / "hot")
 
     def make_places(self) -> None:
         """Make the folders of data files, where they are missing and nothing is missed."""

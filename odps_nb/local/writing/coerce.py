@@ -25,7 +25,7 @@ from odps_nb.schema import (
 )
 from odps_nb.terms import TimeUnit
 
-__all__ = ["MAX_FIELD_SIZE", "BlobSpelling", "conform", "match_columns"]
+__all__ = ["MAX_FIELD_SIZE", "BlobSpelling", "coerce_batch", "match_columns"]
 
 MAX_FIELD_SIZE = 8 * 1024 * 1024
 
@@ -86,7 +86,7 @@ def _by_place(
     return wanted
 
 
-def conform(
+def coerce_batch(
     batch: pa.RecordBatch,
     columns: Sequence[Column],
     matches: Sequence[int | None],

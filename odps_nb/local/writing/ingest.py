@@ -24,7 +24,7 @@ from odps_nb.local.store.partition_values import spelled
 from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter
 from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import OPERATION, Table
-from odps_nb.local.writing.coerce import conform, match_columns
+from odps_nb.local.writing.coerce import coerce_batch, match_columns
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec, TimeUnit
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck
@@ -91,7 +91,7 @@ class Ingest:
                 batch.schema, self._columns, exact=self._exact, optional=(OPERATION.name,)
             )
         use = BlobUse()
-        fitted = conform(
+        fitted = coerce_batch(
             batch, self._columns, self._matches, blobs=lambda array: self._blobs.spell(array, use)
         )
         if self._operation:
