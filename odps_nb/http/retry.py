@@ -1,7 +1,7 @@
-"""Whether to try again, and when: a value that decides and never sleeps.
+"""Decides whether and when to retry; never sleeps.
 
-Two facts decide: what the call is (may it be done twice?) and how it failed (may the server
-have acted?). See ``docs/protocol.md`` section 8.4.
+The decision depends on the call (is it idempotent?) and on the failure (may the server have
+acted?). See ``docs/protocol.md`` section 8.4.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["RetryPolicy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often, how long, how far apart. Times are seconds.
+    """Retry limits: attempts, total time and backoff. Times are seconds.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class RetryPolicy:
         chance: float = 0.0,
         patient: bool = False,
     ) -> float | None:
-        """Return the seconds to wait before the next try, or ``None`` to give up.
+        """Return the seconds to wait before the next attempt, or ``None`` to give up.
 
         Parameters
         ----------

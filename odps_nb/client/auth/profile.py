@@ -1,7 +1,7 @@
 """`Profile`: endpoint, project and credentials of one connection, as a value.
 
-Resolving looks at keywords, environment, the profile file and the keyring; nothing here talks to
-a service. Secrets are in no repr and no error, and a profile refuses to be pickled.
+`Profile.resolve` merges keywords, environment, the profile file and the keyring; nothing here sends
+a request. Secrets appear in no repr and no error, and a profile cannot be pickled.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HOW = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Profile:
-    """Where to connect, and as whom. Immutable; secrets are never shown.
+    """Endpoint, project and credentials of a connection. Immutable; secrets are never shown.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class Profile:
 
     @property
     def keys(self) -> Credentials:
-        """What signs the requests now; a function or program may be asked for it.
+        """The credentials that sign requests now; may call a credential function or program.
 
         Raises
         ------
@@ -187,14 +187,14 @@ class Profile:
         return {key: str(value) for key, value in named.items() if value is not None}
 
     def as_settings(self) -> dict[str, str]:
-        """Return as text every setting that says where, and none that says as whom."""
+        """Return every setting except the credentials, as text."""
         asked = (*sources.CREDENTIAL_FIELDS, "_source")
         named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in asked}
         return {key: str(value) for key, value in named.items() if value is not None}
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Profile:
-        """Make a profile of `as_options`; keys in any case, other keys are left alone."""
+        """Make a profile from `as_options`; keys in any case, other keys are ignored."""
         known = {*sources.FIELDS, "name"}
         options = Hidden(options)
         return cls._of(
@@ -210,7 +210,7 @@ class Profile:
         environ: Mapping[str, str] | None = None,
         **keywords: Any,
     ) -> Profile:
-        """Collect the settings from wherever they are.
+        """Make a profile from keywords, environment, profile file and keyring.
 
         Keywords come first. A profile that is asked for by name then speaks before the
         environment; otherwise the environment speaks before the file's default profile (or the

@@ -1,6 +1,6 @@
-"""Blobs that are fetched together: whole or in pieces, resumed at the one that failed.
+"""Fetches several blobs per request, whole or in pieces, and resumes at the one that failed.
 
-Must not know: how batches are cut, or that there are others at the same time.
+Independent of how batches are cut and of other batches read concurrently.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["BlobBatch", "BlobPart", "place_note", "unknown_blob"]
 
 
 class BlobPart(NamedTuple):
-    """Some bytes of a blob, all of them if it is small; a tuple, since there is one per blob.
+    """A piece of a blob, all of it if it is small; a tuple, because there are many.
 
     ``verified`` says of the last part that the checksums and the length of all were proved.
     """
@@ -45,7 +45,7 @@ class BlobPart(NamedTuple):
 
 @dataclass(slots=True)
 class _Answer:
-    """An answer that is being read: how many blobs it still owes, and its events."""
+    """An open response: its events, and how many blobs are still to come."""
 
     response: HttpResponse
     events: Iterator[BlobEvent]
@@ -156,7 +156,7 @@ class BlobBatch:
                 self._attempts.again(error, idempotent=True, resume=resume)
 
     def _narrow(self, error: NotFoundError | LimitExceededError) -> None:
-        """Ask for fewer at a time until it is clear which reference is unknown or too large."""
+        """Request fewer blobs at a time, to isolate the reference that is unknown or too large."""
         asked = self._asked()
         if asked > 1:
             self._window = asked // 2
@@ -167,7 +167,7 @@ class BlobBatch:
             raise error
 
     def _note_damage(self, error: OdpsNbError) -> None:
-        """Note where it was, and ask for fewer where it was before: one damage is one blob's.
+        """Remember the damaged blob; request fewer at a time when it fails again.
 
         A chunk is verified at once, so that what is damaged in it may be any of its blobs.
         """
@@ -228,7 +228,7 @@ class BlobBatch:
             elif isinstance(event, BlobEnd) and answer.start is not None:
                 prefix.finish()
                 return self._part(answer, answer.start, b"".join(pieces), is_last=True)
-        raise FramingError("the answer ends before the last blob")
+        raise FramingError("the response ends before the last blob")
 
     def _part(self, answer: _Answer, start: BlobStart, data: bytes, *, is_last: bool) -> BlobPart:
         verified = is_last and (answer.framed or answer.response.is_delimited)
@@ -245,7 +245,7 @@ class BlobBatch:
     def _finish(self, answer: _Answer) -> None:
         # Only the end of the body proves the last blob, unless a second copy of it follows.
         if not answer.doubled and next(answer.events, None) is not None:
-            raise FramingError("more blobs came than were asked for")
+            raise FramingError("the response holds more blobs than were requested")
         self._drop()
 
     def _drop(self) -> None:
@@ -255,12 +255,12 @@ class BlobBatch:
 
 
 def place_note(place: int) -> str:
-    """Say which of the references of a job an error is about."""
+    """Add a note to an error: which of the job's references it is about."""
     return f"blob {place} of the references"
 
 
 def unknown_blob(error: NotFoundError, reference: BlobReference, place: str) -> NotFoundError:
-    """Say which reference the service does not know."""
+    """Return the error for a reference that the service does not know."""
     token = reference.token
     shown = token if len(token) <= 80 else token[:79] + "…"
     made = NotFoundError(

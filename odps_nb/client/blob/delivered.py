@@ -1,7 +1,7 @@
-"""What was handed out of a blob before its connection broke.
+"""The prefix of a blob that was delivered before its connection broke.
 
-A blob that is read again begins at its first byte: what was given already is compared, by CRC32C,
-and left out. Knows no requests.
+A retried blob starts again at its first byte: the bytes that were delivered already are compared,
+by CRC32C, and skipped. Sends no requests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["DeliveredPrefix"]
 
 
 class DeliveredPrefix:
-    """Counts the bytes that were given, and recognises them when they come again.
+    """Counts delivered bytes; verifies and skips them when the blob is read again.
 
     Examples
     --------
@@ -32,21 +32,21 @@ class DeliveredPrefix:
         self._left = 0  # given bytes that have not come again
 
     def add(self, data: bytes | memoryview) -> None:
-        """Count bytes that are handed out."""
+        """Count bytes that are delivered to the caller."""
         self.size += len(data)
         self._crc = crc32c(data, self._crc)
 
     def restart(self) -> None:
-        """Say that the blob comes once more, from its first byte."""
+        """Start over: the blob is read again from its first byte."""
         self._left, self._seen = self.size, 0
 
     def skip_delivered(self, data: bytes | memoryview) -> memoryview:
-        """Return what of the next bytes was not given yet.
+        """Return the part of the next bytes that was not delivered yet.
 
         Raises
         ------
         ChecksumError
-            What came again is not what was given.
+            The bytes differ from those delivered before.
         """
         view = memoryview(data)
         if not self._left:
@@ -59,7 +59,7 @@ class DeliveredPrefix:
         return new
 
     def finish(self) -> None:
-        """Say that the blob has ended; raise if less came again than was given."""
+        """End the blob; raise if it is shorter than what was delivered before."""
         if self._left:
             self._require_same()
 

@@ -1,7 +1,7 @@
 """One blob as a file that is read front to back.
 
-Every byte that `read` gives was verified; memory holds one piece at a time. A connection that
-breaks is made again: what was given already is read once more, compared, and left out.
+Every byte that `read` returns was verified; memory holds one piece at a time. After a broken
+connection the blob is requested again: bytes delivered before are compared and skipped.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ class BlobFile(PieceFile):
 
     @property
     def reference(self) -> BlobReference:
-        """What names this blob."""
+        """The reference of this blob."""
         return self._request.references[0]
 
     @property
     def size(self) -> int | None:
-        """Size in bytes; ``None`` while it is unknown, at the latest known at the end."""
+        """Size in bytes; ``None`` while it is unknown, known at the end at the latest."""
         return self._size
 
     @property
     def verified(self) -> bool:
-        """Whether all of it was read, and its checksums and length were proved."""
+        """Whether all of it was read, and its checksums and length match."""
         return self._verified
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class BlobFile(PieceFile):
         self._delivered.restart()
 
     def _next_piece(self) -> memoryview | None:
-        """Get the next verified piece; ``None`` at the end of the blob."""
+        """Return the next verified piece; ``None`` at the end of the blob."""
         self._attempts.progressed()  # the time that the reader took was not spent on tries
         while not self._ended:
             try:

@@ -1,7 +1,7 @@
 """Size, type and name of a blob without its bytes (``docs/protocol.md`` section 6.4).
 
-Only frames tell type and name, and a single reference is answered without a frame: the reference
-is asked for twice, and the connection is left after the head of the first frame.
+Only frames carry type and name, and the response to a single reference has no frame: the
+reference is requested twice, and the connection is closed after the head of the first frame.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORTH_READING = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobHead:
-    """What is known of a blob before its bytes; texts are the uploader's, not to be trusted."""
+    """Size, media type and name of a blob; the texts come from the uploader and are not trusted."""
 
     size: int
     mime_type: str = ""
@@ -41,7 +41,7 @@ def fetch_blob_head(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> BlobHead:
-    """Return the head of a blob; one request, of which little is read.
+    """Return the head of a blob; one request, closed after the first bytes.
 
     Raises
     ------

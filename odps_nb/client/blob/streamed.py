@@ -1,8 +1,7 @@
-"""Many blobs of any size, one after the other, each as a file while its turn lasts.
+"""Many blobs of any size in order, each as a file until the next one is taken.
 
-Several requests bring them side by side; what waits for its turn is bounded in bytes, also inside
-of a blob: one that is larger than all of memory passes through in pieces. Must not know: where
-the bytes go.
+Several requests fetch them concurrently; what waits for the consumer is bounded in bytes, even
+within a blob: one that is larger than memory arrives in pieces.
 """
 
 from __future__ import annotations
@@ -29,13 +28,15 @@ FIRST_COUNT = 8
 
 
 class StreamedBlob(PieceFile):
-    """A blob whose turn it is: a binary file, read front to back, closed when its turn is over.
+    """The current blob of a stream of blobs: a binary file, closed when the next one is taken.
 
     Its bytes are verified block by block; that all of them came, and that its own checksum
-    holds, is proved when `verified` has become true. What is not read is passed over.
+    holds, is proved when `verified` has become true. What is not read is skipped.
     """
 
-    when_closed: ClassVar[str] = "a blob is read while its turn lasts; keep what read() gave"
+    when_closed: ClassVar[str] = (
+        "read a blob before taking the next one, or keep the bytes that read() returned"
+    )
 
     def __init__(
         self, reference: BlobReference, positions: Sequence[int], parts: Iterator[BlobPart]
@@ -49,7 +50,7 @@ class StreamedBlob(PieceFile):
         self._failure: BaseException | None = None
 
     def start(self) -> StreamedBlob:
-        """Wait for its head and its first bytes."""
+        """Wait for the head and the first bytes."""
         self._first = self._take()
         start = self._first.start
         self._head = BlobHead(
@@ -61,12 +62,12 @@ class StreamedBlob(PieceFile):
 
     @property
     def reference(self) -> BlobReference:
-        """What names this blob."""
+        """The reference of this blob."""
         return self._reference
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """Where among all references it stands; several if it is named more than once."""
+        """Its positions in the list of references; several if it is named more than once."""
         return self._positions
 
     @property
@@ -91,11 +92,11 @@ class StreamedBlob(PieceFile):
 
     @property
     def verified(self) -> bool:
-        """Whether it arrived whole, and its checksums and length were proved."""
+        """Whether it arrived whole, and its checksums and length match."""
         return self._verified
 
     def skip_rest(self) -> None:
-        """End its turn: what was not read is fetched, verified and left."""
+        """Fetch and verify what was not read, drop it, and close the blob."""
         while not self.closed and self._next_piece() is not None:
             pass
         self.close()
@@ -128,10 +129,10 @@ class StreamedBlob(PieceFile):
 
 
 class ReferenceRanges:
-    """Ranges of references for one request each, cut by the size of what has come so far.
+    """Cuts references into one range per request, by the mean size of the blobs so far.
 
-    While nothing is known a range is small. No range has one item unless there is only one: a
-    single blob would have to be asked for twice to come with its head.
+    The first ranges are small. No range has one item unless there is only one: a single blob
+    would have to be requested twice to come with its head.
 
     Examples
     --------
@@ -149,7 +150,7 @@ class ReferenceRanges:
         self._bytes = self._blobs = 0
 
     def record(self, size: int, *, blobs: int) -> None:
-        """Count bytes, and blobs that are whole now; from any thread, it need not be exact."""
+        """Count bytes and completed blobs; from any thread, need not be exact."""
         self._bytes, self._blobs = self._bytes + size, self._blobs + blobs
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -180,7 +181,7 @@ def iter_streamed_blobs(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs in order, each once; taking the next one ends the turn of the last.
+    """Iterate over blobs in order, each once; taking the next one closes the one before.
 
     Leaving the iterator early closes its connections and joins its threads.
 

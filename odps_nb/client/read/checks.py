@@ -1,6 +1,6 @@
-"""What happens to batches on their last steps to the consumer.
+"""Filters, limits, checks and counts batches on their way to the consumer.
 
-Each step takes a generator and closes it when it is closed itself. Knows no session.
+Each step takes a generator and closes it when it is closed itself.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Batches = Generator[pa.RecordBatch, None, None]
 
 @dataclass(frozen=True, slots=True)
 class BatchFilter:
-    """The rows of a split that a filter wants, and the columns that are given on.
+    """Applies the filter to batches of a split, and drops the columns that only it needs.
 
-    The service leaves out whole blocks at most, so each row is looked at. The counters count
-    what is given on.
+    The service leaves out whole blocks at most, so each row is tested. Progress counts the rows
+    that are kept.
     """
 
     filter: RowFilter
@@ -34,7 +34,7 @@ class BatchFilter:
     tracker: ProgressTracker | None
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what is wanted of a batch, perhaps nothing."""
+        """Return the rows of a batch that the filter keeps; may be empty."""
         found = self.filter.apply(batch, self.columns)
         if self.tracker is not None and found.num_rows != batch.num_rows:
             self.tracker.add(split=self.label, rows=found.num_rows - batch.num_rows)
@@ -42,7 +42,7 @@ class BatchFilter:
 
 
 def whole(batches: Batches, rows: int | None, *, what: str) -> Batches:
-    """Require so many rows at the end, where it is known how many there are.
+    """Check at the end that exactly so many rows came; ``None`` checks nothing.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def limited(batches: Batches, limit: int) -> Batches:
 
 
 def within(batches: Batches, max_bytes: int) -> Batches:
-    """Stop before the batches hold more than so many bytes together.
+    """Raise before the batches hold more than so many bytes together.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def within(batches: Batches, max_bytes: int) -> Batches:
 
 
 def counted(batches: Batches, tracker: ProgressTracker | None) -> Batches:
-    """Let the tracker end with the rows that were handed over.
+    """Set the tracker's rows at the end to those that the consumer got.
 
     While rows come it counts those that came, of all splits: that is how far the work is. A
     limit, or a consumer that leaves, wants fewer of them. Bytes stay what they were.

@@ -1,7 +1,4 @@
-"""What to read of a table, and the session that does, as values.
-
-Must not know: requests, how a session is opened.
-"""
+"""Read plan and read session as plain values."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ DEFAULT_BATCH_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What to read of a table.
+    """What to read of a table: rows, columns, versions, and how to split them.
 
     Parameters
     ----------
@@ -130,7 +127,7 @@ class ReadSession:
 
     @property
     def prunes(self) -> bool:
-        """Whether the service may leave rows out of a split, so that none can be counted on."""
+        """Whether the service may filter rows out of a split, so that its row count is unknown."""
         return self.filter is not None and bool(self.filter.predicate)
 
     def __repr__(self) -> str:

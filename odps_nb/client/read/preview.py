@@ -1,7 +1,4 @@
-"""The first rows of a table, without a session (``docs/protocol.md`` section 3.4).
-
-Must not know: sessions, splits.
-"""
+"""Reads the first rows of a table without a session (``docs/protocol.md`` section 3.4)."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ def fetch_preview(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> pa.Table:
-    """Return the first rows of a table; one request, tried again as a whole.
+    """Return the first rows of a table; one request, retried as a whole.
 
     ``columns`` are those that the table is known to have; the stream is held against them. No
     rows may mean that the partition does not exist: the service does not tell.

@@ -1,7 +1,7 @@
-"""Row ranges cut smaller than splits, so that an ordered read keeps its lanes busy.
+"""Cuts splits into smaller row ranges, so that an ordered read keeps all its lanes busy.
 
-Eight splits of 64 MiB don't fit into what may wait for the consumer: the lanes behind the first
-would fill it and rest, and one connection would bring the rows. Pure: knows no requests.
+Eight splits of 64 MiB exceed the read-ahead budget: the lanes behind the first would fill it and
+wait, and only one connection would deliver rows. Pure: no requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOLERANCE = 1.5
 
 
 class PieceRanges:
-    """The splits of a read, and what is read of each at a time.
+    """Cuts each split into pieces of bounded bytes, one request each.
 
     Iterating cuts as it goes, by what rows have needed so far; an index split stays whole, since
     only the service can cut it.
@@ -45,7 +45,7 @@ class PieceRanges:
         self._rows = self._bytes = 0
 
     def record(self, batch: pa.RecordBatch) -> int:
-        """Count a batch, and return its bytes."""
+        """Use a batch to estimate bytes per row; return its size in bytes."""
         size = int(batch.nbytes)
         self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + size
         return size

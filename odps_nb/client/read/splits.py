@@ -1,8 +1,7 @@
-"""Rows of a read session: one split, or all of them side by side.
+"""Reads the rows of a session: one split, or all of them concurrently.
 
-A split that breaks goes on at the exact row; a session that is over is an error, since another
-one would be another snapshot. See ``docs/protocol.md`` sections 3.3 and 4.
-Must not know: pandas, what the batches become, who watches.
+A broken split resumes at the exact row; an expired session is an error, since a new one would be
+another snapshot. See ``docs/protocol.md`` sections 3.3 and 4.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ def _promised(session: ReadSession, columns: tuple[str, ...]) -> list[Column]:
 
 
 def _hidden(session: ReadSession, shown: Sequence[str]) -> tuple[str, ...]:
-    """Name the columns that the filter needs beside those that are wanted."""
+    """Return the columns that the filter needs beside those that are returned."""
     if session.filter is None:
         return ()
     folded = {name.casefold() for name in shown}
@@ -182,7 +181,7 @@ def _read_from(
 
 
 class _SplitRows:
-    """Batches of one split; looks after the session at each, and while none is taken."""
+    """Batches of one split; keeps the session alive at each, and while the consumer waits."""
 
     def __init__(
         self,
@@ -215,7 +214,7 @@ class _SplitRows:
             raise
 
     def rest(self) -> None:
-        """Keep the session while the consumer rests, and make way for who is refused."""
+        """Keep the session alive; close the connection if the service refuses others."""
         self._look_after()
         self._rows.rest()
 
@@ -238,7 +237,7 @@ def iter_batches(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Iterate over the batches of all splits, read side by side.
+    """Iterate over the batches of all splits, read concurrently.
 
     Parameters
     ----------
@@ -323,17 +322,17 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
 
 
 def _workers(asked: int | None, ahead: int) -> int:
-    """Return how many splits are read at a time, whose batches all fit into what may wait."""
+    """Return how many splits to read at a time, so that a batch of each fits into the budget."""
     return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
 
 
 def _piece_bytes(ahead: int) -> int:
-    """Let one piece of each lane wait for the consumer at a time."""
+    """Return the bytes of a piece, so that one of each lane fits into the budget."""
     return max(PIECE_BYTES, ahead // (2 * READ_WORKERS))
 
 
 def _row_bytes(session: ReadSession) -> float | None:
-    """Guess what a row needs before the first ones have come."""
+    """Estimate the bytes of a row before the first ones have arrived."""
     if not session.row_count or session.estimated_size is None or session.limit is not None:
         return None  # the service estimates all rows, not those within a limit
     estimate = session.estimated_size / session.row_count
@@ -342,12 +341,12 @@ def _row_bytes(session: ReadSession) -> float | None:
 
 
 def _batch_bytes(ahead: int, lanes: int) -> int:
-    """Half of what is here may be finished batches, half one batch in the hands of each worker."""
+    """Bytes of a batch: half of the budget is for finished batches, half for one per worker."""
     return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
 
 
 def _batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
-    """Bound a batch by its rows where it is to be smaller than the service bounds its bytes."""
+    """Rows of a batch, where it must be smaller than the service's smallest bound in bytes."""
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows

@@ -1,7 +1,7 @@
 """Rows of a finished SQL instance over the Storage API (``docs/protocol.md`` section 3.14).
 
-A result is a snapshot with a known number of rows: a large one is read in pages side by side, and
-a broken stream goes on at the row where it broke. Knows no pandas.
+A result is a snapshot with a known number of rows: a large one is read in concurrent pages, and a
+broken stream resumes at the exact row.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NO_ROWS = "InstanceTypeNotSupported"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSession:
-    """The result of a query as the Storage API offers it; lives on the server for a day."""
+    """A Storage API session over the result of a query; kept on the server for a day."""
 
     project: str
     instance_id: str
@@ -123,7 +123,7 @@ def iter_result(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Batches:
-    """Iterate over the rows in order; a broken stream goes on at the row where it broke.
+    """Iterate over the rows in order; a broken stream resumes at the exact row.
 
     A result of one page is one request. A larger one is cut into pages of about equal length
     that are read side by side. Leaving the iterator early closes its connections.

@@ -122,7 +122,7 @@ def test_a_blob_is_closed_when_its_turn_is_over():
         next(blobs)
         with pytest.raises(StateError) as caught:
             kept.read(1)
-        assert "while its turn lasts" in caught.value.hint
+        assert "before taking the next one" in caught.value.hint
         assert repr(kept).endswith("closed>")
 
 
