@@ -147,7 +147,7 @@ class CredentialSource:
         except (ValueError, OverflowError):
             pass  # its message shows the value, which may be something else than a time
         if moment is None:
-            raise self._no_keys("gave an expiration that is no time")
+            raise self._no_keys("gave an expiration that is not a time")
         return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
 
     def _no_keys(self, why: str) -> ConfigError:

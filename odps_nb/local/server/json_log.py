@@ -1,7 +1,7 @@
-"""The log as JSON, one object a line: what was asked, how it ended, how long.
+"""Logs requests as JSON, one object per line: method, path, action, status, duration.
 
-What a query string, a header or a body holds is never written: keys, tokens and signatures
-travel there. Only the name of the action is taken out of it.
+Query strings, headers and bodies are never logged, because they hold keys, tokens and signatures;
+only the name of the action is taken from the query.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MAX_TEXT = 200
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes each record as one JSON object; facts of a request are fields of their own."""
+    """Formats each record as one JSON object; attributes of a request are separate fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the record as a line of JSON."""
         facts: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(),
             "level": record.levelname.lower(),
@@ -42,13 +42,13 @@ class JsonFormatter(logging.Formatter):
 
 
 class LoggedApp:
-    """The application, with a line in the log about each request when it is over."""
+    """Wraps the application and logs each request when it has ended."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request and say how it went."""
+        """Answer one request and log its outcome."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -66,7 +66,7 @@ class LoggedApp:
 
 
 class _Seen:
-    """Counts what passes; ``whole`` says whether the answer was sent to its end."""
+    """Counts bytes of a request and its answer; ``whole``: the answer was sent completely."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send = receive, send
@@ -96,7 +96,7 @@ class _Seen:
 
 
 def _asked(scope: Scope) -> Iterator[tuple[str, str | None]]:
-    """Name method, path and action of a request."""
+    """Return method, path and action of a request."""
     yield "method", scope["method"]
     yield "path", scope["path"][:MAX_TEXT]
     query = scope["query_string"].decode("latin-1")
