@@ -20,7 +20,7 @@ from odps_nb.errors import OdpsNbError, StateError
 __all__ = ["Ending", "Home", "Renewed", "end_at_exit", "renew_after_fork", "start_thread"]
 
 EXIT_PATIENCE = 10.0
-"""Seconds that the end of the process waits for threads; all of them look up far more often."""
+"""Seconds to wait for threads at exit; all of them check for the end far more often."""
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Home:
         return self._pid == os.getpid()
 
     def require(self, what: str) -> None:
-        """Raise where this is a forked child.
+        """Raise if this is a forked child.
 
         Raises
         ------

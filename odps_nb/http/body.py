@@ -51,7 +51,7 @@ class _Head:
 
 
 class BodyResponse(HTTPResponse):
-    """An `http.client` response whose body is read by `fill` and `some` only."""
+    """An `http.client` response whose body is read with `fill` and `some` only."""
 
     length: int | None
     _run = 0  # bytes left in the current chunk

@@ -35,7 +35,7 @@ class RetryPolicy:
         Tries when nobody listens at all: less, since a wrong endpoint is likelier.
     deadline
         No try begins later than this after the first one (or after the last progress). It alone
-        bounds the tries of a read that has had rows and is refused for haste.
+        bounds the attempts of a read that has had rows and is answered with 429.
     base, cap
         Waits double from ``base`` up to ``cap``. A wait that the server asks for counts more.
     spread
@@ -72,7 +72,7 @@ class RetryPolicy:
         chance
             A random number in [0, 1) for the spread.
         patient
-            Whether a refusal for haste is bounded by the deadline only, not by the number of
+            Whether an answer 429 is bounded by the deadline only, not by the number of
             tries. A policy of one try stays one.
         """
         limit = self.max_attempts

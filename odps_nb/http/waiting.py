@@ -18,7 +18,7 @@ from urllib3.util.wait import wait_for_socket
 __all__ = ["SLICE", "SlicedReader", "TooSlowError", "connect", "wait_until_ready"]
 
 SLICE = 0.1
-"""Seconds that one sleep lasts at most."""
+"""Longest sleep in seconds."""
 
 _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLOCK", -1)}
 

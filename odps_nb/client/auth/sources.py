@@ -1,4 +1,4 @@
-"""Where settings come from: environment, profile file, keyring, a pyodps entry.
+"""Reads settings from the environment, the profile file, the keyring and pyodps.
 
 Each function returns a plain mapping of `Profile` field names; `Profile.resolve` decides which
 source wins. Independent of HTTP; no error shows a secret.

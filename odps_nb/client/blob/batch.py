@@ -57,7 +57,7 @@ class _Answer:
 
 
 class BlobBatch:
-    """References that are fetched together, in as few requests as it takes.
+    """Fetches a list of references in as few requests as possible.
 
     Parameters
     ----------

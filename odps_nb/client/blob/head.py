@@ -22,7 +22,7 @@ from odps_nb.wire.frames import BlobStart
 __all__ = ["BlobHead", "fetch_blob_head"]
 
 _WORTH_READING = 1 << 16
-"""Bytes of an answer that are sooner read to their end than a new connection is made."""
+"""Bytes that are read to the end of a response sooner than a new connection is made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

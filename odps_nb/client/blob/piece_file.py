@@ -19,7 +19,7 @@ class PieceFile(io.RawIOBase):
     """
 
     when_closed: ClassVar[str] = "open it again"
-    """What to do when it is closed, for the error."""
+    """Hint of the error when it is closed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -50,11 +50,11 @@ class Attempts:
     read_timeout: float | None = None
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     index: int = 0
-    """Number of the running try, from 0, over the whole call."""
+    """Number of the running attempt, from 0, over the whole call."""
     scope: CancelToken = field(init=False)
     _failed: int = 0
     _refused: int = 0
-    """Refusals for haste while others get on: they count apart, the deadline bounds them."""
+    """429s while other splits progress: counted apart, bounded by the deadline only."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class Attempts:
         resume
             Where the next try goes on, when it does not begin anew.
         patient
-            Whether a refusal for haste may be repeated for as long as the deadline lasts.
+            Whether a call answered with 429 may be repeated until the deadline.
         """
         patient = patient and isinstance(error, ThrottledError)
         if patient:

@@ -16,7 +16,7 @@ from odps_nb.lifetime import renew_after_fork
 __all__ = ["SHORT_WAIT", "CancelToken", "Stoppable"]
 
 SHORT_WAIT = 0.1
-"""Seconds that any wait of this floor lasts at most before it looks up again."""
+"""Longest wait in seconds before cancellation is checked again."""
 
 
 class Stoppable(Protocol):
@@ -75,7 +75,7 @@ class CancelToken:
             one.stop()
 
     def stop(self) -> None:
-        """Cancel: what a parent calls."""
+        """Cancel; called by a parent token."""
         self.cancel()
 
     def check(self) -> None:

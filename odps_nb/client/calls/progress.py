@@ -141,7 +141,7 @@ class _Silent:
 silent: ProgressListener = _Silent()
 
 Progress = ProgressListener | bool | None
-"""What ``progress=`` takes: a listener, ``False`` for silence, or what suits the place."""
+"""Values of ``progress=``: a listener, ``False`` for silence, otherwise the default."""
 
 
 def listener_of(*said: Progress, default: Callable[[], ProgressListener]) -> ProgressListener:
@@ -180,7 +180,7 @@ class _Counts:
     retries: int = 0
     resumes: int = 0
     splits: dict[str, SplitProgress] = field(default_factory=dict)
-    """Values already, so that a snapshot of very many splits takes no time."""
+    """Immutable values, so that a snapshot of many splits is cheap."""
 
 
 class ProgressTracker:

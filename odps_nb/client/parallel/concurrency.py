@@ -11,7 +11,7 @@ from collections.abc import Callable
 __all__ = ["AdaptiveConcurrency"]
 
 ITEMS_PER_LANE = 8
-"""Items without a refusal that give a lane again."""
+"""Items without a refusal that restore a lane."""
 
 
 class AdaptiveConcurrency:

@@ -34,7 +34,7 @@ Bound = SupportsIndex | datetime.date | str
 """A version, or a moment in the time zone of the project."""
 
 CHANGE = Column(name="_change", type=PrimitiveType(TypeCode.STRING), nullable=False)
-"""What became of a row, in a word."""
+"""The column with the change of each row: a word."""
 OPERATION_TYPE = Column(name="__meta_op_type", type=PrimitiveType(TypeCode.TINYINT))
 WORDS = {2: "insert", 4: "delete", 8: "update", 16: "update_before", 32: "update_after"}
 

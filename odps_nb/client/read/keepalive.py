@@ -33,7 +33,7 @@ class SessionKeeper:
     """Refreshes a session before it expires; shared by all its readers.
 
     Good time is when half of what was left is over, and a minute before the end at the latest:
-    a consumer may rest that long between two batches. Thread-safe; nobody waits for a refresh
+    a consumer may rest that long between two batches. Thread-safe; no thread waits for a refresh
     that another thread makes. Whoever calls `keep_aside` must `close`.
     """
 

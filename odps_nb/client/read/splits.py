@@ -47,15 +47,15 @@ __all__ = [
 DEFAULT_BATCH_BYTES = 16 * 2**20
 SMALL_BATCH_BYTES = 64 * 2**10
 READ_WORKERS = 16
-"""Splits read at a time: lines that are slow per connection need so many."""
+"""Splits read at a time; networks that are slow per connection need so many."""
 WHOLE_BATCH_BYTES = 2 * 2**20
-"""What a batch has at least where so many are read at a time."""
+"""Smallest batch in bytes when many splits are read at a time."""
 PIECE_BYTES = 8 * 2**20
-"""What a piece of a split has at least."""
+"""Smallest piece of a split in bytes."""
 ALL_ROWS = 2**32 - 1
-"""What the C++ client sends as ``Count`` for all that are there."""
+"""``Count`` for all rows, as the C++ client sends it."""
 FEW_BYTES = 16
-"""What a value needs whose length nobody knows."""
+"""Assumed bytes of a variable-length value."""
 
 
 def iter_split(

@@ -86,7 +86,7 @@ def submit_sql(
 ) -> SqlInstance:
     """Start a query and return at once.
 
-    It is sent once only: after a lost answer nobody knows whether it runs, so that it is never
+    It is sent once only: after a lost answer it is unknown whether it runs, so that it is never
     started a second time without being asked for. Where the profile says a time zone, the query
     is told to work in it, unless ``settings`` say another.
 

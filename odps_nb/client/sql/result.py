@@ -41,7 +41,7 @@ PAGE_ROWS = 100_000
 ACCELERATED_TASK = "console_sqlrt_task"
 """Name of the task of accelerated queries (live tests of the C++ client)."""
 NO_ROWS = "InstanceTypeNotSupported"
-"""Code of the service for an instance that is no query (known from the stock client)."""
+"""Error code for an instance that is not a query (known from the stock client)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +192,7 @@ def iter_accelerated(
 ) -> Batches:
     """Iterate over the rows of an accelerated query, without a session.
 
-    Nobody says how many there are: the end of the stream proves that all came, and a broken one
+    Their number is unknown: the end of the stream proves that all came, and a broken one
     goes on at the row where it broke (live tests of the C++ client: TestInstanceDirectReadStream).
     """
     first = ReadInstance(

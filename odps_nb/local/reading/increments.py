@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 UPDATED = 8
-"""What ``append`` says of a row that was there before."""
+"""Operation that mode ``append`` reports for a row that existed before."""
 DEFAULT_BUCKETS = 16
 MODES = ("append", "cdc")
 BATCH_ROWS = 64 * 1024

@@ -52,7 +52,7 @@ class Definitions:
         self._catalog, self._snapshots = catalog, snapshots
 
     def change(self, statement: Any, place: Place) -> None:
-        """Run a statement that changes what exists."""
+        """Run a DDL statement."""
         if isinstance(statement, (sql_statements.CreateSchema, sql_statements.DropSchema)):
             self._change_schema(statement, place)
         elif isinstance(statement, sql_statements.DropTable):
@@ -127,7 +127,7 @@ class Definitions:
     # -- looking ------------------------------------------------------------------------------
 
     def show(self, statement: Any, place: Place) -> Rows:
-        """Run a statement that shows what exists."""
+        """Run a SHOW or DESC statement."""
         if isinstance(statement, sql_statements.ShowTables):
             project, schema = place.project, place.schema
             if statement.scope:

@@ -1,6 +1,6 @@
 """MaxCompute functions that DuckDB lacks or defines differently, as DuckDB macros.
 
-sqlglot knows Hive's functions; where MaxCompute has its own (units of dates, ``wm_concat``,
+sqlglot supports Hive's functions; where MaxCompute has its own (units of dates, ``wm_concat``,
 ``to_char`` …) the parser keeps the call, which becomes a call of a macro ``mc_…`` from here.
 """
 

@@ -83,7 +83,7 @@ class SqlRunner:
     def run(
         self, statement: sql_statements.Statement, place: Place, stopper: Stopper, stack: ExitStack
     ) -> Rows | None:
-        """Run a statement; a query gives rows, which are valid until ``stack`` is closed."""
+        """Run a statement; the rows of a query are valid until ``stack`` is closed."""
         if isinstance(statement, sql_statements.Query):
             return self._query(statement.text, place, stopper, stack)
         if isinstance(statement, _SHOWN):

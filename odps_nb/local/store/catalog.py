@@ -191,7 +191,7 @@ class Catalog:
             db.execute("DELETE FROM tables WHERE table_id = ?", (table.table_id,))
 
     def change_schema(self, table: Table, schema: TableSchema) -> Table:
-        """Give a table another schema (columns added at the end) and a new schema version."""
+        """Set a new schema (columns added at the end) and a new schema version of a table."""
         check_columns(schema)
         with self._db.transaction() as db:
             self._db.must_last()

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 OPERATION_TYPE = Column(name="__meta_op_type", type=PrimitiveType(TypeCode.TINYINT))
-"""What became of a row (live tests of the C++ client: TestIncrementalReadOptionsCDCMode)."""
+"""The operation on a row (live tests of the C++ client: TestIncrementalReadOptionsCDCMode)."""
 INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER = 2, 4, 16, 32
 
 _ORDINAL = "__ordinal"

@@ -5,7 +5,7 @@
     ROOT/                    0700
       lock                   held by the process that serves it
       access_key.json        0600: the access keys of this service
-      catalog.sqlite         what exists and what is visible
+      catalog.sqlite         the catalogue: tables, partitions, visible files
       rows/<id>.parquet      row files, named by the service, never by a user's text
       hot/<id>.arrow         the same rows, ready to send (a cache)
       blobs/<id>.pack        blobs of one upload, one after the other
@@ -194,7 +194,7 @@ class Folder:
             self.settle([name])
 
     def place_of(self, file_name: str) -> Path:
-        """Path of a row file or pack by its whole name."""
+        """Return the path of a row file or pack by its file name."""
         stem, _, kind = file_name.partition(".")
         return self.row_file(stem) if f".{kind}" == ROWS else self.blob_pack(stem)
 

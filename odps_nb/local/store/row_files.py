@@ -31,7 +31,7 @@ SAMPLED_ROWS = 10_000
 REPEATS = 4
 # Marks at the end of a file's name, which is hexadecimal: what times it has.
 FAR = "u"
-"""Its timestamps are in microseconds: nanoseconds do not reach some."""
+"""Its timestamps are in microseconds: some exceed the range of nanoseconds."""
 FINE = "n"
 """Some of its timestamps have digits below a microsecond."""
 

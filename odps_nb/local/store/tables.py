@@ -46,7 +46,7 @@ __all__ = [
 PRIMARY_KEY = "primary_key"
 CLUSTERED_BY = "clustered_by"
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
-"""The column in which rows of a primary-key table say what they do."""
+"""The column with the operation (upsert or delete) of rows of primary-key tables."""
 
 _PARTITION_TYPES = {
     TypeCode.TINYINT,
