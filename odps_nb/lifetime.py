@@ -60,7 +60,7 @@ class Home:
         Raises
         ------
         StateError
-            ``what`` was begun by the parent, which goes on with it.
+            ``what`` was created by the parent process, which owns it.
         """
         if not self.is_here:
             raise StateError(
@@ -72,8 +72,8 @@ class Home:
 class _Living(Generic[T]):
     """A weak set that compares objects by identity.
 
-    All that is done to the dictionary is one step for other threads, and needs no lock that a
-    thread could hold while the process forks.
+    Each operation on the dictionary is atomic and needs no lock, which a thread could hold while
+    the process forks.
     """
 
     def __init__(self) -> None:

@@ -252,7 +252,7 @@ def create_table(
     ConflictError
         A table of that name exists.
     ArgumentError
-        Something that a table cannot have; nothing is sent then.
+        The definition is invalid; nothing is sent.
     """
     from odps_nb.client.sql.query import run_sql
 

@@ -32,7 +32,7 @@ class RetryPolicy:
     max_attempts
         Tries of one call in all, the first one included.
     connect_attempts
-        Tries when nobody listens at all: less, since a wrong endpoint is likelier.
+        Attempts if the connection is refused: fewer, since a wrong endpoint is likelier.
     deadline
         No try begins later than this after the first one (or after the last progress). It alone
         bounds the attempts of a read that has had rows and is answered with 429.

@@ -39,7 +39,7 @@ class ProxyEnvironment:
         Raises
         ------
         ConfigError
-            A variable names a proxy that is no address, or certificates that are not there.
+            A variable holds an invalid proxy address, or certificates that do not exist.
         """
         parts = urlsplit(url)
         key = (parts.scheme, parts.netloc)

@@ -249,7 +249,7 @@ class RequestsTransport:
         Raises
         ------
         TransportError
-            Its kind says which: nobody there, silent for too long, broken on the way.
+            The class tells which: not reachable, timed out, connection broken.
         CancelledError
             ``request.abort`` was stopped.
         """

@@ -41,7 +41,7 @@ class Profile:
     endpoint
         Base of the REST paths, e.g. ``https://service.cn-hangzhou.maxcompute.aliyun.com/api``.
     project, schema
-        Defaults for table names that do not say them.
+        Defaults for table names without them.
     access_id, access_key, sts_token, bearer_token
         Either id and key (with an STS token for temporary keys) or a bearer token.
     app_id, app_key
@@ -52,7 +52,7 @@ class Profile:
     credentials
         A function without arguments that returns the keys as a mapping, instead of a program.
     tunnel_endpoint
-        Base of the Storage API; ``None``: asked from the service when first needed.
+        Base of the Storage API; ``None``: fetched from the service when first needed.
     region
         Known region: requests are signed with version 4 (``docs/protocol.md`` section 2.3).
     quota
@@ -177,7 +177,7 @@ class Profile:
     def as_options(self) -> dict[str, str]:
         """Return every setting as text, **secrets included**, for the options of a Spark reader.
 
-        Of keys that are renewed these are the present ones, which end when they end.
+        Renewable keys are copied as they are now, and are not renewed.
 
         Options of a Spark DataFrame reader reach tasks and stay out of plans and the UI; those
         of SQL ``OPTIONS (…)`` and of ``spark.conf`` do not, so never put these there.
@@ -212,9 +212,9 @@ class Profile:
     ) -> Profile:
         """Make a profile from keywords, environment, profile file and keyring.
 
-        Keywords come first. A profile that is asked for by name then speaks before the
-        environment; otherwise the environment speaks before the file's default profile (or the
-        one that ``ODPS_PROFILE`` names). The keyring is asked last, and only for a missing key.
+        Keywords come first. A profile requested by name precedes the environment; otherwise the
+        environment precedes the file's default profile (or the one that ``ODPS_PROFILE`` names).
+        The keyring is read last, and only for a missing key.
         Id, key and tokens are taken from one source unless the others agree with it: half of
         one account is never mixed with half of another.
 
@@ -225,7 +225,7 @@ class Profile:
         environ
             The environment; by default the process's.
         keywords
-            Fields of `Profile`; ``None`` counts as not said.
+            Fields of `Profile`; ``None`` counts as not given.
 
         Raises
         ------

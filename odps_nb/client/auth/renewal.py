@@ -48,7 +48,7 @@ class CredentialSource:
         Returns a mapping with ``access_id`` and ``access_key`` (and ``sts_token``) or
         ``bearer_token``, and ``expiration``: seconds of the epoch or text as in ISO 8601.
     what
-        What it is called in an error.
+        Its name in errors.
     clock
         Seconds of the epoch.
 
@@ -82,7 +82,7 @@ class CredentialSource:
         Raises
         ------
         ConfigError
-            The source failed, or gave no keys; nothing of what it gave is shown.
+            The source failed, or returned no keys; the error shows nothing that it returned.
         """
         with self._lock:
             now = self._clock()

@@ -34,7 +34,7 @@ __all__ = ["BlobBatch", "BlobPart", "place_note", "unknown_blob"]
 class BlobPart(NamedTuple):
     """A piece of a blob, all of it if it is small; a tuple, because there are many.
 
-    ``verified`` says of the last part that the checksums and the length of all were proved.
+    ``verified``, on the last part: checksums and length of the whole blob match.
     """
 
     data: bytes
@@ -64,7 +64,7 @@ class BlobBatch:
     places
         Number of each reference in the whole job, for messages.
     framed
-        Whether metadata is wanted even when a single blob is left to ask for.
+        Whether to request metadata even for a single remaining blob.
     piece
         Bytes from which on a blob is handed over in parts of about so many, by `parts`.
     """

@@ -46,7 +46,7 @@ def fetch_blob_head(
     Raises
     ------
     NotFoundError
-        The reference names nothing.
+        The service does not know the reference.
     """
     attempts = storage.attempts("the head of a blob", tracker=tracker, cancel=cancel)
     request = ReadBlobs(references=(reference, reference))

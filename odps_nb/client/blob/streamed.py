@@ -191,10 +191,10 @@ def iter_streamed_blobs(
         What to fetch, in this order, and where in the caller's job each of them stands: for
         `StreamedBlob.positions` and for the notes of errors.
     batch_count, workers
-        References per request at most, and requests at a time. Requests are cut so that what
-        they bring is about what may wait.
+        References per request at most, and requests at a time. Requests are cut so that their
+        blobs fill about ``waiting_bytes``.
     waiting_bytes
-        Bytes of blobs that may wait for their turn. Each worker has one piece more in its hand.
+        Bytes of blobs that may wait for the consumer; each worker holds one more piece.
     piece_bytes
         Bytes from which on a blob comes in pieces of about so many.
     max_blob

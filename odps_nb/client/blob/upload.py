@@ -57,7 +57,7 @@ def upload_blobs(
     Raises
     ------
     ChecksumError
-        Size or MD5 by the server's account is not what was sent.
+        The size or MD5 that the server reports differs from what was sent.
     FramingError
         The answer does not name one reference per blob, or a file changed its size meanwhile.
     """

@@ -38,8 +38,8 @@ class Attempts:
     """The attempts of one logical call; the first one has begun.
 
     ``what`` names the call in notes, log lines and events. Everything that the call sends runs
-    under ``scope``, so that `stop` reaches it wherever an interrupt has left it. Not
-    thread-safe: one call is one thread's business.
+    under ``scope``, so that `stop` reaches it after an interrupt. Not thread-safe: a call is made
+    by one thread.
     """
 
     what: str
@@ -102,7 +102,7 @@ class Attempts:
         idempotent
             Whether doing the call twice equals doing it once.
         resume
-            Where the next try goes on, when it does not begin anew.
+            Where the next attempt resumes, if not at the beginning.
         patient
             Whether a call answered with 429 may be repeated until the deadline.
         """

@@ -19,8 +19,8 @@ T = TypeVar("T")
 class CallUpload(Generic[T]):
     """A call whose request body is being written; leaving it without `finish` aborts.
 
-    `write` takes anything with bytes in it and waits while the server is slow; trouble on the
-    way, an early answer included, is raised by the next `write` or by `finish`.
+    `write` takes any buffer of bytes and blocks while the server is slow; failures while sending,
+    an early answer included, are raised by the next `write` or by `finish`.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class CallUpload(Generic[T]):
         Raises
         ------
         TransportError
-            No answer: with ``request_sent`` nobody knows whether the server acted.
+            No answer; if ``request_sent``, it is unknown whether the server acted.
         ServiceError
-            The server said no.
+            The server refused the request.
         """
         if self._answer is None:
             with self._upload.finish() as response:

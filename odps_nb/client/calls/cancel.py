@@ -84,7 +84,7 @@ class CancelToken:
         Raises
         ------
         CancelledError
-            Somebody called `cancel`.
+            `cancel` was called.
         """
         if self.cancelled:
             raise CancelledError("stopped on request")

@@ -73,7 +73,7 @@ class ProgressSnapshot:
     ``complete_bytes`` counts rows that came or went whole: an Arrow stream up to its end marker
     with the expected rows. Rows carry no checksum: a byte that was changed on the way may not
     show. ``verified_bytes`` counts payload whose checksums were compared (a blob's CRC32C).
-    ``tasks`` are those of another engine that does the work and tells no more than that.
+    ``tasks`` are those of another engine that reports only their number.
     """
 
     operation: str  # "read" | "write" | "blobs" | "sql"
@@ -285,7 +285,7 @@ class ProgressTracker:
     ) -> None:
         """Add to the counters, and to those of one split when named.
 
-        What was counted elsewhere and has turned out not to count is added with a minus.
+        Pass negative numbers to take back what was counted wrongly.
         """
         with self._lock:
             counts = self._counts
@@ -306,8 +306,8 @@ class ProgressTracker:
     def metered(self, wire_bytes: Callable[[], int]) -> Iterator[None]:
         """Inside the block, snapshots include bytes that arrived and are not added yet.
 
-        A batch is counted once it is whole, which may take a slow network a minute; what has
-        come of it by then is seen here. ``wire_bytes`` must be quick, and ask no tracker.
+        A batch is counted once it is complete, which may take a minute on a slow network; its
+        bytes are visible here before that. ``wire_bytes`` must be quick, and ask no tracker.
         """
         key = id(wire_bytes)
         with self._lock:

@@ -50,15 +50,15 @@ class StorageClient:
     profile
         Where to connect, and as whom.
     transport
-        What sends; made here, and closed by `close`, when not given.
+        Sends the requests; by default a new one, closed by `close`.
     retry
-        How failures are met.
+        How often and when to retry.
     clock, monotonic, sleep
         Seconds of the epoch for signatures, seconds for deadlines, and how to wait.
     connect_timeout, read_timeout
-        Seconds to wait for a connection, and for each sign of life on it.
+        Seconds to wait for a connection, and for the next bytes on it.
     document_timeout
-        Seconds that a whole answer may take which is a document, not rows or blobs.
+        Seconds for a whole response that is a document, not rows or blobs.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class StorageClient:
         Raises
         ------
         ServiceError
-            The server said no; its kind, code and request id say more.
+            The server refused the request; see its class, code and request id.
         TransportError
             No answer came.
         ProtocolError
-            What came is no answer.
+            The response is malformed.
         """
         wire = self._encode(request)
         attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
@@ -146,7 +146,7 @@ class StorageClient:
         Parameters
         ----------
         attempts
-            The caller's own tries, of which this is one: then nothing is repeated here.
+            The caller's own attempts, of which this is one: nothing is retried here.
         """
         wire = self._encode(request)
         if attempts is not None:
@@ -266,7 +266,7 @@ class StorageClient:
         """Stop running calls and free the connections. Idempotent; later use is a `StateError`.
 
         Reads that are half done, uploads and blobs end with `CancelledError`; a write session
-        with open streams is aborted. The interpreter's end closes what nobody did.
+        with open streams is aborted. Called at interpreter exit if not before.
         """
         if not self._closed:
             self.cancel()

@@ -17,14 +17,14 @@ ITEMS_PER_LANE = 8
 class AdaptiveConcurrency:
     """A number of lanes between one and ``most``; thread-safe.
 
-    It only says when a job may begin: one that runs is never stopped.
+    It only limits when a job may begin: a running one is never stopped.
 
     Parameters
     ----------
     most
         How many there are at the beginning, and at any time at most.
     tell
-        Called with a line for people when lanes are taken back or given again.
+        Called with a line of text when lanes are taken away or restored.
 
     Examples
     --------

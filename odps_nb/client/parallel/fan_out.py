@@ -56,21 +56,21 @@ def fan_out(
         Each makes an iterator under a token of its own round; run in a worker thread. They are
         taken one by one, a few ahead. An iterator that is `Resting` is told while it waits.
     size
-        Bytes that an item holds.
+        The bytes of an item.
     workers
         Jobs at a time; the most that ``concurrency`` allows by default, and 8 without it. With
         ``1`` everything runs in the caller's thread.
     max_bytes
         Bytes of finished items that may wait for the consumer.
     total_bytes
-        Bytes that the consumer means to take in all: what waits stays within the rest of them.
+        Bytes that the consumer intends to take in total: read-ahead stays within the rest.
         A consumer that goes on gets all items nevertheless, one at a time.
     ordered
         Whether items come job after job. Otherwise as they arrive, in order within a job.
     concurrency
-        Says how many jobs may begin; all of the workers may if ``None``.
+        Limits how many jobs may run; ``None``: one per worker.
     cancel
-        Stops all of it.
+        Stops all jobs.
 
     Raises
     ------

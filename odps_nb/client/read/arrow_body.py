@@ -158,7 +158,7 @@ class RowStream:
     body
         Where the stream comes from; its first bytes are read at once.
     expected_rows
-        How many rows there must be; ``None`` where nobody knows.
+        How many rows there must be; ``None`` if unknown.
     max_message
         Bytes of one Arrow message that are accepted.
     max_decompressed
@@ -171,11 +171,11 @@ class RowStream:
     TruncatedError
         The end marker or rows are missing.
     FramingError
-        The bytes are no Arrow stream, go on behind its end, or Arrow finds them damaged.
+        The bytes are not an Arrow stream, continue after its end, or are damaged.
     LimitExceededError
         A message is larger than accepted, or would be when it is decompressed.
     TransportError
-        The connection broke, or HTTP's own length says that bytes are missing.
+        The connection broke, or the body is shorter than HTTP states.
     """
 
     def __init__(

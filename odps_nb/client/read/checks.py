@@ -47,7 +47,7 @@ def whole(batches: Batches, rows: int | None, *, what: str) -> Batches:
     Raises
     ------
     TruncatedError
-        It was another number.
+        The number of rows differs.
     """
     found = 0
     try:
@@ -102,8 +102,8 @@ def within(batches: Batches, max_bytes: int) -> Batches:
 def counted(batches: Batches, tracker: ProgressTracker | None) -> Batches:
     """Set the tracker's rows at the end to those that the consumer got.
 
-    While rows come it counts those that came, of all splits: that is how far the work is. A
-    limit, or a consumer that leaves, wants fewer of them. Bytes stay what they were.
+    While reading, it counts the rows that arrived, of all splits. A limit, or a consumer that
+    leaves early, takes fewer of them. Bytes are not changed.
     """
     before, handed = tracker.rows if tracker is not None else 0, 0
     try:

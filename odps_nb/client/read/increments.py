@@ -43,8 +43,8 @@ WORDS = {2: "insert", 4: "delete", 8: "update", 16: "update_before", 32: "update
 class Increment:
     """Versions after ``start``, up to ``end``: each a number, or a time as text.
 
-    ``end`` may be ``None``, for what there is when the session is made. ``keyed`` says that the
-    table has a primary key; only then ``changes`` may ask for each change, not the outcome.
+    ``end`` may be ``None``: the newest version when the session is created. ``keyed``: the table
+    has a primary key; only then may ``changes`` request each change instead of the last state.
     """
 
     start: int | str
@@ -125,7 +125,7 @@ def plan_increment(
     Raises
     ------
     ArgumentError
-        Bounds that are none or go backwards, or changes of a table that does not keep them.
+        Invalid or reversed bounds, or changes of a table that does not keep them.
     """
     if changes and not keyed:
         raise ArgumentError(

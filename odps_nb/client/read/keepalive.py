@@ -32,9 +32,9 @@ _log = logging.getLogger("odps_nb")
 class SessionKeeper:
     """Refreshes a session before it expires; shared by all its readers.
 
-    Good time is when half of what was left is over, and a minute before the end at the latest:
-    a consumer may rest that long between two batches. Thread-safe; no thread waits for a refresh
-    that another thread makes. Whoever calls `keep_aside` must `close`.
+    A refresh is due when half of the remaining time is over, a minute before expiry at the latest:
+    a consumer may wait that long between two batches. Thread-safe; no thread waits for a refresh
+    that another thread makes. Call `close` after `keep_aside`.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class SessionKeeper:
     def keep(self, cancel: CancelToken | None) -> None:
         """Refresh the session if that is due; free otherwise.
 
-        A refresh that fails is logged and tried again later: the rows may come all the same, and
-        where the session is over they say so themselves.
+        A failed refresh is logged and retried later: rows may still arrive, and if the session has
+        expired, reading them raises.
 
         Raises
         ------

@@ -31,7 +31,7 @@ class ReadPlan:
         Specs, partial ones too; empty for the whole table.
     where
         A SQL condition (`odps_nb.filters.parse`). The service leaves out blocks of rows by it, and
-        each row is looked at again where it arrives.
+        each row is tested again when it arrives.
     timezone
         Where times in quotes are read that ``where`` compares with a DATETIME or TIMESTAMP.
     schema
@@ -48,12 +48,12 @@ class ReadPlan:
     appends_only
         Leave out versions that replaced rows, too; without it, such a version is an error.
     compression
-        What the bodies are asked to be coded with.
+        The compression to request.
     timestamp_unit
-        Unit in which TIMESTAMPs arrive. ``None``: nanoseconds, or microseconds where the service
-        says that nanoseconds (1677…2262) do not reach.
+        Unit in which TIMESTAMPs arrive. ``None``: nanoseconds, or microseconds if the service
+        reports times outside their range (1677…2262).
     increment
-        Only what some versions brought; not with ``versions``.
+        Read only the rows of some versions; not with ``versions``.
     """
 
     table: TableName
@@ -100,9 +100,9 @@ class ReadSession:
     filtered session with ranges of rows has before its filter, by the service's count. With a
     ``limit`` the splits may hold more rows than that. ``selects`` says that columns were
     chosen, ``columns`` which of a stream that has more than was wanted.
-    ``latest_version`` is that of the table, 0 where there is none or the service tells none.
-    ``timestamp_unit`` is that in which TIMESTAMPs were asked for. ``tells_changes`` says that the
-    last data column tells in a word what became of each row.
+    ``latest_version`` is that of the table, 0 if there is none or the service reports none.
+    ``timestamp_unit`` is the requested unit of TIMESTAMPs. ``tells_changes``: the last data column
+    holds the change of each row as a word.
     """
 
     table: TableName

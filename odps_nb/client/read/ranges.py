@@ -27,11 +27,11 @@ class PieceRanges:
     Parameters
     ----------
     size
-        Bytes of Arrow data that a piece should have. What is less than half as much again is
-        not cut: every request has its price.
+        Bytes of Arrow data that a piece should have. A range less than half as large again is
+        not cut, because every request has its cost.
     row_bytes
-        Bytes of a row to begin with; ``None`` if nobody knows, and nothing is cut before rows
-        have come.
+        First estimate of the bytes of a row; ``None`` if unknown: nothing is cut before rows
+        have arrived.
 
     Examples
     --------

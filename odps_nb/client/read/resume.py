@@ -42,9 +42,9 @@ class ResumableRowStream:
     start
         First row wanted, counted as ``request_at`` counts.
     expected
-        Row number at which the rows must end; ``None`` if nobody knows.
+        Row number at which the rows must end; ``None`` if unknown.
     columns
-        What the session promised; every stream is held against it. ``None``: nobody knows.
+        Columns of the session; every stream is checked against them. ``None``: unknown.
     select
         Columns wanted, in their order; empty for those of the session in its order. With a
         selection a stream may have further columns.
@@ -53,7 +53,7 @@ class ResumableRowStream:
     part
         Whether others read other rows of this split.
     concurrency
-        Of all who read beside; told when the service says that it is too much.
+        Shared with concurrent readers; reduced when the service answers 429.
     """
 
     def __init__(

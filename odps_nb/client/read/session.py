@@ -91,7 +91,7 @@ def open_read_session(
     InvalidRequestError
         The service does not take the filter.
     ArgumentError
-        A column does not exist, or what was said of the splits makes over a million of them.
+        A column does not exist, or the options would make over a million splits.
     """
     try:
         return _opened(storage, plan, tracker, cancel)
@@ -170,7 +170,7 @@ def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str)
     Raises
     ------
     SessionExpiredError
-        It is over, and its snapshot with it.
+        It has expired, and its snapshot with it.
     """
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None))
     answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))

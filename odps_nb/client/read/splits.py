@@ -76,15 +76,15 @@ def iter_split(
 ) -> Iterator[pa.RecordBatch]:
     """Iterate over the batches of one split; closing the iterator closes its connection.
 
-    What breaks on the way is read on from the exact row. The end of the iteration means that
-    the stream was whole: end marker, end of the HTTP body, and the number of rows if known.
+    A broken stream resumes at the exact row. The end of the iteration means that the stream was
+    complete: end marker, end of the HTTP body, and the number of rows if known.
 
     Parameters
     ----------
     columns
         A selection of the session's columns, in the order wanted; empty for all of them.
     compression, max_batch_rows
-        ``None``: what the plan said. A batch has 20,000 rows at most.
+        ``None``: as in the plan. A batch has 20,000 rows at most.
     skip_rows
         Rows at the start of the split to leave out.
     max_batch_bytes
@@ -92,18 +92,18 @@ def iter_split(
         256 MiB: less or more is asked as the nearest of them.
     keeper
         Keeps the session alive for several splits, in a thread of its own; its owner closes it.
-        Without one, the split asks itself, between two batches.
+        Without one, the split refreshes it itself, between two batches.
     concurrency
-        Shared with those who read other splits, so that they make way for each other.
+        Shared with the readers of other splits, so that they yield to each other.
     part_of
-        The split of the session that this one is a piece of, for those who watch.
+        The split of the session that this one is a piece of, for progress.
 
     Raises
     ------
     SessionExpiredError
         The snapshot is gone; rows of another one are never mixed in.
     TruncatedError
-        Rows are missing at the end, however often it was tried.
+        Rows are missing at the end, after all attempts.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)
@@ -256,7 +256,7 @@ def iter_batches(
     Raises
     ------
     LimitExceededError
-        The next batch would make it more than ``max_bytes``; the read is over by then.
+        The next batch would exceed ``max_bytes``; the read has been closed.
     CancelledError
         ``cancel`` was cancelled; connections are closed and threads are joined by then.
     """

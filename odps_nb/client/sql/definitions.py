@@ -35,7 +35,7 @@ class TableOptions:
     properties
         Table properties; those that a BLOB or a key needs are added by `create_table_sql`.
     lifecycle
-        Days until the service drops what was not touched.
+        Days until the service drops a table or partition that was not changed.
     cluster_by, buckets
         Columns to hash rows by, and into how many buckets. With a primary key ``buckets`` alone is
         the number of write buckets.
@@ -56,7 +56,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
     Raises
     ------
     ArgumentError
-        Something that no table can have: a name, a BLOB in a key, a lifecycle of no days.
+        An invalid definition: a bad name, a BLOB in a key, a lifecycle of 0 days.
     """
     if not schema.columns:
         raise ArgumentError("a table needs at least one column that is no partition column")

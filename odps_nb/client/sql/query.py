@@ -87,8 +87,8 @@ def submit_sql(
     """Start a query and return at once.
 
     It is sent once only: after a lost answer it is unknown whether it runs, so that it is never
-    started a second time without being asked for. Where the profile says a time zone, the query
-    is told to work in it, unless ``settings`` say another.
+    started a second time by itself. If the profile has a time zone, the query runs in it, unless
+    ``settings`` name another.
 
     Raises
     ------
@@ -143,9 +143,9 @@ def wait_sql(
     QueryError
         It failed or was stopped; the message is the service's own.
     RequestTimeoutError
-        It still runs after ``timeout`` seconds, and goes on.
+        It still runs after ``timeout`` seconds, and is not stopped.
     CancelledError
-        Somebody cancelled the token; the query goes on until `cancel_sql`.
+        The token was cancelled; the query continues until `cancel_sql`.
     """
     if instance.is_over:
         return

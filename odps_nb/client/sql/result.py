@@ -65,8 +65,7 @@ def open_result(
 ) -> ResultSession:
     """Open the rows of a query that has succeeded; waits while the service prepares them.
 
-    A statement that has no rows by its nature, such as ``create table``, gives a result without
-    columns.
+    A statement without rows, such as ``create table``, has a result without columns.
     """
     try:
         answer = _ready(storage, instance, tracker, cancel or CancelToken())
@@ -137,8 +136,8 @@ def iter_result(
     workers
         Pages read at a time; 8 by default.
     read_ahead
-        Bytes of batches that may be here before the consumer takes them. The service alone
-        says how large a batch is; each worker may have one more in its hands.
+        Bytes of batches that may wait for the consumer. The service decides how large a batch is;
+        each worker may hold one more.
 
     Raises
     ------

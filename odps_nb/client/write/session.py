@@ -216,7 +216,7 @@ class WriteSession:
         StateError
             A stream is still open, or the session is over.
         TransportError
-            No answer came, and the server cannot be asked either: a note says so.
+            No answer came, and the status cannot be fetched either: a note tells.
         """
         self._require_open()
         if streams is None:
@@ -284,8 +284,8 @@ def named_streams(
 ) -> tuple[tuple[str, int], ...]:
     """Return the id and version of each stream that a commit has to name.
 
-    Where there is none, an empty stream is written: a commit that names no stream means all of
-    the session, those of failed and late writers included.
+    If there is none, an empty stream is written, because a commit without names takes all streams
+    of the session, those of failed and late writers included.
     """
     pairs = tuple(
         (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one for one in streams

@@ -58,8 +58,8 @@ def open_write_stream(
 ) -> WriteStream:
     """Open a stream; a higher version of the same id replaces what the lower one wrote.
 
-    With ``resume`` go on with a lane that was left open: `WriteStream.rows` says how many rows
-    the service has of it, and who had it can write no more.
+    With ``resume``, continue a stream that was left open: `WriteStream.rows` is the number of rows
+    that the service has, and its former writer can write no more.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def open_write_stream(
 class WriteStream:
     """A stream of a write session, used from one thread; `close` makes it ready for the commit.
 
-    Leaving it as a context manager closes it after success and just lets go after an error.
+    Leaving it as a context manager closes it after success, and drops it after an error.
     """
 
     def __init__(
