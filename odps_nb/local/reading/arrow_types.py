@@ -111,7 +111,7 @@ def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Convert stored values to the time units of a session, truncating finer digits.
 
     Times are rounded down, also before 1970; those inside of other values towards 1970. 400 for
-    a time that the unit does not reach, such as the year 9999 in nanoseconds.
+    a time outside the range of the unit, such as the year 9999 in nanoseconds.
     """
     if array.type.equals(target):
         return array

@@ -51,7 +51,7 @@ CHANGED_AT = Column(name="__meta_timestamp", type=PrimitiveType(TypeCode.DATETIM
 def system_columns() -> tuple[Column, ...]:
     """Return the system columns of a stream of changes.
 
-    There is more than one; only the first one's name is known of the real service.
+    There are several; only the name of the first one is known from the real service.
     """
     return OPERATION_TYPE, CHANGED_AT
 

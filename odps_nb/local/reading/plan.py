@@ -91,8 +91,8 @@ def echoed(request: CreateReadSession) -> dict[str, object]:
 def output_schema(table: Table, request: CreateReadSession) -> TableSchema:
     """Return the columns of the stream (``docs/protocol.md`` section 5.6).
 
-    Where columns are named, exactly these come, and partition columns alone where only such are
-    named (C++ client: TestFilterOptionsRequiredPartitionColumns).
+    If columns are named, the stream has exactly these, even if all of them are partition columns
+    (C++ client: TestFilterOptionsRequiredPartitionColumns).
     """
     schema, keys = table.schema, set(table.partition_keys)
     data = [find_column(schema, name) for name in request.data_columns]

@@ -51,7 +51,7 @@ class Predicate:
         Raises
         ------
         InvalidRequestError
-            No boolean expression over the columns of the table.
+            The text is not a boolean expression over the columns of the table.
         """
         if not text.strip():
             return None

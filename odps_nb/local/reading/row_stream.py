@@ -53,8 +53,8 @@ def encode_stream(
 ) -> Generator[bytes | memoryview, None, None]:
     """Yield the stream in chunks of about `CHUNK_BYTES`, the end marker last.
 
-    The first rows are made before the schema is given away: what they fail with can still be an
-    answer, and no longer a stream that breaks.
+    The first rows are produced before the schema is sent, so that their failure is an error answer
+    and not a broken stream.
     """
     head = schema.serialize()
     chunks = _row_chunks(batches, ipc, head.size)

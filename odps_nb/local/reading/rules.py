@@ -34,7 +34,7 @@ class ReadRules:
     ``min_split_bytes`` is the smallest split by size. A filter leaves out whole blocks of
     ``filter_block_rows`` rows of a file, or single rows where that is 1. Row ranges of a session
     with a filter address the rows as they are stored, or with ``kept_ranges`` those that the
-    filter keeps: nobody has tested which of both the real service does.
+    filter keeps; which of both the real service does is untested.
     """
 
     min_split_bytes: int = 10 * 2**20

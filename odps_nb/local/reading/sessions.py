@@ -144,8 +144,8 @@ class ReadSessions:
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the first rows of a table or partition as it is now.
 
-        A limit of 0 is all of them; of a partition that is not there, there are none, or where it
-        ``must_exist`` it is a 404.
+        A limit of 0 means all of them. A partition that does not exist has no rows, or is a 404
+        if it ``must_exist``.
         """
         table = self._catalog.table(request.table)
         specs = [] if request.partition is None else [table.spec(request.partition)]

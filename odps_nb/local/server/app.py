@@ -71,8 +71,9 @@ def _rules(misbehaviour: Misbehaviour) -> Iterator[At]:
 def _not_ours(request: Request, token: str) -> str | None:
     """Return why this request may not see the status page, or ``None``; no key protects it.
 
-    A page of another site can make a browser ask here under a name of its own (DNS rebinding):
-    the host must be this machine and our port. What other users of the machine lack is the token.
+    A page of another site can make a browser send requests here under a host name of its own (DNS
+    rebinding): the host must be this machine and our port. The token keeps other users of this
+    machine out.
     """
     hosts, server = request.headers.getlist("host"), request.scope["server"]
     named = _LOOPBACK.fullmatch(hosts[0]) if len(hosts) == 1 else None

@@ -93,7 +93,7 @@ class StreamedResponse(Response):
 
     The first chunk is taken before the status is sent, so that an early failure is still an
     error document. A failure later on breaks the connection: the client must see that the
-    body is not whole.
+    body is incomplete.
     """
 
     def __init__(

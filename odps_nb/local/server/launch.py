@@ -31,8 +31,8 @@ _NEEDED = ("duckdb", "sqlglot", "starlette", "uvicorn")
 class LocalService:
     """A running embedded service; ``stop`` it, or leave a ``with`` block.
 
-    ``status_url`` is a page for a browser that says what it holds; who has the address may see it.
-    ``temporary_root`` is its folder where it was given none; gone when it has stopped.
+    ``status_url`` is a page that shows its content to anyone who has the address.
+    ``temporary_root`` is its folder if none was given; it is deleted when the service stops.
     """
 
     endpoint: str

@@ -172,8 +172,8 @@ def _add_read_rules(parser: argparse.ArgumentParser) -> None:
 class HardEnd:
     """Kills the process if a graceful stop takes too long.
 
-    Nothing is lost that was promised: the catalogue changes in transactions, and files count when
-    they are whole. It is as safe as ``kill -9``, which the service survives.
+    No committed data is lost: the catalogue changes in transactions, and only complete files are
+    listed in it. It is as safe as ``kill -9``, which the service survives.
     """
 
     def __init__(self, seconds: float, *, temporary: str | None = None) -> None:

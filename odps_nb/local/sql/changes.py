@@ -50,7 +50,7 @@ def rows_of(change: Change, table: Table) -> Insert:
     Raises
     ------
     InvalidRequestError
-        The table has no primary key, or a column that is set is none or may not change.
+        The table has no primary key, or a column that is set does not exist or is part of it.
     """
     if not table.key_columns:
         raise faults.invalid(

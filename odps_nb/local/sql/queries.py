@@ -63,7 +63,7 @@ class Queries:
     Parameters
     ----------
     work
-        Folder for what does not fit into the memory of a query.
+        Folder for data that exceeds the memory of a query.
     """
 
     def __init__(self, work: Path, limits: QueryLimits) -> None:

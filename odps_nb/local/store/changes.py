@@ -48,7 +48,7 @@ _ORDINAL = "__ordinal"
 class Merged:
     """Result of a merge, as row indexes: the rows that stay, and the changes in their order.
 
-    ``operations`` says for each place in ``changed`` what became of the row.
+    ``operations`` holds the operation of each index in ``changed``.
     """
 
     kept: np.ndarray
@@ -64,13 +64,13 @@ def merge(
     Parameters
     ----------
     rows
-        What is there, then what comes. Both may repeat a key; the last row of it counts.
+        The existing rows, then the new ones. Keys may repeat; the last row of a key counts.
     deleted
         For each row whether it removes its key.
     old
         Number of the rows that are there.
     stay
-        Whether those stay that nothing comes for; an overwrite takes them away.
+        Whether existing rows without a new one are kept; an overwrite removes them.
     """
     numbered = rows.select(list(keys)).append_column(_ORDINAL, pa.array(range(rows.num_rows)))
     ends = numbered.group_by(list(keys)).aggregate([(_ORDINAL, "min"), (_ORDINAL, "max")])

@@ -99,7 +99,7 @@ class Database:
     path
         The SQLite file, made when missing. A damaged one is a `ConfigError`.
     durable
-        Whether a step that was marked with `must_last` survives a power cut. Every step
+        Whether a transaction that was marked with `must_last` survives a power cut. Every one
         survives ``kill -9``.
     """
 
@@ -139,7 +139,7 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Open a transaction and yield the connection; an exception rolls it back.
 
-        Nested use joins the outer step.
+        Nested use joins the outer transaction.
         """
         after: list[Callable[[], None]] = []
         with self._lock:

@@ -55,8 +55,8 @@ class Ledger:
         Raises
         ------
         ConfigError
-            There are files that the catalogue does not know, or it names some that are gone.
-            Nothing was deleted then.
+            There are files that the catalogue does not list, or it lists some that are missing.
+            Nothing was deleted.
         """
         known, there = self.known(), self._folder.data_files()
         if lost := self._needed(known - there):

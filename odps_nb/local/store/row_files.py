@@ -54,7 +54,7 @@ class RowFile:
 class RowFileWriter:
     """Writes one row file; an error inside the ``with`` block deletes it.
 
-    Batches are gathered into row groups, so that many small batches make no small groups.
+    Batches are gathered into row groups, so that many small batches do not make small groups.
     """
 
     def __init__(self, folder: Folder, schema: pa.Schema) -> None:

@@ -78,7 +78,7 @@ class Snapshots:
         Raises
         ------
         ConflictError
-            A version replaced rows, which rows that were added cannot tell of.
+            A version replaced rows, which added rows cannot show.
         NotFoundError
             Rows that a version added are gone since: they were replaced later.
         """
@@ -117,7 +117,7 @@ class Snapshots:
         Parameters
         ----------
         replace
-            Specs whose present rows go away (an empty spec: all of the table); ``None`` adds.
+            Specs whose current rows are removed (an empty spec: the whole table); ``None`` appends.
         """
         now = self._clock()
         with self._db.transaction() as db:

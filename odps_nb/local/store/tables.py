@@ -184,7 +184,7 @@ def check_blob_table(
 ) -> None:
     """Fail with 400 for a BLOB in a table that lacks the properties required for BLOBs.
 
-    The types of version 2 are on in each project here, so that the job need not say so.
+    The types of version 2 are enabled in every project here, so that jobs need not enable them.
     """
     check_columns(schema)
     if not any(has_blob(column.type) for column in schema.columns):

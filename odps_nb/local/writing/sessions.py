@@ -73,8 +73,8 @@ class WriteSessions:
     def get(self, name: TableName, session_id: str) -> WriteSession:
         """Return a session of that table; 404 if unknown or expired.
 
-        The session named ``default`` is always there: it is how streaming writers without a
-        session of their own write.
+        The session named ``default`` always exists: streaming writers without a session of their
+        own write to it.
         """
         table = self._catalog.table(name)
         key = session_id
@@ -107,7 +107,7 @@ class WriteSessions:
         """Make rows visible. Idempotent; fails for an aborted session.
 
         No (stream id, version) chosen means `closed_streams`, or none with ``nothing``. Rows of
-        open streams are dropped without a word, as the service does (live tests of the C++
+        open streams are dropped silently, as the service does (live tests of the C++
         client: TestTableWriteMultiStreamsWithSpecialState).
         """
         with self._db.transaction() as db:
@@ -223,8 +223,8 @@ class WriteSessions:
     ) -> Landed:
         """Add the rows of one upload to a stream, whatever number was announced.
 
-        An exactly-once upload whose rows are in already changes nothing and says where the
-        stream stands; one that leaves a gap is a `ConflictError`.
+        An exactly-once upload whose rows are stored already changes nothing and returns the
+        offset of the stream; one that leaves a gap is a `ConflictError`.
         """
         self._check_writable(session, stream)
         if row_offset is not None:

@@ -44,8 +44,8 @@ class Publisher:
     ) -> int:
         """Publish as `Snapshots.publish` does, merged by key if there is one; return the version.
 
-        The files of a primary-key table are used up: what is visible are new files, and what the
-        version changed is kept beside them.
+        For a primary-key table the added files are merged into new ones and deleted, and the
+        changes of the version are kept in the change log.
         """
         if not table.key_columns:
             return self._snapshots.publish(table, additions, replace=replace)
