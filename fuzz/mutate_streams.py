@@ -34,7 +34,7 @@ from odps_nb.convert.references import present_batch
 from odps_nb.errors import InvalidRequestError, ProtocolError
 from odps_nb.http.transport import HttpRequest, RequestsTransport
 from odps_nb.local.routes.tunnel_arrow import decode_arrow
-from odps_nb.local.writing.coerce import conform, match_columns
+from odps_nb.local.writing.coerce import coerce_batch, match_columns
 from odps_nb.local.writing.ingest import read_body
 from odps_nb.schema import TableSchema
 from odps_nb.stream_io import ArrowReader, StreamReader
@@ -335,7 +335,7 @@ class Readers:
         matches = None
         for batch in read_body(self._file):
             matches = matches or match_columns(batch.schema, self._columns)
-            look(conform(batch, self._columns, matches, blobs=lambda array: array))
+            look(coerce_batch(batch, self._columns, matches, blobs=lambda array: array))
 
     def tunnelled(self, data: bytes) -> None:
         """What somebody writes through the tunnel: batches only, under the table's schema."""

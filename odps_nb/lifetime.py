@@ -1,8 +1,8 @@
-"""What ends with the process, and what a forked child must leave alone.
+"""Cleans up at interpreter exit and after ``fork``.
 
-A thread inside Arrow while the interpreter ends aborts the process, and a socket that two
-processes read gives each the other's answers. Whoever has threads, sockets or locks says so
-here; all is held weakly. Knows none of them.
+A thread that is inside Arrow while the interpreter ends aborts the process, and two processes that
+share a socket read each other's responses. Objects with threads, sockets or locks are registered
+here and held weakly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odps_nb.errors import OdpsNbError, StateError
 __all__ = ["Ending", "Home", "Renewed", "end_at_exit", "renew_after_fork", "start_thread"]
 
 EXIT_PATIENCE = 10.0
-"""Seconds that the end of the process waits for threads; all of them look up far more often."""
+"""Seconds to wait for threads at exit; all of them check for the end far more often."""
 
 T = TypeVar("T")
 
@@ -28,21 +28,21 @@ _log = logging.getLogger("odps_nb")
 
 
 class Renewed(Protocol):
-    """Something whose locks and sockets a forked child must not use."""
+    """An object whose locks and sockets a forked child must not use."""
 
     def after_fork(self) -> None:
-        """Take new locks, and forget sockets and threads; runs in the child, before all else."""
+        """Take new locks, and forget sockets and threads; runs first in the child."""
 
 
 class Ending(Protocol):
-    """Something that works in threads, or has begun what must be ended."""
+    """An object with running threads, or with work that must be ended at exit."""
 
     def end(self) -> None:
         """Stop soon, for good; threads need not be joined. Idempotent."""
 
 
 class Home:
-    """Remembers the process that made something, and says whether this is it."""
+    """Remembers the process that created an object, to refuse its use in a forked child."""
 
     __slots__ = ("_pid",)
 
@@ -51,29 +51,29 @@ class Home:
 
     @property
     def is_here(self) -> bool:
-        """Whether this process is the one that made it, no forked child."""
+        """Whether this is the process that created it."""
         return self._pid == os.getpid()
 
     def require(self, what: str) -> None:
-        """Raise where this is a forked child.
+        """Raise if this is a forked child.
 
         Raises
         ------
         StateError
-            ``what`` was begun by the parent, which goes on with it.
+            ``what`` was created by the parent process, which owns it.
         """
         if not self.is_here:
             raise StateError(
-                f"{what} was begun before the process forked, and belongs to the parent",
-                hint="begin it anew in the child: connections and tables can be used there",
+                f"{what} was created by the parent process, before the fork",
+                hint="create it again in the child, where connections and tables can be used",
             )
 
 
 class _Living(Generic[T]):
-    """Objects as long as they live, each for itself however equal they are.
+    """A weak set that compares objects by identity.
 
-    All that is done to the dictionary is one step for other threads, and needs no lock that a
-    thread could hold while the process forks.
+    Each operation on the dictionary is atomic and needs no lock, which a thread could hold while
+    the process forks.
     """
 
     def __init__(self) -> None:
@@ -96,17 +96,17 @@ _THREADS: _Living[threading.Thread] = _Living()
 
 
 def renew_after_fork(one: Renewed) -> None:
-    """Have ``after_fork`` called in each forked child, as long as ``one`` lives."""
+    """Register ``one``: its ``after_fork`` is called in each forked child. Held weakly."""
     _RENEWED.add(one)
 
 
 def end_at_exit(one: Ending) -> None:
-    """Have ``end`` called when the interpreter ends, if ``one`` lives then."""
+    """Register ``one``: its ``end`` is called when the interpreter ends. Held weakly."""
     _ENDING.add(one)
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Start a thread that the end of the interpreter waits for; something must end it."""
+    """Start a thread that the interpreter waits for at exit; something must end it."""
     _THREADS.add(thread)
     thread.start()
 

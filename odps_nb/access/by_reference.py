@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from odps_nb.access.many_blobs import Fetch, Reference
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobRecord
-    from odps_nb.client.blob.streamed import PassingBlob
+    from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["ByReference"]
@@ -136,7 +136,7 @@ class ByReference:
     def each_blob(
         self,
         references: Iterable[Reference | None],
-        fn: Callable[[PassingBlob], object],
+        fn: Callable[[StreamedBlob], object],
         *,
         compression: str | Compression | None = None,
         progress: Progress = None,

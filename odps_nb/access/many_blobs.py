@@ -22,7 +22,7 @@ from odps_nb.terms import BlobReference, Compression
 if TYPE_CHECKING:
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobRecord
-    from odps_nb.client.blob.streamed import PassingBlob
+    from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["Fetch", "Reference", "References", "each_blob", "iter_records", "save_blobs"]
@@ -110,7 +110,7 @@ def save_blobs(
     target.check()
     paths: list[Path | None] = [None] * references.total
 
-    def save(blob: PassingBlob) -> None:
+    def save(blob: StreamedBlob) -> None:
         saved = target.save(blob.pieces(), _name_of(blob, file_name))
         for position in blob.positions:
             paths[position] = saved
@@ -119,7 +119,7 @@ def save_blobs(
     return paths
 
 
-def _name_of(blob: PassingBlob, name: Callable[[int, BlobHead], str | None] | None) -> str:
+def _name_of(blob: StreamedBlob, name: Callable[[int, BlobHead], str | None] | None) -> str:
     wanted = None if name is None else name(blob.positions[0], blob.head)
     if wanted is not None and not isinstance(wanted, str):
         raise ArgumentError(
@@ -131,13 +131,13 @@ def _name_of(blob: PassingBlob, name: Callable[[int, BlobHead], str | None] | No
     return given or file_name_for(blob.file_name, blob.mime_type, blob.reference.token)
 
 
-def each_blob(fetch: Fetch, references: References, fn: Callable[[PassingBlob], object]) -> int:
+def each_blob(fetch: Fetch, references: References, fn: Callable[[StreamedBlob], object]) -> int:
     """Call ``fn`` with each distinct blob; see `Connection.each_blob`."""
-    from odps_nb.client.blob.streamed import iter_passing_blobs
+    from odps_nb.client.blob.streamed import iter_streamed_blobs
 
     with contextlib.ExitStack() as stack:
         tracker = stack.enter_context(fetch.tracker(len(references.positions)))
-        blobs = iter_passing_blobs(
+        blobs = iter_streamed_blobs(
             fetch.storage,
             references.positions,
             compression=fetch.compression,

@@ -1,6 +1,6 @@
 """Tables and partitions: lists, metadata, and DDL through SQL instances.
 
-``docs/protocol.md`` sections 9.1 to 9.3. Knows no rows and no pandas.
+``docs/protocol.md`` sections 9.1 to 9.3.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class ControlCall(Protocol[A]):
 
     @property
     def idempotent(self) -> bool:
-        """Whether the server may get the request twice without harm."""
+        """Whether the request may be sent twice without harm."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = ...) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> A:
-        """Read the answer."""
+        """Decode the response."""
 
 
 def control_call(
@@ -78,7 +78,7 @@ def control_call(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> A:
-    """Send a request of the control plane and return its answer."""
+    """Send a request of the control plane and return its answer value."""
     profile = storage.profile
     scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
     headers, body = storage.rest(
@@ -122,7 +122,7 @@ def list_tables(storage: StorageClient, pattern: str | None = None) -> list[str]
 
 
 def list_projects(storage: StorageClient, pattern: str | None = None) -> list[str]:
-    """Return the names of the projects that the key may see and that match, sorted.
+    """Return the names of the projects that match and that the access key may list, sorted.
 
     Costs a request for each page of them (pyodps: ``Projects.iterate``).
     """
@@ -161,7 +161,7 @@ def _matching(pattern: str | None, names: Callable[[str], Iterator[str]]) -> lis
 def table_exists(
     storage: StorageClient, table: TableName, partition: PartitionSpec | None = None
 ) -> bool:
-    """Whether a table is there, or a partition of it; one request, as the stock client asks.
+    """Return whether a table, or a partition of it, exists; one request.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def fetch_primary_key(storage: StorageClient, table: TableName) -> tuple[str, ..
 
 
 def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundError) -> None:
-    """Put tables with a similar name into the hint of an error; costs one request."""
+    """Add tables with a similar name to the hint of an error; costs one request."""
     if error.code == "NoSuchTable" and (close := _similar_tables(storage, table)):
         error.hint = f"did you mean {' or '.join(close)}?"
 
@@ -245,14 +245,14 @@ def create_table(
     schema: TableSchema,
     options: TableOptions = TableOptions(),  # noqa: B008  a frozen value
 ) -> None:
-    """Create a table through a SQL instance and wait until it is there.
+    """Create a table through a SQL instance and wait until it exists.
 
     Raises
     ------
     ConflictError
         A table of that name exists.
     ArgumentError
-        Something that a table cannot have; nothing is sent then.
+        The definition is invalid; nothing is sent.
     """
     from odps_nb.client.sql.query import run_sql
 
@@ -262,7 +262,7 @@ def create_table(
 
 
 def drop_table(storage: StorageClient, table: TableName, *, if_exists: bool = False) -> None:
-    """Drop a table with everything in it.
+    """Drop a table with its rows.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Emptying tables, and adding and dropping partitions, through SQL instances.
 
 The statements and task names are those of the stock pyodps (``odps/models/table.py`` and
-``partitions.py``: ``truncate``, ``Partitions.create``, ``Partitions.delete``). Knows no rows.
+``partitions.py``: ``truncate``, ``Partitions.create``, ``Partitions.delete``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["add_partition", "drop_partition", "truncate_table"]
 
 
 def truncate_table(storage: StorageClient, table: TableName, partition: PartitionSpec) -> None:
-    """Delete all rows of a table, or of a whole partition where one is named.
+    """Delete all rows of a table, or of a partition if one is given.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def truncate_table(storage: StorageClient, table: TableName, partition: Partitio
 def add_partition(
     storage: StorageClient, table: TableName, partition: PartitionSpec, *, if_not_exists: bool
 ) -> None:
-    """Make an empty partition.
+    """Create an empty partition.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Stopping an exchange from another thread.
+"""Stops an HTTP exchange from another thread.
 
-A thread that waits inside ``recv`` cannot be asked politely; shutting its socket down wakes it.
-Knows sockets only: neither HTTP nor what the exchange was for.
+Shutting the socket down wakes a thread that waits inside ``recv``. Works on sockets only,
+independent of HTTP.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Abort"]
 
 
 class Abort:
-    """A switch for one exchange: `stop` shuts down whatever socket it uses now or later.
+    """Stops one exchange: `stop` shuts down the socket that it uses now or later.
 
     It holds a duplicate of the descriptor, since TLS swaps the socket object during the
     handshake; shutting down the duplicate shuts down the connection itself.
@@ -29,17 +29,17 @@ class Abort:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Let go of the parent's socket: shutting it down would end the parent's exchange."""
+        """Forget the parent's socket: shutting it down would end the parent's exchange."""
         self._lock = threading.Lock()
         self.detach()
 
     @property
     def stopped(self) -> bool:
-        """Whether `stop` was called; errors seen afterwards are its consequence."""
+        """Whether `stop` was called; errors after that are caused by it."""
         return self._stopped
 
     def attach(self, sock: socket.socket) -> None:
-        """Watch over this socket from now on; shut it down at once if `stop` came first."""
+        """Register the socket for `stop`; shut it down at once if `stop` came first."""
         # A shutdown asks for no family; what speaks TLS inside of TLS could not tell it.
         twin = socket.fromfd(sock.fileno(), socket.AF_INET, socket.SOCK_STREAM)
         with self._lock:
@@ -50,7 +50,7 @@ class Abort:
             old.close()
 
     def detach(self) -> None:
-        """Let go of the socket: it goes back to a pool, or is closed. Idempotent."""
+        """Forget the socket: it goes back to a pool, or is closed. Idempotent."""
         with self._lock:
             twin, self._twin = self._twin, None
         if twin is not None:

@@ -1,8 +1,8 @@
-"""The body of an answer, read off the socket without a detour.
+"""Reads a response body from the socket straight into the caller's buffer.
 
-`http.client` and urllib3 both copy a chunked body once more than needed, take a negative chunk
-size for a size, and call a body that ends before its Content-Length a body. This reader fills
-the caller's buffer and accepts an end only where HTTP proves it.
+`http.client` and urllib3 both copy a chunked body once more than needed, accept a negative chunk
+size, and accept a body that ends before its Content-Length. This reader accepts an end only where
+Content-Length or the last chunk proves it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
 class _Head:
-    """Lines of the head; remembers the last, for only an empty one ends a head."""
+    """Reads the lines of the response head; keeps the last, since only an empty one ends a head."""
 
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
@@ -40,9 +40,9 @@ class _Head:
         self._heads += self.last.startswith(b"HTTP/")
         if self._heads > _MAX_HEADS:
             raise LimitExceededError(
-                "the server says again and again that it will answer, and does not",
+                "too many 1xx responses before the final one",
                 limit=_MAX_HEADS,
-                hint="look at what stands between: no server needs so many 1xx answers",
+                hint="check the proxies in between: no server needs so many 1xx responses",
             )
         return self.last
 
@@ -51,7 +51,7 @@ class _Head:
 
 
 class BodyResponse(HTTPResponse):
-    """An `http.client` response whose body is read by `fill` and `some` only."""
+    """An `http.client` response whose body is read with `fill` and `some` only."""
 
     length: int | None
     _run = 0  # bytes left in the current chunk
@@ -65,7 +65,7 @@ class BodyResponse(HTTPResponse):
         self.fp: Any = BufferedReader(self._source, _BUFFER)
 
     def begin(self) -> None:
-        """Read the head. Unlike http.client, don't take a cut head for a short one."""
+        """Read the head. Unlike http.client, raise if it is cut."""
         file = self.fp
         head: Any = _Head(file)  # all that begin() uses of a file
         self.fp = head
@@ -79,21 +79,21 @@ class BodyResponse(HTTPResponse):
         self.end_within(None)
 
     def end_within(self, seconds: float | None) -> None:
-        """Bound the time for what is to come, all together; ``None`` for no bound."""
+        """Bound the total time for the rest of the response; ``None`` for no bound."""
         self._source.deadline = None if seconds is None else time.monotonic() + seconds
 
     @property
     def received(self) -> int:
-        """Bytes that came off the socket, those of the head and of chunks' borders included."""
+        """Bytes received from the socket, including head and chunk framing."""
         return self._source.received
 
     @property
     def is_delimited(self) -> bool:
-        """Whether HTTP itself tells where this body ends (Content-Length or chunks)."""
+        """Whether HTTP itself marks the end of this body (Content-Length or chunks)."""
         return bool(self.chunked) or self.length is not None
 
     def available(self) -> int:
-        """Return how much may be read before the next boundary; 0 at the proven end."""
+        """Return how many bytes may be read before the next boundary; 0 at the verified end."""
         if self.fp is None:
             return 0
         if self.chunked:
@@ -119,7 +119,7 @@ class BodyResponse(HTTPResponse):
         return done
 
     def some(self, limit: int) -> bytes:
-        """Return what one look at the socket gives, at most ``limit`` bytes; empty at the end."""
+        """Return the bytes of one ``recv``, at most ``limit``; empty at the end."""
         run = self.available()
         if not run:
             return b""

@@ -1,9 +1,8 @@
-"""Connections that can be stopped, and that listen while they speak.
+"""Connections that can be aborted, and that notice a response while they still send.
 
 urllib3 lets a pool name its connection class. Ours adds three things: an `Abort` reaches the
-socket from the first SYN on, an answer that comes before the request is finished ends the
-sending, and the exchange learns whether anything was sent at all (which decides on retries).
-Knows no actions, no headers of ours.
+socket from the first SYN on, a response that comes before the request is finished ends the
+sending, and `Exchange` records whether anything was sent at all (which decides on retries).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _RECORD = 1 << 14  # bytes that one TLS record holds at most
 
 
 class Exchange:
-    """What one attempt at one request went through; filled in by the connection."""
+    """The record of one attempt at one request; filled in by the connection."""
 
     __slots__ = (
         "abort",
@@ -96,7 +95,7 @@ class _Guarded(HTTPConnection):
             places = socket.getaddrinfo(self._dns_host, self.port, 0, socket.SOCK_STREAM)
         except socket.gaierror as error:
             raise NameResolutionError(self.host, self, error) from error
-        failure: OSError = OSError("the name has no address")
+        failure: OSError = OSError("the host name has no address")
         for family, kind, protocol, _, address in places:
             sock = socket.socket(family, kind, protocol)
             try:
@@ -135,7 +134,7 @@ class _Guarded(HTTPConnection):
         super().request(*args, **kwargs)
 
     def send(self, data: Any) -> None:
-        """Send; a `BrokenPipeError` from here tells urllib3 to go and read the answer."""
+        """Send; a `BrokenPipeError` from here makes urllib3 read the response."""
         if self.sock is None:
             self.connect()
         exchange, sock = EXCHANGE.get(), self.sock
@@ -156,7 +155,7 @@ class _Guarded(HTTPConnection):
 
 
 class _GuardedTLS(_Guarded, HTTPSConnection):
-    """The same over TLS; the parts meet in urllib3's own class."""
+    """The same over TLS, combined with urllib3's own class."""
 
 
 def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
@@ -186,7 +185,7 @@ def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Ex
 
 
 class _Idle(queue.LifoQueue[Any]):
-    """Idle connections of a pool; a forked child closes its copies, and says nothing on them."""
+    """The idle connections of a pool; a forked child closes its copies without sending on them."""
 
     def __init__(self, maxsize: int = 0) -> None:
         super().__init__(maxsize)
@@ -214,15 +213,15 @@ _POOLS = {"http": _Pool, "https": _PoolTLS}
 
 
 class Adapter(HTTPAdapter):
-    """requests' adapter (TLS settings, proxies) over our connections."""
+    """requests' adapter (TLS settings, proxies) on top of our connections."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Give the pools our connections."""
+        """Make the pools use our connection classes."""
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def close(self) -> None:
-        """Close idle connections now; urllib3 leaves that to the collector."""
+        """Close idle connections now; urllib3 leaves that to garbage collection."""
         for manager in (self.poolmanager, *self.proxy_manager.values()):
             keys = manager.pools.keys()  # which is all that may be iterated over
             for key in keys:
@@ -231,12 +230,12 @@ class Adapter(HTTPAdapter):
         super().close()
 
     def cert_verify(self, conn: Any, url: str, *args: Any) -> None:
-        """Look at certificates wherever there is TLS; requests trusts any proxy to http://."""
+        """Verify certificates wherever TLS is used; requests trusts any proxy for http:// URLs."""
         of = "https:" if conn.scheme == "https" else url
         super().cert_verify(conn, of, *args)  # type: ignore[no-untyped-call]  # by types-requests
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> PoolManager:
-        """Give the pools of a proxy our connections too."""
+        """Make the pools of a proxy use our connection classes, too."""
         manager: PoolManager = super().proxy_manager_for(*args, **kwargs)
         if manager.proxy is not None and not str(manager.proxy.scheme).startswith("socks"):
             manager.pool_classes_by_scheme = _POOLS

@@ -1,4 +1,4 @@
-"""Foreign errors become ours, here and nowhere else."""
+"""Translates errors of requests, urllib3, http.client and sockets into ours; the only place."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def translate(
     place = urlsplit(url).netloc or url
     if sent and _among(chain, theirs.InvalidHeader, below.InvalidHeader):
         return FramingError(
-            f"the head of the answer of {place} contradicts itself: {_short(chain[-1])}",
-            hint="look at what stands between: a proxy may have joined two answers",
+            f"the response headers of {place} contradict each other: {_short(chain[-1])}",
+            hint="check the proxies in between: one may have joined two responses",
         )
     if _among(chain, *_BAD_REQUEST):
         return ConfigError(
@@ -77,7 +77,7 @@ def translate(
         return unreached
     if _among(chain, TooSlowError):
         return RequestTimeoutError(
-            f"the answer of {place} comes, but takes too long in all",
+            f"the response of {place} takes longer than the total time allowed",
             url=url,
             request_sent=sent,
             hint="try again; if the network is that slow, raise read_timeout (the head of an "
@@ -85,7 +85,7 @@ def translate(
         )
     if _among(chain, TimeoutError, below.ReadTimeoutError, theirs.ReadTimeout):
         return RequestTimeoutError(
-            f"{place} stayed silent for too long",
+            f"{place} sent nothing for too long",
             url=url,
             request_sent=sent,
             hint="try again, or raise the read timeout",
@@ -101,16 +101,18 @@ def translate(
 def _unreached(
     chain: list[BaseException], place: str, url: str, *, sent: bool
 ) -> ConnectError | None:
-    """Return the error for a server that was never asked, or nothing."""
+    """Return the error for a server that was never reached, or ``None``."""
     listens = "check the endpoint, VPN and firewall"
     if _among(chain, *_PROXY):
         return _connect(
-            f"the proxy does not lead to {place}: {_short(chain[-1])}",
+            f"the proxy cannot connect to {place}: {_short(chain[-1])}",
             url,
             CHECK_PROXY,
         )
     if _among(chain, *_NO_NAME):
-        return _connect(f"the name of {place} is not known", url, "check the endpoint's host name")
+        return _connect(
+            f"the host name of {place} cannot be resolved", url, "check the endpoint's host name"
+        )
     for one in chain:
         if isinstance(one, ssl.SSLCertVerificationError):
             return _distrusted(one, place, url)
@@ -118,10 +120,10 @@ def _unreached(
         return _connect(
             f"no secure connection to {place}: {_short(chain[-1])}",
             url,
-            "check whether the endpoint is https:// at all, and what stands between",
+            "check that the endpoint supports https://, and any proxy or firewall in between",
         )
     if _among(chain, below.NewConnectionError):
-        return _connect(f"nobody listens at {place}", url, listens)
+        return _connect(f"{place} refuses the connection", url, listens)
     if _among(chain, below.ConnectTimeoutError):
         return _connect(f"{place} does not answer", url, listens)
     return None
@@ -137,16 +139,16 @@ def _connect(message: str, url: str, hint: str) -> ConnectError:
 
 def _distrusted(error: ssl.SSLCertVerificationError, place: str, url: str) -> CertificateError:
     if error.verify_code in _WRONG_NAME:
-        hint = "write the endpoint with a name that stands in the certificate"
+        hint = "use a host name that is in the certificate"
     elif error.verify_code in _WRONG_TIME:
         hint = "check the clock of this machine; the certificate may have to be renewed"
     else:
         hint = (
-            "if you trust who signed it, put that certificate (PEM) into a file and name the "
+            "if you trust its issuer, put the issuer's certificate (PEM) into a file and name the "
             "file in REQUESTS_CA_BUNDLE"
         )
     return CertificateError(
-        f"{place} does not prove who it is: {error.verify_message}",
+        f"the certificate of {place} is not trusted: {error.verify_message}",
         url=url,
         request_sent=False,
         hint=hint,

@@ -1,7 +1,7 @@
-"""Whether to try again, and when: a value that decides and never sleeps.
+"""Decides whether and when to retry; never sleeps.
 
-Two facts decide: what the call is (may it be done twice?) and how it failed (may the server
-have acted?). See ``docs/protocol.md`` section 8.4.
+The decision depends on the call (is it idempotent?) and on the failure (may the server have
+acted?). See ``docs/protocol.md`` section 8.4.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ __all__ = ["RetryPolicy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often, how long, how far apart. Times are seconds.
+    """Retry limits: attempts, total time and backoff. Times are seconds.
 
     Parameters
     ----------
     max_attempts
         Tries of one call in all, the first one included.
     connect_attempts
-        Tries when nobody listens at all: less, since a wrong endpoint is likelier.
+        Attempts if the connection is refused: fewer, since a wrong endpoint is likelier.
     deadline
         No try begins later than this after the first one (or after the last progress). It alone
-        bounds the tries of a read that has had rows and is refused for haste.
+        bounds the attempts of a read that has had rows and is answered with 429.
     base, cap
         Waits double from ``base`` up to ``cap``. A wait that the server asks for counts more.
     spread
@@ -59,7 +59,7 @@ class RetryPolicy:
         chance: float = 0.0,
         patient: bool = False,
     ) -> float | None:
-        """Return the seconds to wait before the next try, or ``None`` to give up.
+        """Return the seconds to wait before the next attempt, or ``None`` to give up.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class RetryPolicy:
         chance
             A random number in [0, 1) for the spread.
         patient
-            Whether a refusal for haste is bounded by the deadline only, not by the number of
+            Whether an answer 429 is bounded by the deadline only, not by the number of
             tries. A policy of one try stays one.
         """
         limit = self.max_attempts

@@ -1,6 +1,6 @@
-"""How long a server asks to wait when it names a moment (RFC 9110 section 10.2.3).
+"""Parses ``Retry-After`` headers that hold a date (RFC 9110 section 10.2.3).
 
-The form in seconds needs no clock and is read by `wire`. Knows no errors and no answers.
+The form in seconds needs no clock and is parsed by `wire`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the environment says about the way to a server: certificates and proxies.
+"""Proxies and certificates from the environment variables, per server.
 
-requests reads the variables. Here they are checked before anything is sent, since what it says
-about wrong ones is no help, and may hold the password of a proxy.
+requests reads the variables. Here they are checked before anything is sent, because its errors
+about wrong ones do not help, and may contain the password of a proxy.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from urllib3.util import parse_url
 from odps_nb.errors import ConfigError
 from odps_nb.secret import Hidden, Secret
 
-__all__ = ["Surroundings"]
+__all__ = ["ProxyEnvironment"]
 
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # in the order in which requests asks
 
 
-class Surroundings:
-    """Settings per server, looked up once; thread-safe. `close` it in the end."""
+class ProxyEnvironment:
+    """Proxy and certificate settings per server, looked up once; thread-safe. Must be closed."""
 
     def __init__(self) -> None:
         self._session = requests.Session()
@@ -39,7 +39,7 @@ class Surroundings:
         Raises
         ------
         ConfigError
-            A variable names a proxy that is no address, or certificates that are not there.
+            A variable holds an invalid proxy address, or certificates that do not exist.
         """
         parts = urlsplit(url)
         key = (parts.scheme, parts.netloc)
@@ -60,14 +60,14 @@ class Surroundings:
         if isinstance(found["verify"], str) and not Path(found["verify"]).exists():
             name = next((one for one in _BUNDLES if os.environ.get(one)), _BUNDLES[0])
             raise ConfigError(
-                f"{name} names {found['verify']}, which is not there",
+                f"{name} names {found['verify']}, which does not exist",
                 option=name,
                 hint="name a file of certificates (PEM), or unset it",
             )
         return found
 
     def close(self) -> None:
-        """Let go of requests' session. Idempotent."""
+        """Close requests' session. Idempotent."""
         self._session.close()
 
 

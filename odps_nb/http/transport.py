@@ -1,10 +1,9 @@
-"""One request out, one answer back (the only place that knows ``requests``).
+"""Sends one request and returns its response (the only module that imports ``requests``).
 
-`Transport` is the seam: one method, values in and out. What arrives through it proves its own
-completeness (Content-Length, end of chunks), is never decoded on the way
-(``docs/protocol.md`` section 1.6), and every error of requests, urllib3, http.client or a socket
-has become one of ours.
-Knows no actions, no signatures, and repeats nothing: `retry` decides, the caller sleeps.
+`Transport` is the seam: one method, values in and out. A body is complete only where HTTP proves it
+(Content-Length, last chunk), and is never decoded here (``docs/protocol.md`` section 1.6); every
+error of requests, urllib3, http.client or a socket has become one of ours.
+Neither signs nor retries: `retry` decides, the caller sleeps.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from odps_nb.http.abort import Abort
 from odps_nb.http.body import BodyResponse
 from odps_nb.http.connection import EXCHANGE, Adapter, Exchange
 from odps_nb.http.failures import CHECK_PROXY, translate
-from odps_nb.http.surroundings import Surroundings
+from odps_nb.http.surroundings import ProxyEnvironment
 from odps_nb.lifetime import Home, renew_after_fork
 
 __all__ = ["HttpRequest", "HttpResponse", "RequestsTransport", "Transport"]
@@ -38,7 +37,7 @@ _LOOK = 1 << 18  # bytes asked for at once where the caller has no wish
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """A request as it goes out. Times are seconds; ``body`` bytes, or chunks sent as they come.
+    """A request to send. Times are seconds; ``body`` is bytes, or an iterator of chunks.
 
     ``read_timeout`` bounds each silence, and the head of the answer in all; ``document_timeout``
     the body of an answer that its reader bounds by `HttpResponse.end_in_time`.
@@ -56,7 +55,7 @@ class HttpRequest:
 
 
 class HttpResponse:
-    """An answer whose body is still on the socket; close it, or read it to its end.
+    """A response whose body is still on the socket; close it, or read it to its end.
 
     Leaving it early closes the connection; reading to the end gives it back to the pool.
     Only `abort` and `arrived` may be used from another thread.
@@ -81,22 +80,22 @@ class HttpResponse:
 
     @property
     def request_id(self) -> str | None:
-        """The server's id of this answer (``x-odps-request-id``)."""
+        """The server's id of this request (``x-odps-request-id``)."""
         return self.headers.get("x-odps-request-id")
 
     @property
     def url(self) -> str:
-        """Where the request went."""
+        """The URL of the request."""
         return self._request.url
 
     @property
     def closed(self) -> bool:
-        """Whether the connection was let go, by `close` or at the end of the body."""
+        """Whether the connection was released, by `close` or at the end of the body."""
         return self._closed or self._ended
 
     @property
     def arrived(self) -> int:
-        """About ``wire_bytes``, with what has come for a read that still waits for more.
+        """``wire_bytes``, plus the bytes that a read in progress has received.
 
         Too few by what is in the buffer of the socket's file, 256 KiB at most.
         """
@@ -126,7 +125,7 @@ class HttpResponse:
         return bytes(buffer)
 
     def read1(self, n: int = _LOOK) -> bytes:
-        """Return what has arrived, at most ``n`` bytes, after one wait; empty at the end."""
+        """Return the bytes that have arrived, at most ``n``, after one wait; empty at the end."""
         if not self._readable():
             return b""
         data = self._guarded(self._body.some, n)
@@ -143,11 +142,11 @@ class HttpResponse:
         self._body.end_within(self._request.document_timeout)
 
     def abort(self) -> None:
-        """Stop it from any thread; a waiting read ends in `CancelledError` at once."""
+        """Abort from any thread; a waiting read raises `CancelledError` at once."""
         self._request.abort.stop()
 
     def close(self) -> None:
-        """Free the connection. What was not read is lost, and so is the connection. Idempotent."""
+        """Free the connection, which is dropped if the body was not read to its end. Idempotent."""
         if not self._closed:
             self._closed = self._over = True
             self._let_go()
@@ -172,7 +171,7 @@ class HttpResponse:
             raise self._broken
         if self._ended:
             return False
-        raise StateError("the answer is closed", hint="read it before closing it")
+        raise StateError("the response is closed", hint="read it before closing it")
 
     def _account(self, count: int) -> int:
         self.wire_bytes += count
@@ -191,7 +190,7 @@ class HttpResponse:
         self._raw.release_conn()
 
     def _guarded(self, read: Callable[[A], R], argument: A) -> R:
-        """Read; errors of others become ours, and an error ends it for good."""
+        """Read; foreign errors become ours, and any error closes the response."""
         try:
             return read(argument)
         except Exception as error:
@@ -215,14 +214,14 @@ class Transport(Protocol):
     """Sends one request; thread-safe."""
 
     def send(self, request: HttpRequest) -> HttpResponse:
-        """Return the answer, whatever its status, as soon as its headers are there."""
+        """Return the response, whatever its status, as soon as its headers have arrived."""
 
     def close(self) -> None:
         """Free all connections. Idempotent."""
 
 
 class RequestsTransport:
-    """`Transport` over requests: keep-alive pool, TLS and proxies of the environment.
+    """`Transport` over requests: keep-alive pool, TLS and proxies from the environment.
 
     Parameters
     ----------
@@ -238,19 +237,19 @@ class RequestsTransport:
 
     def _begin(self) -> None:
         self._adapter = Adapter(pool_connections=8, pool_maxsize=self._pool_size)
-        self._surroundings = Surroundings()
+        self._environment = ProxyEnvironment()
 
     def after_fork(self) -> None:
-        """Have connections of its own: those of the parent carry the parent's answers."""
+        """Use new connections in the child: the old ones carry the parent's responses."""
         self._begin()
 
     def send(self, request: HttpRequest) -> HttpResponse:
-        """Send and return the answer once its headers have arrived; 3xx is an error.
+        """Send and return the response once its headers have arrived; 3xx is an error.
 
         Raises
         ------
         TransportError
-            Its kind says which: nobody there, silent for too long, broken on the way.
+            The class tells which: not reachable, timed out, connection broken.
         CancelledError
             ``request.abort`` was stopped.
         """
@@ -287,15 +286,15 @@ class RequestsTransport:
             prepared,
             stream=True,
             timeout=(request.connect_timeout, request.read_timeout),
-            **self._surroundings.of(request.url),
+            **self._environment.of(request.url),
         )
         return answer.raw
 
     def close(self) -> None:
-        """Close idle connections; answers still being read close theirs. Idempotent."""
+        """Close idle connections; open responses close theirs when they end. Idempotent."""
         self._closed = True
         self._adapter.close()
-        self._surroundings.close()
+        self._environment.close()
 
 
 def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
@@ -310,7 +309,7 @@ def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
 
 
 def _from_the_server(response: HttpResponse) -> HttpResponse:
-    """Let through what the server itself says; refuse to be sent elsewhere."""
+    """Return the server's response; raise for redirects, and for a proxy's demand to log in."""
     if response.status != 407 and not 300 <= response.status < 400:
         return response
     response.close()

@@ -1,9 +1,8 @@
 """A request body that is written piece by piece.
 
-The writer fills a bounded pipe; a helper thread sends what is in it as a chunked body. The
-writer feels the peer's pace (back-pressure), hears an early answer at its next `write`, and can
-always leave: no wait here is longer than a tenth of a second without a look at the other side.
-Knows nothing of what is uploaded.
+The writer fills a bounded pipe; a helper thread sends its content as a chunked body. A slow peer
+slows the writer down (back-pressure), an early response is raised by the next `write`, and the
+writer can leave at any time: every wait polls the other side at least ten times a second.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _PENDING = 1 << 22  # bytes that may wait in the pipe
 
 
 class _Pipe:
-    """Chunks on their way from the writer to the sending thread; ends once, either way."""
+    """A bounded queue of chunks from the writer to the sending thread; either side may end it."""
 
     def __init__(self, limit: int) -> None:
         self.abort: Abort | None = None  # of the request that empties the pipe
@@ -39,7 +38,7 @@ class _Pipe:
         self._deserted = False
 
     def put(self, chunk: bytes) -> bool:
-        """Wait for room and add; ``False`` when nobody reads any more."""
+        """Wait for room and add; ``False`` once the reader has left."""
         with self._changed:
             while self._size >= self._limit and not self._deserted:
                 self._changed.wait(_WAIT)
@@ -51,13 +50,13 @@ class _Pipe:
             return True
 
     def complete(self) -> None:
-        """No more will come."""
+        """Mark the end: no more chunks will come."""
         with self._changed:
             self._complete = True
             self._changed.notify_all()
 
     def desert(self) -> None:
-        """Either side leaves: what is inside is dropped."""
+        """Leave, from either side; the chunks inside are dropped."""
         with self._changed:
             self._deserted = True
             self._chunks.clear()
@@ -84,7 +83,7 @@ class _Pipe:
 
 
 def refuse_early(response: HttpResponse) -> Exception:
-    """Make the error for an answer that came before the request ended."""
+    """Return the error for a response that came before the request ended."""
     with response:
         return ServiceError(
             f"the server answered {response.status} before the request ended",
@@ -94,7 +93,7 @@ def refuse_early(response: HttpResponse) -> Exception:
 
 
 class Upload:
-    """One request whose body is being written; `finish` gives the answer.
+    """A request whose body is being written; `finish` returns the response.
 
     A context manager: leaving it without `finish` aborts, and the server then sees a body that
     was cut. Use it from one thread; `abort` may come from any.
@@ -130,7 +129,7 @@ class Upload:
             raise
 
     def write(self, data: Any) -> int:
-        """Take all of ``data`` (anything with bytes in it), waiting while the peer is slow.
+        """Write all of ``data`` (any buffer of bytes); blocks while the peer is slow.
 
         Raises
         ------
@@ -139,7 +138,7 @@ class Upload:
         """
         self._home.require("this upload")
         if self._finished or self._aborted:
-            raise StateError("the upload is over", hint="open another one")
+            raise StateError("the upload has ended", hint="open another one")
         self._raise_if_over()
         view = memoryview(data).cast("B")
         at = 0
@@ -155,7 +154,7 @@ class Upload:
         return len(view)
 
     def finish(self) -> HttpResponse:
-        """End the body and return the answer; again and again the same one.
+        """End the body and return the response; the same one if called again.
 
         Raises
         ------

@@ -1,8 +1,7 @@
-"""Waiting for a socket in short slices.
+"""Waits for sockets in short slices, so that Ctrl-C and `Abort` are always noticed.
 
 A signal that comes just before a thread falls asleep in the kernel does not wake it, and on some
-systems no signal does. Nobody sleeps longer than a slice here, so that Ctrl-C and `Abort` are
-always noticed. Knows neither HTTP nor what is waited for.
+systems no signal does. So no wait is longer than a slice. Independent of HTTP.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from urllib3.util.wait import wait_for_socket
 __all__ = ["SLICE", "SlicedReader", "TooSlowError", "connect", "wait_until_ready"]
 
 SLICE = 0.1
-"""Seconds that one sleep lasts at most."""
+"""Longest sleep in seconds."""
 
 _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLOCK", -1)}
 
 
 class TooSlowError(TimeoutError):
-    """Bytes still come, but what they belong to takes too long in all."""
+    """The total time is over, although bytes still arrive."""
 
 
 def wait_until_ready(
     sock: socket.socket, timeout: float | None, *, read: bool = False, write: bool = False
 ) -> None:
-    """Wait until one may read or write.
+    """Wait until the socket is ready for reading or writing.
 
     Raises
     ------
@@ -41,11 +40,11 @@ def wait_until_ready(
     deadline = None if timeout is None else time.monotonic() + timeout
     while not wait_for_socket(sock, read=read, write=write, timeout=_slice(deadline)):
         if deadline is not None and time.monotonic() >= deadline:
-            raise TimeoutError("the peer stays silent")
+            raise TimeoutError("the peer sends nothing")
 
 
 def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
-    """Connect; the socket keeps ``timeout`` for what follows.
+    """Connect; later operations on the socket have the same ``timeout``.
 
     Raises
     ------
@@ -63,7 +62,7 @@ def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
 
 
 class SlicedReader(io.RawIOBase):
-    """The raw end of a socket; waits as long as the socket's timeout says, but in slices.
+    """A raw reader of a socket; waits up to the socket's timeout, in slices.
 
     ``received`` counts its bytes; another thread may look. ``deadline``, in seconds of
     ``time.monotonic``, bounds all reads together, however steadily bytes come.
@@ -113,14 +112,14 @@ class SlicedReader(io.RawIOBase):
                 return self._sock.recv_into(buffer)
             except TimeoutError:
                 continue
-        raise TimeoutError("the peer stays silent")
+        raise TimeoutError("the peer sends nothing")
 
     def _require_time(self) -> None:
         if self.deadline is not None and time.monotonic() >= self.deadline:
-            raise TooSlowError("the answer takes too long in all")
+            raise TooSlowError("the response takes longer than the total time allowed")
 
     def close(self) -> None:
-        """Let go of the socket. Idempotent."""
+        """Release the socket. Idempotent."""
         if not self.closed:
             self._hold.close()
         super().close()

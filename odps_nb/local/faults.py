@@ -1,6 +1,6 @@
-"""Refusals of the service, one constructor per code of ``docs/protocol.md`` section 8.2.
+"""Errors of the service, one constructor per code of ``docs/protocol.md`` section 8.2.
 
-Only makes values of the shared error tree; knows no HTTP framework and no store.
+They are values of the shared error tree, independent of the HTTP framework.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = [
 
 
 def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestError:
-    """A parameter is missing, ill-typed or contradicts the table."""
+    """A parameter is missing, has the wrong type, or contradicts the table."""
     return InvalidRequestError(message, status=400, code=code)
 
 
 def malformed(message: str) -> InvalidRequestError:
-    """The body is not what its action needs: Arrow stream, frames or coding."""
+    """The body is not what its action requires: Arrow stream, frames or coding."""
     return InvalidRequestError(message, status=400, code="MalformedDataStream")
 
 
@@ -53,7 +53,7 @@ def parse_failed(message: str, *, line: int = 1, column: int = 1) -> InvalidRequ
 
 
 def no_such(what: str, *, code: str = "NoSuchObject") -> NotFoundError:
-    """An object of any kind is not there."""
+    """An object of any kind does not exist."""
     return NotFoundError(what, status=404, code=code)
 
 
@@ -78,7 +78,7 @@ def no_such_partition(spec: object, table: object) -> NotFoundError:
 
 
 def no_such_version(name: object, version: int) -> NotFoundError:
-    """Rows that a version added are not kept any more."""
+    """The rows that a version added are no longer kept."""
     return no_such(
         f"version {version} of {name} is not kept any more: its rows were replaced since",
         code="NoSuchVersion",
@@ -86,7 +86,7 @@ def no_such_version(name: object, version: int) -> NotFoundError:
 
 
 def not_appended(name: object, version: int) -> ConflictError:
-    """An incremental read meets a version that did more than add rows."""
+    """An incremental read covers a version that did more than append rows."""
     return ConflictError(
         f"version {version} of {name} replaced rows, it did not only add some",
         status=409,
@@ -95,7 +95,7 @@ def not_appended(name: object, version: int) -> ConflictError:
 
 
 def no_such_session(session_id: str) -> NotFoundError:
-    """The session was never made here, or belongs to another table."""
+    """The session was never created here, or belongs to another table."""
     return SessionExpiredError(
         f"the session {session_id!r} does not exist", status=404, code="NoSuchSession"
     )  # type: ignore[return-value]  # both are ServiceErrors; the code says which
@@ -107,19 +107,19 @@ def no_such_stream(stream_id: str) -> NotFoundError:
 
 
 def expired(session_id: str) -> SessionExpiredError:
-    """The session lived too long; its snapshot may be gone."""
+    """The session has expired; its snapshot may have been deleted."""
     return SessionExpiredError(
         f"the session {session_id!r} has expired", status=404, code="NoSuchSession"
     )
 
 
 def invalid_state(message: str) -> ConflictError:
-    """The object is in another state than the request needs."""
+    """The object is not in the state that the request requires."""
     return ConflictError(message, status=409, code="InvalidState")
 
 
 def offset_conflict(expected: int, got: int) -> ConflictError:
-    """An exactly-once write leaves a gap."""
+    """An exactly-once write would leave a gap."""
     return ConflictError(
         f"the next row offset is {expected}, the request says {got}",
         status=409,
@@ -133,10 +133,10 @@ def forbidden(message: str, *, code: str = "NoPermission") -> AccessDeniedError:
 
 
 def disk_full() -> ServerFaultError:
-    """The disk of the service has no room."""
+    """The disk of the service is full."""
     return ServerFaultError(full_disk.MESSAGE, status=507, code="InsufficientStorage")
 
 
 def internal(message: str) -> ServerFaultError:
-    """A fault of the service itself."""
+    """A defect of the service itself."""
     return ServerFaultError(message, status=500, code="InternalServerError")

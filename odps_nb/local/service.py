@@ -1,7 +1,7 @@
-"""All parts of the embedded service on one folder, without HTTP.
+"""Assembles all parts of the embedded service on one folder, without HTTP.
 
-The one place that knows how the parts fit together. Opening takes the folder's lock, mends what
-a crash left behind and makes the project; closing gives everything back.
+Opening takes the folder's lock, repairs what a crash left behind and creates the project; closing
+releases everything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WORKERS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a service behaves.
+    """Settings of a service.
 
     ``verify`` off accepts every request (for experiments only); ``set_aside`` moves data files
     that the catalogue does not know out of the way, instead of refusing to start. ``reads`` says
@@ -60,7 +60,7 @@ class Settings:
 
 
 class Service:
-    """An open folder with everything that reads and changes it; close it, or use ``with``.
+    """An open service folder with all parts that read and change it; close it, or use ``with``.
 
     Parameters
     ----------
@@ -130,14 +130,14 @@ class Service:
         self.tidy()
 
     def tidy(self) -> None:
-        """End what is over: sessions past their time, files that nobody can see any more."""
+        """Delete expired sessions and files that no session or table refers to."""
         self.read_sessions.forget_expired()
         self.write_sessions.abort_expired()
         self.snapshots.collect()
         self.blobs.collect()
 
     def close(self) -> None:
-        """Stop work and release the folder; a second call does nothing."""
+        """Stop all work and release the folder. Idempotent."""
         self.instances.close()
         self.queries.close()
         self.workers.shutdown(wait=True, cancel_futures=True)

@@ -82,7 +82,7 @@ def test_a_table_with_a_blob_says_what_the_service_wants(column):
         ("id array<int>", "", {"primary_key": ("id",)}, "ARRAY cannot be one"),
         ("id blob", "", {"cluster_by": ("id",), "buckets": 2}, "BLOB cannot be one"),
         ("id bigint", "", {"cluster_by": ("id",)}, "number of buckets"),
-        ("id bigint", "", {"buckets": 2}, "nothing to put"),
+        ("id bigint", "", {"buckets": 2}, "without cluster_by"),
         ("id bigint", "", {"cluster_by": ("id",), "buckets": 0}, "not a number of buckets"),
         ("id bigint", "b blob", {}, "partition column 'b' holds a BLOB"),
         ("m map<blob,int>", "", {}, "key of a MAP"),

@@ -224,7 +224,7 @@ def test_silence_inside_the_body_is_a_timeout(transport):
 
 
 def test_nobody_listening_is_a_connect_error_that_may_be_repeated(transport):
-    with refused() as url, pytest.raises(ConnectError, match="nobody listens") as caught:
+    with refused() as url, pytest.raises(ConnectError, match="refuses the connection") as caught:
         ask(transport, url)
     assert caught.value.request_sent is False
     again = pickle.loads(pickle.dumps(caught.value))
@@ -232,7 +232,7 @@ def test_nobody_listening_is_a_connect_error_that_may_be_repeated(transport):
 
 
 def test_an_unknown_name_is_a_connect_error(transport):
-    with pytest.raises(ConnectError, match="not known"):
+    with pytest.raises(ConnectError, match="cannot be resolved"):
         ask(transport, "http://no-such-host.invalid/api")
 
 
@@ -409,7 +409,7 @@ def test_two_lengths_of_one_answer_are_called_so(transport):
         line.request()
         line.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhello")
 
-    with Peer(script) as peer, pytest.raises(FramingError, match="contradicts itself") as caught:
+    with Peer(script) as peer, pytest.raises(FramingError, match="contradict each other") as caught:
         ask(transport, peer.url)
     assert "Content-Length" in str(caught.value)
     assert "cannot be requested" not in str(caught.value)
@@ -442,7 +442,7 @@ def test_a_head_that_is_dripped_has_a_total_time(transport, head):
     with Peer(script) as peer, pytest.raises((RequestTimeoutError, BrokenStreamError)) as caught:
         ask(transport, peer.url, read_timeout=0.3)
     if isinstance(caught.value, RequestTimeoutError):
-        assert "takes too long in all" in str(caught.value)
+        assert "longer than the total time allowed" in str(caught.value)
         assert "read_timeout" in (caught.value.hint or "")
 
 
@@ -452,7 +452,7 @@ def test_continues_without_end_are_refused(transport):
         while not line.peer.release.is_set():
             line.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
 
-    with Peer(script) as peer, pytest.raises(LimitExceededError, match="again and again"):
+    with Peer(script) as peer, pytest.raises(LimitExceededError, match="too many 1xx responses"):
         ask(transport, peer.url)
 
 
@@ -486,7 +486,7 @@ def test_a_document_that_is_dripped_has_a_total_time(transport, framing):
         with pytest.raises((RequestTimeoutError, BrokenStreamError)) as caught:
             response.read()
     if isinstance(caught.value, RequestTimeoutError):
-        assert "takes too long in all" in str(caught.value)
+        assert "longer than the total time allowed" in str(caught.value)
 
 
 def test_rows_and_blobs_may_take_their_time(transport):

@@ -25,7 +25,7 @@ from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.row_files import RowFileWriter, read_rows
 from odps_nb.local.store.snapshots import Segment
-from odps_nb.local.writing.coerce import conform, match_columns
+from odps_nb.local.writing.coerce import coerce_batch, match_columns
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Compression, PartitionSpec
 from odps_nb.wire.type_text import parse_type
@@ -90,7 +90,7 @@ def test_conforming_rows_of_the_right_types_changes_nothing(
     columns, batch = made
     piece = batch.slice(min(start, batch.num_rows), length)
     matches = match_columns(piece.schema, columns)
-    fitted = conform(piece, columns, matches, blobs=lambda array: array)
+    fitted = coerce_batch(piece, columns, matches, blobs=lambda array: array)
     fitted.validate(full=True)
     assert fitted.to_pylist() == piece.to_pylist()
 
@@ -116,7 +116,7 @@ def test_nested_values_are_rebuilt_as_they_were(
         values = [None if v is None else [{"v": v, "b": b"x"}, None] for v in array.to_pylist()]
         arrays.append(pa.array(values, arrow_type(column.type)).slice(min(start, len(values))))
     piece = pa.record_batch(arrays, names=[c.name for c in wrapped])
-    fitted = conform(piece, wrapped, match_columns(piece.schema, wrapped), blobs=lambda a: a)
+    fitted = coerce_batch(piece, wrapped, match_columns(piece.schema, wrapped), blobs=lambda a: a)
     fitted.validate(full=True)
     assert fitted.to_pylist() == piece.to_pylist()
 
@@ -258,7 +258,7 @@ def test_a_script_is_cut_at_its_semicolons_and_nowhere_else() -> None:
     assert parse_script(script) == [ShowTables(pattern="a;*")]
     assert script_settings(script) == {"x.y": "a;b", "zone": "Asia/Shanghai"}
     for text in ("SELECT 'a", "DROP TABLE `a", "SHOW TABLES /* a"):
-        with pytest.raises(InvalidRequestError, match="does not end"):
+        with pytest.raises(InvalidRequestError, match="unterminated string"):
             parse_script(text)
 
 

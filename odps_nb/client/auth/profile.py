@@ -1,7 +1,7 @@
 """`Profile`: endpoint, project and credentials of one connection, as a value.
 
-Resolving looks at keywords, environment, the profile file and the keyring; nothing here talks to
-a service. Secrets are in no repr and no error, and a profile refuses to be pickled.
+`Profile.resolve` merges keywords, environment, the profile file and the keyring; nothing here sends
+a request. Secrets appear in no repr and no error, and a profile cannot be pickled.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _HOW = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Profile:
-    """Where to connect, and as whom. Immutable; secrets are never shown.
+    """Endpoint, project and credentials of a connection. Immutable; secrets are never shown.
 
     Parameters
     ----------
     endpoint
         Base of the REST paths, e.g. ``https://service.cn-hangzhou.maxcompute.aliyun.com/api``.
     project, schema
-        Defaults for table names that do not say them.
+        Defaults for table names without them.
     access_id, access_key, sts_token, bearer_token
         Either id and key (with an STS token for temporary keys) or a bearer token.
     app_id, app_key
@@ -52,7 +52,7 @@ class Profile:
     credentials
         A function without arguments that returns the keys as a mapping, instead of a program.
     tunnel_endpoint
-        Base of the Storage API; ``None``: asked from the service when first needed.
+        Base of the Storage API; ``None``: fetched from the service when first needed.
     region
         Known region: requests are signed with version 4 (``docs/protocol.md`` section 2.3).
     quota
@@ -141,7 +141,7 @@ class Profile:
 
     @property
     def keys(self) -> Credentials:
-        """What signs the requests now; a function or program may be asked for it.
+        """The credentials that sign requests now; may call a credential function or program.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class Profile:
     def as_options(self) -> dict[str, str]:
         """Return every setting as text, **secrets included**, for the options of a Spark reader.
 
-        Of keys that are renewed these are the present ones, which end when they end.
+        Renewable keys are copied as they are now, and are not renewed.
 
         Options of a Spark DataFrame reader reach tasks and stay out of plans and the UI; those
         of SQL ``OPTIONS (…)`` and of ``spark.conf`` do not, so never put these there.
@@ -187,14 +187,14 @@ class Profile:
         return {key: str(value) for key, value in named.items() if value is not None}
 
     def as_settings(self) -> dict[str, str]:
-        """Return as text every setting that says where, and none that says as whom."""
+        """Return every setting except the credentials, as text."""
         asked = (*sources.CREDENTIAL_FIELDS, "_source")
         named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in asked}
         return {key: str(value) for key, value in named.items() if value is not None}
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Profile:
-        """Make a profile of `as_options`; keys in any case, other keys are left alone."""
+        """Make a profile from `as_options`; keys in any case, other keys are ignored."""
         known = {*sources.FIELDS, "name"}
         options = Hidden(options)
         return cls._of(
@@ -210,11 +210,11 @@ class Profile:
         environ: Mapping[str, str] | None = None,
         **keywords: Any,
     ) -> Profile:
-        """Collect the settings from wherever they are.
+        """Make a profile from keywords, environment, profile file and keyring.
 
-        Keywords come first. A profile that is asked for by name then speaks before the
-        environment; otherwise the environment speaks before the file's default profile (or the
-        one that ``ODPS_PROFILE`` names). The keyring is asked last, and only for a missing key.
+        Keywords come first. A profile requested by name precedes the environment; otherwise the
+        environment precedes the file's default profile (or the one that ``ODPS_PROFILE`` names).
+        The keyring is read last, and only for a missing key.
         Id, key and tokens are taken from one source unless the others agree with it: half of
         one account is never mixed with half of another.
 
@@ -225,7 +225,7 @@ class Profile:
         environ
             The environment; by default the process's.
         keywords
-            Fields of `Profile`; ``None`` counts as not said.
+            Fields of `Profile`; ``None`` counts as not given.
 
         Raises
         ------

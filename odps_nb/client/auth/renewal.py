@@ -1,7 +1,7 @@
-"""Keys that somebody else renews: a function or a program that is asked for them.
+"""Temporary credentials, renewed by calling a function or running a program.
 
-Temporary keys end. Who makes them is asked when they are first needed and again before they end,
-by one thread at a time, and a renewal that fails does no harm as long as the old keys are good.
+The function or program is called when credentials are first needed and again before they expire,
+by one thread at a time; a renewal that fails does no harm while the old credentials are valid.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NAMES = {
 
 
 class CredentialSource:
-    """Asks for keys and remembers them while they are good; safe to use from many threads.
+    """Fetches credentials and caches them until shortly before they expire; thread-safe.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class CredentialSource:
         Returns a mapping with ``access_id`` and ``access_key`` (and ``sts_token``) or
         ``bearer_token``, and ``expiration``: seconds of the epoch or text as in ISO 8601.
     what
-        What it is called in an error.
+        Its name in errors.
     clock
         Seconds of the epoch.
 
@@ -73,16 +73,16 @@ class CredentialSource:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Renew keys here, too: the thread that was at it is not here."""
+        """Take a new lock: a renewal that was running in the parent does not run in the child."""
         self._lock = threading.Lock()
 
     def get(self) -> Mapping[str, str]:
-        """Return keys that are good now.
+        """Return credentials that are valid now.
 
         Raises
         ------
         ConfigError
-            The source failed, or gave no keys; nothing of what it gave is shown.
+            The source failed, or returned no keys; the error shows nothing that it returned.
         """
         with self._lock:
             now = self._clock()
@@ -107,7 +107,7 @@ class CredentialSource:
             expiration = Secret(expiration)
         keys = Hidden((key, named[key]) for key in named if key and named[key])
         if not all(isinstance(keys[key], str) for key in keys):
-            raise self._no_keys("gave a key that is no text")
+            raise self._no_keys("gave a key that is not a string")
         if "bearer_token" not in keys and not {"access_id", "access_key"} <= keys.keys():
             raise self._no_keys("gave neither access_id and access_key nor bearer_token")
         ends_at = now + 2 * HOLD if expiration in (None, "") else self._seconds(expiration)
@@ -116,7 +116,7 @@ class CredentialSource:
         return Hidden((key, Secret(keys[key])) for key in keys), ends_at
 
     def _given(self) -> Hidden:
-        """Ask, and call things as we do. No frame of here or below shows what was given."""
+        """Call the source and normalise its field names; no traceback shows the secrets."""
         try:
             given = self._ask()
         except ConfigError:
@@ -147,7 +147,7 @@ class CredentialSource:
         except (ValueError, OverflowError):
             pass  # its message shows the value, which may be something else than a time
         if moment is None:
-            raise self._no_keys("gave an expiration that is no time")
+            raise self._no_keys("gave an expiration that is not a time")
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
     def _no_keys(self, why: str) -> ConfigError:

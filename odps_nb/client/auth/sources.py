@@ -1,7 +1,7 @@
-"""Where settings come from: environment, profile file, keyring, a pyodps entry.
+"""Reads settings from the environment, the profile file, the keyring and pyodps.
 
-Each function answers with a plain mapping of `Profile` field names; which
-source wins is decided there. Must not know HTTP, and never shows a secret in an error.
+Each function returns a plain mapping of `Profile` field names; `Profile.resolve` decides which
+source wins. Independent of HTTP; no error shows a secret.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ KEYRING_SERVICE = "odps_nb"
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return what ``ODPS_ENDPOINT``, ``ODPS_PROJECT``, … say; empty values count as unset."""
+    """Return the settings in ``ODPS_ENDPOINT``, ``ODPS_PROJECT``, …; empty ones are unset."""
     named = Hidden((name, environ.get(f"ODPS_{name.upper()}", "").strip()) for name in FIELDS)
     return hidden((name, value) for name, value in named.items() if value)
 
 
 def profile_file(environ: Mapping[str, str]) -> Path:
-    """Return where the profile file is: ``ODPS_NB_PROFILES`` or the usual place in the home."""
+    """Return the path of the profile file: ``ODPS_NB_PROFILES``, or the default path."""
     stated = environ.get("ODPS_NB_PROFILES")
     folder = Path(environ.get("XDG_CONFIG_HOME") or "~/.config")
     path = Path(stated) if stated else folder / "odps_nb" / "profiles.toml"
@@ -216,7 +216,7 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
     else:
         return _of_keyring(found, access_id)
     raise ConfigError(  # without what led to it: what a backend says of itself is not ours to show
-        f"the keyring does not open: {said}",
+        f"the keyring cannot be opened: {said}",
         option="access_key",
         hint="unlock it and try again; see what 'keyring get' says; or give the key in another way",
     )

@@ -1,6 +1,6 @@
-"""Blobs that are fetched together: whole or in pieces, resumed at the one that failed.
+"""Fetches several blobs per request, whole or in pieces, and resumes at the one that failed.
 
-Must not know: how batches are cut, or that there are others at the same time.
+Independent of how batches are cut and of other batches read concurrently.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odps_nb.client.blob.delivered import Given
+from odps_nb.client.blob.delivered import DeliveredPrefix
 from odps_nb.client.blob.response import blob_events
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
@@ -32,9 +32,9 @@ __all__ = ["BlobBatch", "BlobPart", "place_note", "unknown_blob"]
 
 
 class BlobPart(NamedTuple):
-    """Some bytes of a blob, all of them if it is small; a tuple, since there is one per blob.
+    """A piece of a blob, all of it if it is small; a tuple, because there are many.
 
-    ``verified`` says of the last part that the checksums and the length of all were proved.
+    ``verified``, on the last part: checksums and length of the whole blob match.
     """
 
     data: bytes
@@ -45,7 +45,7 @@ class BlobPart(NamedTuple):
 
 @dataclass(slots=True)
 class _Answer:
-    """An answer that is being read: how many blobs it still owes, and its events."""
+    """An open response: its events, and how many blobs are still to come."""
 
     response: HttpResponse
     events: Iterator[BlobEvent]
@@ -57,14 +57,14 @@ class _Answer:
 
 
 class BlobBatch:
-    """References that are fetched together, in as few requests as it takes.
+    """Fetches a list of references in as few requests as possible.
 
     Parameters
     ----------
     places
         Number of each reference in the whole job, for messages.
     framed
-        Whether metadata is wanted even when a single blob is left to ask for.
+        Whether to request metadata even for a single remaining blob.
     piece
         Bytes from which on a blob is handed over in parts of about so many, by `parts`.
     """
@@ -88,7 +88,7 @@ class BlobBatch:
         self._unique = list(dict.fromkeys(references))
         self._window = len(self._unique)  # references of one request
         self._done = 0
-        self._given = Given()  # of the blob after those that are done
+        self._delivered = DeliveredPrefix()  # of the blob after those that are done
         self._damaged: int | None = None  # how many were done when a damage was seen last
         self._answer: _Answer | None = None
         self._attempts = storage.attempts(
@@ -152,11 +152,11 @@ class BlobBatch:
             except OdpsNbError as error:
                 self._drop()
                 self._note_damage(error)
-                resume = f"blob {self._done}" if self._done or self._given.size else None
+                resume = f"blob {self._done}" if self._done or self._delivered.size else None
                 self._attempts.again(error, idempotent=True, resume=resume)
 
     def _narrow(self, error: NotFoundError | LimitExceededError) -> None:
-        """Ask for fewer at a time until it is clear which reference is unknown or too large."""
+        """Request fewer blobs at a time, to isolate the reference that is unknown or too large."""
         asked = self._asked()
         if asked > 1:
             self._window = asked // 2
@@ -167,13 +167,13 @@ class BlobBatch:
             raise error
 
     def _note_damage(self, error: OdpsNbError) -> None:
-        """Note where it was, and ask for fewer where it was before: one damage is one blob's.
+        """Remember the damaged blob; request fewer at a time when it fails again.
 
         A chunk is verified at once, so that what is damaged in it may be any of its blobs.
         """
         if not isinstance(error, ProtocolError):
             return
-        asked = 1 if self._given.size else self._asked()
+        asked = 1 if self._delivered.size else self._asked()
         more = f", or one of the {asked - 1} after it" if asked > 1 else ""
         error.add_note(self._place() + more)
         if self._damaged == self._done:
@@ -193,13 +193,13 @@ class BlobBatch:
             answer = self._answer = self._open()
         part = self._read(answer)
         if not part.is_last:
-            self._given.gave(part.data)
+            self._delivered.add(part.data)
             return part
         answer.owed -= 1
         if not answer.owed:
             self._finish(answer)
         self._done += 1
-        self._given = Given()
+        self._delivered = DeliveredPrefix()
         return part
 
     def _open(self) -> _Answer:
@@ -210,15 +210,15 @@ class BlobBatch:
             ReadBlobs(references=named, compression=self._compression), attempts=self._attempts
         )
         events = blob_events(response, len(named), max_blob=self._max_blob)
-        self._given.again()
+        self._delivered.restart()
         framed, doubled = len(named) > 1, len(named) > len(asked)
         return _Answer(response, events, len(asked), framed=framed, doubled=doubled)
 
     def _read(self, answer: _Answer) -> BlobPart:
-        given, pieces, held = self._given, list[bytes | memoryview](), 0
+        prefix, pieces, held = self._delivered, list[bytes | memoryview](), 0
         for event in answer.events:
             if isinstance(event, BlobData):
-                data = given.beyond(event.data) if given.size else event.data
+                data = prefix.skip_delivered(event.data) if prefix.size else event.data
                 pieces.append(data)
                 held += len(data)
                 if held >= self._piece and answer.start is not None:
@@ -226,9 +226,9 @@ class BlobBatch:
             elif isinstance(event, BlobStart):
                 answer.start = event
             elif isinstance(event, BlobEnd) and answer.start is not None:
-                given.end()
+                prefix.finish()
                 return self._part(answer, answer.start, b"".join(pieces), is_last=True)
-        raise FramingError("the answer ends before the last blob")
+        raise FramingError("the response ends before the last blob")
 
     def _part(self, answer: _Answer, start: BlobStart, data: bytes, *, is_last: bool) -> BlobPart:
         verified = is_last and (answer.framed or answer.response.is_delimited)
@@ -237,7 +237,7 @@ class BlobBatch:
             self._tracker.add(
                 wire_bytes=wire - answer.told,
                 decoded_bytes=len(data),
-                verified_bytes=self._given.size + len(data) if verified else 0,
+                verified_bytes=self._delivered.size + len(data) if verified else 0,
             )
             answer.told = wire
         return BlobPart(data, start, is_last, verified)
@@ -245,7 +245,7 @@ class BlobBatch:
     def _finish(self, answer: _Answer) -> None:
         # Only the end of the body proves the last blob, unless a second copy of it follows.
         if not answer.doubled and next(answer.events, None) is not None:
-            raise FramingError("more blobs came than were asked for")
+            raise FramingError("the response holds more blobs than were requested")
         self._drop()
 
     def _drop(self) -> None:
@@ -255,12 +255,12 @@ class BlobBatch:
 
 
 def place_note(place: int) -> str:
-    """Say which of the references of a job an error is about."""
+    """Add a note to an error: which of the job's references it is about."""
     return f"blob {place} of the references"
 
 
 def unknown_blob(error: NotFoundError, reference: BlobReference, place: str) -> NotFoundError:
-    """Say which reference the service does not know."""
+    """Return the error for a reference that the service does not know."""
     token = reference.token
     shown = token if len(token) <= 80 else token[:79] + "…"
     made = NotFoundError(

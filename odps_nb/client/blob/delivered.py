@@ -1,7 +1,7 @@
-"""What was handed out of a blob before its connection broke.
+"""The prefix of a blob that was delivered before its connection broke.
 
-A blob that is read again begins at its first byte: what was given already is compared, by CRC32C,
-and left out. Knows no requests.
+A retried blob starts again at its first byte: the bytes that were delivered already are compared,
+by CRC32C, and skipped. Sends no requests.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from odps_nb.errors import ChecksumError
 from odps_nb.wire.crc32c import crc32c
 
-__all__ = ["Given"]
+__all__ = ["DeliveredPrefix"]
 
 
-class Given:
-    """Counts the bytes that were given, and recognises them when they come again.
+class DeliveredPrefix:
+    """Counts delivered bytes; verifies and skips them when the blob is read again.
 
     Examples
     --------
-    >>> given = Given()
-    >>> given.gave(b"hel")
-    >>> given.again()
-    >>> bytes(given.beyond(b"he")), bytes(given.beyond(b"llo"))
+    >>> prefix = DeliveredPrefix()
+    >>> prefix.add(b"hel")
+    >>> prefix.restart()
+    >>> bytes(prefix.skip_delivered(b"he")), bytes(prefix.skip_delivered(b"llo"))
     (b'', b'lo')
     """
 
@@ -31,22 +31,22 @@ class Given:
         self._crc = self._seen = 0  # of the given bytes, and of those that came again
         self._left = 0  # given bytes that have not come again
 
-    def gave(self, data: bytes | memoryview) -> None:
-        """Count bytes that are handed out."""
+    def add(self, data: bytes | memoryview) -> None:
+        """Count bytes that are delivered to the caller."""
         self.size += len(data)
         self._crc = crc32c(data, self._crc)
 
-    def again(self) -> None:
-        """Say that the blob comes once more, from its first byte."""
+    def restart(self) -> None:
+        """Start over: the blob is read again from its first byte."""
         self._left, self._seen = self.size, 0
 
-    def beyond(self, data: bytes | memoryview) -> memoryview:
-        """Return what of the next bytes was not given yet.
+    def skip_delivered(self, data: bytes | memoryview) -> memoryview:
+        """Return the part of the next bytes that was not delivered yet.
 
         Raises
         ------
         ChecksumError
-            What came again is not what was given.
+            The bytes differ from those delivered before.
         """
         view = memoryview(data)
         if not self._left:
@@ -58,8 +58,8 @@ class Given:
             self._require_same()
         return new
 
-    def end(self) -> None:
-        """Say that the blob has ended; raise if less came again than was given."""
+    def finish(self) -> None:
+        """End the blob; raise if it is shorter than what was delivered before."""
         if self._left:
             self._require_same()
 

@@ -1,7 +1,7 @@
 """One blob as a file that is read front to back.
 
-Every byte that `read` gives was verified; memory holds one piece at a time. A connection that
-breaks is made again: what was given already is read once more, compared, and left out.
+Every byte that `read` returns was verified; memory holds one piece at a time. After a broken
+connection the blob is requested again: bytes delivered before are compared and skipped.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odps_nb.client.blob.batch import unknown_blob
-from odps_nb.client.blob.delivered import Given
+from odps_nb.client.blob.delivered import DeliveredPrefix
 from odps_nb.client.blob.piece_file import PieceFile
 from odps_nb.client.blob.response import MAX_BLOB, blob_events, raw_size
 from odps_nb.client.calls.attempts import Attempts
@@ -45,7 +45,7 @@ class BlobFile(PieceFile):
         self._max_blob, self._tracker = max_blob, tracker
         self._response: HttpResponse | None = None
         self._events: Iterator[BlobEvent] = iter(())
-        self._given = Given()  # verified bytes, those in the piece included
+        self._delivered = DeliveredPrefix()  # verified bytes, those in the piece included
         self._told = 0  # wire bytes that the tracker knows of
         self._size: int | None = None
         self._verified = False
@@ -53,17 +53,17 @@ class BlobFile(PieceFile):
 
     @property
     def reference(self) -> BlobReference:
-        """What names this blob."""
+        """The reference of this blob."""
         return self._request.references[0]
 
     @property
     def size(self) -> int | None:
-        """Size in bytes; ``None`` while it is unknown, at the latest known at the end."""
+        """Size in bytes; ``None`` while it is unknown, known at the end at the latest."""
         return self._size
 
     @property
     def verified(self) -> bool:
-        """Whether all of it was read, and its checksums and length were proved."""
+        """Whether all of it was read, and its checksums and length match."""
         return self._verified
 
     def close(self) -> None:
@@ -94,10 +94,10 @@ class BlobFile(PieceFile):
         self._response, self._told = response, 0
         self._events = blob_events(response, 1, max_blob=self._max_blob)
         self._size = raw_size(response)
-        self._given.again()
+        self._delivered.restart()
 
     def _next_piece(self) -> memoryview | None:
-        """Get the next verified piece; ``None`` at the end of the blob."""
+        """Return the next verified piece; ``None`` at the end of the blob."""
         self._attempts.progressed()  # the time that the reader took was not spent on tries
         while not self._ended:
             try:
@@ -106,22 +106,24 @@ class BlobFile(PieceFile):
                 return self._take_piece()
             except OdpsNbError as error:
                 self._drop()
-                resume = f"byte {self._given.size}" if self._given.size else None
+                resume = f"byte {self._delivered.size}" if self._delivered.size else None
                 self._attempts.again(error, idempotent=True, resume=resume)
         return None
 
     def _take_piece(self) -> memoryview | None:
         for event in self._events:
-            if isinstance(event, BlobData) and (piece := self._given.beyond(event.data)):
-                self._given.gave(piece)
+            if isinstance(event, BlobData) and (
+                piece := self._delivered.skip_delivered(event.data)
+            ):
+                self._delivered.add(piece)
                 self._tell(len(piece))
                 return piece
-        self._given.end()
+        self._delivered.finish()
         self._end()
         return None
 
     def _end(self) -> None:
-        response, self._ended, self._size = self._response, True, self._given.size
+        response, self._ended, self._size = self._response, True, self._delivered.size
         self._verified = response is not None and response.is_delimited
         self._tell(0)
         if self._tracker is not None:

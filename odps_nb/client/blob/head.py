@@ -1,7 +1,7 @@
 """Size, type and name of a blob without its bytes (``docs/protocol.md`` section 6.4).
 
-Only frames tell type and name, and a single reference is answered without a frame: the reference
-is asked for twice, and the connection is left after the head of the first frame.
+Only frames carry type and name, and the response to a single reference has no frame: the
+reference is requested twice, and the connection is closed after the head of the first frame.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from odps_nb.wire.frames import BlobStart
 __all__ = ["BlobHead", "fetch_blob_head"]
 
 _WORTH_READING = 1 << 16
-"""Bytes of an answer that are sooner read to their end than a new connection is made."""
+"""Bytes that are read to the end of a response sooner than a new connection is made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobHead:
-    """What is known of a blob before its bytes; texts are the uploader's, not to be trusted."""
+    """Size, media type and name of a blob; the texts come from the uploader and are not trusted."""
 
     size: int
     mime_type: str = ""
@@ -41,12 +41,12 @@ def fetch_blob_head(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> BlobHead:
-    """Return the head of a blob; one request, of which little is read.
+    """Return the head of a blob; one request, closed after the first bytes.
 
     Raises
     ------
     NotFoundError
-        The reference names nothing.
+        The service does not know the reference.
     """
     attempts = storage.attempts("the head of a blob", tracker=tracker, cancel=cancel)
     request = ReadBlobs(references=(reference, reference))

@@ -1,7 +1,7 @@
 """Blobs by reference: many at once, or one with its metadata (``docs/protocol.md`` section 6).
 
-Order, number, checksums and lengths are verified; a broken answer is taken up again at the blob
-that failed. Must not know: what a blob is a picture of.
+Order, number, checksums and lengths are verified; a broken response is resumed at the blob that
+failed. Independent of what a blob holds.
 """
 
 from __future__ import annotations

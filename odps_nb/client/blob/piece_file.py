@@ -1,4 +1,4 @@
-"""A binary file whose bytes come in pieces, front to back. Knows not where from."""
+"""Base class of binary files whose bytes arrive in pieces, front to back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["PieceFile"]
 
 
 class PieceFile(io.RawIOBase):
-    """`read`, `readinto`, `pieces` and `close`; no seeking; memory holds one piece.
+    """A binary file with `read`, `readinto`, `pieces` and `close`, not seekable; holds one piece.
 
     Unlike other raw files, `read` gives fewer bytes than asked for only at the end.
     """
 
     when_closed: ClassVar[str] = "open it again"
-    """What to do when it is closed, for the error."""
+    """Hint of the error when it is closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class PieceFile(io.RawIOBase):
 
     @abstractmethod
     def _next_piece(self) -> bytes | memoryview | None:
-        """Get the next piece, which may be empty; ``None`` at the end."""
+        """Return the next piece, which may be empty; ``None`` at the end."""
 
     def readable(self) -> bool:
         """Return ``True``."""
@@ -71,12 +71,12 @@ class PieceFile(io.RawIOBase):
             yield bytes(piece)
 
     def close(self) -> None:
-        """Let go of what was not read. Idempotent."""
+        """Drop what was not read. Idempotent."""
         self._piece = memoryview(b"")
         super().close()
 
     def _load(self) -> bool:
-        """Have bytes at hand; ``False`` at the end."""
+        """Load the next piece if none is left; return ``False`` at the end."""
         if self.closed:
             raise StateError("the blob is closed", hint=self.when_closed)
         while not self._piece:

@@ -1,7 +1,7 @@
-"""One answer to ``BlobRead`` as verified events (``docs/protocol.md`` sections 6.3, 6.4).
+"""One ``BlobRead`` response as verified events (``docs/protocol.md`` sections 6.3, 6.4).
 
-Joins the decoders of ``wire`` to a body; adds what only this floor can see: the request id of
-an error, and whether HTTP itself said where the body ends.
+Feeds a response body to the decoders of ``wire``; adds the request id to errors, and checks the
+length that HTTP itself states.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AROUND = 1 << 20  # bytes that header and footer of one blob may add, generousl
 def blob_events(
     response: HttpResponse, count: int, *, max_blob: int = MAX_BLOB
 ) -> Iterator[BlobEvent]:
-    """Iterate over what a body of ``count`` references holds; the caller closes the response.
+    """Iterate over the events of a body of ``count`` blobs; the caller closes the response.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def blob_events(
 
 
 def raw_size(response: HttpResponse) -> int | None:
-    """Return the size of a single blob in bytes, where Content-Length gives it away."""
+    """Return the size of a single blob in bytes, where Content-Length implies it."""
     coding = from_http_name(response.headers.get("content-encoding"))
     if response.length is None or coding is not Compression.NONE:
         return None

@@ -1,8 +1,7 @@
-"""Many blobs of any size, one after the other, each as a file while its turn lasts.
+"""Many blobs of any size in order, each as a file until the next one is taken.
 
-Several requests bring them side by side; what waits for its turn is bounded in bytes, also inside
-of a blob: one that is larger than all of memory passes through in pieces. Must not know: where
-the bytes go.
+Several requests fetch them concurrently; what waits for the consumer is bounded in bytes, even
+within a blob: one that is larger than memory arrives in pieces.
 """
 
 from __future__ import annotations
@@ -21,21 +20,23 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.terms import BlobReference, Compression, format_bytes
 
-__all__ = ["Batches", "PassingBlob", "iter_passing_blobs"]
+__all__ = ["ReferenceRanges", "StreamedBlob", "iter_streamed_blobs"]
 
 WAITING_BYTES = 32 * 2**20
 PIECE_BYTES = 2**20
 FIRST_COUNT = 8
 
 
-class PassingBlob(PieceFile):
-    """A blob whose turn it is: a binary file, read front to back, closed when its turn is over.
+class StreamedBlob(PieceFile):
+    """The current blob of a stream of blobs: a binary file, closed when the next one is taken.
 
     Its bytes are verified block by block; that all of them came, and that its own checksum
-    holds, is proved when `verified` has become true. What is not read is passed over.
+    holds, is proved when `verified` has become true. What is not read is skipped.
     """
 
-    when_closed: ClassVar[str] = "a blob is read while its turn lasts; keep what read() gave"
+    when_closed: ClassVar[str] = (
+        "read a blob before taking the next one, or keep the bytes that read() returned"
+    )
 
     def __init__(
         self, reference: BlobReference, positions: Sequence[int], parts: Iterator[BlobPart]
@@ -48,8 +49,8 @@ class PassingBlob(PieceFile):
         self._ended = self._verified = False
         self._failure: BaseException | None = None
 
-    def start(self) -> PassingBlob:
-        """Wait for its head and its first bytes."""
+    def start(self) -> StreamedBlob:
+        """Wait for the head and the first bytes."""
         self._first = self._take()
         start = self._first.start
         self._head = BlobHead(
@@ -61,12 +62,12 @@ class PassingBlob(PieceFile):
 
     @property
     def reference(self) -> BlobReference:
-        """What names this blob."""
+        """The reference of this blob."""
         return self._reference
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """Where among all references it stands; several if it is named more than once."""
+        """Its positions in the list of references; several if it is named more than once."""
         return self._positions
 
     @property
@@ -91,11 +92,11 @@ class PassingBlob(PieceFile):
 
     @property
     def verified(self) -> bool:
-        """Whether it arrived whole, and its checksums and length were proved."""
+        """Whether it arrived whole, and its checksums and length match."""
         return self._verified
 
-    def pass_by(self) -> None:
-        """End its turn: what was not read is fetched, verified and left."""
+    def skip_rest(self) -> None:
+        """Fetch and verify what was not read, drop it, and close the blob."""
         while not self.closed and self._next_piece() is not None:
             pass
         self.close()
@@ -103,7 +104,7 @@ class PassingBlob(PieceFile):
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"at {self.tell()}"
         return (
-            f"<PassingBlob {self._reference!r} {format_bytes(self.size)}, "
+            f"<StreamedBlob {self._reference!r} {format_bytes(self.size)}, "
             f"mime_type={self.mime_type[:80]!r}, "
             f"file_name={self.file_name[:80]!r}, {state}>"
         )
@@ -127,19 +128,19 @@ class PassingBlob(PieceFile):
             raise
 
 
-class Batches:
-    """Ranges of references for one request each, cut by the size of what has come so far.
+class ReferenceRanges:
+    """Cuts references into one range per request, by the mean size of the blobs so far.
 
-    While nothing is known a range is small. No range has one item unless there is only one: a
-    single blob would have to be asked for twice to come with its head.
+    The first ranges are small. No range has one item unless there is only one: a single blob
+    would have to be requested twice to come with its head.
 
     Examples
     --------
-    >>> batches = Batches(30, count=16, size=1000, first_count=4)
+    >>> batches = ReferenceRanges(30, count=16, size=1000, first_count=4)
     >>> ranges = iter(batches)
     >>> next(ranges)
     (0, 4)
-    >>> batches.came(100, blobs=1)
+    >>> batches.record(100, blobs=1)
     >>> list(ranges)
     [(4, 14), (14, 24), (24, 30)]
     """
@@ -148,8 +149,8 @@ class Batches:
         self._total, self._count, self._size, self._first = total, count, size, first_count
         self._bytes = self._blobs = 0
 
-    def came(self, size: int, *, blobs: int) -> None:
-        """Count bytes, and blobs that are whole now; from any thread, it need not be exact."""
+    def record(self, size: int, *, blobs: int) -> None:
+        """Count bytes and completed blobs; from any thread, need not be exact."""
         self._bytes, self._blobs = self._bytes + size, self._blobs + blobs
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -167,7 +168,7 @@ class Batches:
             low = high
 
 
-def iter_passing_blobs(
+def iter_streamed_blobs(
     storage: StorageClient,
     positions: Mapping[BlobReference, Sequence[int]],
     *,
@@ -179,8 +180,8 @@ def iter_passing_blobs(
     max_blob: int = MAX_BLOB,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
-) -> Generator[PassingBlob, None, None]:
-    """Iterate over blobs in order, each once; taking the next one ends the turn of the last.
+) -> Generator[StreamedBlob, None, None]:
+    """Iterate over blobs in order, each once; taking the next one closes the one before.
 
     Leaving the iterator early closes its connections and joins its threads.
 
@@ -188,12 +189,12 @@ def iter_passing_blobs(
     ----------
     positions
         What to fetch, in this order, and where in the caller's job each of them stands: for
-        `PassingBlob.positions` and for the notes of errors.
+        `StreamedBlob.positions` and for the notes of errors.
     batch_count, workers
-        References per request at most, and requests at a time. Requests are cut so that what
-        they bring is about what may wait.
+        References per request at most, and requests at a time. Requests are cut so that their
+        blobs fill about ``waiting_bytes``.
     waiting_bytes
-        Bytes of blobs that may wait for their turn. Each worker has one piece more in its hand.
+        Bytes of blobs that may wait for the consumer; each worker holds one more piece.
     piece_bytes
         Bytes from which on a blob comes in pieces of about so many.
     max_blob
@@ -213,7 +214,7 @@ def iter_passing_blobs(
     if tracker is not None:
         tracker.plan(items_total=len(references))
         tracker.phase(Phase.FETCHING)
-    batches = Batches(
+    batches = ReferenceRanges(
         len(references),
         count=batch_count,
         size=max(1, waiting_bytes // workers),
@@ -234,7 +235,7 @@ def iter_passing_blobs(
         ).parts()
 
     def size(part: BlobPart) -> int:
-        batches.came(len(part.data), blobs=part.is_last)
+        batches.record(len(part.data), blobs=part.is_last)
         return len(part.data)
 
     parts = fan_out(
@@ -249,9 +250,9 @@ def iter_passing_blobs(
 
 def _one_at_a_time(
     positions: Mapping[BlobReference, Sequence[int]], parts: Generator[BlobPart, None, None]
-) -> Generator[PassingBlob, None, None]:
+) -> Generator[StreamedBlob, None, None]:
     with contextlib.closing(parts):
         for reference, where in positions.items():
-            with PassingBlob(reference, where, parts).start() as blob:
+            with StreamedBlob(reference, where, parts).start() as blob:
                 yield blob
-                blob.pass_by()
+                blob.skip_rest()

@@ -1,7 +1,7 @@
-"""Blobs on their way up (``docs/protocol.md`` sections 6.1 and 6.2).
+"""Uploads blobs (``docs/protocol.md`` sections 6.1 and 6.2).
 
 Many small ones share a request, a large one is streamed alone; memory holds pieces, never a
-whole file. What the server says of number, size and MD5 must agree with what was sent.
+whole file. Number, size and MD5 in the response must agree with what was sent.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def upload_blobs(
     Raises
     ------
     ChecksumError
-        Size or MD5 by the server's account is not what was sent.
+        The size or MD5 that the server reports differs from what was sent.
     FramingError
         The answer does not name one reference per blob, or a file changed its size meanwhile.
     """
@@ -87,7 +87,7 @@ def upload_blobs(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """A blob that can be read as often as it takes. ``size`` is in bytes."""
+    """The content of a blob, readable any number of times for retries. ``size`` is in bytes."""
 
     content: Any
     start: int
@@ -97,13 +97,13 @@ class _Source:
     is_copy: bool = False
 
     def let_go(self) -> None:
-        """Free the copy of what could be read only once; hundreds would hold gigabytes."""
+        """Delete the temporary copy of a stream; hundreds of them would hold gigabytes."""
         if self.is_copy:
             self.content.close()
 
     @property
     def is_bare(self) -> bool:
-        """Whether there is nothing to say of it but its bytes."""
+        """Whether it has neither a media type nor a file name."""
         return self.mime_type is None and self.file_name is None
 
     def pieces(self) -> Iterator[memoryview]:
@@ -164,7 +164,7 @@ def _is_seekable(file: Any) -> bool:
 
 
 def _spool(stream: IO[bytes], files: contextlib.ExitStack) -> IO[bytes]:
-    """Copy what can be read only once, so that it can be sent again."""
+    """Copy a stream that cannot be rewound, so that it can be sent again."""
     spool = tempfile.SpooledTemporaryFile(max_size=SPOOLED)  # noqa: SIM115  closed by files
     copy: IO[bytes] = files.enter_context(spool)
     while data := stream.read(PIECE):
@@ -188,7 +188,7 @@ def _groups(sources: Iterable[_Source]) -> Iterator[list[_Source]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lane:
-    """Where blobs go to, and how."""
+    """The write stream that blobs are uploaded to, and how they are sent."""
 
     storage: StorageClient
     table: TableName
@@ -203,7 +203,7 @@ class _Lane:
     cancel: CancelToken | None = field(repr=False)
 
     def send(self, group: list[_Source]) -> tuple[BlobReference, ...]:
-        """Upload one group in one request, again if need be: an unused blob harms nobody."""
+        """Upload one group in one request, with retries: a blob uploaded twice does no harm."""
         attempts = self.storage.attempts(
             f"TableWriteBlob of {len(group)} blobs into stream {self.stream_id} of {self.table}",
             tracker=self.tracker,
@@ -226,7 +226,7 @@ class _Lane:
                     attempts.again(error, idempotent=True)
 
     def header(self, source: _Source) -> FrameHeader:
-        """Return what the frame of a blob says."""
+        """Return the frame header of a blob."""
         return FrameHeader(
             partition_values=tuple(f"{key}={value}" for key, value in self.partition.checked()),
             column_index=self.column_id,
@@ -270,7 +270,7 @@ class _Lane:
             )
 
     def _tell(self, wire_bytes: int, group: list[_Source], *, compared: bool) -> None:
-        """Count blobs; ``compared``: the server compared checksums, or told us its own."""
+        """Count blobs as progress; ``compared``: the server compared checksums, or sent its own."""
         if self.tracker is not None:
             size = sum(source.size for source in group)
             self.tracker.add(
@@ -283,7 +283,7 @@ class _Lane:
 
 
 class _Body:
-    """The body of one upload, inside a coding if asked for."""
+    """Writes the body of one upload, compressed if requested."""
 
     def __init__(self, upload: CallUpload[WriteBlobAnswer], compression: Compression) -> None:
         self._upload = upload
@@ -299,7 +299,7 @@ class _Body:
         answer = self._finish()
         if answer.md5 is not None and answer.md5.lower() != digest.hexdigest():
             raise ChecksumError(
-                "the server's MD5 of the blob is not that of what was sent",
+                "the server's MD5 of the blob differs from that of the bytes sent",
                 expected=digest.hexdigest(),
                 actual=answer.md5,
             )

@@ -1,7 +1,7 @@
-"""The tries of one call: counts them, waits between them, tells who watches.
+"""The attempts of one call: counts them, waits between them, reports them as progress.
 
-The policy decides, this object sleeps. A stream that is resumed shares one `Attempts` between
-opening and reading; every row that arrived makes it forget the failures before.
+`RetryPolicy` decides, `Attempts` sleeps. A resumed stream shares one `Attempts` between opening and
+reading; every row that arrives resets the count of failures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger("odps_nb")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """What tells the time, waits and throws dice; tests bring their own."""
+    """Clock, sleep and random source; tests pass their own."""
 
     monotonic: Callable[[], float]
     sleep: Callable[[float], object]
@@ -35,11 +35,11 @@ class Clock:
 
 @dataclass(slots=True, kw_only=True)
 class Attempts:
-    """Tries of one logical call, the first one running.
+    """The attempts of one logical call; the first one has begun.
 
     ``what`` names the call in notes, log lines and events. Everything that the call sends runs
-    under ``scope``, so that `stop` reaches it wherever an interrupt has left it. Not
-    thread-safe: one call is one thread's business.
+    under ``scope``, so that `stop` reaches it after an interrupt. Not thread-safe: a call is made
+    by one thread.
     """
 
     what: str
@@ -50,11 +50,11 @@ class Attempts:
     read_timeout: float | None = None
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     index: int = 0
-    """Number of the running try, from 0, over the whole call."""
+    """Number of the running attempt, from 0, over the whole call."""
     scope: CancelToken = field(init=False)
     _failed: int = 0
     _refused: int = 0
-    """Refusals for haste while others get on: they count apart, the deadline bounds them."""
+    """429s while other splits progress: counted apart, bounded by the deadline only."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Attempts:
         self._began = self.clock.monotonic()
 
     def stop(self) -> None:
-        """Shut down the sockets of this call. What an interrupt hit may not have closed them."""
+        """Shut down the sockets of this call: after an interrupt they may still be open."""
         self.scope.cancel()
 
     def __enter__(self) -> Attempts:
@@ -75,12 +75,12 @@ class Attempts:
             self.stop()
 
     def progressed(self) -> None:
-        """Say that the running try got somewhere: the next failure counts as the first."""
+        """Reset the count: the running attempt made progress, so the next failure is the first."""
         self._failed = self._refused = 0
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
-        """Say that work beside this call got somewhere: half of the tries are free again.
+        """Free half of the attempts: other calls of the job made progress.
 
         Only half, so that the waits between them stay long.
         """
@@ -95,16 +95,16 @@ class Attempts:
         resume: str | None = None,
         patient: bool = False,
     ) -> None:
-        """Wait until the next try, or raise ``error`` with a note of what was tried.
+        """Wait until the next attempt, or raise ``error`` with a note about the attempts.
 
         Parameters
         ----------
         idempotent
             Whether doing the call twice equals doing it once.
         resume
-            Where the next try goes on, when it does not begin anew.
+            Where the next attempt resumes, if not at the beginning.
         patient
-            Whether a refusal for haste may be repeated for as long as the deadline lasts.
+            Whether a call answered with 429 may be repeated until the deadline.
         """
         patient = patient and isinstance(error, ThrottledError)
         if patient:
@@ -133,7 +133,7 @@ class Attempts:
         self.pause(delay)
 
     def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> NoReturn:
-        """Raise ``error`` with a note of the call, and of the tries if there were several."""
+        """Raise ``error`` with a note that names the call, and counts the attempts if several."""
         tries = "" if self._tries < 2 else f", {self._tries} tries"
         spent = "" if elapsed is None or not tries else f" in {elapsed:.1f} s"
         error.add_note(f"{self.what}{tries}{spent}")
@@ -144,7 +144,7 @@ class Attempts:
         return self._failed + self._refused
 
     def pause(self, seconds: float) -> None:
-        """Wait in short waits; stop at once when cancelled."""
+        """Sleep in short slices; return at once when cancelled."""
         while seconds > 0:
             if self.cancel is not None:
                 self.cancel.check()

@@ -1,7 +1,4 @@
-"""One call whose body is written piece by piece.
-
-Must not know: what is uploaded.
-"""
+"""One call whose request body is written piece by piece, whatever it holds."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ T = TypeVar("T")
 
 
 class CallUpload(Generic[T]):
-    """One call whose body is being written; leaving it without `finish` aborts.
+    """A call whose request body is being written; leaving it without `finish` aborts.
 
-    `write` takes anything with bytes in it and waits while the server is slow; trouble on the
-    way, an early answer included, is raised by the next `write` or by `finish`.
+    `write` takes any buffer of bytes and blocks while the server is slow; failures while sending,
+    an early answer included, are raised by the next `write` or by `finish`.
     """
 
     def __init__(
@@ -37,11 +34,11 @@ class CallUpload(Generic[T]):
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes that were taken for sending so far."""
+        """Bytes accepted for sending so far."""
         return self._upload.sent_bytes
 
     def write(self, data: Any) -> int:
-        """Take all of ``data``; return its size in bytes."""
+        """Write all of ``data``; return its size in bytes."""
         return self._upload.write(data)
 
     def finish(self) -> T:
@@ -50,9 +47,9 @@ class CallUpload(Generic[T]):
         Raises
         ------
         TransportError
-            No answer: with ``request_sent`` nobody knows whether the server acted.
+            No answer; if ``request_sent``, it is unknown whether the server acted.
         ServiceError
-            The server said no.
+            The server refused the request.
         """
         if self._answer is None:
             with self._upload.finish() as response:

@@ -1,7 +1,7 @@
 """Stopping work from another thread.
 
-A `CancelToken` is handed down to whatever may take long. Cancelling shuts down the sockets that
-wait under it, so that nobody has to wait for a peer to be told that it is over.
+A `CancelToken` is passed to every long operation. Cancelling shuts down the sockets registered
+with it, so that blocked reads and writes end at once.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from odps_nb.lifetime import renew_after_fork
 __all__ = ["SHORT_WAIT", "CancelToken", "Stoppable"]
 
 SHORT_WAIT = 0.1
-"""Seconds that any wait of this floor lasts at most before it looks up again."""
+"""Longest wait in seconds before cancellation is checked again."""
 
 
 class Stoppable(Protocol):
-    """Something that can be told to stop from any thread, more than once."""
+    """Something that can be stopped from any thread, more than once."""
 
     def stop(self) -> None:
-        """Stop, and let waiting threads go."""
+        """Stop, and wake waiting threads."""
 
 
 class CancelToken:
-    """A switch that goes on once; thread-safe.
+    """Cancels the work registered with it, once and for good; thread-safe.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class CancelToken:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Let go of what works under it: that is the parent's."""
+        """Forget the registered work: it belongs to the parent process."""
         was_cancelled = self.cancelled
         self._event, self._lock = threading.Event(), threading.Lock()
         self._watched = weakref.WeakSet()
@@ -62,11 +62,11 @@ class CancelToken:
 
     @property
     def cancelled(self) -> bool:
-        """Whether `cancel` was called, here or on a parent."""
+        """Whether `cancel` was called on this token or on its parent."""
         return self._event.is_set()
 
     def cancel(self) -> None:
-        """Stop everything that works under this token. Idempotent."""
+        """Stop everything registered with this token. Idempotent."""
         with self._lock:
             self._event.set()
             watched = list(self._watched)
@@ -75,7 +75,7 @@ class CancelToken:
             one.stop()
 
     def stop(self) -> None:
-        """Cancel: what a parent calls."""
+        """Cancel; called by a parent token."""
         self.cancel()
 
     def check(self) -> None:
@@ -84,17 +84,17 @@ class CancelToken:
         Raises
         ------
         CancelledError
-            Somebody called `cancel`.
+            `cancel` was called.
         """
         if self.cancelled:
             raise CancelledError("stopped on request")
 
     def wait(self, seconds: float) -> bool:
-        """Wait that long, less if cancelled meanwhile; return whether it is."""
+        """Wait that long, or until cancelled; return whether it is cancelled."""
         return self._event.wait(seconds)
 
     def watch(self, one: Stoppable) -> None:
-        """Stop ``one`` when this token is cancelled, for as long as somebody else holds it."""
+        """Stop ``one`` when this token is cancelled; holds ``one`` weakly."""
         with self._lock:
             if not self.cancelled:
                 self._watched.add(one)

@@ -1,8 +1,8 @@
 """Progress as values: counters that workers add to, snapshots that listeners poll.
 
-Draws nothing. A worker only adds to a `ProgressTracker`; whoever wants to show something is a
-`ProgressListener` and polls `ProgressTracker.snapshot` at its own pace, so that ten thousand
-batches cost ten thousand additions and not ten thousand messages.
+Displays nothing. Workers only add to a `ProgressTracker`; a `ProgressListener` polls
+`ProgressTracker.snapshot` at its own pace, so that ten thousand batches cost ten thousand
+additions and not ten thousand messages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_EVENTS = 20
 
 
 class Phase(str, Enum):
-    """Where an operation is; the value is the text that people see."""
+    """The phase of an operation; the value is the text shown to users."""
 
     CREATING = "creating session"
     READING = "reading"
@@ -51,7 +51,7 @@ class Phase(str, Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the operation has ended."""
         return self in (Phase.DONE, Phase.CANCELLED, Phase.FAILED)
 
 
@@ -73,7 +73,7 @@ class ProgressSnapshot:
     ``complete_bytes`` counts rows that came or went whole: an Arrow stream up to its end marker
     with the expected rows. Rows carry no checksum: a byte that was changed on the way may not
     show. ``verified_bytes`` counts payload whose checksums were compared (a blob's CRC32C).
-    ``tasks`` are those of another engine that does the work and tells no more than that.
+    ``tasks`` are those of another engine that reports only their number.
     """
 
     operation: str  # "read" | "write" | "blobs" | "sql"
@@ -100,7 +100,7 @@ class ProgressSnapshot:
 
     @property
     def fraction(self) -> float | None:
-        """Done share in [0, 1] by rows, items, splits or tasks, in this order; else ``None``."""
+        """Share done, in [0, 1], by rows, items, splits or tasks, in this order; else ``None``."""
         for count, total in (
             (self.rows, self.rows_total),
             (self.items, self.items_total),
@@ -121,10 +121,10 @@ class ProgressSnapshot:
 
 
 class ProgressListener(Protocol):
-    """Something that shows progress. Both calls come from the thread that runs the operation."""
+    """Shows progress. Both methods are called in the thread that runs the operation."""
 
     def start(self, tracker: ProgressTracker) -> None:
-        """Begin to watch; poll ``tracker.snapshot()`` at any pace, from any thread."""
+        """Start showing; poll ``tracker.snapshot()`` at any pace, from any thread."""
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
         """Show the end; ``snapshot.phase`` is final. Must not raise."""
@@ -132,20 +132,20 @@ class ProgressListener(Protocol):
 
 class _Silent:
     def start(self, tracker: ProgressTracker) -> None:
-        """Watch nothing."""
+        """Do nothing."""
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
-        """Show nothing."""
+        """Do nothing."""
 
 
 silent: ProgressListener = _Silent()
 
 Progress = ProgressListener | bool | None
-"""What ``progress=`` takes: a listener, ``False`` for silence, or what suits the place."""
+"""Values of ``progress=``: a listener, ``False`` for silence, otherwise the default."""
 
 
 def listener_of(*said: Progress, default: Callable[[], ProgressListener]) -> ProgressListener:
-    """Return the listener that the first of several ``progress=`` asks for that says anything.
+    """Return the listener for the first ``progress=`` value that is not ``None``.
 
     Raises
     ------
@@ -180,11 +180,11 @@ class _Counts:
     retries: int = 0
     resumes: int = 0
     splits: dict[str, SplitProgress] = field(default_factory=dict)
-    """Values already, so that a snapshot of very many splits takes no time."""
+    """Immutable values, so that a snapshot of many splits is cheap."""
 
 
 class ProgressTracker:
-    """Thread-safe counters of one operation; a context manager that tells its listener.
+    """Thread-safe counters of one operation; a context manager that starts and stops a listener.
 
     Leaving the block normally ends in `Phase.DONE`, and so does an iteration that its reader
     leaves early, since it has what it wanted; an interrupt or `CancelledError` ends in
@@ -226,7 +226,7 @@ class ProgressTracker:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Show nothing any more: the parent shows how this goes on."""
+        """Drop the listener: the parent process goes on showing this operation."""
         self._lock, self._listener = threading.Lock(), silent
 
     def __enter__(self) -> ProgressTracker:
@@ -246,7 +246,7 @@ class ProgressTracker:
             self.finish(Phase.FAILED, message=f"{type(error).__name__}: {error}")
 
     def phase(self, phase: Phase) -> None:
-        """Say where the operation is now."""
+        """Set the current phase."""
         with self._lock:
             if self._ended is None:
                 self._phase = phase
@@ -258,7 +258,7 @@ class ProgressTracker:
         rows_total: int | None = None,
         items_total: int | None = None,
     ) -> None:
-        """Tell what is known from the session: totals stay ``None`` where it is not."""
+        """Set the totals that are known from the session; the others stay ``None``."""
         with self._lock:
             self._session_id = session_id if session_id is not None else self._session_id
             self._rows_total = rows_total if rows_total is not None else self._rows_total
@@ -285,7 +285,7 @@ class ProgressTracker:
     ) -> None:
         """Add to the counters, and to those of one split when named.
 
-        What was counted elsewhere and has turned out not to count is added with a minus.
+        Pass negative numbers to take back what was counted wrongly.
         """
         with self._lock:
             counts = self._counts
@@ -304,10 +304,10 @@ class ProgressTracker:
 
     @contextmanager
     def metered(self, wire_bytes: Callable[[], int]) -> Iterator[None]:
-        """Look at bytes that have come and are not added yet, with every snapshot inside.
+        """Inside the block, snapshots include bytes that arrived and are not added yet.
 
-        A batch is counted once it is whole, which may take a slow network a minute; what has
-        come of it by then is seen here. ``wire_bytes`` must be quick, and ask no tracker.
+        A batch is counted once it is complete, which may take a minute on a slow network; its
+        bytes are visible here before that. ``wire_bytes`` must be quick, and ask no tracker.
         """
         key = id(wire_bytes)
         with self._lock:
@@ -325,24 +325,24 @@ class ProgressTracker:
             return self._counts.rows
 
     def correct_rows(self, rows: int) -> None:
-        """Say how many rows were handed over, where more had come than were wanted."""
+        """Set the number of rows that the caller got, where more had arrived than it needed."""
         with self._lock:
             self._counts.rows = rows
 
     def count_tasks(self, done: int, total: int) -> None:
-        """Say how many tasks of another engine are done; its total may grow."""
+        """Set how many tasks of another engine are done; the total may grow."""
         with self._lock:
             self._tasks = done, total
 
     def split_done(self, label: str, *, part: bool = False) -> None:
-        """Mark a split as read (or written) to its end; by a part of it only if it was the last."""
+        """Mark a split as completely read (or written); a part counts only if it was the last."""
         with self._lock:
             one = self._counts.splits.get(label)
             if one is not None and not (part and one.rows < (one.rows_total or 0)):
                 self._counts.splits[label] = replace(one, done=True)
 
     def noted(self, what: str) -> None:
-        """Keep a line about what happened that is no trouble."""
+        """Keep a line about an event that is neither a retry nor an error."""
         with self._lock:
             self._events.append(what)
 

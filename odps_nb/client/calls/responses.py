@@ -1,6 +1,6 @@
-"""What every answer is asked first: yes or no, and how long.
+"""Checks status and size of a response.
 
-Must not know: single calls.
+Independent of single calls.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from odps_nb.http.transport import HttpResponse
 from odps_nb.wire.calls import decode_error
 from odps_nb.wire.calls.errors import MAX_RETRY_AFTER
 
-__all__ = ["document", "doubt_version_4", "refusal", "successful"]
+__all__ = ["document", "doubt_version_4", "raise_for_status", "refusal"]
 
 MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML answer
 MAX_ERROR = 1 << 20
@@ -20,8 +20,8 @@ MAX_ERROR = 1 << 20
 _NO_VERSION_4 = ("need ak v3 support", "accesskey acl denied", "odps-0410051", "invalid or missing")
 
 
-def successful(response: HttpResponse, now: float) -> HttpResponse:
-    """Return an answer that says yes; raise what one says that does not.
+def raise_for_status(response: HttpResponse, now: float) -> HttpResponse:
+    """Return a successful response; raise the error that any other one reports.
 
     ``now`` is in seconds of the epoch, as the answer came.
     """
@@ -31,7 +31,7 @@ def successful(response: HttpResponse, now: float) -> HttpResponse:
 
 
 def refusal(response: HttpResponse, now: float) -> ServiceError:
-    """Read the error out of an answer that says no, and close it."""
+    """Return the error that an unsuccessful response reports, and close the response."""
     with response:
         response.end_in_time()
         error = decode_error(response.status, response.headers, response.read(MAX_ERROR))
@@ -42,7 +42,7 @@ def refusal(response: HttpResponse, now: float) -> ServiceError:
 
 
 def doubt_version_4(error: ServiceError) -> None:
-    """Say what to do where a service seems not to know signatures of version 4."""
+    """Add a hint to errors of services that seem not to support signatures of version 4."""
     if any(words in error.message.lower() for words in _NO_VERSION_4):
         error.hint = (
             "this service may not take signatures of version 4: connect without region=, "
@@ -51,14 +51,14 @@ def doubt_version_4(error: ServiceError) -> None:
 
 
 def document(response: HttpResponse) -> bytes:
-    """Return the whole body of an answer that is a JSON or XML document."""
+    """Return the whole body of a response that is a JSON or XML document."""
     response.end_in_time()
     pieces: list[bytes] = []
     for piece in response.chunks():
         pieces.append(piece)
         if response.wire_bytes > MAX_DOCUMENT:
             raise LimitExceededError(
-                "the answer is too long for a document",
+                "the response is longer than a document may be",
                 limit=MAX_DOCUMENT,
                 actual=response.wire_bytes,
                 request_id=response.request_id,

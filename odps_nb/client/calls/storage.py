@@ -1,7 +1,7 @@
-"""Calls of the Storage API: encode, sign, send, try again, decode.
+"""Calls of the Storage API: encode, sign, send, retry, decode.
 
-The only place where requests are signed and answers become values or errors. Knows no session
-and keeps no state of one: what belongs to a session travels in the request values.
+The only place where requests are signed and responses become values or errors. Keeps no session
+state: that travels in the request values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odps_nb.client.calls.attempts import Attempts, Clock
 from odps_nb.client.calls.call_upload import CallUpload
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.calls.responses import document, doubt_version_4, refusal, successful
+from odps_nb.client.calls.responses import document, doubt_version_4, raise_for_status, refusal
 from odps_nb.errors import ConfigError, OdpsNbError, ServiceError, StateError, TransportError
 from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy
@@ -43,22 +43,22 @@ T = TypeVar("T")
 
 
 class StorageClient:
-    """One connection to the service: thread-safe, keeps sockets alive, `close` frees them.
+    """Sends calls to the service: thread-safe, reuses sockets, `close` frees them.
 
     Parameters
     ----------
     profile
         Where to connect, and as whom.
     transport
-        What sends; made here, and closed by `close`, when not given.
+        Sends the requests; by default a new one, closed by `close`.
     retry
-        How failures are met.
+        How often and when to retry.
     clock, monotonic, sleep
         Seconds of the epoch for signatures, seconds for deadlines, and how to wait.
     connect_timeout, read_timeout
-        Seconds to wait for a connection, and for each sign of life on it.
+        Seconds to wait for a connection, and for the next bytes on it.
     document_timeout
-        Seconds that a whole answer may take which is a document, not rows or blobs.
+        Seconds for a whole response that is a document, not rows or blobs.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class StorageClient:
         end_at_exit(self)
 
     def after_fork(self) -> None:
-        """Go on with connections of its own; what runs is the parent's."""
+        """Use new connections in the child; running calls belong to the parent."""
         self._lock, self._running = threading.Lock(), CancelToken()
         self._ending = WeakSet()
         end_at_exit(self)
@@ -106,7 +106,7 @@ class StorageClient:
         retry: RetryPolicy | None = None,
         read_timeout: float | None = None,
     ) -> T:
-        """Send a request value and return its answer, after as many tries as the policy allows.
+        """Send a request value and return its answer value, with retries as the policy allows.
 
         Parameters
         ----------
@@ -116,11 +116,11 @@ class StorageClient:
         Raises
         ------
         ServiceError
-            The server said no; its kind, code and request id say more.
+            The server refused the request; see its class, code and request id.
         TransportError
             No answer came.
         ProtocolError
-            What came is no answer.
+            The response is malformed.
         """
         wire = self._encode(request)
         attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
@@ -141,12 +141,12 @@ class StorageClient:
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> HttpResponse:
-        """Send a request whose answer is a stream; the caller closes it.
+        """Send a request whose response is a stream; the caller closes it.
 
         Parameters
         ----------
         attempts
-            The caller's own tries, of which this is one: then nothing is repeated here.
+            The caller's own attempts, of which this is one: nothing is retried here.
         """
         wire = self._encode(request)
         if attempts is not None:
@@ -166,7 +166,7 @@ class StorageClient:
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> CallUpload[T]:
-        """Begin a request whose body the caller writes. It is tried once: see `write`."""
+        """Begin a request whose body the caller writes. It is sent once, without retries."""
         wire = self._encode(request)
         tries = attempts or self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
         began = time.perf_counter()
@@ -176,7 +176,7 @@ class StorageClient:
 
         def accepted(response: HttpResponse) -> HttpResponse:
             self._note(response, tries, time.perf_counter() - began)
-            return successful(response, self._now())
+            return raise_for_status(response, self._now())
 
         def refused(response: HttpResponse) -> ServiceError:
             return refusal(response, self._now())
@@ -192,7 +192,7 @@ class StorageClient:
         cancel: CancelToken | None = None,
         idempotent: bool | None = None,
     ) -> tuple[Mapping[str, str], bytes]:
-        """Send a control plane request and return headers and body of a successful answer.
+        """Send a control plane request and return headers and body of a successful response.
 
         Parameters
         ----------
@@ -220,14 +220,14 @@ class StorageClient:
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> Attempts:
-        """Begin the tries of one call under this client's policy."""
+        """Return the attempts of one call under this client's retry policy."""
         return Attempts(
             what=what, policy=self._retry, clock=self._clock, tracker=tracker, cancel=cancel
         )
 
     @property
     def tunnel_endpoint(self) -> str:
-        """Base of the Storage API; asked from the service once, when the profile has none."""
+        """Base URL of the Storage API; fetched from the service once, if the profile has none."""
         with self._lock:
             found = self._tunnel
         if found is None:
@@ -241,32 +241,32 @@ class StorageClient:
         return self._now()
 
     def monotonic(self) -> float:
-        """Return seconds by this client's clock for durations, which never goes back."""
+        """Return the seconds of this client's monotonic clock, for durations."""
         return self._clock.monotonic()
 
     def operation(self, parent: CancelToken | None = None) -> CancelToken:
-        """Return a token for work that begins now: `cancel` stops it, and so does ``parent``."""
+        """Return a token for a new operation: `cancel` and ``parent`` stop it."""
         token = CancelToken(parent=parent)
         with self._lock:
             self._running.watch(token)
         return token
 
     def cancel(self) -> None:
-        """Stop what runs under tokens of `operation`; what begins later is free to run."""
+        """Stop all operations that are running; later ones are not affected."""
         with self._lock:
             stopped, self._running = self._running, CancelToken()
         stopped.cancel()
 
     def end_before_closing(self, one: Ending) -> None:
-        """Have ``end`` called by `close` while requests can still be sent; held weakly."""
+        """Make `close` call ``end`` while requests can still be sent; held weakly."""
         with self._lock:
             self._ending.add(one)
 
     def close(self) -> None:
-        """Stop what runs and free the connections. Idempotent; later use is a `StateError`.
+        """Stop running calls and free the connections. Idempotent; later use is a `StateError`.
 
         Reads that are half done, uploads and blobs end with `CancelledError`; a write session
-        with open streams is aborted. The interpreter's end closes what nobody did.
+        with open streams is aborted. Called at interpreter exit if not before.
         """
         if not self._closed:
             self.cancel()
@@ -278,7 +278,7 @@ class StorageClient:
         self._transport.close()
 
     def end(self) -> None:
-        """Close: what the end of the interpreter calls."""
+        """Close; called when the interpreter ends."""
         self.close()
 
     def __enter__(self) -> StorageClient:
@@ -291,7 +291,7 @@ class StorageClient:
 
     def __reduce__(self) -> NoReturn:
         raise ConfigError(
-            "a connection cannot travel to another process",
+            "a connection cannot be pickled or sent to another process",
             hint="send Profile.as_options() where that is safe, and connect there",
         )
 
@@ -376,7 +376,7 @@ class StorageClient:
             raise
         self._note(response, attempts, time.perf_counter() - began)
         try:
-            return successful(response, self._now())
+            return raise_for_status(response, self._now())
         except ServiceError as error:
             if self.profile.region:
                 doubt_version_4(error)

@@ -1,7 +1,6 @@
-"""How many jobs run side by side: as many as asked for, fewer while a service refuses them.
+"""Adapts how many jobs run concurrently: as many as requested, fewer while the service answers 429.
 
-Refusals (429) take lanes back, items that come without one give them again. Knows no jobs and no
-rows.
+Each refusal (429) takes a lane away; enough items without a refusal restore one.
 """
 
 from __future__ import annotations
@@ -12,20 +11,20 @@ from collections.abc import Callable
 __all__ = ["AdaptiveConcurrency"]
 
 ITEMS_PER_LANE = 8
-"""Items without a refusal that give a lane again."""
+"""Items without a refusal that restore a lane."""
 
 
 class AdaptiveConcurrency:
     """A number of lanes between one and ``most``; thread-safe.
 
-    It only says when a job may begin: one that runs is never stopped.
+    It only limits when a job may begin: a running one is never stopped.
 
     Parameters
     ----------
     most
         How many there are at the beginning, and at any time at most.
     tell
-        Called with a line for people when lanes are taken back or given again.
+        Called with a line of text when lanes are taken away or restored.
 
     Examples
     --------
@@ -60,29 +59,29 @@ class AdaptiveConcurrency:
 
     @property
     def items(self) -> int:
-        """How many items came so far, of all jobs."""
+        """How many items arrived so far, of all jobs."""
         return self._items
 
     @property
     def starving(self) -> bool:
-        """Whether a job was refused and no item came since, of any job."""
+        """Whether a job was refused and no item of any job has arrived since."""
         return self._starving
 
     def refused(self) -> None:
-        """Take a lane back: the service said that it is too much."""
+        """Take a lane away: the service refused a request."""
         with self._lock:
             self._starving, self._since = True, 0
-            self._change(self._lanes - 1, "the service refuses so many")
+            self._change(self._lanes - 1, "the service answers 429 (too many requests)")
 
     def record(self) -> None:
-        """Count an item; enough of them without a refusal give a lane again."""
+        """Count an item; enough of them without a refusal restore a lane."""
         with self._lock:
             self._items += 1
             self._since += 1
             self._starving = False
             if self._since >= ITEMS_PER_LANE and self._lanes < self._most:
                 self._since = 0
-                self._change(self._lanes + 1, "nothing was refused lately")
+                self._change(self._lanes + 1, "no request was refused lately")
 
     def _change(self, lanes: int, why: str) -> None:
         lanes, before = max(1, min(self._most, lanes)), self._lanes

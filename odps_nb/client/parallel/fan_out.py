@@ -1,9 +1,9 @@
-"""Many iterators side by side, their items in one.
+"""Runs many iterators concurrently and merges their items into one iterator.
 
-Workers take jobs in order and put items into lanes, one per job. What waits in the lanes is
-bounded in bytes; the lane that the consumer reads may always put one more, so that a full house
-cannot stand still. Leaving the iterator stops the workers, their sockets included, and joins
-them. Knows nothing of what the items are.
+Worker threads take jobs in order and put items into lanes, one per job. The bytes waiting in the
+lanes are bounded; the lane that the consumer reads may always put one more, which prevents a
+deadlock when the budget is used up. Leaving the iterator stops the workers, their sockets
+included, and joins them. Items may be anything.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Job = Callable[[CancelToken], Iterator[T]]
 
 @runtime_checkable
 class Resting(Protocol):
-    """An iterator that has something to do while its item waits for the consumer."""
+    """An iterator with periodic work (a keepalive) while its item waits for the consumer."""
 
     def rest(self) -> None:
-        """Be told, about ten times a second; must not take long."""
+        """Do the periodic work; called about ten times a second, must not take long."""
 
 
 def fan_out(
@@ -56,21 +56,21 @@ def fan_out(
         Each makes an iterator under a token of its own round; run in a worker thread. They are
         taken one by one, a few ahead. An iterator that is `Resting` is told while it waits.
     size
-        Bytes that an item holds.
+        The bytes of an item.
     workers
         Jobs at a time; the most that ``concurrency`` allows by default, and 8 without it. With
         ``1`` everything runs in the caller's thread.
     max_bytes
         Bytes of finished items that may wait for the consumer.
     total_bytes
-        Bytes that the consumer means to take in all: what waits stays within the rest of them.
+        Bytes that the consumer intends to take in total: read-ahead stays within the rest.
         A consumer that goes on gets all items nevertheless, one at a time.
     ordered
         Whether items come job after job. Otherwise as they arrive, in order within a job.
     concurrency
-        Says how many jobs may begin; all of the workers may if ``None``.
+        Limits how many jobs may run; ``None``: one per worker.
     cancel
-        Stops all of it.
+        Stops all jobs.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
 
 
 def _await_launch(thread: threading.Thread) -> None:
-    """Wait until it is clear whether a thread runs whose ``start`` was interrupted."""
+    """Wait until it is known whether a thread whose ``start`` was interrupted runs."""
     for _ in range(30):
         known = thread.ident is not None
         time.sleep(0.01)  # also between the thread's name and its being alive
@@ -130,7 +130,7 @@ def _await_launch(thread: threading.Thread) -> None:
 
 
 class _Lane(Generic[T]):
-    """What one job has made and the consumer has not taken yet."""
+    """Items that one job has produced and the consumer has not taken yet."""
 
     __slots__ = ("done", "error", "items")
 
@@ -141,7 +141,7 @@ class _Lane(Generic[T]):
 
 
 class _Budget:
-    """Bytes that wait, and bytes that were taken, with what is allowed of them."""
+    """The byte budget: bytes that wait, bytes that were taken, and their limits."""
 
     __slots__ = ("_max_waiting", "_taken", "_total", "_waiting")
 
@@ -151,7 +151,7 @@ class _Budget:
         self._waiting = self._taken = 0
 
     def allows(self, size: int) -> bool:
-        """Say whether so much more may wait; where nothing waits, anything may."""
+        """Return whether so many more bytes may wait; if none wait, any number may."""
         free = min(self._max_waiting, self._total - self._taken) - self._waiting
         return size <= free or not self._waiting
 
@@ -194,7 +194,7 @@ class _Round(Generic[T]):
     # -- workers ------------------------------------------------------------------------------
 
     def recruit(self, most: int) -> list[threading.Thread]:
-        """Make the workers, for the caller to start."""
+        """Create the worker threads; the caller starts them."""
         self._threads = [self._worker(n) for n in range(most)]
         return list(self._threads)
 
@@ -255,7 +255,7 @@ class _Round(Generic[T]):
         return True
 
     def _place(self, number: int, lane: _Lane[T], item: T, size: int) -> bool:
-        """Put an item where there is room, or is within a short wait."""
+        """Put an item if there is room within a short wait."""
 
         def has_room() -> bool:
             return self._stopped or self._has_room(number, lane, size)
@@ -322,19 +322,19 @@ class _Round(Generic[T]):
         return next((lane for lane in self._lanes.values() if lane.items), None)
 
     def close(self) -> list[threading.Thread]:
-        """End it for the consumer; return the workers, which end soon."""
+        """Stop all and return the workers, for the caller to join."""
         if not self._home.is_here:
             return []  # they work for the parent
         self.end()
         return self._threads
 
     def end(self) -> None:
-        """Stop all, whoever asks: the consumer, a token, the end of the process. Idempotent."""
+        """Stop all workers: for the consumer, a token, or the exit of the process. Idempotent."""
         self._token.cancel()  # first: whoever takes must learn of this, not of an early end
         self.stop()
 
     def stop(self) -> None:
-        """Let every worker end soon, and let go of what nobody took."""
+        """Make every worker end soon, and drop the items that nobody took."""
         with self._changed:
             self._stopped, self._job = True, None
             for lane in self._lanes.values():

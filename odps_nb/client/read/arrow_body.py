@@ -1,11 +1,10 @@
-"""One Arrow stream off the wire: record batches, and the proof that they are all.
+"""Reads the Arrow stream of a response: validated record batches, and a check that it is complete.
 
-pyarrow takes a stream that stops between two messages for a whole one, and a body may be plain
-IPC or inside a coding whatever was asked for (``docs/protocol.md`` sections 5.5, 10.1 no. 15). Here
-every byte passes `EndMarkerCheck` before Arrow has it: the end must be marked, at the end of the
-body.
-Rows carry no checksum: a damaged offset is found by a full validation of every batch, or by the
-signal that ends the process when somebody looks at the value.
+pyarrow accepts a stream that stops between two messages, and a body may be plain IPC or inside a
+coding, whatever was requested (``docs/protocol.md`` sections 5.5, 10.1 no. 15). Here every byte
+passes `EndMarkerCheck` before Arrow gets it: the end marker must come, at the end of the body.
+Rows carry no checksum: unless every batch is validated in full, a damaged offset crashes the
+process when the value is accessed.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ __all__ = ["Body", "RowStream"]
 
 
 class Body(Protocol):
-    """The body of an answer: `odps_nb.http.transport.HttpResponse` and its like."""
+    """A response body, such as `odps_nb.http.transport.HttpResponse`."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of the answer."""
+        """Headers of the response."""
 
     @property
     def request_id(self) -> str | None:
-        """The server's id of the answer."""
+        """The server's id of the request."""
 
     def read(self, n: int, /) -> bytes:
         """Return ``n`` bytes, fewer only at the end."""
@@ -64,7 +63,7 @@ class Body(Protocol):
 
 
 class _Decoded:
-    """What a body holds inside one zstd or LZ4 frame sequence."""
+    """The decompressed content of a body that is one zstd or LZ4 frame sequence."""
 
     def __init__(self, body: Body, head: bytes, coding: Decoder) -> None:
         self._body = body
@@ -84,7 +83,7 @@ class _Decoded:
         return at
 
     def _more(self) -> bool:
-        """Decode some more; ``False`` once the coding ended where the body does."""
+        """Decode more; ``False`` once coding and body ended together."""
         while True:
             for piece in self._pieces:
                 if piece:
@@ -99,7 +98,7 @@ class _Decoded:
 
 
 class _Watched:
-    """What pyarrow reads from; ``check`` sees every byte before Arrow does.
+    """The file object that pyarrow reads; ``check`` sees every byte before Arrow does.
 
     Each part of a message lands in the buffer that Arrow keeps.
     """
@@ -122,11 +121,11 @@ class _Watched:
         )
 
     def read(self, n: int = -1) -> bytes:
-        """Return ``n`` bytes, fewer only at the end: Arrow asks so for lengths."""
+        """Return ``n`` bytes, fewer only at the end; Arrow reads message lengths so."""
         return bytes(self.read_buffer(n))
 
     def read_buffer(self, n: int) -> Any:
-        """Return ``n`` bytes as a buffer that nobody copies again: Arrow asks so for parts."""
+        """Return ``n`` bytes as a buffer, without a copy; Arrow reads message bodies so."""
         buffer = pa.allocate_buffer(n)
         view = memoryview(buffer).cast("B")
         have = min(len(self._head), n)
@@ -141,25 +140,25 @@ class _Watched:
         return buffer.slice(0, count)
 
     def readable(self) -> bool:
-        """Say yes: pyarrow asks."""
+        """Return ``True``; pyarrow requires it."""
         return True
 
     def flush(self) -> None:
-        """Do nothing: pyarrow asks."""
+        """Do nothing; pyarrow requires it."""
 
     def close(self) -> None:
-        """Leave the body alone: its owner closes it."""
+        """Do nothing: the owner of the body closes it."""
 
 
 class RowStream:
-    """Record batches of one answer, each validated whole; closing it closes the answer.
+    """Record batches of one response, each validated in full; `close` closes the response.
 
     Parameters
     ----------
     body
         Where the stream comes from; its first bytes are read at once.
     expected_rows
-        How many rows there must be; ``None`` where nobody knows.
+        How many rows there must be; ``None`` if unknown.
     max_message
         Bytes of one Arrow message that are accepted.
     max_decompressed
@@ -172,11 +171,11 @@ class RowStream:
     TruncatedError
         The end marker or rows are missing.
     FramingError
-        The bytes are no Arrow stream, go on behind its end, or Arrow finds them damaged.
+        The bytes are not an Arrow stream, continue after its end, or are damaged.
     LimitExceededError
         A message is larger than accepted, or would be when it is decompressed.
     TransportError
-        The connection broke, or HTTP's own length says that bytes are missing.
+        The connection broke, or the body is shorter than HTTP states.
     """
 
     def __init__(
@@ -203,18 +202,18 @@ class RowStream:
 
     @property
     def request_id(self) -> str | None:
-        """The server's id of this answer."""
+        """The server's id of this request."""
         return self._body.request_id
 
     def next(self) -> pa.RecordBatch | None:
-        """Return the next batch that has rows; ``None`` once the stream is proved whole."""
+        """Return the next batch that has rows; ``None`` at the verified end of the stream."""
         while (batch := self.read()) is not None:
             if batch.num_rows:
                 return batch
         return None
 
     def read(self) -> pa.RecordBatch | None:
-        """Return the next batch, with rows or without; ``None`` once the stream is proved whole."""
+        """Return the next batch, even without rows; ``None`` at the verified end of the stream."""
         if self._ended:
             return None
         if self._closed:
@@ -249,7 +248,7 @@ class RowStream:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn Arrow's complaints about bytes into ours; ours get the request id."""
+        """Translate Arrow's errors into ours; ours get the request id."""
         try:
             yield
         except ProtocolError as error:
@@ -257,7 +256,7 @@ class RowStream:
             raise
         except MemoryError as error:
             raise LimitExceededError(
-                f"there is not memory enough for the next message of the Arrow stream: {error}",
+                f"not enough memory for the next message of the Arrow stream: {error}",
                 offset=self._check.total,
                 request_id=self.request_id,
                 hint="read in smaller batches; or the stream is damaged",

@@ -1,6 +1,6 @@
-"""What happens to batches on their last steps to the consumer.
+"""Filters, limits, checks and counts batches on their way to the consumer.
 
-Each step takes a generator and closes it when it is closed itself. Knows no session.
+Each step takes a generator and closes it when it is closed itself.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from odps_nb.errors import LimitExceededError, TruncatedError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.terms import format_bytes
 
-__all__ = ["Batches", "Wanted", "counted", "limited", "whole", "within"]
+__all__ = ["BatchFilter", "Batches", "counted", "limited", "whole", "within"]
 
 Batches = Generator[pa.RecordBatch, None, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The rows of a split that a filter wants, and the columns that are given on.
+class BatchFilter:
+    """Applies the filter to batches of a split, and drops the columns that only it needs.
 
-    The service leaves out whole blocks at most, so each row is looked at. The counters count
-    what is given on.
+    The service leaves out whole blocks at most, so each row is tested. Progress counts the rows
+    that are kept.
     """
 
     filter: RowFilter
@@ -33,8 +33,8 @@ class Wanted:
     label: str
     tracker: ProgressTracker | None
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what is wanted of a batch, perhaps nothing."""
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a batch that the filter keeps; may be empty."""
         found = self.filter.apply(batch, self.columns)
         if self.tracker is not None and found.num_rows != batch.num_rows:
             self.tracker.add(split=self.label, rows=found.num_rows - batch.num_rows)
@@ -42,12 +42,12 @@ class Wanted:
 
 
 def whole(batches: Batches, rows: int | None, *, what: str) -> Batches:
-    """Require so many rows at the end, where it is known how many there are.
+    """Check at the end that exactly so many rows came; ``None`` checks nothing.
 
     Raises
     ------
     TruncatedError
-        It was another number.
+        The number of rows differs.
     """
     found = 0
     try:
@@ -76,7 +76,7 @@ def limited(batches: Batches, limit: int) -> Batches:
 
 
 def within(batches: Batches, max_bytes: int) -> Batches:
-    """Stop before the batches hold more than so many bytes together.
+    """Raise before the batches hold more than so many bytes together.
 
     Raises
     ------
@@ -100,10 +100,10 @@ def within(batches: Batches, max_bytes: int) -> Batches:
 
 
 def counted(batches: Batches, tracker: ProgressTracker | None) -> Batches:
-    """Let the tracker end with the rows that were handed over.
+    """Set the tracker's rows at the end to those that the consumer got.
 
-    While rows come it counts those that came, of all splits: that is how far the work is. A
-    limit, or a consumer that leaves, wants fewer of them. Bytes stay what they were.
+    While reading, it counts the rows that arrived, of all splits. A limit, or a consumer that
+    leaves early, takes fewer of them. Bytes are not changed.
     """
     before, handed = tracker.rows if tracker is not None else 0, 0
     try:

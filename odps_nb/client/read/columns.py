@@ -1,7 +1,4 @@
-"""Columns of a read: what requests name, what is given on, and what only a filter needs.
-
-Must not know: splits.
-"""
+"""Columns of a read: those requested, those returned, and those that only a filter needs."""
 
 from __future__ import annotations
 
@@ -23,12 +20,12 @@ Ask = Callable[[CreateReadSession], ReadSessionAnswer]
 
 
 def unit_of(plan: ReadPlan) -> TimeUnit:
-    """Return the unit that TIMESTAMPs are asked for in."""
+    """Return the unit to request for TIMESTAMPs."""
     return plan.timestamp_unit or TimeUnit.NANO
 
 
 def increment_of(plan: ReadPlan) -> dict[str, Any]:
-    """Return what a request says of the versions that are wanted; nothing for all of them."""
+    """Return the request options that select versions; empty for all of them."""
     if plan.increment is not None:
         return plan.increment.request()
     if plan.versions is None:
@@ -48,7 +45,7 @@ def increment_of(plan: ReadPlan) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns as requests need them: of data, of partitions, in the order wanted, and to filter."""
+    """The columns of a request: data, partitions, the order to return, and those to filter by."""
 
     data: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
@@ -59,7 +56,7 @@ class Columns:
 def choose_columns(
     plan: ReadPlan, ask: Callable[[CreateReadSession], ReadSessionAnswer]
 ) -> Columns:
-    """Return the columns of a plan; asks for those of the table where they are needed.
+    """Return the columns of a plan; may cost a request for those of the table.
 
     Raises
     ------
@@ -100,7 +97,7 @@ def choose_columns(
 
 
 def _probed(plan: ReadPlan, ask: Ask) -> TableSchema:
-    """Learn the columns from a session that is opened for them alone."""
+    """Return the columns of the table, from a session opened only for that."""
     options = increment_of(plan) or {"split_mode": SplitMode.ROW_OFFSET, "split_number": 0}
     return ask(
         CreateReadSession(
@@ -134,7 +131,7 @@ def hidden_columns(
 
 
 def selected(schema: TableSchema, wanted: tuple[str, ...]) -> TableSchema:
-    """Return the schema as batches will have it."""
+    """Return the schema that batches will have."""
     if not wanted:
         return schema
     order = {name.casefold(): place for place, name in enumerate(wanted)}

@@ -1,9 +1,9 @@
-"""Rows that versions of a table brought: bounds, request options, and the change of each row.
+"""Incremental reads of table versions: bounds, request options, and the change of each row.
 
-Primary-key tables answer in modes ``append`` and ``cdc``, with a split for each bucket that was
-touched and with columns of their own beside those of the table (live tests of the C++ client:
-TestIncrementalReadOptions*). Other tables answer in modes ``version`` and ``timestamp``, which
-only documents know. Floor 3, pure. Must not know: sessions, how rows arrive.
+Primary-key tables support modes ``append`` and ``cdc``, with one split per bucket that changed and
+system columns beside those of the table (live tests of the C++ client:
+TestIncrementalReadOptions*). Other tables support modes ``version`` and ``timestamp``, known from
+documents only. Pure: no requests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Bound = SupportsIndex | datetime.date | str
 """A version, or a moment in the time zone of the project."""
 
 CHANGE = Column(name="_change", type=PrimitiveType(TypeCode.STRING), nullable=False)
-"""What became of a row, in a word."""
+"""The column with the change of each row: a word."""
 OPERATION_TYPE = Column(name="__meta_op_type", type=PrimitiveType(TypeCode.TINYINT))
 WORDS = {2: "insert", 4: "delete", 8: "update", 16: "update_before", 32: "update_after"}
 
@@ -43,8 +43,8 @@ WORDS = {2: "insert", 4: "delete", 8: "update", 16: "update_before", 32: "update
 class Increment:
     """Versions after ``start``, up to ``end``: each a number, or a time as text.
 
-    ``end`` may be ``None``, for what there is when the session is made. ``keyed`` says that the
-    table has a primary key; only then ``changes`` may ask for each change, not the outcome.
+    ``end`` may be ``None``: the newest version when the session is created. ``keyed``: the table
+    has a primary key; only then may ``changes`` request each change instead of the last state.
     """
 
     start: int | str
@@ -53,7 +53,7 @@ class Increment:
     keyed: bool = True
 
     def request(self) -> dict[str, Any]:
-        """Return what a `CreateReadSession` says of it."""
+        """Return the options of `CreateReadSession` for these versions."""
         timed = isinstance(self.start, str)
         mode = "timestamp" if timed or isinstance(self.end, str) else "version"
         if self.keyed:
@@ -72,33 +72,33 @@ class Increment:
 
     @property
     def split_mode(self) -> SplitMode | None:
-        """How the service cuts; ``None`` leaves it to the read."""
+        """The split mode that the service requires; ``None`` if the read may choose."""
         return SplitMode.BUCKET if self.keyed else None
 
     def shown(self, schema: TableSchema) -> TableSchema:
-        """Return the columns that batches have: with `CHANGE` in the place of the operation."""
+        """Return the columns of batches: with `CHANGE` in place of the operation column."""
         if not self.changes:
             return schema
         return replace(schema, columns=(*schema.columns, CHANGE))
 
 
 def on_the_wire(columns: Sequence[Column]) -> list[Column]:
-    """Return the columns of the stream that those of a session with changes are made of."""
+    """Return the stream's columns for the columns of a session with changes."""
     return [OPERATION_TYPE if column.name == CHANGE.name else column for column in columns]
 
 
 def names_on_the_wire(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of such columns."""
+    """Return the stream's names for the columns of a session with changes."""
     return tuple(OPERATION_TYPE.name if name == CHANGE.name else name for name in names)
 
 
 def in_words(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Say what became of each row in a word.
+    """Replace the operation code of each row by a word.
 
     Raises
     ------
     FramingError
-        An operation that nobody knows.
+        An unknown operation code.
     """
     place = batch.schema.get_field_index(OPERATION_TYPE.name)
     if place < 0:  # it was not asked for
@@ -107,7 +107,7 @@ def in_words(batch: pa.RecordBatch) -> pa.RecordBatch:
     found = pc.index_in(numbers, value_set=pa.array(list(WORDS), pa.int8()))
     if found.null_count:
         strange = numbers.filter(found.is_null())[0].as_py()
-        raise FramingError(f"a row says {strange!r} of what became of it; nobody knows that number")
+        raise FramingError(f"a row has the unknown operation code {strange!r}")
     words = pa.array(list(WORDS.values()), pa.string()).take(found)
     return batch.set_column(place, pa.field(CHANGE.name, pa.string(), nullable=False), words)
 
@@ -115,7 +115,7 @@ def in_words(batch: pa.RecordBatch) -> pa.RecordBatch:
 def plan_increment(
     since: Bound | None, until: Bound | None, *, changes: bool, keyed: bool, names: Sequence[str]
 ) -> Increment:
-    """Check what a person asks for.
+    """Check ``since``, ``until`` and ``changes``, and return the increment to read.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def plan_increment(
     Raises
     ------
     ArgumentError
-        Bounds that are none or go backwards, or changes of a table that does not keep them.
+        Invalid or reversed bounds, or changes of a table that does not keep them.
     """
     if changes and not keyed:
         raise ArgumentError(
@@ -135,7 +135,7 @@ def plan_increment(
         )
     if changes and CHANGE.name in {name.casefold() for name in names}:
         raise ArgumentError(
-            f"the table has a column {CHANGE.name!r}, which is where changes=True tells them",
+            f"the table has a column {CHANGE.name!r}, the name that changes=True uses",
             hint="read without changes=True, or rename the column",
         )
     start = 0 if since is None else _bound("since", since)
@@ -160,7 +160,7 @@ def _bound(name: str, value: Bound) -> int | str:
         )
     if moment.tzinfo is not None:
         raise ArgumentError(
-            f"{name} has a time zone; the service counts in that of the project",
+            f"{name} has a time zone; the service uses the time zone of the project",
             hint="make it naive in the zone of the project: .astimezone(zone).replace(tzinfo=None)",
         )
     return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"

@@ -1,7 +1,6 @@
-"""Keeping a read session alive while somebody reads of it (``docs/protocol.md`` section 3.2).
+"""Keeps a read session alive while it is being read (``docs/protocol.md`` section 3.2).
 
-A write session has no such thing: the protocol names neither its end nor a way to put it off.
-Must not know: how rows arrive.
+Write sessions have no keepalive: the protocol gives neither their expiry nor a way to extend it.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ _log = logging.getLogger("odps_nb")
 
 
 class SessionKeeper:
-    """Asks for a later end of a session in good time; shared by all who read of it.
+    """Refreshes a session before it expires; shared by all its readers.
 
-    Good time is when half of what was left is over, and a minute before the end at the latest:
-    a consumer may rest that long between two batches. Thread-safe; nobody waits for a refresh
-    that another thread makes. Whoever calls `keep_aside` must `close`.
+    A refresh is due when half of the remaining time is over, a minute before expiry at the latest:
+    a consumer may wait that long between two batches. Thread-safe; no thread waits for a refresh
+    that another thread makes. Call `close` after `keep_aside`.
     """
 
     def __init__(
@@ -59,10 +58,10 @@ class SessionKeeper:
         return self._route_token
 
     def keep(self, cancel: CancelToken | None) -> None:
-        """Refresh the session if it is time; costs nothing otherwise.
+        """Refresh the session if that is due; free otherwise.
 
-        A refresh that fails is logged and tried again later: the rows may come all the same, and
-        where the session is over they say so themselves.
+        A failed refresh is logged and retried later: rows may still arrive, and if the session has
+        expired, reading them raises.
 
         Raises
         ------
@@ -76,7 +75,7 @@ class SessionKeeper:
                 self._refreshing.release()
 
     def keep_aside(self) -> None:
-        """Do as `keep` does in a thread of its own: the caller's rows may be wanted any moment."""
+        """Like `keep`, in a thread of its own, so that the caller can go on reading."""
         if self._is_due() and self._refreshing.acquire(blocking=False):
             self._aside = threading.Thread(
                 target=self._refresh_aside, name="odps_nb-keeper", daemon=True
@@ -88,7 +87,7 @@ class SessionKeeper:
                 _log.warning("session %s was not refreshed: %s", self._session.session_id, error)
 
     def close(self) -> None:
-        """End a refresh that still runs aside. Idempotent."""
+        """Stop a refresh that runs in its own thread. Idempotent."""
         self._over.cancel()
         thread = self._aside
         while thread is not None and thread.is_alive():

@@ -1,7 +1,4 @@
-"""What to read of a table, and the session that does, as values.
-
-Must not know: requests, how a session is opened.
-"""
+"""Read plan and read session as plain values."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ DEFAULT_BATCH_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What to read of a table.
+    """What to read of a table: rows, columns, versions, and how to split them.
 
     Parameters
     ----------
@@ -34,7 +31,7 @@ class ReadPlan:
         Specs, partial ones too; empty for the whole table.
     where
         A SQL condition (`odps_nb.filters.parse`). The service leaves out blocks of rows by it, and
-        each row is looked at again where it arrives.
+        each row is tested again when it arrives.
     timezone
         Where times in quotes are read that ``where`` compares with a DATETIME or TIMESTAMP.
     schema
@@ -51,12 +48,12 @@ class ReadPlan:
     appends_only
         Leave out versions that replaced rows, too; without it, such a version is an error.
     compression
-        What the bodies are asked to be coded with.
+        The compression to request.
     timestamp_unit
-        Unit in which TIMESTAMPs arrive. ``None``: nanoseconds, or microseconds where the service
-        says that nanoseconds (1677…2262) do not reach.
+        Unit in which TIMESTAMPs arrive. ``None``: nanoseconds, or microseconds if the service
+        reports times outside their range (1677…2262).
     increment
-        Only what some versions brought; not with ``versions``.
+        Read only the rows of some versions; not with ``versions``.
     """
 
     table: TableName
@@ -103,9 +100,9 @@ class ReadSession:
     filtered session with ranges of rows has before its filter, by the service's count. With a
     ``limit`` the splits may hold more rows than that. ``selects`` says that columns were
     chosen, ``columns`` which of a stream that has more than was wanted.
-    ``latest_version`` is that of the table, 0 where there is none or the service tells none.
-    ``timestamp_unit`` is that in which TIMESTAMPs were asked for. ``tells_changes`` says that the
-    last data column tells in a word what became of each row.
+    ``latest_version`` is that of the table, 0 if there is none or the service reports none.
+    ``timestamp_unit`` is the requested unit of TIMESTAMPs. ``tells_changes``: the last data column
+    holds the change of each row as a word.
     """
 
     table: TableName
@@ -130,7 +127,7 @@ class ReadSession:
 
     @property
     def prunes(self) -> bool:
-        """Whether the service may leave rows out of a split, so that none can be counted on."""
+        """Whether the service may filter rows out of a split, so that its row count is unknown."""
         return self.filter is not None and bool(self.filter.predicate)
 
     def __repr__(self) -> str:

@@ -1,7 +1,4 @@
-"""The first rows of a table, without a session (``docs/protocol.md`` section 3.4).
-
-Must not know: sessions, splits.
-"""
+"""Reads the first rows of a table without a session (``docs/protocol.md`` section 3.4)."""
 
 from __future__ import annotations
 
@@ -29,15 +26,15 @@ def fetch_preview(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> pa.Table:
-    """Return the first rows of a table; one request, tried again as a whole.
+    """Return the first rows of a table; one request, retried as a whole.
 
-    ``columns`` are those that the table is known to have; the stream is held against them. No
-    rows may mean that the partition does not exist: the service does not tell.
+    ``columns`` are the known columns of the table; the stream is checked against them. No rows may
+    mean that the partition does not exist: the service does not report it.
 
     Raises
     ------
     ArgumentError
-        The request has no limit: nobody knows how many rows the service would send.
+        The request has no limit: the number of rows would be unknown.
     """
     if request.limit is None:
         raise ArgumentError(

@@ -1,7 +1,7 @@
-"""Row ranges cut smaller than splits, so that an ordered read keeps its lanes busy.
+"""Cuts splits into smaller row ranges, so that an ordered read keeps all its lanes busy.
 
-Eight splits of 64 MiB don't fit into what may wait for the consumer: the lanes behind the first
-would fill it and rest, and one connection would bring the rows. Pure: knows no requests.
+Eight splits of 64 MiB exceed the read-ahead budget: the lanes behind the first would fill it and
+wait, and only one connection would deliver rows. Pure: no requests.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from odps_nb.terms import RowRangeSplit, Split
 
-__all__ = ["Pieces"]
+__all__ = ["PieceRanges"]
 
 TOLERANCE = 1.5
 
 
-class Pieces:
-    """The splits of a read, and what is read of each at a time.
+class PieceRanges:
+    """Cuts each split into pieces of bounded bytes, one request each.
 
     Iterating cuts as it goes, by what rows have needed so far; an index split stays whole, since
     only the service can cut it.
@@ -27,15 +27,15 @@ class Pieces:
     Parameters
     ----------
     size
-        Bytes of Arrow data that a piece should have. What is less than half as much again is
-        not cut: every request has its price.
+        Bytes of Arrow data that a piece should have. A range less than half as large again is
+        not cut, because every request has its cost.
     row_bytes
-        Bytes of a row to begin with; ``None`` if nobody knows, and nothing is cut before rows
-        have come.
+        First estimate of the bytes of a row; ``None`` if unknown: nothing is cut before rows
+        have arrived.
 
     Examples
     --------
-    >>> pieces = Pieces([RowRangeSplit(0, 10)], size=40, row_bytes=10.0)
+    >>> pieces = PieceRanges([RowRangeSplit(0, 10)], size=40, row_bytes=10.0)
     >>> [str(piece) for _, piece in pieces]
     ['rows 0…3', 'rows 3…6', 'rows 6…10']
     """
@@ -44,8 +44,8 @@ class Pieces:
         self._splits, self._size, self._row_bytes = splits, max(1, size), row_bytes
         self._rows = self._bytes = 0
 
-    def came(self, batch: pa.RecordBatch) -> int:
-        """Count a batch, and return its bytes."""
+    def record(self, batch: pa.RecordBatch) -> int:
+        """Use a batch to estimate bytes per row; return its size in bytes."""
         size = int(batch.nbytes)
         self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + size
         return size

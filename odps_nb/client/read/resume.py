@@ -1,6 +1,6 @@
-"""Rows of one stream, read on from the exact row whatever breaks.
+"""Reads the rows of one split, and resumes a broken stream at the exact row.
 
-Knows how a stream is opened at a row only by a function that makes the request.
+The caller passes a function that makes the request for a stream from a given row on.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from odps_nb.schema import Column
 from odps_nb.terms import RowRangeSplit, Split
 from odps_nb.wire.calls import StreamingCall
 
-__all__ = ["RowCursor", "rows_of"]
+__all__ = ["ResumableRowStream", "rows_of"]
 
 
 def rows_of(split: Split) -> int | None:
-    """Return how many rows a split has, where the split itself says."""
+    """Return the number of rows of a split, if the split states it."""
     return split.count if isinstance(split, RowRangeSplit) else None
 
 
-class RowCursor:
-    """Batches from ``start`` to the end, over as many streams as it takes.
+class ResumableRowStream:
+    """Iterates over batches from ``start`` to the end; reopens the stream after a failure.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ class RowCursor:
     start
         First row wanted, counted as ``request_at`` counts.
     expected
-        Row number at which the rows must end; ``None`` if nobody knows.
+        Row number at which the rows must end; ``None`` if unknown.
     columns
-        What the session promised; every stream is held against it. ``None``: nobody knows.
+        Columns of the session; every stream is checked against them. ``None``: unknown.
     select
         Columns wanted, in their order; empty for those of the session in its order. With a
         selection a stream may have further columns.
@@ -53,7 +53,7 @@ class RowCursor:
     part
         Whether others read other rows of this split.
     concurrency
-        Of all who read beside; told when the service says that it is too much.
+        Shared with concurrent readers; reduced when the service answers 429.
     """
 
     def __init__(
@@ -96,12 +96,14 @@ class RowCursor:
         self._tell_end()
 
     def rest(self) -> None:
-        """Give the connection up where another reader is refused one; the rows go on later."""
+        """Close the connection if the service refuses other readers; `batches` reopens it later."""
         if self._stream is None or self._concurrency is None or not self._concurrency.starving:
             return
         self._drop()
         if self._tracker is not None:
-            self._tracker.noted(f"{self._what} waits without a connection: others are refused one")
+            self._tracker.noted(
+                f"{self._what} gave its connection up: the service refuses others (429)"
+            )
 
     def _next(self) -> pa.RecordBatch | None:
         while True:
@@ -119,7 +121,7 @@ class RowCursor:
                 self._attempts.again(error, idempotent=True, resume=resume, patient=begun or others)
 
     def _slow_down(self, concurrency: AdaptiveConcurrency) -> None:
-        """Leave the place to those who get rows; the deadline counts from their last ones."""
+        """Yield to readers that make progress; the deadline counts from their last rows."""
         concurrency.refused()
         before, self._items_seen = self._items_seen, concurrency.items
         if self._items_seen > before:
@@ -168,7 +170,7 @@ class RowCursor:
         return stream
 
     def _placed(self, stream: RowStream) -> tuple[int, ...] | None:
-        """Hold the stream's columns against the session's; return where those wanted lie."""
+        """Check the stream's columns against the session's; return the selected indexes."""
         try:
             places = self._wanted(stream.schema)
         except FramingError as error:

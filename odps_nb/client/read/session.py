@@ -1,8 +1,6 @@
-"""Read sessions: a snapshot of a table, cut into splits.
+"""Opens read sessions: a snapshot of a table, cut into splits.
 
 ``docs/protocol.md`` sections 3.1, 3.2, 4.
-
-Must not know: how rows arrive.
 """
 
 from __future__ import annotations
@@ -80,7 +78,7 @@ def open_read_session(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> ReadSession:
-    """Take a snapshot and cut it into splits.
+    """Open a read session: a snapshot of the table, cut into splits.
 
     Without a filter rows are counted exactly and cut into ranges here (`SplitMode.ROW_OFFSET`);
     with one the service cuts (`SplitMode.SIZE`), unless smaller splits are wanted than it makes
@@ -93,7 +91,7 @@ def open_read_session(
     InvalidRequestError
         The service does not take the filter.
     ArgumentError
-        A column does not exist, or what was said of the splits makes over a million of them.
+        A column does not exist, or the options would make over a million splits.
     """
     try:
         return _opened(storage, plan, tracker, cancel)
@@ -142,7 +140,7 @@ def _answered(
     request: CreateReadSession,
     ask: Callable[[CreateReadSession], ReadSessionAnswer],
 ) -> ReadSessionAnswer:
-    """Ask for a session in the first mode that the table takes."""
+    """Create a session in the first split mode that the table supports."""
     if request.split_mode is SplitMode.SIZE:
         try:
             answer = ask(request)
@@ -167,12 +165,12 @@ def _answered(
 
 
 def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
-    """Return a session that was opened with this plan, refreshed, with the same rows and splits.
+    """Refresh a session that was opened with this plan; same rows, same splits.
 
     Raises
     ------
     SessionExpiredError
-        It is over, and its snapshot with it.
+        It has expired, and its snapshot with it.
     """
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None))
     answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
@@ -230,7 +228,7 @@ def _ask(
 
 
 def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAnswer:
-    """Return the answer of a session that can be read; raise what became of another."""
+    """Return the answer if the session is ready to read; raise otherwise."""
     if answer.status is SessionStatus.NORMAL:
         return answer
     kind = SessionExpiredError if answer.status is SessionStatus.EXPIRED else ServiceError
@@ -292,7 +290,7 @@ def _ranges(plan: ReadPlan, rows: int, size: int | None) -> tuple[RowRangeSplit,
 
 
 def _is_free(plan: ReadPlan) -> bool:
-    """Whether the number of splits is left to us."""
+    """Whether the plan leaves the number of splits open."""
     return plan.splits is None and plan.split_bytes is None
 
 
@@ -307,7 +305,7 @@ def _bearable(splits: int) -> int:
 
 
 def plan_ranges(rows: int, splits: int) -> tuple[RowRangeSplit, ...]:
-    """Cut ``[0, rows)`` into at most ``splits`` ranges whose lengths differ by one row at most."""
+    """Cut ``[0, rows)`` into at most ``splits`` ranges of equal length, give or take one row."""
     count = max(1, min(rows, splits)) if rows else 0
     bounds = [rows * n // count for n in range(count + 1)] if count else [0]
     return tuple(RowRangeSplit(low, high - low) for low, high in itertools.pairwise(bounds))

@@ -1,8 +1,7 @@
-"""Rows of a read session: one split, or all of them side by side.
+"""Reads the rows of a session: one split, or all of them concurrently.
 
-A split that breaks goes on at the exact row; a session that is over is an error, since another
-one would be another snapshot. See ``docs/protocol.md`` sections 3.3 and 4.
-Must not know: pandas, what the batches become, who watches.
+A broken split resumes at the exact row; an expired session is an error, since a new one would be
+another snapshot. See ``docs/protocol.md`` sections 3.3 and 4.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
-from odps_nb.client.read.checks import Batches, Wanted, counted, limited, whole, within
+from odps_nb.client.read.checks import Batches, BatchFilter, counted, limited, whole, within
 from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
 from odps_nb.client.read.keepalive import SessionKeeper
-from odps_nb.client.read.ranges import Pieces
-from odps_nb.client.read.resume import RowCursor, rows_of
+from odps_nb.client.read.ranges import PieceRanges
+from odps_nb.client.read.resume import ResumableRowStream, rows_of
 from odps_nb.client.read.session import (
     ReadPlan,
     ReadSession,
@@ -48,15 +47,15 @@ __all__ = [
 DEFAULT_BATCH_BYTES = 16 * 2**20
 SMALL_BATCH_BYTES = 64 * 2**10
 READ_WORKERS = 16
-"""Splits read at a time: lines that are slow per connection need so many."""
+"""Splits read at a time; networks that are slow per connection need so many."""
 WHOLE_BATCH_BYTES = 2 * 2**20
-"""What a batch has at least where so many are read at a time."""
+"""Smallest batch in bytes when many splits are read at a time."""
 PIECE_BYTES = 8 * 2**20
-"""What a piece of a split has at least."""
+"""Smallest piece of a split in bytes."""
 ALL_ROWS = 2**32 - 1
-"""What the C++ client sends as ``Count`` for all that are there."""
+"""``Count`` for all rows, as the C++ client sends it."""
 FEW_BYTES = 16
-"""What a value needs whose length nobody knows."""
+"""Assumed bytes of a variable-length value."""
 
 
 def iter_split(
@@ -77,15 +76,15 @@ def iter_split(
 ) -> Iterator[pa.RecordBatch]:
     """Iterate over the batches of one split; closing the iterator closes its connection.
 
-    What breaks on the way is read on from the exact row. The end of the iteration means that
-    the stream was whole: end marker, end of the HTTP body, and the number of rows if known.
+    A broken stream resumes at the exact row. The end of the iteration means that the stream was
+    complete: end marker, end of the HTTP body, and the number of rows if known.
 
     Parameters
     ----------
     columns
         A selection of the session's columns, in the order wanted; empty for all of them.
     compression, max_batch_rows
-        ``None``: what the plan said. A batch has 20,000 rows at most.
+        ``None``: as in the plan. A batch has 20,000 rows at most.
     skip_rows
         Rows at the start of the split to leave out.
     max_batch_bytes
@@ -93,18 +92,18 @@ def iter_split(
         256 MiB: less or more is asked as the nearest of them.
     keeper
         Keeps the session alive for several splits, in a thread of its own; its owner closes it.
-        Without one, the split asks itself, between two batches.
+        Without one, the split refreshes it itself, between two batches.
     concurrency
-        Shared with those who read other splits, so that they make way for each other.
+        Shared with the readers of other splits, so that they yield to each other.
     part_of
-        The split of the session that this one is a piece of, for those who watch.
+        The split of the session that this one is a piece of, for progress.
 
     Raises
     ------
     SessionExpiredError
         The snapshot is gone; rows of another one are never mixed in.
     TruncatedError
-        Rows are missing at the end, however often it was tried.
+        Rows are missing at the end, after all attempts.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)
@@ -121,7 +120,7 @@ def iter_split(
     selected = (*shown, *hidden) if hidden else columns or session.columns
     shared = keeper is not None
     keeper = keeper or SessionKeeper(storage, session, tracker=tracker)
-    cursor = RowCursor(
+    rows = ResumableRowStream(
         storage,
         partial(_read_from, request, keeper, cancel, session),
         what=f"{split} of {session.table}",
@@ -136,10 +135,10 @@ def iter_split(
         cancel=cancel,
     )
     look_after = keeper.keep_aside if shared else partial(keeper.keep, cancel)
-    wanted = None
+    row_filter = None
     if session.filter is not None:
-        wanted = Wanted(session.filter, len(shown), str(part_of or split), tracker)
-    return _SplitRows(cursor, look_after, wanted, in_words if session.tells_changes else None)
+        row_filter = BatchFilter(session.filter, len(shown), str(part_of or split), tracker)
+    return _SplitRows(rows, look_after, row_filter, in_words if session.tells_changes else None)
 
 
 def _batch_bound(size: int) -> int:
@@ -155,7 +154,7 @@ def _promised(session: ReadSession, columns: tuple[str, ...]) -> list[Column]:
 
 
 def _hidden(session: ReadSession, shown: Sequence[str]) -> tuple[str, ...]:
-    """Name the columns that the filter needs beside those that are wanted."""
+    """Return the columns that the filter needs beside those that are returned."""
     if session.filter is None:
         return ()
     folded = {name.casefold() for name in shown}
@@ -182,18 +181,18 @@ def _read_from(
 
 
 class _SplitRows:
-    """Batches of one split; looks after the session at each, and while none is taken."""
+    """Batches of one split; keeps the session alive at each, and while the consumer waits."""
 
     def __init__(
         self,
-        cursor: RowCursor,
+        rows: ResumableRowStream,
         look_after: Callable[[], None],
-        wanted: Wanted | None,
+        row_filter: BatchFilter | None,
         shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
     ) -> None:
-        self._cursor, self._look_after = cursor, look_after
-        self._wanted, self._shape = wanted, shape
-        self._batches = cursor.batches()
+        self._rows, self._look_after = rows, look_after
+        self._filter, self._shape = row_filter, shape
+        self._batches = rows.batches()
         self._begun = False
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -206,8 +205,8 @@ class _SplitRows:
                     self._look_after()
                 self._begun = True
                 batch = next(self._batches)
-                if self._wanted is not None:
-                    batch = self._wanted.of(batch)
+                if self._filter is not None:
+                    batch = self._filter.apply(batch)
                 if batch.num_rows:
                     return batch if self._shape is None else self._shape(batch)
         except BaseException:
@@ -215,9 +214,9 @@ class _SplitRows:
             raise
 
     def rest(self) -> None:
-        """Keep the session while the consumer rests, and make way for who is refused."""
+        """Keep the session alive; close the connection if the service refuses others."""
         self._look_after()
-        self._cursor.rest()
+        self._rows.rest()
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -238,7 +237,7 @@ def iter_batches(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Iterate over the batches of all splits, read side by side.
+    """Iterate over the batches of all splits, read concurrently.
 
     Parameters
     ----------
@@ -257,7 +256,7 @@ def iter_batches(
     Raises
     ------
     LimitExceededError
-        The next batch would make it more than ``max_bytes``; the read is over by then.
+        The next batch would exceed ``max_bytes``; the read has been closed.
     CancelledError
         ``cancel`` was cancelled; connections are closed and threads are joined by then.
     """
@@ -268,7 +267,7 @@ def iter_batches(
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
-    pieces = Pieces(session.splits, size=_piece_bytes(ahead), row_bytes=_row_bytes(session))
+    pieces = PieceRanges(session.splits, size=_piece_bytes(ahead), row_bytes=_row_bytes(session))
     concurrency = AdaptiveConcurrency(
         len(list(islice(pieces, _workers(workers, ahead)))),
         tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
@@ -292,7 +291,7 @@ def iter_batches(
 
     batches = fan_out(
         starmap(job, pieces),
-        size=pieces.came,
+        size=pieces.record,
         workers=workers,
         max_bytes=ahead // 2,
         total_bytes=max_bytes,
@@ -323,17 +322,17 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
 
 
 def _workers(asked: int | None, ahead: int) -> int:
-    """Return how many splits are read at a time, whose batches all fit into what may wait."""
+    """Return how many splits to read at a time, so that a batch of each fits into the budget."""
     return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
 
 
 def _piece_bytes(ahead: int) -> int:
-    """Let one piece of each lane wait for the consumer at a time."""
+    """Return the bytes of a piece, so that one of each lane fits into the budget."""
     return max(PIECE_BYTES, ahead // (2 * READ_WORKERS))
 
 
 def _row_bytes(session: ReadSession) -> float | None:
-    """Guess what a row needs before the first ones have come."""
+    """Estimate the bytes of a row before the first ones have arrived."""
     if not session.row_count or session.estimated_size is None or session.limit is not None:
         return None  # the service estimates all rows, not those within a limit
     estimate = session.estimated_size / session.row_count
@@ -342,12 +341,12 @@ def _row_bytes(session: ReadSession) -> float | None:
 
 
 def _batch_bytes(ahead: int, lanes: int) -> int:
-    """Half of what is here may be finished batches, half one batch in the hands of each worker."""
+    """Bytes of a batch: half of the budget is for finished batches, half for one per worker."""
     return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
 
 
 def _batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
-    """Bound a batch by its rows where it is to be smaller than the service bounds its bytes."""
+    """Rows of a batch, where it must be smaller than the service's smallest bound in bytes."""
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows

@@ -1,9 +1,8 @@
-"""Whether the columns of an Arrow stream are those that its session promised.
+"""Checks that the columns of an Arrow stream are those of its session.
 
-A session says names and MaxCompute types; the stream has a schema of its own, and what it has
-decides what a value becomes. Forms that services are known to send for a type are taken
-(``docs/protocol.md`` sections 5.1, 5.2); a list where text was promised is not.
-Knows no bytes and no requests.
+A session has names and MaxCompute types; the stream has an Arrow schema, which decides what values
+become. Every Arrow form that services are known to send for a type is accepted
+(``docs/protocol.md`` sections 5.1, 5.2); a list in place of text is not. Pure: no requests.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _UTC = {"UTC", "ETC/UTC", "GMT", "Z", "+00:00"}
 def find_columns(
     stream: pa.Schema, columns: Sequence[Column], *, may_have_more: bool = False
 ) -> tuple[int, ...]:
-    """Return where each column of a session lies in its stream.
+    """Return the index of each session column in its stream.
 
     Order, case of names, nullability and metadata may differ. Types are compared as kinds of
     values, nested ones in all their parts: units of time, precisions and the width of offsets may
@@ -126,7 +125,7 @@ def _is_instant(came: pa.DataType) -> bool:
 
 
 def _is_seconds_and_nanos(came: pa.DataType) -> bool:
-    """Whether it is ``struct<sec, nano>``, as writers of intervals and older streams have it."""
+    """Whether it is ``struct<sec, nano>``, the form of intervals and of older streams."""
     if not pt.is_struct(came) or came.num_fields != 2:
         return False
     members = [came.field(place) for place in (0, 1)]

@@ -1,7 +1,7 @@
-"""What a new table is besides its columns, and its ``CREATE TABLE`` text.
+"""Options of a new table, and its ``CREATE TABLE`` text.
 
-Nothing typed by a person reaches SQL unchecked: names are validated and back-quoted, texts are
-escaped, types are written from the type tree. Knows no requests.
+No user input reaches SQL unchecked: names are validated and back-quoted, texts are escaped, types
+are written from the type tree. Pure: no requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WRITE_BUCKETS = "write.bucket.num"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """What a new table has besides columns.
+    """Options of a new table besides its columns.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class TableOptions:
     properties
         Table properties; those that a BLOB or a key needs are added by `create_table_sql`.
     lifecycle
-        Days until the service drops what was not touched.
+        Days until the service drops a table or partition that was not changed.
     cluster_by, buckets
         Columns to hash rows by, and into how many buckets. With a primary key ``buckets`` alone is
         the number of write buckets.
@@ -56,7 +56,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
     Raises
     ------
     ArgumentError
-        Something that no table can have: a name, a BLOB in a key, a lifecycle of no days.
+        An invalid definition: a bad name, a BLOB in a key, a lifecycle of 0 days.
     """
     if not schema.columns:
         raise ArgumentError("a table needs at least one column that is no partition column")
@@ -85,13 +85,13 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
 
 
 def settings_of(schema: TableSchema) -> dict[str, str]:
-    """Return the settings that the job needs because of what the table holds."""
+    """Return the SQL settings that the columns of the table require."""
     has_blobs = any(_holds_blob(column.type) for column in schema.columns)
     return dict(BLOB_TABLE_SETTINGS) if has_blobs else {}
 
 
 def quoted(table: TableName) -> str:
-    """Return the name for SQL text. Its parts were checked when the name was made."""
+    """Return the back-quoted name for SQL text; its parts were checked when the name was made."""
     return _dotted(part for part in (table.project, table.schema, table.table) if part)
 
 
@@ -107,7 +107,7 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
     if not options.cluster_by:
         if options.buckets is not None and not options.primary_key:
             raise ArgumentError(
-                "buckets is given, but nothing to put into them",
+                "buckets= is given without cluster_by=",
                 hint="name columns: cluster_by=['id'], buckets=16",
             )
         return []
@@ -119,7 +119,7 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
 
 
 def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
-    """Join what was asked for with what the service wants (live tests of pyodps and of C++)."""
+    """Join the caller's properties with the required ones (live tests of pyodps and of C++)."""
     needed: dict[str, str] = {}
     if options.primary_key:
         needed |= _TRANSACTIONAL
@@ -132,13 +132,13 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
         if given.lower() != value:
             raise ArgumentError(
                 f"the property {key!r} is {given!r}, where this table needs {value!r}",
-                hint="leave it out: it is set by itself",
+                hint="leave it out: it is set automatically",
             )
     return needed | dict(options.properties)
 
 
 def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str, ...]:
-    """Return names of data columns that can be compared, as the schema spells them."""
+    """Return the names of comparable data columns, as the schema spells them."""
     known = {column.name.casefold(): column for column in schema.columns}
     found: list[str] = []
     for name in names:
@@ -182,7 +182,7 @@ def _check_blobs(schema: TableSchema) -> None:
 
 
 def _holds_blob(type_: OdpsType, *, only_keys: bool = False) -> bool:
-    """Say whether a BLOB hides in the type; with ``only_keys`` in the key of a MAP."""
+    """Return whether the type contains a BLOB; with ``only_keys``, in the key of a MAP."""
     if isinstance(type_, ArrayType):
         return _holds_blob(type_.element, only_keys=only_keys)
     if isinstance(type_, MapType):

@@ -1,7 +1,7 @@
 """SQL instances: submit, wait, cancel.
 
-``docs/protocol.md`` section 9.3. The text of a query is the user's own and goes out as it is. Rows
-of a result are the business of ``odps_nb.client.sql.result``.
+``docs/protocol.md`` section 9.3. The text of a query is sent unchanged;
+``odps_nb.client.sql.result`` reads the rows of its result.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def submit_sql(
 ) -> SqlInstance:
     """Start a query and return at once.
 
-    It is sent once only: after a lost answer nobody knows whether it runs, so that it is never
-    started a second time without being asked for. Where the profile says a time zone, the query
-    is told to work in it, unless ``settings`` say another.
+    It is sent once only: after a lost answer it is unknown whether it runs, so that it is never
+    started a second time by itself. If the profile has a time zone, the query runs in it, unless
+    ``settings`` name another.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def wait_sql(
     cancel: CancelToken | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Wait until the query has succeeded; each look is a request, at most every two seconds.
+    """Wait until the query has succeeded; polls, with at most one request every two seconds.
 
     Parameters
     ----------
@@ -143,9 +143,9 @@ def wait_sql(
     QueryError
         It failed or was stopped; the message is the service's own.
     RequestTimeoutError
-        It still runs after ``timeout`` seconds, and goes on.
+        It still runs after ``timeout`` seconds, and is not stopped.
     CancelledError
-        Somebody cancelled the token; the query goes on until `cancel_sql`.
+        The token was cancelled; the query continues until `cancel_sql`.
     """
     if instance.is_over:
         return
@@ -243,13 +243,13 @@ def run_sql(
 
 
 def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
-    """Stop a query on the service; one that is over stays as it is."""
+    """Cancel a query on the service; no effect on one that has ended."""
     request = CancelInstance(project=instance.project, instance_id=instance.instance_id)
     control_call(storage, request)
 
 
 def stop_quietly(storage: StorageClient, instance: SqlInstance) -> None:
-    """Stop a query where something else is already on its way to the user."""
+    """Cancel a query while another error is being raised: a failure is only logged."""
     try:
         cancel_sql(storage, instance)
     except (OdpsNbError, StateError) as error:

@@ -1,7 +1,7 @@
 """Rows of a finished SQL instance over the Storage API (``docs/protocol.md`` section 3.14).
 
-A result is a snapshot with a known number of rows: a large one is read in pages side by side, and
-a broken stream goes on at the row where it broke. Knows no pandas.
+A result is a snapshot with a known number of rows: a large one is read in concurrent pages, and a
+broken stream resumes at the exact row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
 from odps_nb.client.read.checks import Batches, counted
-from odps_nb.client.read.resume import RowCursor
+from odps_nb.client.read.resume import ResumableRowStream
 from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
 from odps_nb.errors import InvalidRequestError, QueryError
@@ -41,12 +41,12 @@ PAGE_ROWS = 100_000
 ACCELERATED_TASK = "console_sqlrt_task"
 """Name of the task of accelerated queries (live tests of the C++ client)."""
 NO_ROWS = "InstanceTypeNotSupported"
-"""Code of the service for an instance that is no query (known from the stock client)."""
+"""Error code for an instance that is not a query (known from the stock client)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSession:
-    """The result of a query as the Storage API offers it; lives on the server for a day."""
+    """A Storage API session over the result of a query; kept on the server for a day."""
 
     project: str
     instance_id: str
@@ -65,8 +65,7 @@ def open_result(
 ) -> ResultSession:
     """Open the rows of a query that has succeeded; waits while the service prepares them.
 
-    A statement that has no rows by its nature, such as ``create table``, gives a result without
-    columns.
+    A statement without rows, such as ``create table``, has a result without columns.
     """
     try:
         answer = _ready(storage, instance, tracker, cancel or CancelToken())
@@ -123,7 +122,7 @@ def iter_result(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Batches:
-    """Iterate over the rows in order; a broken stream goes on at the row where it broke.
+    """Iterate over the rows in order; a broken stream resumes at the exact row.
 
     A result of one page is one request. A larger one is cut into pages of about equal length
     that are read side by side. Leaving the iterator early closes its connections.
@@ -137,8 +136,8 @@ def iter_result(
     workers
         Pages read at a time; 8 by default.
     read_ahead
-        Bytes of batches that may be here before the consumer takes them. The service alone
-        says how large a batch is; each worker may have one more in its hands.
+        Bytes of batches that may wait for the consumer. The service decides how large a batch is;
+        each worker may hold one more.
 
     Raises
     ------
@@ -155,8 +154,8 @@ def iter_result(
     concurrency = AdaptiveConcurrency(min(len(pages), lanes))
 
     def job(page: RowRangeSplit) -> Job[pa.RecordBatch]:
-        cursor = partial(
-            RowCursor,
+        rows = partial(
+            ResumableRowStream,
             storage,
             partial(_request, session, page, compression),
             what=f"{page} of the result of instance {session.instance_id}",
@@ -167,7 +166,7 @@ def iter_result(
             concurrency=concurrency,
             tracker=tracker,
         )
-        return lambda token: cursor(cancel=token).batches()
+        return lambda token: rows(cancel=token).batches()
 
     batches = fan_out(
         map(job, pages),
@@ -192,7 +191,7 @@ def iter_accelerated(
 ) -> Batches:
     """Iterate over the rows of an accelerated query, without a session.
 
-    Nobody says how many there are: the end of the stream proves that all came, and a broken one
+    Their number is unknown: the end of the stream proves that all came, and a broken one
     goes on at the row where it broke (live tests of the C++ client: TestInstanceDirectReadStream).
     """
     first = ReadInstance(
@@ -203,14 +202,14 @@ def iter_accelerated(
         task_name=task,
         columns=columns,
     )
-    cursor = RowCursor(
+    rows = ResumableRowStream(
         storage,
         lambda row: replace(first, offset=row),
         what=f"the result of query {query_id} of instance {instance_id}",
         tracker=tracker,
         cancel=storage.operation(cancel),
     )
-    return counted(cursor.batches(), tracker)
+    return counted(rows.batches(), tracker)
 
 
 def _request(

@@ -1,8 +1,8 @@
-"""What rows of a primary-key table do: the column that says so, put in where a stream wants it.
+"""The operation column of writes to primary-key tables: upsert or delete, per row.
 
 Rows of such a table carry ``__operation`` (int8): 85 puts a row in place of the one with its key,
 68 removes that row; the last row of a key in a stream wins (live tests of the Python SDK:
-test_delta_table_record_writer). Floor 3, pure. Must not know: sessions, where rows come from.
+test_delta_table_record_writer). Pure: no requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UPSERT, DELETE = ord("U"), ord("D")
 
 
 def takes_operation(schema: WriteSchema) -> bool:
-    """Say whether rows of this stream must tell what they do.
+    """Return whether rows of this stream must have the operation column.
 
     The column may be listed with the system columns or with those of data: the Python SDK looks
     in both.
@@ -36,7 +36,7 @@ def takes_operation(schema: WriteSchema) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """What the rows of a write do; may be pickled.
+    """Adds the operation column to batches of a write; may be pickled.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Stamp:
     flag: str | None = None
 
     def put(self, batch: pa.RecordBatch, schema: WriteSchema) -> pa.RecordBatch:
-        """Return the batch as the stream wants it.
+        """Return the batch with the operation column where the stream has it.
 
         Raises
         ------

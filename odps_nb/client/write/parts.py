@@ -1,9 +1,8 @@
-"""Batches cut into uploads of bounded size, and their bytes.
+"""Groups batches into uploads of bounded size, and encodes them.
 
 ``docs/protocol.md`` sections 5.4, 7.6.
 
-The number of rows stands in front of an upload, so a part is gathered before it is sent.
-Must not know: sessions, offsets, retries.
+The number of rows precedes an upload, so a part is gathered before it is sent. Pure: no requests.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class RowPart:
 
     @classmethod
     def of(cls, batches: Iterable[pa.RecordBatch]) -> RowPart:
-        """Count rows and bytes."""
+        """Make a part of batches; counts rows and bytes."""
         held = tuple(batches)
         return cls(
             batches=held,
@@ -85,7 +84,7 @@ def iter_parts(
 
 
 def _require_same(found: pa.Schema, first: pa.Schema) -> None:
-    """Refuse batches that differ in more than units of time, which each stream says itself."""
+    """Refuse batches that differ in more than time units, which each stream declares itself."""
     for one, other in zip(found, first, strict=False):
         if _without_unit(one) != _without_unit(other):
             raise ConversionError(
@@ -118,7 +117,7 @@ def _pieces(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 class _Sink:
-    """What pyarrow writes to: hands every buffer on, and is never closed by it."""
+    """The file object that pyarrow writes to: passes every buffer on, and is not closed by it."""
 
     closed = False
 
@@ -130,18 +129,18 @@ class _Sink:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing: pyarrow asks."""
+        """Do nothing; pyarrow requires it."""
 
     def close(self) -> None:
-        """Do nothing: the upload is finished by its owner."""
+        """Do nothing: the owner finishes the upload."""
 
     def writable(self) -> bool:
-        """Say yes: pyarrow asks."""
+        """Return ``True``; pyarrow requires it."""
         return True
 
 
 def write_ipc(part: RowPart, compression: Compression, write: Callable[[Any], object]) -> None:
-    """Spell a part as one whole Arrow IPC stream, its buffers compressed inside."""
+    """Write a part as one complete Arrow IPC stream with compressed buffers."""
     codec = None if compression is Compression.NONE else compression.value
     options = pa.ipc.IpcWriteOptions(compression=codec)
     sink = pa.PythonFile(_Sink(write), mode="w")

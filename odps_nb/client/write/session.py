@@ -1,7 +1,7 @@
 """Write sessions: all rows at once, or none (``docs/protocol.md`` sections 3.5 to 3.10, 7).
 
-A session that is left without a commit is aborted; a commit whose answer was lost is looked up.
-Must not know: pandas, how rows are divided among streams.
+A session that is left without a commit is aborted; after a commit whose answer was lost, the
+status of the session is fetched.
 """
 
 from __future__ import annotations
@@ -140,27 +140,27 @@ class WriteSession:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Leave it to the parent, except for its name."""
+        """Neither commit nor abort in the child: the session belongs to the parent."""
         self._lock = threading.Lock()
 
     @property
     def session_id(self) -> str:
-        """The server's name of this session."""
+        """The server's id of this session."""
         return self.ref.session_id
 
     @property
     def is_over(self) -> bool:
-        """Whether it was committed or aborted here."""
+        """Whether this object committed or aborted it."""
         return self._over is not None
 
     @property
     def cancel(self) -> CancelToken:
-        """What stops its work."""
+        """The token that cancels its requests."""
         return self._cancel or CancelToken()
 
     @property
     def write_schema(self) -> WriteSchema:
-        """What the rows must have; asked from the server once, if no stream has told it."""
+        """The columns that rows must have; fetched once, if no stream is open yet."""
         if self._schema is None:
             self._require_open()
             answer = self._storage.call(
@@ -184,7 +184,7 @@ class WriteSession:
     def open_stream(
         self, stream_id: str = "0", version: int = 1, *, resume: bool = False
     ) -> WriteStream:
-        """Open an upload lane, or go on with one; see `open_write_stream`."""
+        """Open a stream, or resume one; see `open_write_stream`."""
         self._require_open()
         self._storage.end_before_closing(self)
         stream = open_write_stream(
@@ -216,7 +216,7 @@ class WriteSession:
         StateError
             A stream is still open, or the session is over.
         TransportError
-            No answer came, and the server cannot be asked either: a note says so.
+            No answer came, and the status cannot be fetched either: a note tells.
         """
         self._require_open()
         if streams is None:
@@ -234,13 +234,13 @@ class WriteSession:
         return self.streams
 
     def abort(self) -> None:
-        """Drop everything that was written. Idempotent; nothing to do after a commit."""
+        """Drop everything that was written. Idempotent; no effect after a commit."""
         if self._over is None and self._home.is_here:
             self._over = "aborted"
             abort_write(self._storage, self.ref)
 
     def end(self) -> None:
-        """Abort what nobody committed; what may be committed already is left alone."""
+        """Abort the session unless it was, or may have been, committed."""
         if not self._commit_was_tried:
             self._leave(None)
 
@@ -284,8 +284,8 @@ def named_streams(
 ) -> tuple[tuple[str, int], ...]:
     """Return the id and version of each stream that a commit has to name.
 
-    Where there is none, an empty stream is written: a commit that names no stream means all of
-    the session, those of failed and late writers included.
+    If there is none, an empty stream is written, because a commit without names takes all streams
+    of the session, those of failed and late writers included.
     """
     pairs = tuple(
         (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one for one in streams
@@ -346,7 +346,7 @@ def _is_committed(
     error: OdpsNbError,
     tracker: ProgressTracker | None,
 ) -> bool:
-    """Ask the session what became of a commit whose answer was lost."""
+    """Return whether a commit whose answer was lost has succeeded; one request."""
     try:
         status = fetch_write_status(storage, session, tracker=tracker)
     except OdpsNbError as second:
@@ -362,20 +362,20 @@ def _is_committed(
 def fetch_write_status(
     storage: StorageClient, session: WriteSessionRef, *, tracker: ProgressTracker | None = None
 ) -> str:
-    """Return the status of a session in capitals; empty where the service does not tell it."""
+    """Return the status of a session in capitals; empty if the service does not report it."""
     return (fetch_write_state(storage, session, tracker=tracker).status or "").upper()
 
 
 def fetch_write_state(
     storage: StorageClient, session: WriteSessionRef, *, tracker: ProgressTracker | None = None
 ) -> WriteSessionStateAnswer:
-    """Return the closed streams of a session, and its status where the service tells it."""
+    """Return the closed streams of a session, and its status if the service reports it."""
     request = GetWriteSession(table=session.table, session_id=session.session_id)
     return storage.call(request, tracker=tracker)
 
 
 def abort_write(storage: StorageClient, session: WriteSessionRef) -> None:
-    """Abort a session, from any process; one that is gone already is no error."""
+    """Abort a session, from any process; no error if it no longer exists."""
     request = AbortWriteSession(
         table=session.table, session_id=session.session_id, route_token=session.route_token
     )

@@ -1,7 +1,7 @@
-"""One upload lane of a write session (``docs/protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
+"""One stream of a write session (``docs/protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
 
-Rows carry their offset, so that the server knows what it has: an upload whose answer was lost
-is looked up, never sent again blindly. Must not know: commits, other streams.
+Uploads carry a row offset: after an upload whose answer was lost, the offset of the stream is
+fetched, and rows are sent again only if they did not arrive.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def open_write_stream(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> WriteStream:
-    """Open a lane; a higher version of the same id replaces what the lower one wrote.
+    """Open a stream; a higher version of the same id replaces what the lower one wrote.
 
-    With ``resume`` go on with a lane that was left open: `WriteStream.rows` says how many rows
-    the service has of it, and who had it can write no more.
+    With ``resume``, continue a stream that was left open: `WriteStream.rows` is the number of rows
+    that the service has, and its former writer can write no more.
 
     Raises
     ------
@@ -83,9 +83,9 @@ def open_write_stream(
 
 
 class WriteStream:
-    """A lane of a write session, used from one thread; `close` makes it ready for the commit.
+    """A stream of a write session, used from one thread; `close` makes it ready for the commit.
 
-    Leaving it as a context manager closes it after success and just lets go after an error.
+    Leaving it as a context manager closes it after success, and drops it after an error.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class WriteStream:
     # -- life ---------------------------------------------------------------------------------
 
     def start(self) -> WriteStream:
-        """Create the stream on the server; done by `open_write_stream`."""
+        """Create the stream on the server; called by `open_write_stream`."""
         answer = self._storage.call(
             CreateWriteStream(
                 table=self._session.table,
@@ -130,7 +130,7 @@ class WriteStream:
         return self._stands(answer, answer.row_offset or 0)
 
     def resume(self) -> WriteStream:
-        """Take over the stream where it stands; done by `open_write_stream`."""
+        """Continue the stream at its current offset; called by `open_write_stream`."""
         answer = self._call_get(exactly_once=True)
         offset = answer.row_offset if answer.access_token else answer.record_count
         if offset is None:
@@ -163,7 +163,7 @@ class WriteStream:
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether the service gave this stream offsets; without, a lost answer ends it."""
+        """Whether the stream has offsets; without them a lost answer ends it."""
         return self._access_token is not None
 
     @property
@@ -177,11 +177,11 @@ class WriteStream:
         return self._failed
 
     def give_up(self) -> None:
-        """Let the stream go without closing it; its rows are never committed."""
+        """Drop the stream without closing it; its rows are never committed."""
         self._failed = self._receipt is None
 
     def close(self) -> StreamReceipt:
-        """Say that the stream is whole; return what the commit needs. Idempotent."""
+        """Mark the stream as complete; return the receipt for the commit. Idempotent."""
         if self._receipt is None:
             self.require_open()
             self._storage.call(
@@ -327,7 +327,7 @@ class WriteStream:
         end: int,
         attempts: Attempts,
     ) -> None:
-        """Find out what became of an upload; return when the rest may be sent."""
+        """Fetch the offset after a lost answer; return once the remaining rows may be sent."""
         if isinstance(error, TransportError) and error.request_sent is False:
             attempts.again(error, idempotent=True)
             return

@@ -1,4 +1,4 @@
-"""What names a write in another process: plain values, made to be pickled."""
+"""Picklable values that identify a write session and its closed streams in another process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["StreamReceipt", "WriteSessionRef"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionRef:
-    """What names a write session in another process: a plain value that may be pickled."""
+    """Identifies a write session in another process; may be pickled."""
 
     table: TableName
     session_id: str

@@ -1,4 +1,4 @@
-"""MaxCompute types as Arrow types, as rows are stored and as they travel.
+"""MaxCompute types as Arrow types, on disk and on the wire.
 
 Stored: DATETIME in ms, TIMESTAMP(_NTZ) in ns, or in us in a file whose years nanoseconds do not
 reach, intervals as ``duration[ns]`` and ``int64`` months,
@@ -69,7 +69,7 @@ def arrow_type(
     timestamp_unit: TimeUnit = TimeUnit.NANO,
     datetime_unit: TimeUnit = TimeUnit.MILLI,
 ) -> pa.DataType:
-    """Return the Arrow type of a MaxCompute type; 400 for what Arrow reads cannot carry."""
+    """Return the Arrow type of a MaxCompute type; 400 for types that Arrow reads do not support."""
 
     def of(inner: OdpsType) -> pa.DataType:
         return arrow_type(inner, timestamp_unit=timestamp_unit, datetime_unit=datetime_unit)
@@ -108,10 +108,10 @@ def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
 
 
 def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Give stored values in the time units of a session, cutting what is finer than the unit.
+    """Convert stored values to the time units of a session, truncating finer digits.
 
     Times are rounded down, also before 1970; those inside of other values towards 1970. 400 for
-    a time that the unit does not reach, such as the year 9999 in nanoseconds.
+    a time outside the range of the unit, such as the year 9999 in nanoseconds.
     """
     if array.type.equals(target):
         return array
@@ -127,12 +127,12 @@ def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def has_blob(odps: OdpsType) -> bool:
-    """Whether a BLOB hides anywhere in the type."""
+    """Return whether the type contains a BLOB at any depth."""
     return _has(odps, (TypeCode.BLOB,))
 
 
 def has_timestamp(odps: OdpsType) -> bool:
-    """Whether a TIMESTAMP hides anywhere in the type."""
+    """Return whether the type contains a TIMESTAMP at any depth."""
     return _has(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
 
 

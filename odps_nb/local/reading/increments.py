@@ -1,9 +1,9 @@
-"""Incremental reads of primary-key tables: what some versions changed, as rows in buckets.
+"""Incremental reads of primary-key tables: the rows that a range of versions changed, by bucket.
 
-A session gets row files of its own, written when it is made: one for each partition, its rows in
-the order of their buckets. Mode ``cdc`` gives every change, mode ``append`` the last state of
-each key that is not deleted. World local; what the answers look like is that of the C++ client's
-live tests (TestIncrementalReadOptions*).
+A session gets row files of its own, written when it is created: one per partition, its rows sorted
+by bucket. Mode ``cdc`` gives every change, mode ``append`` the last state of each key that is not
+deleted. The form of the answers follows the live tests of the C++ client
+(TestIncrementalReadOptions*).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 UPDATED = 8
-"""What ``append`` says of a row that was there before."""
+"""Operation that mode ``append`` reports for a row that existed before."""
 DEFAULT_BUCKETS = 16
 MODES = ("append", "cdc")
 BATCH_ROWS = 64 * 1024
@@ -49,20 +49,20 @@ CHANGED_AT = Column(name="__meta_timestamp", type=PrimitiveType(TypeCode.DATETIM
 
 
 def system_columns() -> tuple[Column, ...]:
-    """Return the columns that come beside those of the table.
+    """Return the system columns of a stream of changes.
 
-    There is more than one; only the first one's name is known of the real service.
+    There are several; only the name of the first one is known from the real service.
     """
     return OPERATION_TYPE, CHANGED_AT
 
 
 def changes_table(table: Table) -> Table:
-    """Return the table as its changes look: with the system columns after the data columns."""
+    """Return the table with the system columns of its changes after the data columns."""
     return replace(table, schema=with_system_columns(table.schema))
 
 
 def with_system_columns(schema: TableSchema) -> TableSchema:
-    """Put the system columns after the data columns, whether or not they were asked for."""
+    """Insert the system columns after the data columns, requested or not."""
     own = {column.name for column in system_columns()}
     data = (column for column in schema.columns if column.name not in own)
     return replace(schema, columns=(*data, *system_columns()))
@@ -70,7 +70,7 @@ def with_system_columns(schema: TableSchema) -> TableSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """The versions ``(after, upto]`` and what is wanted of them."""
+    """A range of versions ``(after, upto]``, and the mode to read it in."""
 
     after: int
     upto: int
@@ -80,7 +80,7 @@ class Interval:
     def of(
         cls, options: Mapping[str, object], table: Table, version_at: Callable[[float], int]
     ) -> Interval:
-        """Read ``IncrementalReadOptions``; a bound of -1 or nothing is none.
+        """Parse ``IncrementalReadOptions``; a bound of -1, or a missing one, means no bound.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ def _version(value: object) -> int:
 
 
 def seconds_of(value: object) -> float:
-    """Read a time: seconds or milliseconds of the epoch, or text as in ISO 8601, UTC if silent.
+    """Parse a time: seconds or milliseconds of the epoch, or ISO 8601 text, UTC by default.
 
     One to three digits after the last dot count milliseconds, without leading zeros or with (as
     the C++ client's live test writes them).
@@ -135,7 +135,7 @@ def seconds_of(value: object) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise faults.invalid(f"{value!r} is no time") from None
+        raise faults.invalid(f"{value!r} is not a time") from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return aware.timestamp() + milliseconds / 1000
 
@@ -150,7 +150,7 @@ class BucketRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """What versions changed in one partition: its rows by bucket, and their file if any."""
+    """The changes in one partition: its rows by bucket, and their file if any."""
 
     spec: PartitionSpec
     buckets: tuple[BucketRows, ...]
@@ -160,7 +160,7 @@ class Changed:
 def bucket_ranges(
     changed: Sequence[Changed], segments: Sequence[Segment]
 ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
-    """Return the ranges of rows that are splits, and the bucket of each.
+    """Return the row ranges of the splits, and the bucket of each.
 
     ``segments`` are the files that are read: a filter may have left some out.
     """
@@ -177,7 +177,7 @@ def bucket_ranges(
 def changed_rows(
     folder: Folder, log: ChangeLog, table: Table, interval: Interval, specs: Sequence[PartitionSpec]
 ) -> Iterator[Changed]:
-    """Write what the versions of an interval changed, partition by partition.
+    """Write the rows that the versions of an interval changed, partition by partition.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def changed_rows(
 
 
 def _rows(folder: Folder, table: Table, record: Record, unit: TimeUnit) -> pa.Table:
-    """Read the changes of one version with all columns that the table has now."""
+    """Read the changes of one version with all current columns of the table."""
     columns = arrow_schema([*table.schema.columns, *system_columns()], timestamp_unit=unit)
     nullable = pa.schema([field.with_nullable(True) for field in columns])
     at = pa.scalar(int(record.at * 1000), columns.field(CHANGED_AT.name).type)
@@ -246,7 +246,7 @@ def _last_state(
 
 
 def _buckets(rows: pa.Table, table: Table) -> np.ndarray:
-    """Say in which bucket each row is: the same for the same key, whatever the version."""
+    """Return the bucket of each row; equal keys have equal buckets in all versions."""
     count = _bucket_count(table)
     keys = rows.select(list(table.key_columns))
     if keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type):

@@ -1,6 +1,7 @@
-"""Read sessions as values: what a request asks of a table, planned.
+"""Plans read sessions: from a request and a table to row ranges, as values.
 
-Pure but for evaluating predicates on partition values. ``docs/protocol.md`` sections 3.1, 4, 5.6.
+Pure, except that predicates on partition values are evaluated. ``docs/protocol.md`` sections 3.1,
+4, 5.6.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ class ReadSession:
 
     @property
     def counts_kept(self) -> bool:
-        """Whether row ranges count what the filter keeps, instead of what is stored."""
+        """Whether row ranges count the rows that the filter keeps, instead of those stored."""
         return any(file.kept is not None for file in self.plan.files)
 
     @property
     def record_count(self) -> int | None:
-        """Rows that row ranges count, where the mode has them."""
+        """The number of rows that row ranges count, in modes that have it."""
         if self.mode is not SplitMode.ROW_OFFSET:
             return None
         if self.counts_kept:
@@ -71,7 +72,7 @@ class ReadSession:
 
 
 def echoed(request: CreateReadSession) -> dict[str, object]:
-    """Return the options of an incremental read as an answer repeats them: whole, and typed."""
+    """Return the options of an incremental read as the answer repeats them: complete and typed."""
     said: Mapping[str, object] = request.incremental_options or {}
     aliases = {"StartVersion": "From", "EndVersion": "To"}
     found = dict(NOT_INCREMENTAL) | {"EnableIncrementalRead": request.incremental_read}
@@ -88,10 +89,10 @@ def echoed(request: CreateReadSession) -> dict[str, object]:
 
 
 def output_schema(table: Table, request: CreateReadSession) -> TableSchema:
-    """Say what the stream holds (``docs/protocol.md`` section 5.6).
+    """Return the columns of the stream (``docs/protocol.md`` section 5.6).
 
-    Where columns are named, exactly these come, and partition columns alone where only such are
-    named (C++ client: TestFilterOptionsRequiredPartitionColumns).
+    If columns are named, the stream has exactly these, even if all of them are partition columns
+    (C++ client: TestFilterOptionsRequiredPartitionColumns).
     """
     schema, keys = table.schema, set(table.partition_keys)
     data = [find_column(schema, name) for name in request.data_columns]
@@ -107,7 +108,7 @@ def output_schema(table: Table, request: CreateReadSession) -> TableSchema:
 
 
 def find_column(schema: TableSchema, name: str) -> Column:
-    """Return a column; 400 when there is none of that name."""
+    """Return a column by name; 400 if there is none."""
     found = schema.find(name)
     if found is None:
         raise faults.invalid(f"there is no column {name!r}")
@@ -115,7 +116,7 @@ def find_column(schema: TableSchema, name: str) -> Column:
 
 
 def parse_filter(table: Table, request: CreateReadSession, duck: Duck) -> Predicate | None:
-    """Read the filter; with the fallback asked for, one that does not apply is none."""
+    """Parse the filter; if the fallback is requested, ignore one that cannot be applied."""
     try:
         return Predicate.parse(request.filter_predicate, table.schema, duck)
     except InvalidRequestError:
@@ -127,7 +128,7 @@ def parse_filter(table: Table, request: CreateReadSession, duck: Duck) -> Predic
 def prune(
     table: Table, segments: tuple[Segment, ...], predicate: Predicate | None
 ) -> tuple[Segment, ...]:
-    """Leave out the files of partitions that the filter excludes."""
+    """Drop the files of partitions that the filter excludes."""
     part = None if predicate is None else predicate.partition_part(table.partition_keys)
     if part is None:
         return segments
@@ -147,7 +148,7 @@ def scan_plan(table: Table, segments: Sequence[Segment], columns: tuple[Column, 
 
 
 def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[tuple[int, int]]:
-    """Cut the snapshot as the request says."""
+    """Cut the snapshot into row ranges as the request specifies."""
     mode, number = request.split_mode, request.split_number
     if mode is SplitMode.ROW_OFFSET:
         return []
@@ -164,7 +165,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return where the file with kept row ``offset`` begins, and the kept rows before it."""
+    """Return the first row of the file with kept row ``offset``, and the kept rows before it."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:
@@ -174,7 +175,7 @@ def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
 
 
 def session_text(session: ReadSession) -> str:
-    """Write a session as the catalogue keeps it."""
+    """Serialise a session for the catalogue."""
     plan = session.plan
     return json.dumps(
         {
@@ -198,7 +199,7 @@ def session_text(session: ReadSession) -> str:
 
 
 def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> ReadSession:
-    """Read a session from the catalogue."""
+    """Parse a session from the catalogue."""
     saved = json.loads(text)
     project, schema, table = saved["table"]
     output, stored = decode_flat(saved["output"]), decode_flat(saved["columns"])

@@ -1,7 +1,7 @@
-"""``FilterPredicate`` texts: parsed as MaxCompute SQL, evaluated by DuckDB behind its fence.
+"""``FilterPredicate`` texts: parsed as MaxCompute SQL, evaluated by a sandboxed DuckDB.
 
-A predicate becomes a boolean column over the few columns it names; the rows themselves never
-pass through DuckDB, so their types cannot change. World local; knows no sessions.
+A predicate becomes a boolean mask over the few columns it names; the rows themselves never pass
+through DuckDB, so their types cannot change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _GROWING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicate:
-    """A checked predicate: the columns it needs, and its DuckDB text as conjuncts."""
+    """A validated predicate: the columns it needs, and its DuckDB text as conjuncts."""
 
     columns: tuple[str, ...]
     conjuncts: tuple[tuple[frozenset[str], str], ...]
@@ -46,12 +46,12 @@ class Predicate:
 
     @classmethod
     def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate | None:
-        """Read a predicate; ``None`` for an empty one.
+        """Parse a predicate; ``None`` for an empty one.
 
         Raises
         ------
         InvalidRequestError
-            No boolean expression over the columns of the table.
+            The text is not a boolean expression over the columns of the table.
         """
         if not text.strip():
             return None
@@ -75,7 +75,7 @@ class Predicate:
         return " AND ".join(f"({text})" for _, text in self.conjuncts)
 
     def partition_part(self, keys: tuple[str, ...]) -> Predicate | None:
-        """The conjuncts that only partition values decide, or ``None`` when there are none."""
+        """The conjuncts over partition keys only, or ``None`` if there are none."""
         own = tuple(c for c in self.conjuncts if c[0] and c[0] <= frozenset(keys))
         if not own:
             return None
@@ -83,7 +83,7 @@ class Predicate:
         return replace(self, columns=tuple(k for k in keys if k in used), conjuncts=own)
 
     def keeps(self, specs: list[PartitionSpec], schema: TableSchema) -> list[bool]:
-        """Say for each partition whether the predicate (a `partition_part`) holds for it."""
+        """Return for each partition whether the predicate (a `partition_part`) is true for it."""
         if not specs:
             return []
         types = {c.name: arrow_type(c.type) for c in schema.partition_columns}
@@ -100,12 +100,12 @@ class Predicate:
 
     @contextmanager
     def evaluator(self) -> Iterator[Evaluator]:
-        """Open what evaluates this predicate; closed when the block is left."""
+        """Open an evaluator of this predicate; a context manager."""
         with self.duck.connection() as connection:
             yield Evaluator(connection, self.sql)
 
     def _try_on(self, schema: TableSchema) -> None:
-        """Evaluate on two rows of nulls, so that what is wrong shows at session creation.
+        """Evaluate on two rows of nulls, so that errors are raised at session creation.
 
         Unknown functions and types show without rows; constants that cannot be compared
         (``"id" = 1``: a text, not a column) and aggregates show only with some.
@@ -125,7 +125,7 @@ class Evaluator:
         self._connection, self._sql = connection, sql
 
     def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
-        """Return which rows satisfy the predicate; null counts as no."""
+        """Return the mask of rows that satisfy the predicate; null counts as false."""
         kept = self._run(f"COALESCE(CAST(({self._sql}) AS BOOLEAN), FALSE)", columns, rows)
         return kept.column(0).combine_chunks()
 
@@ -152,13 +152,13 @@ class Evaluator:
 
 
 def _refused(message: str, before: str = "") -> InvalidRequestError:
-    """Make the refusal, with line and column behind the text ``before`` the fault."""
+    """Return the error, with the line and column after the text ``before`` the fault."""
     lines = before.split("\n")
     return faults.invalid(f"[{len(lines)},{len(lines[-1]) + 1}] {message}")
 
 
 def _before(error: Any) -> str:
-    """Return as many lines and columns as stand before what the parser fails on."""
+    """Return blank text that ends where the parser fails, to count lines and columns."""
     for fault in getattr(error, "errors", ()):
         before: int = fault["col"] - len(fault["highlight"] or "")
         return "\n" * (int(fault["line"]) - 1) + " " * max(0, before)
@@ -181,22 +181,24 @@ def _parse(text: str) -> Any:
     found = statements[0]
     fenced = (exp.Query, exp.Subquery, exp.Table, exp.Command, exp.Placeholder, exp.Parameter)
     if found.find(*fenced) is not None:
-        raise _refused("a filter predicate has no subqueries, tables or parameters")
+        raise _refused("a filter predicate cannot have subqueries, tables or parameters")
     # what looks beyond its row would depend on how the rows are cut into batches
     beyond = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
     if found.find(*beyond) is not None or any(
         call.name.casefold() in _NOT_OF_A_ROW for call in found.find_all(exp.Anonymous)
     ):
-        raise _refused("a filter predicate looks at one row: no aggregates, windows, explode")
+        raise _refused(
+            "a filter predicate is evaluated row by row: no aggregates, windows, explode"
+        )
     return found
 
 
 def _check_calls(spelled: str) -> None:
-    """Refuse calls of what grows or looks outside, by the names that DuckDB will read."""
+    """Refuse functions that produce huge values or look outside, by their DuckDB names."""
     for name in called(spelled):
         if name in _GROWING:
             raise _refused(
-                f"a filter predicate cannot call {name!r}, which makes long values of short ones"
+                f"a filter predicate cannot call {name!r}, which can build very long values"
             )
         if looks_outside(name):
             raise _refused(f"a filter predicate cannot call {name!r}")
@@ -212,7 +214,7 @@ def _flatten(parsed: Any) -> list[Any]:
 
 
 def _resolve(parsed: Any, schema: TableSchema, text: str) -> frozenset[str]:
-    """Return the columns an expression uses; quote them so that any name is safe."""
+    """Return the columns that an expression uses; quotes them in place."""
     from sqlglot import exp
 
     used = set()

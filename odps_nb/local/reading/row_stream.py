@@ -1,11 +1,11 @@
-"""Batches to the bytes of a response: one Arrow IPC stream in large chunks.
+"""Encodes batches as a response body: one Arrow IPC stream in large chunks.
 
 ::
 
     schema message · record batch messages … · ff ff ff ff 00 00 00 00
 
 Compression is inside IPC for most clients and around the whole stream for one of them
-(``docs/protocol.md`` sections 5.5 and 11); who gets which is decided elsewhere.
+(``docs/protocol.md`` sections 5.5 and 11); `odps_nb.local.server.clients` decides which.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def encode_stream(
 ) -> Generator[bytes | memoryview, None, None]:
     """Yield the stream in chunks of about `CHUNK_BYTES`, the end marker last.
 
-    The first rows are made before the schema is given away: what they fail with can still be an
-    answer, and no longer a stream that breaks.
+    The first rows are produced before the schema is sent, so that their failure is an error answer
+    and not a broken stream.
     """
     head = schema.serialize()
     chunks = _row_chunks(batches, ipc, head.size)
@@ -93,7 +93,7 @@ def coded(
 
 
 def _message(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions, head: int) -> memoryview:
-    """Serialise one batch with compressed buffers; the schema before it and the marker fall off."""
+    """Serialise one batch with compressed buffers, without schema and end marker."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)

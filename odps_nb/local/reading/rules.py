@@ -1,6 +1,6 @@
-"""What the real service takes of a read and how coarsely it filters.
+"""Limits that the real service sets on reads, and the granularity of its filters.
 
-Its bounds are known from live tests of its own clients: aliyun-odps-sdk-cpp
+The limits are known from live tests of its own clients: aliyun-odps-sdk-cpp
 (``test/max_storage_api/table_read_test.cpp``) and, of the older protocol, aliyun-odps-python-sdk
 (``odps/apis/storage_api/tests``). What nobody has tested is in ``docs/open-questions.md``.
 """
@@ -29,12 +29,12 @@ CLUSTERED_BLOCK_ROWS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRules:
-    """What may be chosen when a service is started; the defaults are the real service.
+    """Read limits, set when a service is started; the defaults are those of the real one.
 
     ``min_split_bytes`` is the smallest split by size. A filter leaves out whole blocks of
     ``filter_block_rows`` rows of a file, or single rows where that is 1. Row ranges of a session
     with a filter address the rows as they are stored, or with ``kept_ranges`` those that the
-    filter keeps: nobody has tested which of both the real service does.
+    filter keeps; which of both the real service does is untested.
     """
 
     min_split_bytes: int = 10 * 2**20
@@ -42,13 +42,13 @@ class ReadRules:
     kept_ranges: bool = False
 
     def block_rows(self, table: Table) -> int:
-        """Return how many rows of a file of this table a filter keeps or leaves out together."""
+        """Return the rows per block of this table: a filter keeps or drops whole blocks."""
         if table.is_clustered:
             return min(CLUSTERED_BLOCK_ROWS, self.filter_block_rows)
         return self.filter_block_rows
 
     def check_split(self, table: Table, request: CreateReadSession) -> None:
-        """Refuse with 400 a way of splitting that this table does not have, or too small splits."""
+        """Refuse with 400 a split mode that this table does not support, or too small splits."""
         mode, name = request.split_mode, table.name.table
         keyed = bool(table.key_columns)
         if mode is SplitMode.ROW_OFFSET or (
@@ -69,7 +69,7 @@ class ReadRules:
 
 
 def check_batch(request: ReadRows) -> None:
-    """Refuse with 400 batches that are larger or smaller than the service makes them."""
+    """Refuse with 400 batch sizes outside the limits of the service."""
     if request.max_batch_rows > MAX_BATCH_ROWS:
         raise faults.invalid(f"MaxBatchRows {request.max_batch_rows} is more than {MAX_BATCH_ROWS}")
     size = request.max_batch_raw_size

@@ -1,7 +1,7 @@
 """Row ranges of a snapshot as Arrow batches: files in order, columns chosen, rows filtered.
 
-A snapshot is a list of files; its rows are numbered through, file after file. Everything here is
-lazy and holds one row group at a time. World local; knows no sessions and no HTTP.
+A snapshot is a list of files; its rows are numbered across all of them. Everything here is lazy
+and holds one row group at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["ScanFile", "ScanPlan", "batches_of", "cut_rows", "scan"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanFile:
-    """A row file of a snapshot with its partition values, and the rows a filter keeps of it."""
+    """A row file of a snapshot, its partition values, and how many of its rows the filter keeps."""
 
     name: str
     rows: int
@@ -35,7 +35,7 @@ class ScanFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """What a stream holds: ``columns`` in order; ``partition_keys`` says which are constants.
+    """The content of a stream: ``columns`` in order; ``partition_keys`` are constants.
 
     The ``predicate`` keeps or leaves out ``block_rows`` rows of a file together.
     """
@@ -99,7 +99,7 @@ def scan(
 def cut_rows(
     files: Sequence[ScanFile], start: int, stop: int
 ) -> Iterator[tuple[ScanFile, int, int]]:
-    """Say which rows of which files make up the range ``[start, stop)``."""
+    """Return which rows of which files make up the range ``[start, stop)``."""
     seen = 0
     for file in files:
         low, high = max(start - seen, 0), min(stop - seen, file.rows)
@@ -120,7 +120,7 @@ def batches_of(
     schema: pa.Schema,
     evaluator: Evaluator | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows ``[low, high)`` of one file as the stream has them, filtered."""
+    """Yield the rows ``[low, high)`` of one file with the columns of the stream, filtered."""
     if evaluator is None or plan.block_rows <= 1:
         yield from _rows_of(folder, plan, file, low, high, wanted, schema, evaluator)
         return
@@ -131,7 +131,7 @@ def batches_of(
 def _kept_blocks(
     folder: Folder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
 ) -> Iterator[tuple[int, int]]:
-    """Say which rows of ``[low, high)`` lie in a block with a row that the filter keeps.
+    """Return the ranges of ``[low, high)`` whose blocks hold a row that the filter keeps.
 
     Blocks are those of the file, however a split cuts through them: what comes of a table does
     not depend on how it is cut.
@@ -154,7 +154,7 @@ def _kept_blocks(
 
 
 def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Let ranges that touch be one, which is read at once."""
+    """Merge adjacent ranges, so that they are read together."""
     joined: list[tuple[int, int]] = []
     for start, stop in ranges:
         if joined and joined[-1][1] == start:
@@ -166,7 +166,7 @@ def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 def _masks(
     folder: Folder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
 ) -> Iterator[pa.BooleanArray]:
-    """Yield which rows of ``[low, high)`` the filter keeps."""
+    """Yield masks of the rows of ``[low, high)`` that the filter keeps."""
     used = _used(plan)
     values = dict(file.values)
     for batch in read_rows(folder, file.name, _stored(plan, used), low, high):
@@ -182,7 +182,7 @@ def _used(plan: ScanPlan) -> dict[str, Column]:
 
 
 def _stored(plan: ScanPlan, needed: dict[str, Column]) -> list[str]:
-    """Return which of these columns files hold."""
+    """Return those of the columns that files hold."""
     return [name for name in needed if name not in plan.partition_keys]
 
 
@@ -196,7 +196,7 @@ def _rows_of(
     schema: pa.Schema,
     evaluator: Evaluator | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows ``[low, high)`` of one file, only those that an evaluator keeps."""
+    """Yield the rows ``[low, high)`` of one file that an evaluator keeps."""
     used = {} if evaluator is None else _used(plan)
     needed = {c.name: c for c in wanted} | used
     values = dict(file.values)

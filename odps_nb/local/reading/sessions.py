@@ -1,7 +1,7 @@
-"""Read sessions: a snapshot, its columns, its splits, and how long they live.
+"""Creates, finds, reads and expires read sessions.
 
-A session is a row in the catalogue with a plan that needs nothing else but the files it pins:
-the table may change or go away. ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
+A session is a row in the catalogue: a plan and the files that it pins. The table may change or be
+dropped meanwhile. ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ PREVIEW_ROWS = 10_000
 
 
 class ReadSessions:
-    """Makes, finds and reads sessions."""
+    """The read sessions of the service."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ReadSessions:
         self._cache_lock = Lock()
 
     def create(self, request: CreateReadSession) -> ReadSession:
-        """Take a snapshot of what is visible now and cut it."""
+        """Create a session: a snapshot of the visible rows, cut into splits."""
         session_id = new_id()
         with self._db.transaction():
             table = self._catalog.table(request.table)
@@ -101,7 +101,7 @@ class ReadSessions:
         return session
 
     def get(self, name: TableName, session_id: str, *, refresh: bool = False) -> ReadSession:
-        """Return a session of that table; 404 when unknown or over."""
+        """Return a session of that table; 404 if unknown or expired."""
         session = self._cached(session_id) or self._load(session_id)
         if session.expires <= self._clock():
             raise faults.expired(session_id)
@@ -144,8 +144,8 @@ class ReadSessions:
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the first rows of a table or partition as it is now.
 
-        A limit of 0 is all of them; of a partition that is not there, there are none, or where it
-        ``must_exist`` it is a 404.
+        A limit of 0 means all of them. A partition that does not exist has no rows, or is a 404
+        if it ``must_exist``.
         """
         table = self._catalog.table(request.table)
         specs = [] if request.partition is None else [table.spec(request.partition)]
@@ -163,7 +163,7 @@ class ReadSessions:
         return plan.schema(), iter(list(scan(self._folder, plan, 0, stop)))
 
     def expire(self, session_id: str) -> None:
-        """Let a session end now; its files are no longer kept for it."""
+        """Expire a session now; its files are unpinned."""
         with self._db.transaction() as db:
             db.execute("UPDATE read_sessions SET expires = 0 WHERE session_id = ?", (session_id,))
             self._snapshots.unpin(session_id)
@@ -171,7 +171,7 @@ class ReadSessions:
             self._cache.pop(session_id, None)
 
     def forget_expired(self) -> None:
-        """Drop sessions that ended, with their pins."""
+        """Delete expired sessions and their pins."""
         gone = self._db.rows(
             "SELECT session_id FROM read_sessions WHERE expires <= ?", self._clock()
         )
@@ -196,7 +196,7 @@ class ReadSessions:
         return self._snapshots.visible(table, specs)
 
     def _changed(self, table: Table, request: CreateReadSession) -> tuple[Changed, ...] | None:
-        """Make the rows of an incremental read of a primary-key table; ``None`` for others."""
+        """Write the rows of an incremental read of a primary-key table; ``None`` for others."""
         if not request.incremental_read or not table.key_columns:
             return None
         interval = self._interval(table, request)
@@ -269,7 +269,7 @@ class ReadSessions:
         request: CreateReadSession,
         changed: tuple[Changed, ...] | None,
     ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
-        """Cut the rows; in mode Bucket say which bucket each range is."""
+        """Cut the rows into ranges; in mode Bucket, return the bucket of each."""
         if request.split_mode is not SplitMode.BUCKET:
             return cut_ranges(segments, request), ()
         if changed is not None:
@@ -278,7 +278,7 @@ class ReadSessions:
         return ranges, tuple(range(len(ranges)))
 
     def _counted(self, plan: ScanPlan) -> Iterator[ScanFile]:
-        """Count what the filter keeps of each file: row ranges number the kept rows."""
+        """Count the rows of each file that the filter keeps, which row ranges are numbered by."""
         assert plan.predicate is not None
         with plan.predicate.evaluator() as evaluator:
             for file in plan.files:
@@ -290,7 +290,7 @@ class ReadSessions:
     def _window(
         self, session: ReadSession, split: Split, skip: int
     ) -> tuple[int, int, int, int | None]:
-        """Return snapshot rows ``[start, stop)``, kept rows to skip, and how many to give."""
+        """Return snapshot rows ``[start, stop)``, kept rows to skip, and how many to return."""
         if isinstance(split, IndexSplit):
             if session.mode is SplitMode.ROW_OFFSET or not 0 <= split.index < len(session.ranges):
                 raise faults.invalid(f"the session has no split {split.index}")
@@ -352,7 +352,7 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
 
 
 def _require_nanoseconds(output: TableSchema, segments: Sequence[Segment]) -> None:
-    """Refuse a session whose unit would make other times of some rows."""
+    """Refuse a session whose time unit cannot hold the times of some rows."""
     far = any(segment.name.endswith(FAR) for segment in segments)
     if not far or not any(has_timestamp(column.type) for column in output):
         return

@@ -1,4 +1,4 @@
-"""Rows as the service's CSV: results of SQL and ``table.head``.
+"""Writes rows as the service's CSV: results of SQL and ``table.head``.
 
 ``docs/protocol.md`` section 9.3.
 """

@@ -1,4 +1,4 @@
-"""Answers of the control plane as XML (``docs/protocol.md`` section 9)."""
+"""XML answers of the control plane (``docs/protocol.md`` section 9)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ XML = "application/xml"
 
 
 def listing(outer: str, inner: str, names: Iterable[str]) -> Response:
-    """Return the document of a list of names."""
+    """Return the XML document of a list of names."""
     items = [element(inner, (element("Name", name),)) for name in names]
     body = DECLARATION + element(
         outer, (element("Marker", ""), element("MaxItems", str(PAGE)), *items)
@@ -24,7 +24,7 @@ def listing(outer: str, inner: str, names: Iterable[str]) -> Response:
 
 
 def reply(encoded: tuple[bytes, dict[str, str]]) -> Response:
-    """Return an answer value of `odps_nb.wire.control` that was encoded."""
+    """Return an encoded answer of `odps_nb.wire.control` as a response."""
     content, headers = encoded
     if not any(name.lower() == "content-type" for name in headers):
         headers = {**headers, "Content-Type": XML}

@@ -1,4 +1,4 @@
-"""Requests about SQL instances: run, look, cancel (``docs/protocol.md`` section 9)."""
+"""Routes of SQL instances: submit, status, cancel (``docs/protocol.md`` section 9)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ CSV_ROWS = 10_000
 
 
 class Instances:
-    """Answers about SQL instances; what a statement needs is asked where its names are resolved."""
+    """Answers requests about SQL instances; rights are checked where a statement resolves names."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def rows(self) -> Iterator[At | To]:
-        """Yield what is answered here."""
+        """Yield the routes."""
         yield To(control.SubmitSql, Right.READ, self._submit)
         yield To(control.CancelInstance, Right.READ, self._cancel)
         for kind in (control.GetInstance, control.GetTaskStatus, control.GetInstanceResult):

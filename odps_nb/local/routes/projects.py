@@ -1,4 +1,4 @@
-"""Requests about projects, their schemas, and what this service keeps none of."""
+"""Routes of projects and schemas, and empty answers for objects that this service has none of."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _SCHEMA = "/projects/{project}/schemas/{schema}"
 
 
 class Projects:
-    """Answers about projects and schemas."""
+    """Answers requests about projects and schemas."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def rows(self) -> Iterator[At | To]:
-        """Yield what is answered here."""
+        """Yield the routes."""
         yield To(control.GetTenant, None, self._tenant)
         yield To(control.GetProject, Right.READ, self._project)
         yield To(control.GetTunnelEndpoint, Right.READ, self._tunnel)

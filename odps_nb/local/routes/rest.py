@@ -1,7 +1,7 @@
 """The control plane over HTTP: everything that is neither Storage API nor tunnel.
 
-``docs/protocol.md`` section 9. Most requests are values that ``odps_nb.wire.control`` reads; what
-only the stock client asks for is a path.
+``docs/protocol.md`` section 9. Most requests are values of ``odps_nb.wire.control``; requests that
+only the stock client sends are matched by their path.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["rest_routes"]
 
 
 def rest_routes(service: Service) -> Iterator[Route]:
-    """Yield the routes, with ``/api`` in front and, for whoever leaves it out, without."""
+    """Yield the routes, each with and without the prefix ``/api``."""
     surface = Surface(service, xml=True)
     parts = (Projects(service), Tables(service), Instances(service))
     rows = [row for part in parts for row in part.rows()]

@@ -1,7 +1,7 @@
-"""The Storage API over HTTP: what each action does, from request value to answer.
+"""The actions of the Storage API, from request value to answer.
 
-Actions are blocking code, run in worker threads. An upload has its body in a file, a read gives
-a `StreamAnswer` whose chunks are made while they are sent.
+Actions are blocking code, run in worker threads. The body of an upload is in a file; a read returns
+a `StreamAnswer` whose chunks are produced while they are sent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UPLOADS = ("TableWrite", "TableWriteBlob")
 
 
 def storage_routes(service: Service) -> Iterator[Route]:
-    """Yield the route of the Storage API; its actions are the rows of `StorageActions`."""
+    """Yield the route of the Storage API, which calls the actions of `StorageActions`."""
     surface = Surface(service, xml=False)
     rows = {row.kind: row for row in StorageActions(service).rows()}
 
@@ -60,7 +60,7 @@ def storage_routes(service: Service) -> Iterator[Route]:
 
 
 class StorageActions:
-    """The actions of ``docs/protocol.md`` section 3 on one service."""
+    """The actions of ``docs/protocol.md`` section 3 for one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -285,7 +285,9 @@ class StorageActions:
         session = self._writes.get(request.table, request.session_id)
         self._check_blob_target(session)
         if request.column_id not in _write_schema(session).blob_ids.values():
-            raise faults.invalid(f"the column id {request.column_id} is no BLOB of the table")
+            raise faults.invalid(
+                f"the column id {request.column_id} is not a BLOB column of the table"
+            )
         blob = self._service.blobs.store_one(
             asked.upload, request.compression, session.table.name.project
         )
@@ -355,7 +357,7 @@ class StorageActions:
 
 
 def _write_schema(session: WriteSession) -> WriteSchema:
-    """Say what rows of the session hold: data columns, then the partition keys that vary."""
+    """Return the columns of the session's rows: data, then the partition keys that vary."""
     table = session.table
     fixed = {key for key, _ in session.spec}
     dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
@@ -378,4 +380,4 @@ def _block_name(message: str) -> str:
         block = json.loads(message)
         return f"block-{int(block['BlockNumber'])}-attempt-{int(block['AttemptNumber'])}"
     except (ValueError, KeyError, TypeError):
-        raise faults.invalid(f"{message[:80]!r} is no commit message of this service") from None
+        raise faults.invalid(f"{message[:80]!r} is not a commit message of this service") from None

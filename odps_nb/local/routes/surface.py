@@ -1,6 +1,7 @@
-"""Rows of the table as Starlette routes: signature, right, body, answer or error.
+"""Turns the route table into Starlette routes that check signature and right.
 
-Every response has a request id; every request body is read to its end.
+They read the body, call the handler, and answer with its result or an error document. Every
+response has a request id; every request body is read to its end.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ Handler = Callable[[Request, Asked], Awaitable[Response]]
 
 
 class Surface:
-    """Makes routes whose errors are documents of one kind: XML, or JSON."""
+    """Makes Starlette routes with error documents of one kind: XML or JSON."""
 
     def __init__(self, service: Service, *, xml: bool) -> None:
         self._service, self._xml = service, xml
 
     def routes(self, rows: Iterator[At], *, prefix: str = "") -> Iterator[Route]:
-        """Yield the routes of rows."""
+        """Yield a Starlette route for each row of the route table."""
         for row in rows:
             for path in row.paths:
                 yield _KeyedRoute(
@@ -58,7 +59,7 @@ class Surface:
                 )
 
     def endpoint(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """Return what answers a request by a handler; errors become documents."""
+        """Return an endpoint that calls a handler; errors become documents."""
 
         async def endpoint(request: Request) -> Response:
             request_id = secrets.token_hex(12).upper()
@@ -85,7 +86,7 @@ class Surface:
         return endpoint
 
     async def _allow(self, asked: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
-        """Refuse what this key may not; results of SQL belong to who asked for them.
+        """Check the rights of the key; results of SQL belong to the key that submitted it.
 
         ``named`` has the project, and the instance where there is one.
         """
@@ -106,7 +107,7 @@ class Surface:
     async def _answered(
         self, request: Request, asked: Asked, work: Callable[[Asked], Any], *, upload: bool
     ) -> Response:
-        """Read the body, answer in a worker thread, and give back what was said as a response."""
+        """Read the body, call the handler in a worker thread, and return the response."""
         service, pool = self._service, self._service.workers
         if upload:
             limit = service.settings.max_body
@@ -133,7 +134,7 @@ class Surface:
     async def answer_value(
         self, request: Request, asked: Asked, call: Any, row: To, *, upload: bool = False
     ) -> Response:
-        """Answer a request value by its row, if the key may ask for it."""
+        """Answer a request value by its row of the table, if the key has the right."""
         table = getattr(call, "table", None)
         project = getattr(call, "project", None) if table is None else table.project
         named = {"project": project, "instance": getattr(call, "instance_id", None)}
@@ -150,7 +151,7 @@ class Surface:
         return handle
 
     def _failure(self, error: Exception, request_id: str) -> Response:
-        """Answer what went wrong in here: a full disk is said, the rest is in the log."""
+        """Answer an unexpected failure: a full disk is reported, anything else is logged."""
         if is_full(error):
             return self._refusal(faults.disk_full(), request_id)
         return self._document(500, "InternalServerError", "internal error", request_id)
@@ -170,14 +171,14 @@ class Surface:
 
 
 class _KeyedRoute(Route):
-    """A route that is not taken without one of some parameters."""
+    """A route that matches only if one of certain query parameters is present."""
 
     def __init__(self, path: str, endpoint: Any, *, methods: list[str], keys: frozenset[str]):
         super().__init__(path, endpoint, methods=methods)
         self._keys = keys
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Say whether path, method and parameters are those of this route."""
+        """Return whether path, method and parameters match this route."""
         match, child = super().matches(scope)
         if match is Match.NONE or not self._keys:
             return match, child

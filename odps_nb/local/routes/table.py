@@ -1,7 +1,7 @@
-"""The table of routes: each row says what is asked, what a key needs for it, and who answers.
+"""The route table: each row has a request, the right that it requires, and its handler.
 
-`At` is a path with its method and query keys, `To` a request value that `odps_nb.wire` reads; both
-carry the right. World local: a new request of the service is one row and its function.
+`At` is a path with its method and query keys, `To` a request value of `odps_nb.wire`; both carry
+the right. A new request of the service is one row and its function.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ALL = ("GET", "POST", "PUT", "DELETE", "HEAD")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request that may be answered: as it came, by whom, with the names in its path.
+    """An authorised request: method, headers, body, key, and the names in its path.
 
     ``base`` is scheme and host, ``body`` the file of an upload.
     """
@@ -36,12 +36,12 @@ class Asked:
 
     @property
     def params(self) -> dict[str, str]:
-        """The query; of equal names the later one wins."""
+        """The query parameters; the last one of equal names wins."""
         return dict(self.wire.params)
 
     @property
     def upload(self) -> Path:
-        """The body of an upload."""
+        """The body of an upload, in a file."""
         assert self.body is not None
         return self.body
 
@@ -55,7 +55,7 @@ class Answer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAnswer:
-    """A body that is made while it is sent."""
+    """An answer whose body is produced while it is sent."""
 
     chunks: Generator[bytes | memoryview, None, None]
     media_type: str
@@ -64,7 +64,7 @@ class StreamAnswer:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A path; ``right`` is that in the project of the path, ``None`` where none is named.
+    """A path; ``right`` applies to the project in the path, ``None`` if there is none.
 
     ``keys`` are parameters of which one must be there; an upload has its body in a file.
     """
@@ -79,7 +79,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """A request value; ``right`` is that in the project that it names, ``None`` for no project."""
+    """A request value; ``right`` applies to the project that it names, ``None`` if none."""
 
     kind: type
     right: Right | None

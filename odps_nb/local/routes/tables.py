@@ -1,4 +1,4 @@
-"""Requests about tables and their partitions (``docs/protocol.md`` section 9)."""
+"""Routes of tables and their partitions (``docs/protocol.md`` section 9)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ HEAD_ROWS = 10_000
 
 
 class Tables:
-    """Answers about tables."""
+    """Answers requests about tables."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def rows(self) -> Iterator[At | To]:
-        """Yield what is answered here."""
+        """Yield the routes."""
         yield To(control.ListTables, Right.READ, self._tables)
         yield To(control.GetTable, Right.READ, self._table)
         yield To(control.ListPartitions, Right.READ, self._partitions)
@@ -119,7 +119,7 @@ class Tables:
 
 
 def _reserved(table: Table) -> dict[str, str]:
-    """Properties as the extended document spells those that clients know."""
+    """Return the properties that clients know, as the extended document spells them."""
     known = dict(table.properties)
     if "transactional" in known or table.key_columns:
         known["Transactional"] = known.get("transactional", "true")

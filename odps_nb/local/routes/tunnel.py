@@ -1,7 +1,7 @@
-"""The tunnel over HTTP: table downloads and uploads, results of SQL.
+"""Routes of the tunnel: table downloads and uploads, results of SQL.
 
-A download is a read session, an upload a write session whose blocks are streams: what is said
-about snapshots and commits there holds here. ``docs/protocol.md`` section 9.4.
+A download is a read session, an upload a write session whose blocks are streams; the same rules
+about snapshots and commits apply. ``docs/protocol.md`` section 9.4.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ _INSTANCES = ("/projects/{project}/instances/{instance}",)
 
 
 def tunnel_routes(service: Service) -> Iterator[Route]:
-    """Yield the routes: below ``/projects``, without ``/api``."""
+    """Yield the routes: under ``/projects``, without ``/api``."""
     return Surface(service, xml=False).routes(Tunnel(service).rows())
 
 
 class Tunnel:
-    """Answers of the tunnel."""
+    """Answers requests of the tunnel."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._reads, self._writes = service.read_sessions, service.write_sessions
 
     def rows(self) -> Iterator[At]:
-        """Yield what is answered here, each with the right that it needs."""
+        """Yield the routes, each with the right that it requires."""
         downloads, download = frozenset({"downloads"}), frozenset({"downloadid"})
         uploads, upload = frozenset({"uploads"}), frozenset({"uploadid"})
         read, write = Right.READ, Right.WRITE
@@ -253,7 +253,7 @@ def _row_range(params: dict[str, str]) -> tuple[int, int]:
 
 
 def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
-    """Return the columns wanted, in the order of the table: rows number them through."""
+    """Return the requested columns in the order of the table, which rows number them by."""
     names = [name for name in params.get("columns", "").split(",") if name]
     if not names:
         return schema.columns
@@ -283,7 +283,7 @@ def _schema_json(schema: TableSchema) -> dict[str, Any]:
 
 
 def _opened(body: Path, coding: str | None, service: Service) -> Any:
-    """Return the body, decoded, as a buffer that can be closed."""
+    """Return the decoded body as a closable buffer."""
     path = body
     if coding is not None and coding != "identity":
         path = service.folder.work_file(".decoded")

@@ -1,10 +1,10 @@
-"""The Arrow stream of the tunnel, both ways (``docs/protocol.md`` section 9.4).
+"""Encodes and decodes the Arrow stream of the tunnel (``docs/protocol.md`` section 9.4).
 
 ::
 
     u32 BE chunk size · [ chunk · u32 BE CRC32C of the chunk ] … · last chunk · u32 BE CRC32C of all
 
-Inside are record batch messages alone: both sides know the schema.
+It holds record batch messages only: both sides know the schema.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _U32 = struct.Struct(">I")
 
 
 def encode_arrow(batches: Iterator[pa.RecordBatch]) -> Generator[bytes | memoryview, None, None]:
-    """Yield the stream of some batches."""
+    """Yield batches as a stream of bytes."""
     yield _U32.pack(CHUNK_SIZE)
     held, total = bytearray(), 0
     for batch in batches:
@@ -51,7 +51,7 @@ def _checked(view: memoryview) -> Iterator[bytes]:
 
 
 def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a whole stream; 400 when it is damaged or cut."""
+    """Yield the batches of a stream; 400 if it is damaged or cut."""
     if len(data) < 8:
         raise faults.malformed("the Arrow stream of the tunnel is empty")
     (size,) = _U32.unpack(data[:4])

@@ -1,4 +1,4 @@
-"""The row stream of the tunnel, both ways (``docs/protocol.md`` section 9.4).
+"""Encodes and decodes the row stream of the tunnel (``docs/protocol.md`` section 9.4).
 
 ::
 
@@ -76,7 +76,7 @@ def _zigzag(number: int) -> bytes:
 def encode_rows(
     columns: Sequence[Column], batches: Iterator[pa.RecordBatch]
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield the stream of rows whose columns are stored columns, in order."""
+    """Yield rows, given as stored columns in order, as a stream of bytes."""
     tags = [
         (_varint((i << 3) | _wire_type(c.type)), _INT32.pack(i), c.type)
         for i, c in enumerate(columns, 1)
@@ -105,7 +105,7 @@ def encode_rows(
 
 
 def _encode(value: Any, odps: OdpsType) -> tuple[bytes, bytes]:
-    """Return a value as it travels and as it is checksummed."""
+    """Return the bytes of a value on the wire, and those that its checksum covers."""
     if isinstance(odps, ArrayType):
         return _encode_list(value, odps.element)
     if isinstance(odps, MapType):
@@ -155,7 +155,7 @@ def _join(pairs: Iterator[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
 
 
 def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a whole stream as stored columns; 400 when it is damaged or cut."""
+    """Yield the rows of a stream as stored columns; 400 if it is damaged or cut."""
     reader = _Reader(data)
     rows: list[list[Any]] = []
     count = total = 0
@@ -208,7 +208,7 @@ def _decode(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
         keys, first = _decode_list(reader, odps.key)
         items, second = _decode_list(reader, odps.value)
         if len(keys) != len(items):
-            raise faults.malformed("a map has not as many values as keys")
+            raise faults.malformed("a map has different numbers of keys and values")
         return list(zip(keys, items, strict=True)), first + second
     if isinstance(odps, StructType):
         pairs = [_decode_item(reader, f.type) for f in odps.fields]
@@ -248,7 +248,7 @@ def _batch(rows: list[list[Any]], columns: Sequence[Column], schema: pa.Schema) 
 
 
 class _Reader:
-    """Takes numbers and bytes from a buffer; an end too early is an `IndexError`."""
+    """Reads numbers and bytes from a buffer; raises `IndexError` at its end."""
 
     def __init__(self, data: memoryview) -> None:
         self._data, self._at = data, 0

@@ -1,7 +1,7 @@
 """Arrow columns as the plain Python values of the tunnel's row stream, and back.
 
 Times are integers here (DATETIME milliseconds, TIMESTAMP and INTERVAL_DAY_TIME nanoseconds, DATE
-days), decimals are text: what the wire carries, without a library's idea of time between.
+days), decimals are text: as on the wire, without conversion by a library of dates.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def to_plain(array: pa.Array, odps: OdpsType) -> list[Any]:
 
 
 def from_plain(values: list[Any], column: Column) -> pa.Array:
-    """Return a stored column from plain values; 400 when they do not fit."""
+    """Return a stored column from plain values; 400 if they do not fit its type."""
     try:
         prepared = [_prepared(value, column.type) for value in values]
         array = pa.array(prepared, plain_type(column.type))

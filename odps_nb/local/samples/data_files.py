@@ -1,4 +1,4 @@
-"""Data files made by code: JSON, CSV, Parquet, Arrow, NumPy, archives (side ``local``)."""
+"""Generates sample data files: JSON, CSV, Parquet, Arrow, NumPy, archives."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def zip_of(files: Sequence[tuple[str, bytes]]) -> bytes:
 
 
 def zip_file() -> bytes:
-    """ZIP of a few files, one of which names a place outside."""
+    """ZIP of a few files, one with a path that leads outside of the archive."""
     return zip_of(
         [
             ("readme.txt", b"hello\n"),

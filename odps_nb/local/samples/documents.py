@@ -1,4 +1,4 @@
-"""The ``documents`` table: BLOBs inside an array of structs (side ``local``)."""
+"""The ``documents`` table: BLOBs inside an array of structs."""
 
 from __future__ import annotations
 

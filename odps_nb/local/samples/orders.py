@@ -1,8 +1,8 @@
-"""The ``orders`` table: eight days of a small shop, two million rows (side ``local``).
+"""The ``orders`` table: eight days of a small shop, two million rows.
 
 Everything is drawn with seeded numpy generators and gathered with Arrow kernels, never row by
 row. The last rows of the last day (``status = 'probe'``) hold the extremes of each type, so that
-the other days stay believable and sums stay meaningful.
+the other days stay realistic and sums stay meaningful.
 """
 
 from __future__ import annotations

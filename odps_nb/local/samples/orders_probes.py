@@ -1,4 +1,4 @@
-"""The extremes at the end of the ``orders`` table, as Python values (side ``local``)."""
+"""The extreme values at the end of the ``orders`` table, as Python values."""
 
 from __future__ import annotations
 

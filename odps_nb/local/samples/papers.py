@@ -1,6 +1,6 @@
-"""Texts and papers made by code: PDF, SVG, HTML, XML, plain text (side ``local``).
+"""Generates sample texts and documents: PDF, SVG, HTML, XML, plain text.
 
-Some are hostile on purpose: what a stranger may upload must not run in a viewer.
+Some are hostile on purpose: scripts in uploaded files must not run in a viewer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures made by code: fractals, landscapes, charts, animations (side ``local``).
+"""Generates sample pictures: fractals, landscapes, charts, animations.
 
 Each function returns the bytes of one image file. numpy paints, Pillow encodes; fonts are
 Pillow's own, so that the pictures do not depend on the machine.
@@ -288,7 +288,7 @@ def life() -> bytes:
 
 
 def bomb(side: int = 12_000) -> bytes:
-    """PNG of 144 million black pixels in about 17 KB: a viewer must look before it decodes."""
+    """PNG of 144 million black pixels in about 17 KB: a viewer must check sizes before decoding."""
     rows = zlib.compress(bytes(side * (1 + (side + 7) // 8)), 9)
     header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", rows), (b"IEND", b""))

@@ -1,4 +1,4 @@
-"""Sound and moving pictures made by code (side ``local``).
+"""Generates sample audio and video.
 
 WAV needs nothing. MP4 and MP3 need ``ffmpeg`` on the machine; without it (or without the
 encoder) the functions return ``None`` and the sample is left out.

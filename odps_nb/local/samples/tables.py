@@ -1,8 +1,8 @@
-"""The sample tables in a new folder: built once per user, then linked.
+"""Installs the sample tables in a new folder: built once per user, then linked.
 
 Building takes seconds, so a finished folder with nothing but the samples is kept in the user's
-cache under the fingerprint of what made it. A new service folder gets hard links to its files
-(they never change) and a copy of its catalogue.
+cache under the fingerprint of the code that built it. A new service folder gets hard links to its
+files (they never change) and a copy of its catalogue.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def cache_folder() -> Path:
 
 
 def install_samples(folder: Folder) -> bool:
-    """Fill a locked, new folder with the samples, unless it has a catalogue; say which."""
+    """Fill a locked, new folder with the samples; return whether it was new (no catalogue)."""
     if folder.has_catalog:
         return False
     template = _template()
@@ -64,7 +64,7 @@ def install_samples(folder: Folder) -> bool:
 
 
 def adopt(service: Service) -> None:
-    """Make the samples of a copied catalogue belong to this service's project and owner."""
+    """Assign the samples of a copied catalogue to this service's project and owner."""
     project = service.settings.project
     with service.database.transaction() as db:
         if project != DEFAULT_PROJECT:
@@ -125,7 +125,7 @@ def _with_references(service: Service, batch: SampleBatch) -> pa.RecordBatch:
 
 
 def _template() -> Path:
-    """Return the folder with the built samples, building it when it is not there."""
+    """Return the folder with the built samples; build it if it does not exist."""
     cache = cache_folder()
     finished = cache / f"samples-{_fingerprint()}"
     if finished.is_dir():
@@ -146,7 +146,7 @@ def _template() -> Path:
 
 
 def _prune(cache: Path, finished: Path) -> None:
-    """Delete what older versions built, once nobody can be linking from it any more."""
+    """Delete the folders of older versions, once no process can be linking from them."""
     for path in cache.glob("samples-*"):
         if path.is_dir() and path != finished and path.stat().st_mtime < time.time() - KEPT_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
@@ -167,7 +167,7 @@ def _build(root: Path) -> None:
 
 
 def _fingerprint() -> str:
-    """Name what the samples depend on: their code, the catalogue's layout, the file writer."""
+    """Return a hash of what the samples depend on: their code, catalogue layout, file writer."""
     digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__}".encode())
     here = Path(__file__).parent
     store, reading = here.with_name("store"), here.with_name("reading")

@@ -1,4 +1,4 @@
-"""The ``types_all`` table: each scalar type once, with its extremes (side ``local``).
+"""The ``types_all`` table: each scalar type once, with its extremes.
 
 Small on purpose: a person reads it whole, a test compares it cell by cell. JSON lives here and
 not in ``orders``, since the real Storage API does not read JSON columns. The two INTERVAL types are

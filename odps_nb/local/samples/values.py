@@ -1,7 +1,7 @@
-"""What a sample table is, as values (window side ``local``: sees floor 0 and ``wire`` only).
+"""Sample tables as values.
 
-A sample knows its schema and makes its rows on demand; it does not know how the service stores
-them. Blobs travel beside the Arrow batch, since only the service can turn them into references.
+A sample has a schema and generates its rows on demand; the service stores them. Blobs are kept
+beside the Arrow batch, since only the service can turn them into references.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Sample", "SampleBatch", "SampleBlob"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleBlob:
-    """The content of one BLOB cell, with the labels an uploader would give it."""
+    """The content of one BLOB cell, with its media type and file name."""
 
     data: bytes
     mime_type: str = ""
@@ -54,7 +54,7 @@ class SampleBatch:
     blobs: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def with_references(self, store: Callable[[SampleBlob], bytes]) -> pa.RecordBatch:
-        """Return the batch with each BLOB replaced by the bytes that ``store`` answers for it.
+        """Return the batch with each BLOB replaced by the bytes that ``store`` returns for it.
 
         ``store`` is called once per blob, row by row, in the order of the columns.
         """
@@ -78,7 +78,7 @@ def _with_references(value: Any, store: Callable[[SampleBlob], bytes]) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A table to learn on: name, schema, comment, and ``rows()`` that makes its batches anew.
+    """A sample table: name, schema, comment, and ``rows()``, which generates its batches.
 
     ``rows()`` gives the same rows each time; partitions come in order, each in one run.
     """

@@ -1,11 +1,11 @@
-"""The HTTP face of the embedded service: its routes, most of them in ``routes``.
+"""The ASGI application of the embedded service, assembled from ``routes``.
 
 ::
 
     /api/storage/v2, /v3            Storage API: JSON errors
     /api/…                          control plane: XML errors
     /projects/…                     tunnel: JSON errors; else the control plane
-    /                               status page, for who has its token
+    /                               status page, for requests with its token
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASG
 
 
 def _rules(misbehaviour: Misbehaviour) -> Iterator[At]:
-    """Yield what takes and shows the rules of misbehaviour."""
+    """Yield the routes that set, show and clear the rules of misbehaviour."""
 
     def answer(asked: Asked) -> Response:
         if asked.wire.method in ("PUT", "DELETE"):
@@ -69,16 +69,17 @@ def _rules(misbehaviour: Misbehaviour) -> Iterator[At]:
 
 
 def _not_ours(request: Request, token: str) -> str | None:
-    """Say why this request may not see the status page, which no key protects.
+    """Return why this request may not see the status page, or ``None``; no key protects it.
 
-    A page of another site can make a browser ask here under a name of its own (DNS rebinding):
-    the host must be this machine and our port. What other users of the machine lack is the token.
+    A page of another site can make a browser send requests here under a host name of its own (DNS
+    rebinding): the host must be this machine and our port. The token keeps other users of this
+    machine out.
     """
     hosts, server = request.headers.getlist("host"), request.scope["server"]
     named = _LOOPBACK.fullmatch(hosts[0]) if len(hosts) == 1 else None
     if named is None or int(named[1] or 80) != server[1]:
-        return "ask for this page by the address that the service says when it starts\n"
+        return "open this page with the address that the service prints when it starts\n"
     given = request.query_params.get("token", "")
     if not hmac.compare_digest(given.encode(), token.encode()):
-        return "this page needs the token of the address that the service says when it starts\n"
+        return "this page needs the token in the address that the service prints when it starts\n"
     return None

@@ -1,8 +1,8 @@
-"""Between Starlette and the service: bodies in, streams out, errors as documents.
+"""Adapts Starlette to the service: reads request bodies and streams responses.
 
-A request body is read to its end whatever happens, so that a client sees our answer and not a
-broken pipe. A response is pulled chunk by chunk from a generator in a worker thread, one chunk
-ahead; who stops reading holds no thread.
+A request body is always read to its end, so that a client sees our answer and not a broken pipe.
+A response is pulled chunk by chunk from a generator in a worker thread, one chunk ahead; a client
+that stops reading holds no thread.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def run(pool: Executor, work: Callable[..., T], *arguments: Any) -> T:
 
 
 async def body_bytes(request: Request, limit: int = MAX_SMALL_BODY) -> bytes:
-    """Read a small body; 400 when it is over the limit (after reading it to its end)."""
+    """Read a small body; 400 if it exceeds the limit (after reading it to its end)."""
     parts, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
@@ -82,7 +82,7 @@ def _write(fd: int, chunks: list[bytes]) -> None:
 
 
 async def drain(request: Request) -> None:
-    """Read what is left of a body and forget it."""
+    """Read the rest of a body and discard it."""
     with suppress(ClientDisconnect, RuntimeError):  # gone, or read already
         async for _ in request.stream():
             pass
@@ -93,7 +93,7 @@ class StreamedResponse(Response):
 
     The first chunk is taken before the status is sent, so that an early failure is still an
     error document. A failure later on breaks the connection: the client must see that the
-    body is not whole.
+    body is incomplete.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class StreamedResponse(Response):
             self.raw_headers = [h for h in self.raw_headers if h[0] != b"content-length"]
 
     async def prepare(self) -> StreamedResponse:
-        """Make the first chunk; raises what the generator raises."""
+        """Produce the first chunk; raises what the generator raises."""
         self._first = await run(self._pool, next, self._chunks, None)
         return self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send status, chunks and end; stop pulling when the client is gone."""
+        """Send status, chunks and end; stop when the client has disconnected."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         # the server drops what is sent to a closed connection without a word, so listen for it
         gone = asyncio.ensure_future(_disconnect(receive))

@@ -1,6 +1,6 @@
-"""Which client asks, and what it can read (``docs/protocol.md`` section 11).
+"""Identifies the client of a request, and what it can decode (``docs/protocol.md`` section 11).
 
-The stock clients disagree about compression; a request alone tells them apart.
+The stock clients differ in compression; they are told apart by their requests alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def row_codings(client: Client, asked: Compression) -> tuple[Compression, Compre
 
 
 def blob_coding(client: Client, asked: Compression) -> Compression:
-    """Return the coding of a blob download; pyodps is safe only without one.
+    """Return the coding of a blob download; none for pyodps, which cannot decode reliably.
 
     ``docs/protocol.md`` section 6.4.
     """

@@ -1,8 +1,8 @@
-"""Connections of the embedded service: few enough, and none that only begins.
+"""Limits the number of connections, and the time that a client takes to send a request head.
 
-A request head has to be there in time, counted from its first byte (the first one: from the
-connection). When there are too many connections, the one that waited longest without a request
-makes room; when all are at work, the new one is refused.
+A request head must arrive in time, counted from its first byte (the first head: from the
+connection). When there are too many connections, the one that has been idle longest is closed; if
+none is idle, the new one is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REFUSAL = (
 
 
 class Connection(H11Protocol):
-    """A connection that the application can reach through ``scope["state"]``."""
+    """An HTTP connection with limits; available to the application in ``scope["state"]``."""
 
     head_seconds = 10.0
     most = 512
@@ -37,7 +37,7 @@ class Connection(H11Protocol):
         self._waits_since = 0.0
 
     def connection_made(self, transport: Any) -> None:
-        """Take a new connection, if there is room."""
+        """Accept a new connection, if there is room."""
         if len(self.connections) >= self._room() and not _make_room(self.connections):
             transport.write(_REFUSAL)
             transport.close()
@@ -45,18 +45,18 @@ class Connection(H11Protocol):
         self._await_head(self.head_seconds)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; whoever begins a head has to end it in time."""
+        """Receive bytes; starts the deadline of a head at its first byte."""
         super().data_received(data)
         self._look()
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request, which may have begun already."""
+        """Wait for the next request, which may have begun already."""
         self._waits_since = self.loop.time()
         super().on_response_complete()
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadline."""
+        """Cancel the deadline."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -67,16 +67,16 @@ class Connection(H11Protocol):
 
     @property
     def waits_since(self) -> float:
-        """When this connection had something to do last, as its loop tells time."""
+        """When this connection was last active, by the clock of its event loop."""
         return self._waits_since
 
     def _room(self) -> int:
-        """At most half of the files that this process may open; the other half is for data."""
+        """Return the limit of connections: half of the files that this process may open."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return min(self.most, soft // 2) if soft > 0 else self.most
 
     def _look(self) -> None:
-        """Start or stop the clock, by what has come so far."""
+        """Start or stop the deadline, depending on the bytes received so far."""
         if not self.waits:
             self._stop_waiting()
         elif self._deadline is None and self.conn.trailing_data[0]:
@@ -99,7 +99,7 @@ class Connection(H11Protocol):
 
 
 def _make_room(connections: set[Any]) -> bool:
-    """End the connection that waits longest; say whether there was one."""
+    """Close the connection that has been idle longest; return whether there was one."""
     waiting = [one for one in connections if one.waits]
     if not waiting:
         return False

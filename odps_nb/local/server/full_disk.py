@@ -1,4 +1,4 @@
-"""Tells a full disk from other failures, whoever met it: Python, Arrow or SQLite."""
+"""Recognises a full disk in errors of Python, Arrow and SQLite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Say whether an error, or what it was raised from or during, is a full disk."""
+    """Return whether an error, or its cause or context, is a full disk."""
     while error is not None:
         if isinstance(error, OSError) and (
             error.errno in _ERRNOS or "No space left on device" in str(error)

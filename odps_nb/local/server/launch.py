@@ -1,7 +1,7 @@
 """Starts the embedded service as a child process and stops it.
 
-The child ends by itself when this process does, however that happens: it holds the other end of
-a pipe. Importing this module loads nothing of the service.
+The child exits when this process does, even after a crash: it holds the other end of a pipe.
+Importing this module does not import the service.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _NEEDED = ("duckdb", "sqlglot", "starlette", "uvicorn")
 class LocalService:
     """A running embedded service; ``stop`` it, or leave a ``with`` block.
 
-    ``status_url`` is a page for a browser that says what it holds; who has the address may see it.
-    ``temporary_root`` is its folder where it was given none; gone when it has stopped.
+    ``status_url`` is a page that shows its content to anyone who has the address.
+    ``temporary_root`` is its folder if none was given; it is deleted when the service stops.
     """
 
     endpoint: str
@@ -48,7 +48,7 @@ class LocalService:
     _home: Home = field(repr=False, compare=False, default_factory=Home)
 
     def stop(self) -> None:
-        """End the service gracefully; a second call does nothing, nor one in a forked child."""
+        """Stop the service gracefully. Idempotent; does nothing in a forked child."""
         if not self._home.is_here:
             return
         process = self._process
@@ -66,7 +66,7 @@ class LocalService:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def __enter__(self) -> LocalService:
@@ -134,7 +134,7 @@ def start(
         process.kill()
         _finish(process, reader)
         raise ConfigError(
-            f"the embedded service did not start: {' '.join(errors) or 'it ended without a word'}",
+            f"the embedded service did not start: {' '.join(errors) or 'it exited silently'}",
             option="root",
             hint="run 'odps-nb serve --verbose' to see more",
         )
@@ -154,14 +154,14 @@ def start(
 
 
 class _Child(subprocess.Popen[str]):
-    """The service's process. Its end of the pipe must not live on in forked children of ours."""
+    """The process of the service; closes our end of its pipe in forked children."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Let the service end with the parent, whatever becomes of this process."""
+        """Close the pipe in the child, so that the service ends with the parent."""
         if self.stdin is not None:
             self.stdin.close()
 
@@ -202,7 +202,7 @@ def _finish(process: subprocess.Popen[str], reader: threading.Thread) -> None:
 
 
 def _first_line(process: subprocess.Popen[str]) -> str:
-    """Return the first line of stdout, or nothing when the child ends or takes too long."""
+    """Return the first line of stdout, or nothing if the child exits or takes too long."""
     timer = threading.Timer(START_TIMEOUT, process.kill)
     timer.daemon = True
     timer.start()

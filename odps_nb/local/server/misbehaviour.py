@@ -1,4 +1,4 @@
-"""Faults on request: cut, stall, corrupt, refuse, expire, close.
+"""Injects faults for tests: cut, stall, corrupt, refuse, expire, close.
 
 Off unless the service was started with ``--misbehave``. Then ``PUT /api/misbehaviour`` takes the
 rules as JSON, ``GET`` shows them with how often each struck, ``DELETE`` ends them::
@@ -40,7 +40,7 @@ _CODE_OF_STATUS = {429: "FlowExceeded", 500: "InternalServerError", 503: "Servic
 
 @dataclass(slots=True, kw_only=True)
 class Rule:
-    """One rule; ``matched`` and ``struck`` count.
+    """One rule; ``matched`` and ``struck`` are its counters.
 
     ``at`` is a byte of the response body, ``seconds`` how long a stall lasts.
     """
@@ -62,14 +62,14 @@ class Rule:
 
 @dataclass(slots=True)
 class Misbehaviour:
-    """The rules in force; empty at first."""
+    """The active rules; none at first."""
 
     rules: list[Rule] = field(default_factory=list)
     _random: Random = field(default_factory=lambda: Random(0))
     _lock: Lock = field(default_factory=Lock)
 
     def load(self, document: bytes) -> None:
-        """Take new rules in place of all others; 400 when they make no sense."""
+        """Replace all rules; 400 if the new ones are invalid."""
         try:
             given = json.loads(document or b"{}")
             rules = [_rule(one) for one in given.get("rules", [])][:MAX_RULES]
@@ -80,12 +80,12 @@ class Misbehaviour:
             self.rules, self._random = rules, Random(seed)
 
     def dump(self) -> bytes:
-        """Write the rules with their counts."""
+        """Return the rules with their counters."""
         with self._lock:
             return json.dumps({"rules": [asdict(rule) for rule in self.rules]}).encode()
 
     def choose(self, action: str, path: str, session: str = "") -> Rule | None:
-        """Return the rule that strikes this request, if any; counts it."""
+        """Return the rule that applies to this request, if any; counts it."""
         with self._lock:
             for rule in self.rules:
                 beginning = rule.action.startswith("/") and path.startswith(rule.action)
@@ -112,13 +112,13 @@ def _rule(given: dict[str, Any]) -> Rule:
 
 
 class MisbehavingApp:
-    """The application, made to fail as the rules say."""
+    """Wraps the application and injects faults according to the rules."""
 
     def __init__(self, app: ASGIApp, service: Service, misbehaviour: Misbehaviour) -> None:
         self._app, self._service, self._misbehaviour = app, service, misbehaviour
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or fail at it."""
+        """Answer one request, with the fault of its rule if any."""
         if scope["type"] != "http" or scope["path"] == "/api/misbehaviour":
             await self._app(scope, receive, send)
             return
@@ -146,14 +146,14 @@ class MisbehavingApp:
 
 
 class _Spoiled:
-    """Passes messages on until the rule's place in the body is reached."""
+    """Passes messages on until the body reaches the rule's position."""
 
     def __init__(self, rule: Rule, scope: Scope, send: Send) -> None:
         self._rule, self._scope, self._send = rule, scope, send
         self._sent, self._done = 0, False
 
     async def send(self, message: Message) -> None:
-        """Send one message, spoiled where the rule says so."""
+        """Send one message, or inject the fault at the rule's position."""
         rule = self._rule
         if message["type"] == "http.response.start":
             if rule.fault == "no_route_token":
@@ -184,7 +184,7 @@ class _Spoiled:
 
 
 async def _nowhere(message: Message) -> None:
-    """Take an answer that nobody will get."""
+    """Discard a message."""
 
 
 async def _drain(receive: Receive) -> None:
@@ -211,5 +211,5 @@ async def _refuse(rule: Rule, send: Send, *, xml: bool) -> None:
 
 
 def _abort(scope: Scope) -> None:
-    """Close the connection as a crash would: nothing more is said."""
+    """Close the connection without an answer, as a crash would."""
     scope["state"]["connection"].transport.abort()

@@ -1,8 +1,8 @@
-"""Which key may read and write which projects.
+"""Access rights: which key may read and write which projects.
 
-A key without rights of its own may do everything; a service without rights asks nobody. Each
-route says what it needs in the project that it names (`odps_nb.local.routes.table`). Statements of
-SQL name projects inside their text: those are asked about where names are resolved.
+A key without rights of its own may do everything; a service without rights checks nothing. Each
+route states the right that it requires in its project (`odps_nb.local.routes.table`). Statements of
+SQL name projects in their text: those rights are checked where names are resolved.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Right", "Rights"]
 
 
 class Right(IntEnum):
-    """What a key may do in a project; the greater one holds the smaller one."""
+    """What a key may do in a project; a higher right includes the lower ones."""
 
     READ = 1
     WRITE = 2
@@ -41,11 +41,11 @@ class Rights:
         self.projects = tuple(dict.fromkeys(p for own in (given or {}).values() for p in own))
 
     def limits(self, access_id: str) -> bool:
-        """Whether there is something that this key may not."""
+        """Return whether this key is restricted at all."""
         return access_id in self._given
 
     def allows(self, access_id: str, project: str, right: Right) -> bool:
-        """Whether a key has a right in a project."""
+        """Return whether a key has a right in a project."""
         own = self._given.get(access_id)
         return own is None or own.get(project.casefold(), 0) >= right
 
@@ -63,5 +63,5 @@ def _right(name: Any) -> Right:
         return Right[str(name).upper()]
     except KeyError:
         raise ConfigError(
-            f"{name!r} is no right", option="credentials", hint='write "read" or "write"'
+            f"{name!r} is not a right", option="credentials", hint='write "read" or "write"'
         ) from None

@@ -1,7 +1,7 @@
-"""``odps-nb serve``: the embedded service as a process.
+"""``odps-nb serve``: runs the embedded service as a process.
 
-The first line on stdout (with ``--json``) says where it listens and with which key; everything
-else goes to stderr. Ends on SIGTERM or SIGINT, and with its parent when asked to.
+With ``--json`` the first line on stdout holds endpoint and access key; everything else goes to
+stderr. Stops on SIGTERM or SIGINT, and with its parent if requested.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Left(BaseException):
-    """A signal told the service to end before it served anybody."""
+    """A signal stopped the service before it began to serve."""
 
 
 def _leave() -> None:
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", help="folder of the service; default: a temporary one")
     parser.add_argument("--port", type=int, default=0, help="0 (default) takes a free one")
     parser.add_argument("--project", default=DEFAULT_PROJECT, help="name of the project")
-    parser.add_argument("--json", action="store_true", help="say where it listens as JSON")
+    parser.add_argument("--json", action="store_true", help="print endpoint and access key as JSON")
     parser.add_argument(
         "--no-samples", action="store_true", help="no sample tables in a new folder"
     )
@@ -130,8 +130,8 @@ def _parser() -> argparse.ArgumentParser:
         help="time that one SQL statement may take (default: %(default)g)",
     )
     _add_read_rules(parser)
-    parser.add_argument("--misbehave", action="store_true", help="take rules for faults")
-    parser.add_argument("--scenario", help="file with rules for faults, in force at once")
+    parser.add_argument("--misbehave", action="store_true", help="accept rules for faults")
+    parser.add_argument("--scenario", help="file with rules for faults, active at once")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
     parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     return parser
@@ -162,10 +162,10 @@ def _add_read_rules(parser: argparse.ArgumentParser) -> None:
 
 
 class HardEnd:
-    """Ends the process when it has not ended by itself in time after it was told to.
+    """Kills the process if a graceful stop takes too long.
 
-    Nothing is lost that was promised: the catalogue changes in transactions, and files count when
-    they are whole. It is as safe as ``kill -9``, which the service survives.
+    No committed data is lost: the catalogue changes in transactions, and only complete files are
+    listed in it. It is as safe as ``kill -9``, which the service survives.
     """
 
     def __init__(self, seconds: float, *, temporary: str | None = None) -> None:
@@ -173,11 +173,11 @@ class HardEnd:
         self._ended = threading.Event()
 
     def begin(self) -> None:
-        """Count from now."""
+        """Start the deadline."""
         threading.Thread(target=self._wait, name="odps-nb-hard-end", daemon=True).start()
 
     def reached(self) -> None:
-        """Say that all is put away."""
+        """Cancel the deadline: everything has been closed."""
         self._ended.set()
 
     def _wait(self) -> None:
@@ -278,7 +278,7 @@ def _misbehaviour(options: argparse.Namespace) -> Misbehaviour | None:
 
 
 def _credentials(path: str | None) -> dict[str, Any]:
-    """Read a credentials file; one that others can read is refused."""
+    """Read a credentials file; refuses one that other users can read."""
     if path is None:
         return {}
     file = Path(path)
@@ -298,7 +298,7 @@ def _credentials(path: str | None) -> dict[str, Any]:
         ) from None
     if strangers := rights.keys() - given.get("keys", {}).keys():
         raise ConfigError(
-            f"there are rights for {', '.join(sorted(strangers))}, and no such key",
+            f"the rights name {', '.join(sorted(strangers))}, which are not keys",
             option="credentials",
             hint="name each of them under 'keys', too",
         )
@@ -342,7 +342,7 @@ def _background(
     *,
     with_parent: bool,
 ) -> None:
-    """Start what runs beside the server: tidying, and listening for the end."""
+    """Start the background threads: periodic clean-up, and watching the parent process."""
     threads = [
         threading.Thread(target=_tidy, args=(service, done), daemon=True),
         threading.Thread(target=_watch_end, args=(server, done, last), daemon=True),
@@ -360,21 +360,21 @@ def _tidy(service: Service, done: threading.Event) -> None:
 
 
 def _watch_end(server: uvicorn.Server, done: threading.Event, last: HardEnd) -> None:
-    """Begin to count when the server is told to stop, and not when it has managed to."""
+    """Start the deadline when the server is told to stop, not when it has stopped."""
     while not (server.should_exit or done.wait(END_CHECK)):
         pass
     last.begin()
 
 
 def _watch_pipe(server: uvicorn.Server) -> None:
-    """The parent holds the other end of stdin and never writes: its end is our end."""
+    """Stop at the end of stdin, whose other end the parent holds and never writes to."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
     server.should_exit = True
 
 
 def _watch_pid(server: uvicorn.Server, done: threading.Event) -> None:
-    """Processes forked by the parent may hold the pipe open after it; its pid tells, too."""
+    """Stop when the parent's pid is gone: its forked children may keep the pipe open."""
     parent = os.getppid()
     while not done.wait(PARENT_CHECK):
         if os.getppid() != parent:

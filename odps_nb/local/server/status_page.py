@@ -1,6 +1,6 @@
-"""The page at ``/``: what the service holds, as plain HTML without script.
+"""The status page at ``/``: the content of the service as plain HTML without script.
 
-Who may see it, ``app`` decides.
+``app`` decides who may see it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STYLE = (
 
 
 def status_page(service: Service) -> str:
-    """Return the page; it shows no rows, no keys and no names of files."""
+    """Return the page; it shows no rows, no keys and no file names."""
     rows = []
     for project in service.catalog.projects():
         for schema in service.catalog.schemas(project):

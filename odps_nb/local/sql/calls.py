@@ -1,7 +1,7 @@
-"""Which functions a text for DuckDB calls, and which of them look beyond its rows.
+"""Finds the functions that a DuckDB text calls, and which of them look beyond its rows.
 
-DuckDB's fence keeps files and network away; its settings, its catalogue of itself and the
-environment can still be asked, and show paths of this machine. MaxCompute has no such functions.
+The sandbox blocks files and network, but functions can still read settings, DuckDB's own catalogue
+and the environment, which show paths of this machine. MaxCompute has no such functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OUTSIDE = re.compile(
 
 
 def called(spelled: str) -> Iterator[str]:
-    """Yield the names of all that a text for DuckDB calls, in small letters."""
+    """Yield the names of all functions that a DuckDB text calls, in lower case."""
     import sqlglot
 
     for token, following in pairwise(sqlglot.tokenize(spelled, read="duckdb")):
@@ -30,5 +30,5 @@ def called(spelled: str) -> Iterator[str]:
 
 
 def looks_outside(name: str) -> bool:
-    """Say whether a function tells of the engine, its settings or the machine."""
+    """Return whether a function reads the engine, its settings or the machine."""
     return _OUTSIDE.fullmatch(name) is not None

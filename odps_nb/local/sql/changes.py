@@ -1,6 +1,6 @@
-"""UPDATE and DELETE, read and turned into the query that gives the rows that they touch.
+"""Parses UPDATE and DELETE, and turns them into a query of the rows that they change.
 
-World local. Only primary-key tables take them here: their rows are upserted or deleted by key.
+Only primary-key tables support them here: their rows are upserted or deleted by key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["read_delete", "read_update", "rows_of"]
 
 
 def read_update(cursor: Cursor) -> Change:
-    """Read what follows UPDATE: ``t [alias] SET c = expression, … [WHERE …]``."""
+    """Parse what follows UPDATE: ``t [alias] SET c = expression, … [WHERE …]``."""
     name = tuple(cursor.dotted())
     alias = "" if cursor.peek("set") else cursor.name()
     cursor.expect("set")
@@ -29,7 +29,7 @@ def read_update(cursor: Cursor) -> Change:
 
 
 def read_delete(cursor: Cursor) -> Change:
-    """Read what follows DELETE FROM: ``t [alias] [WHERE …]``."""
+    """Parse what follows DELETE FROM: ``t [alias] [WHERE …]``."""
     name = tuple(cursor.dotted())
     alias = "" if cursor.at_end or cursor.peek("where") else cursor.name()
     return Change(name=name, alias=alias, condition=_condition(cursor))
@@ -45,12 +45,12 @@ def _condition(cursor: Cursor) -> str:
 
 
 def rows_of(change: Change, table: Table) -> Insert:
-    """Return the statement that puts the rows touched by a change, as they are afterwards.
+    """Return the INSERT of the rows that a change touches, with their new values.
 
     Raises
     ------
     InvalidRequestError
-        The table has no primary key, or a column that is set is none or may not change.
+        The table has no primary key, or a column that is set does not exist or is part of it.
     """
     if not table.key_columns:
         raise faults.invalid(
@@ -64,7 +64,7 @@ def rows_of(change: Change, table: Table) -> Insert:
         if name.casefold() in fixed:
             raise faults.invalid(f"ODPS-0130071: {name!r} is part of the key: it cannot be updated")
         if found is None or found in values:
-            reason = "has no column" if found is None else "is to set twice"
+            reason = "has no column" if found is None else "assigns twice to"
             raise faults.invalid(f"ODPS-0130071: {table.name.table} {reason} {name!r}")
         values[found] = expression
     shown = [

@@ -1,4 +1,4 @@
-"""Statements that change or show what exists; each is one step or nothing."""
+"""Runs DDL and SHOW statements; each is atomic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Definitions", "Place"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where names without project or schema belong, who asks, and where times are read."""
+    """The context of a statement: default project and schema, access key, time zone."""
 
     project: str
     schema: str | None = None
@@ -34,9 +34,9 @@ class Place:
     timezone: str = "UTC"
 
     def table(self, name: sql_statements.Name, right: Right = Right.READ) -> TableName:
-        """Read a name as written in SQL; 403 for a table of a project without the right."""
+        """Resolve a name as written in SQL; 403 for a project in which the key lacks the right."""
         if len(name) > 3:
-            raise faults.parse_failed(f"{'.'.join(name)} is no table name")
+            raise faults.parse_failed(f"{'.'.join(name)} is not a table name")
         if len(name) == 2 and self.three_parts:
             found = TableName(project=self.project, schema=name[0], table=name[1])
         else:
@@ -52,7 +52,7 @@ class Definitions:
         self._catalog, self._snapshots = catalog, snapshots
 
     def change(self, statement: Any, place: Place) -> None:
-        """Run a statement that changes what exists."""
+        """Run a DDL statement."""
         if isinstance(statement, (sql_statements.CreateSchema, sql_statements.DropSchema)):
             self._change_schema(statement, place)
         elif isinstance(statement, sql_statements.DropTable):
@@ -127,7 +127,7 @@ class Definitions:
     # -- looking ------------------------------------------------------------------------------
 
     def show(self, statement: Any, place: Place) -> Rows:
-        """Run a statement that shows what exists."""
+        """Run a SHOW or DESC statement."""
         if isinstance(statement, sql_statements.ShowTables):
             project, schema = place.project, place.schema
             if statement.scope:

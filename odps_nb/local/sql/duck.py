@@ -1,7 +1,7 @@
-"""DuckDB behind a fence: no files, no network, no Python objects by name.
+"""A sandboxed DuckDB: no files, no network, no Python objects by name.
 
 One database in memory per service; each query has a connection of its own, which sees only what
-is registered with it. What was taken away cannot be given back (``lock_configuration``). Used for
+is registered with it. Queries cannot lift the restrictions (``lock_configuration``). Used for
 predicates and for SQL.
 """
 
@@ -30,7 +30,7 @@ _FENCE = (
 
 
 class Duck:
-    """The fenced database; close it.
+    """The sandboxed database; close it.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Duck:
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
-        """Give a connection that sees nothing yet; it is closed with the block."""
+        """Open a connection without tables; a context manager that closes it."""
         with self._lock:  # the database object itself is not made for threads
             connection = self._database.cursor()
         try:
@@ -72,6 +72,6 @@ class Duck:
             connection.close()
 
     def close(self) -> None:
-        """Close the database; a second call does nothing."""
+        """Close the database. Idempotent."""
         with self._lock:
             self._database.close()

@@ -1,4 +1,4 @@
-"""MaxCompute types as DuckDB spells them, and types of results back."""
+"""Converts MaxCompute types to DuckDB's, and types of results back."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _RESULT: tuple[tuple[pa.DataType, TypeCode], ...] = (
 
 
 def duck_type(odps: OdpsType) -> str:
-    """Spell a type for a CAST."""
+    """Return the DuckDB spelling of a type, for a CAST."""
     if isinstance(odps, ArrayType):
         return f"{duck_type(odps.element)}[]"
     if isinstance(odps, MapType):
@@ -110,7 +110,7 @@ def _from_arrow(arrow: pa.DataType) -> OdpsType:
 
 
 def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
-    """Give a result column its stored type."""
+    """Convert a result column to its stored type."""
     target = arrow_type(odps)
     if array.type.equals(target):
         return array

@@ -1,7 +1,7 @@
-"""MaxCompute functions that DuckDB lacks or reads differently, as DuckDB macros.
+"""MaxCompute functions that DuckDB lacks or defines differently, as DuckDB macros.
 
-sqlglot knows Hive's functions; where MaxCompute has its own (units of dates, ``wm_concat``,
-``to_char`` …) the parser leaves the call alone and it becomes a call of a macro ``mc_…`` from here.
+sqlglot supports Hive's functions; where MaxCompute has its own (units of dates, ``wm_concat``,
+``to_char`` …) the parser keeps the call, which becomes a call of a macro ``mc_…`` from here.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _OWN = ("DATEDIFF", "DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_CHAR", "U
 
 
 def maxcompute_dialect() -> Any:
-    """Return the dialect to read MaxCompute SQL with."""
+    """Return the sqlglot dialect for MaxCompute SQL."""
     from sqlglot.dialects.hive import Hive
 
     known = {key: make for key, make in Hive.Parser.FUNCTIONS.items() if key not in _OWN}
@@ -86,7 +86,7 @@ def maxcompute_dialect() -> Any:
 
 
 def translate_functions(query: Any) -> None:
-    """Point the calls of MaxCompute's own functions at their macros, in place."""
+    """Replace the calls of MaxCompute's own functions by their macros, in place."""
     from sqlglot import exp
 
     for call in list(query.find_all(exp.Anonymous)):
@@ -105,7 +105,7 @@ def translate_functions(query: Any) -> None:
 
 
 def _check_format(form: Any) -> None:
-    """Turn ``yyyy-mm-dd hh:mi:ss`` into the form of DuckDB, which must be a constant."""
+    """Convert a format such as ``yyyy-mm-dd hh:mi:ss`` to DuckDB's; it must be a constant."""
     from sqlglot import exp
 
     if not (isinstance(form, exp.Literal) and form.is_string):

@@ -1,7 +1,7 @@
-"""SQL instances: submitted, run in a thread, asked about, cancelled, read.
+"""SQL instances: submit, run in a thread, status, cancel, read the result.
 
-The result of an instance is a row file like any other. An instance that was running when the
-service ended has failed; nothing of it is visible. ``docs/protocol.md`` sections 3.14 and 9.3.
+The result of an instance is a row file. An instance that was running when the service stopped has
+failed, without visible effects. ``docs/protocol.md`` sections 3.14 and 9.3.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ RUNNING, SUCCESS, FAILED, CANCELLED = "Running", "Success", "Failed", "Cancelled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A SQL instance; ``schema`` is empty unless it gave rows. Times are epoch seconds."""
+    """A SQL instance; ``schema`` is empty unless it has result rows. Times are epoch seconds."""
 
     instance_id: str
     project: str
@@ -68,12 +68,12 @@ class Instance:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the instance has ended."""
         return self.status != RUNNING
 
     @property
     def is_query(self) -> bool:
-        """Whether the last statement asks for rows of tables (``SHOW`` and ``DESC`` do not)."""
+        """Whether the last statement is a query of tables (``SHOW`` and ``DESC`` are not)."""
         return isinstance(parse_script(self.query)[-1], Query)
 
 
@@ -100,7 +100,7 @@ class Instances:
     def submit(
         self, place: Place, query: str, *, task: str, source: str = "", patience: float = 0.0
     ) -> Instance:
-        """Start a script; the text is read at once, so that a syntax error is an error here.
+        """Start a script; parses it first, so that syntax errors are raised here.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Instances:
         return self.get(place.project, instance_id)
 
     def wait(self, instance_id: str, seconds: float) -> None:
-        """Wait for the end of an instance, but not longer than so many seconds."""
+        """Wait for the end of an instance, for at most so many seconds."""
         with self._lock:
             running = self._running.get(instance_id)
         if running is not None and seconds > 0:
@@ -166,14 +166,14 @@ class Instances:
         )
 
     def check_owner(self, project: str, instance_id: str, access_id: str) -> None:
-        """Refuse with 403 an instance that another key has submitted."""
+        """Refuse with 403 an instance that another key submitted."""
         if self.get(project, instance_id).owner != access_id:
             raise faults.forbidden(
                 f"ODPS-0130013:Authorization exception - the instance {instance_id} is another's"
             )
 
     def cancel(self, project: str, instance_id: str) -> None:
-        """Stop an instance; one that is over stays as it is."""
+        """Cancel an instance; no effect on one that has ended."""
         self.get(project, instance_id)
         with self._lock:
             running = self._running.get(instance_id)
@@ -198,7 +198,7 @@ class Instances:
     # -- results ------------------------------------------------------------------------------
 
     def result(self, project: str, instance_id: str) -> Instance:
-        """Return an instance that succeeded; 400 when it did not, or not yet."""
+        """Return an instance that succeeded; 400 if it failed or still runs."""
         found = self.get(project, instance_id)
         if found.status == FAILED:
             raise faults.invalid(found.message)
@@ -219,7 +219,7 @@ class Instances:
         return download_id
 
     def check_download(self, download_id: str, instance_id: str) -> None:
-        """Fail unless the download id was given out for this instance."""
+        """Fail unless the download id was issued for this instance."""
         row = self._db.row("SELECT instance_id FROM downloads WHERE download_id = ?", download_id)
         if row is None or row["instance_id"] != instance_id:
             raise faults.no_such_session(download_id)
@@ -255,7 +255,7 @@ class Instances:
         return plan.schema(), scan(self._folder, plan, offset, stop)
 
     def close(self) -> None:
-        """Cancel what runs and end the threads."""
+        """Cancel running instances and end the threads."""
         with self._lock:
             running = list(self._running.values())
         for stopper, _ in running:
@@ -289,7 +289,7 @@ class Instances:
             self._end(instance_id, status, message)
 
     def _end(self, instance_id: str, status: str, message: str) -> None:
-        """Write down how an instance ended; where that fails, it is known until the service ends.
+        """Save how an instance ended; if saving fails, keep it in memory.
 
         (At the next start it counts as one that was stopped while it ran.)
         """
@@ -303,7 +303,7 @@ class Instances:
                 instance_id,
             )
         except sqlite3.Error as error:
-            log.warning("the end of the instance %s was not written down: %s", instance_id, error)
+            log.warning("the end of the instance %s could not be saved: %s", instance_id, error)
             self._unwritten[instance_id] = (status, message, ended)
         with self._lock:
             self._running.pop(instance_id, None)
@@ -331,7 +331,7 @@ class Instances:
 
 
 def _as_first(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Let the times of all batches have the unit of the first one."""
+    """Convert the times of all batches to the unit of the first one."""
     try:
         return batch if batch.schema == schema else batch.cast(schema)
     except pa.ArrowInvalid as error:

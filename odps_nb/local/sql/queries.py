@@ -1,7 +1,7 @@
-"""Queries in processes of their own, which are bounded and can always be ended.
+"""Runs queries in worker processes with limits on time and memory.
 
-A process is started for the first query, kept for the next one, and ended when a query is
-cancelled, takes too long or too much memory, or is left before its end.
+A process is started for the first query, reused for the next one, and killed when a query is
+cancelled, exceeds its time or memory, or is abandoned.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_PAYLOAD = BATCH_BYTES + MAX_ROW + (1 << 20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLimits:
-    """What one statement may take: memory in MiB, and seconds."""
+    """Limits of one statement: memory in MiB, and seconds."""
 
     memory: int = 3072
     seconds: float = 900.0
@@ -50,7 +50,7 @@ class QueryLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """Columns of a query: names, types as DuckDB spells them, and the Arrow schema."""
+    """The columns of a query: names, DuckDB types and the Arrow schema."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -58,12 +58,12 @@ class Described:
 
 
 class Queries:
-    """Gives processes to queries; close it.
+    """A pool of worker processes for queries; close it.
 
     Parameters
     ----------
     work
-        Folder for what does not fit into the memory of a query.
+        Folder for data that exceeds the memory of a query.
     """
 
     def __init__(self, work: Path, limits: QueryLimits) -> None:
@@ -75,7 +75,7 @@ class Queries:
 
     @contextmanager
     def run(self, tables: Mapping[str, Any]) -> Iterator[QueryRun]:
-        """Give what runs texts over these tables (Arrow tables or datasets) and nothing else."""
+        """Open a run of queries over these tables (Arrow tables or datasets) and nothing else."""
         process = self._take()
         found = QueryRun(process, self._limits)
         kept = False
@@ -88,7 +88,7 @@ class Queries:
             self._give_back(process, kept=kept)
 
     def close(self) -> None:
-        """End all processes at once; a second call does nothing."""
+        """Kill all processes. Idempotent."""
         with self._lock:
             self._closed = True
             running = list(self._all)
@@ -119,7 +119,7 @@ class Queries:
 
 
 class QueryRun:
-    """One query: describe texts and run them; `interrupt` may be called from any thread."""
+    """One query in a worker process; `interrupt` may be called from any thread."""
 
     def __init__(self, process: _Process, limits: QueryLimits) -> None:
         self._process, self._limits = process, limits
@@ -129,7 +129,7 @@ class QueryRun:
         self._timer.daemon = True
 
     def open(self, tables: Mapping[str, Any]) -> None:
-        """Say which tables there are; the time counts from when the process is there."""
+        """Send the tables to the process; the time limit starts when it is ready."""
         self._ask("open", tables=dict(tables))
         self._answered()
         self._timer.start()
@@ -160,11 +160,11 @@ class QueryRun:
         self._check(rows)
 
     def interrupt(self) -> None:
-        """End the query at once, whatever it does; its process goes away."""
+        """Stop the query at once by killing its process."""
         self._stop("cancelled")
 
     def end(self) -> int:
-        """Finish in order; the bytes that the process still holds."""
+        """End the query in order; returns the memory that the process still holds, in bytes."""
         if not self._whole:
             return sys.maxsize
         self._ask("end")
@@ -172,7 +172,7 @@ class QueryRun:
         return memory
 
     def over(self) -> None:
-        """Stop the clock."""
+        """Cancel the time limit."""
         self._timer.cancel()
 
     def _too_late(self) -> None:
@@ -191,7 +191,7 @@ class QueryRun:
     def _answered(self) -> dict[str, Any]:
         found = self._receive()
         if not isinstance(found, dict):
-            raise faults.internal("a query answered with rows that nobody asked for")
+            raise faults.internal("a query sent rows that were not requested")
         self._check(found)
         return found
 
@@ -206,7 +206,7 @@ class QueryRun:
             raise _failed(found["failed"])
 
     def _failure(self) -> Exception:
-        """Say why the process has ended."""
+        """Return the error for a process that has ended."""
         status = self._process.wait()
         if self._ended_for == "cancelled":
             return CancelledError("the query was cancelled")
@@ -226,7 +226,7 @@ def _failed(first: str) -> Exception:
 
 
 class _Process:
-    """A process of `worker`, and the pipes to it."""
+    """A worker process and the pipes to it."""
 
     def __init__(self, memory: int, work: Path) -> None:
         self._spill = work / f"spill-{new_id()}"
@@ -240,14 +240,14 @@ class _Process:
         )
 
     def send(self, request: dict[str, Any]) -> None:
-        """Send one request; `BrokenPipeError` when the process has ended."""
+        """Send one request; `BrokenPipeError` if the process has ended."""
         assert self._process.stdin is not None
         data = pickle.dumps(request)
         self._process.stdin.write(REQUEST_HEAD.pack(len(data)) + data)
         self._process.stdin.flush()
 
     def receive(self) -> dict[str, Any] | pa.Table | None:
-        """Return the next answer or rows; ``None`` when the process has ended."""
+        """Return the next answer or rows; ``None`` if the process has ended."""
         source = self._process.stdout
         assert source is not None
         head = source.read(HEAD.size)
@@ -266,11 +266,11 @@ class _Process:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End the process; who waits for an answer gets ``None``."""
+        """Kill the process; a waiting `receive` returns ``None``."""
         self._process.kill()
 
     def wait(self) -> int:
@@ -278,7 +278,7 @@ class _Process:
         return self._process.wait()
 
     def end(self) -> None:
-        """End the process and give back what it held; a second call does nothing."""
+        """Kill the process and free its pipes. Idempotent."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

@@ -1,7 +1,7 @@
-"""A MaxCompute query as a DuckDB query over named tables.
+"""Translates a MaxCompute query to a DuckDB query over named tables.
 
-sqlglot reads the Hive dialect, which is the nearest that it knows, and writes DuckDB's. Tables
-are replaced by names of our own, so that nothing but what we register can be meant.
+sqlglot parses the Hive dialect, the nearest that it supports, and writes DuckDB's. Table names are
+replaced by generated ones, so that a query can only refer to registered tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["TranslatedQuery", "translate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedQuery:
-    """DuckDB text, and which of our names stands for which table (as written)."""
+    """DuckDB text, and the table (as written) that each generated name stands for."""
 
     sql: str
     tables: dict[str, tuple[str, ...]]
@@ -30,7 +30,7 @@ class TranslatedQuery:
 def translate(
     text: str, *, exists: Callable[[tuple[str, ...]], object], timezone: str = "UTC"
 ) -> TranslatedQuery:
-    """Read a query and write it for DuckDB.
+    """Translate a query to DuckDB.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def _replace_table(
     from sqlglot import exp
 
     if not isinstance(table.this, exp.Identifier):
-        raise faults.parse_failed(f"{table.sql(dialect='hive')[:60]!r} is no table")
+        raise faults.parse_failed(f"{table.sql(dialect='hive')[:60]!r} is not a table")
     name = tuple(part.name for part in table.parts)
     if len(name) == 1 and name[0].casefold() in ctes:
         return
@@ -129,7 +129,7 @@ def _replace_table(
 
 
 def _unqualify(table: Any, name: tuple[str, ...]) -> None:
-    """``p.t.column`` means the same as ``t.column`` once the table has its alias."""
+    """Replace ``p.t.column`` by ``t.column``, the alias of the table."""
     from sqlglot import exp
 
     if len(name) == 1:
@@ -142,7 +142,7 @@ def _unqualify(table: Any, name: tuple[str, ...]) -> None:
 
 
 def _plain_grouping(query: Any) -> None:
-    """Write ``GROUP BY a WITH ROLLUP`` as ``GROUP BY ROLLUP (a)``; hints mean nothing here."""
+    """Write ``GROUP BY a WITH ROLLUP`` as ``GROUP BY ROLLUP (a)``, and drop hints."""
     from sqlglot import exp
 
     for select in query.find_all(exp.Select):
@@ -157,7 +157,7 @@ def _plain_grouping(query: Any) -> None:
 
 
 def _name_columns(query: Any) -> None:
-    """Name what has no name as the service does: ``_c0``, ``_c1``, … by place."""
+    """Name output columns without a name as the service does: ``_c0``, ``_c1``, … by position."""
     from sqlglot import exp
 
     select = query
@@ -172,7 +172,7 @@ def _name_columns(query: Any) -> None:
 
 
 def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
-    """Say which output columns are stored columns as they are; ``None``: all may be (a star)."""
+    """Return which output columns are plain stored columns; ``None`` (a star): all may be."""
     from sqlglot import exp
 
     if not isinstance(query, exp.Select) or any(shown.is_star for shown in query.expressions):

@@ -1,4 +1,4 @@
-"""Queries in DuckDB: tables in as Arrow datasets, rows out in MaxCompute types."""
+"""Tables as Arrow datasets for DuckDB, and result rows in MaxCompute types."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ STRING = PrimitiveType(TypeCode.STRING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows of a query, made while they are taken."""
+    """Rows of a query, produced lazily."""
 
     schema: TableSchema
     batches: Iterator[pa.RecordBatch]
 
 
 def dataset(folder: Folder, table: Table, segments: Sequence[Segment]) -> ds.Dataset | pa.Table:
-    """Return the visible rows of a table with its partition columns, as a value to be sent."""
+    """Return the visible rows of a table, with partition columns, as a picklable value."""
     far = any(segment.name.endswith(FAR) for segment in segments)
     unit = TimeUnit.MICRO if far else TimeUnit.NANO
     schema = arrow_schema(table.schema, timestamp_unit=unit)
@@ -94,7 +94,7 @@ def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType
 
 
 def _plain_spelling(spelled: str) -> str:
-    """DuckDB writes ``DECIMAL(18,2)``, our casts ``DECIMAL(18, 2)``."""
+    """Normalise ``DECIMAL(18,2)``, as DuckDB writes it, to ``DECIMAL(18, 2)`` as in our casts."""
     return spelled.replace(",", ", ").replace(",  ", ", ")
 
 

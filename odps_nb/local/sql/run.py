@@ -1,7 +1,7 @@
 """Runs SQL statements on the catalogue: DDL here, queries in `queries`.
 
-A query sees the tables as they are when it starts and nothing else of this machine. What it
-writes becomes visible at once, or not at all.
+A query sees a snapshot of the tables and nothing else of this machine. What it writes becomes
+visible atomically.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ class Stopper:
     _runs: list[QueryRun] = field(default_factory=list)
 
     def watch(self, run: QueryRun) -> None:
-        """Interrupt this query when told to stop."""
+        """Register a query to interrupt when stopped."""
         self._runs.append(run)
         self.check()
 
     def release(self, run: QueryRun) -> None:
-        """Forget a query that is done."""
+        """Unregister a query that has ended."""
         self._runs.remove(run)
 
     def stop(self) -> None:
-        """Stop now."""
+        """Interrupt the running query."""
         self.stopped = True
         for run in list(self._runs):
             run.interrupt()
 
     def check(self) -> None:
-        """Raise when told to stop."""
+        """Raise if stopped."""
         if self.stopped:
             raise CancelledError("the query was cancelled")
 
 
 class SqlRunner:
-    """Runs statements; each call does one and is done when its rows are taken."""
+    """Runs one statement per call; it has ended when its rows are consumed."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class SqlRunner:
     def run(
         self, statement: sql_statements.Statement, place: Place, stopper: Stopper, stack: ExitStack
     ) -> Rows | None:
-        """Run a statement; a query gives rows, which are valid until ``stack`` is closed."""
+        """Run a statement; the rows of a query are valid until ``stack`` is closed."""
         if isinstance(statement, sql_statements.Query):
             return self._query(statement.text, place, stopper, stack)
         if isinstance(statement, _SHOWN):
@@ -128,7 +128,7 @@ class SqlRunner:
         return run, query
 
     def _stored_types(self, query: TranslatedQuery, place: Place) -> dict[str, OdpsType]:
-        """Types of columns that a result may hold as they are, where the name says which."""
+        """Return the stored types of result columns that are plain columns, by name."""
         found: dict[str, OdpsType | None] = {}
         for name in query.tables.values():
             for column in self._catalog.table(place.table(name)).schema:
@@ -249,7 +249,7 @@ def _insert_target(
 
 
 def _cast(name: str, column: Column, spelled: str) -> str:
-    """Spell the cast to a column's type; times keep their own unit, which may reach further."""
+    """Return the cast to a column's type; times keep their own unit, which may have more range."""
     is_timestamp = column.type.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
     if is_timestamp and spelled.startswith("TIMESTAMP"):
         return name

@@ -1,7 +1,7 @@
-"""SQL text to statements: DDL and the heads of INSERTs are read here, queries kept as text.
+"""Parses SQL text into statements: DDL and the heads of INSERTs; queries are kept as text.
 
-World local. Knows no catalogue: names stay as written. Anything else is a parse error in the
-service's own spelling (``ODPS-0130161:[line,column] …``).
+Names are not resolved here. Anything else is a parse error in the service's own form
+(``ODPS-0130161:[line,column] …``).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Tail:
 
 
 def parse_script(source: str) -> list[Statement]:
-    """Read a script; ``SET k=v`` lines are settings, not statements, and fall away."""
+    """Parse a script; ``SET k=v`` lines are settings, not statements, and are dropped."""
     found = [_statement(cursor) for cursor in statements(source) if not _is_setting(cursor)]
     if not found:
         raise faults.parse_failed("there is no statement")
@@ -56,7 +56,7 @@ def parse_script(source: str) -> list[Statement]:
 
 
 def script_settings(source: str) -> dict[str, str]:
-    """Return what the ``SET k=v`` lines of a script say."""
+    """Return the settings in the ``SET k=v`` lines of a script."""
     found = {}
     for cursor in statements(source):
         if _is_setting(cursor):
@@ -147,7 +147,7 @@ def _create(cursor: Cursor) -> Statement:
 
 
 def _tail(cursor: Cursor) -> _Tail:
-    """Read what may follow the column list, in any order."""
+    """Parse the clauses after the column list, in any order."""
     tail = _Tail()
     while not cursor.at_end and not cursor.peek("as"):
         if cursor.accept("comment"):
@@ -166,7 +166,7 @@ def _tail(cursor: Cursor) -> _Tail:
 
 
 def _clustering(cursor: Cursor) -> Iterator[tuple[str, str]]:
-    """Read what follows ``[RANGE] CLUSTERED BY``; rows stay as they were written."""
+    """Parse what follows ``[RANGE] CLUSTERED BY``; it does not affect how rows are stored."""
     yield CLUSTERED_BY, cursor.parenthesised()
     if cursor.accept("sorted", "by"):
         cursor.parenthesised()
@@ -183,7 +183,7 @@ def _integer(cursor: Cursor) -> int:
 
 
 def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """Read a column list with ``, PRIMARY KEY (a, b)`` at its end, or ``a bigint PRIMARY KEY``."""
+    """Parse a column list with ``, PRIMARY KEY (a, b)`` at its end, or ``a bigint PRIMARY KEY``."""
     text = cursor.parenthesised()
     inner, kept, keys = Cursor(text), "", []
     start = depth = 0

@@ -1,7 +1,7 @@
-"""Times in SQL text as instants: constants are read in the zone of the statement.
+"""Rewrites time constants in SQL from the statement's time zone to UTC.
 
-Stored instants are wall clocks of UTC to DuckDB. What a query does with their hours, and what it
-makes text of, is UTC as well, whatever zone it names.
+DuckDB sees stored instants as UTC wall-clock times. Functions of hours and conversions to text use
+UTC as well, whatever time zone the statement sets.
 """
 
 from __future__ import annotations

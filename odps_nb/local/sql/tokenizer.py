@@ -1,6 +1,6 @@
-"""Statements of a SQL text as tokens, and a cursor over them.
+"""Splits SQL text into statements and tokens, with a cursor over them.
 
-sqlglot's tokenizer of Hive, without keywords, reads the statements that the service reads itself
+Uses sqlglot's Hive tokenizer without keywords, for the statements that the service parses itself
 (DDL, and the head of an INSERT); queries go to sqlglot as text. Pure.
 """
 
@@ -19,7 +19,7 @@ _VALUES = ("STRING", "IDENTIFIER", "NUMBER")
 
 @cache
 def _tokenizer() -> Any:
-    """Return what makes a tokenizer; one serves one thread."""
+    """Return a factory of tokenizers, one per thread."""
     from sqlglot.dialects.hive import Hive
 
     changes = {
@@ -39,12 +39,12 @@ def _tokens(source: str) -> list[Any]:
     try:
         found: list[Any] = _tokenizer()().tokenize(source)
     except TokenError:
-        raise faults.parse_failed("a string, name or comment does not end") from None
+        raise faults.parse_failed("unterminated string, name or comment") from None
     return found
 
 
 def statements(source: str) -> list[Cursor]:
-    """Cut a script at its semicolons; empty statements fall away, as comments do."""
+    """Split a script at its semicolons; drops comments and empty statements."""
     found, group = [], []
     for token in _tokens(source):
         if token.token_type.name != "SEMICOLON":
@@ -67,7 +67,7 @@ class Cursor:
 
     @property
     def place(self) -> int:
-        """Where the next token begins in the text."""
+        """Position of the next token in the text."""
         return self._end if self.at_end else int(self._tokens[self._at].start)
 
     @property
@@ -77,11 +77,11 @@ class Cursor:
 
     @property
     def at_end(self) -> bool:
-        """Whether all tokens are taken."""
+        """Whether all tokens are consumed."""
         return self._at >= len(self._tokens)
 
     def peek(self, *words: str) -> bool:
-        """Whether the next tokens are these words or signs."""
+        """Return whether the next tokens are these words or signs."""
         some = self._tokens[self._at : self._at + len(words)]
         return len(some) == len(words) and all(
             token.token_type.name not in _VALUES and token.text.lower() == word
@@ -89,46 +89,46 @@ class Cursor:
         )
 
     def accept(self, *words: str) -> bool:
-        """Take these words or signs if they come next."""
+        """Consume these words or signs if they come next; return whether they did."""
         found = self.peek(*words)
         if found:
             self._at += len(words)
         return found
 
     def expect(self, *words: str) -> None:
-        """Take these words or signs, which must come next."""
+        """Consume these words or signs, which must come next."""
         if not self.accept(*words):
             raise self.error(f"expected {' '.join(words).upper()}")
 
     def nesting(self) -> int:
-        """Take whatever comes next; say whether it opens (1) or closes (-1) something."""
+        """Consume any token; return 1 if it opens a bracket, -1 if it closes one, else 0."""
         token = self._next("more")
         opens = {"(": 1, "<": 1, ")": -1, ">": -1}
         return opens.get(token.text, 0) if token.token_type.name not in _VALUES else 0
 
     def name(self) -> str:
-        """Take one identifier."""
+        """Consume one identifier."""
         token = self._next("a name")
         if token.token_type.name not in ("VAR", "IDENTIFIER") or not token.text:
             raise self.error("expected a name", back=1)
         return str(token.text)
 
     def dotted(self) -> list[str]:
-        """Take a name with dots."""
+        """Consume a dotted name."""
         parts = [self.name()]
         while self.accept("."):
             parts.append(self.name())
         return parts
 
     def text(self) -> str:
-        """Take a string."""
+        """Consume a string."""
         token = self._next("a string")
         if token.token_type.name != "STRING":
             raise self.error("expected a string", back=1)
         return str(token.text)
 
     def value(self) -> str:
-        """Take a string or number, as text; a minus sign may stand before a number."""
+        """Consume a string or number as text; a number may have a minus sign."""
         sign = "-" if self.accept("-") else ""
         token = self._next("a value")
         if token.token_type.name not in ("STRING", "NUMBER", "VAR"):
@@ -136,7 +136,7 @@ class Cursor:
         return f"{sign}{token.text}"
 
     def parenthesised(self) -> str:
-        """Take a balanced ``( … )`` and return the text inside."""
+        """Consume a balanced ``( … )`` and return the text inside."""
         self.expect("(")
         start, depth, end = self._tokens[self._at - 1].end + 1, 1, 0
         while depth:
@@ -144,7 +144,7 @@ class Cursor:
         return self._text[start:end]
 
     def until(self, *words: str) -> str:
-        """Take what comes before one of these words or signs, outside of parentheses; its text."""
+        """Consume up to one of these words or signs, outside of parentheses; return the text."""
         start, depth, end = self.place, 0, self.place
         while not self.at_end and (depth or not any(self.peek(word) for word in words)):
             token = self._next("more")
@@ -154,12 +154,12 @@ class Cursor:
         return self._text[start:end]
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Check that no tokens are left."""
         if not self.at_end:
-            raise self.error("the statement goes on here unexpectedly")
+            raise self.error("unexpected text after the statement")
 
     def error(self, message: str, *, back: int = 0) -> Exception:
-        """Make a parse error that shows where the cursor is."""
+        """Return a parse error at the position of the cursor."""
         text = self._text[self._first : self._end]
         at = self._at - back
         start = (self._tokens[at].start if at < len(self._tokens) else self._end) - self._first

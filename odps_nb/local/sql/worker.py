@@ -1,7 +1,7 @@
-"""A process that runs queries for the service, and may be ended at any moment.
+"""A process that runs queries for the service, and may be killed at any moment.
 
-A function of DuckDB that makes a long text can neither be interrupted nor is its memory counted.
-So queries run in here: what takes too much memory or time ends this process, and nothing else.
+DuckDB functions that build long texts cannot be interrupted, and their memory is not counted. So
+queries run here: one that takes too much memory or time ends this process, and nothing else.
 
 ::
 
@@ -47,7 +47,7 @@ _MIB = 1 << 20
 
 
 def main() -> None:
-    """Answer requests until there are no more; arguments: MiB of memory, folder to spill into."""
+    """Answer requests until stdin ends; arguments: MiB of memory, folder to spill into."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, which ends us
     limit, spill = int(sys.argv[1]) * _MIB, Path(sys.argv[2])
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -132,13 +132,13 @@ def _first_line(error: Exception) -> str:
 
 
 def _sacrifice() -> None:
-    """Let the system end this process, and not the service, when all memory is taken."""
+    """Make the system kill this process, not the service, when memory runs out."""
     with contextlib.suppress(OSError):  # only Linux has it, and only this one process suffers
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _watch(limit: int) -> None:
-    """End the process when its memory is over the limit; DuckDB's own limit misses long texts."""
+    """End the process when it exceeds its memory; DuckDB's own limit misses long texts."""
     pause = threading.Event()
     while not pause.wait(LOOK_EVERY):
         if _memory() > limit:
@@ -146,7 +146,7 @@ def _watch(limit: int) -> None:
 
 
 def _memory() -> int:
-    """Return the bytes that this process holds (its peak, where the system tells no more)."""
+    """Return the memory of this process in bytes (its peak on systems that report only that)."""
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123 - every 20 ms
             _, resident, shared = file.read().split()[:3]

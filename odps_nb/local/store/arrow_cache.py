@@ -1,7 +1,7 @@
-"""Row files a second time, as plain Arrow: memory-mapped, they need no decoding.
+"""A cache of row files as uncompressed Arrow, which is memory-mapped and needs no decoding.
 
-Parquet is the truth; these files are a cache beside it with a limit in bytes, and any of them may
-be missing. They are not forced to disk: after an end that was not clean they are all dropped.
+The Parquet files are authoritative; the cache has a limit in bytes, and any of its files may be
+missing. They are not flushed to disk: after an unclean stop they are all deleted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from threading import Lock
 
 import pyarrow as pa
 
-__all__ = ["HotFiles"]
+__all__ = ["ArrowCache"]
 
 LIMIT = 2 << 30
 SMALLEST = 256 << 10
@@ -22,7 +22,7 @@ FREE_SHARE = 0.25
 _NAME = re.compile(r"[0-9a-f]{32}[nu]?\.arrow", re.ASCII)
 
 
-class HotFiles:
+class ArrowCache:
     """The cache of one service folder.
 
     Parameters
@@ -48,13 +48,13 @@ class HotFiles:
         self.scan()
 
     def scan(self) -> None:
-        """Take in what lies in the folder, oldest first."""
+        """Load the files in the folder, oldest first."""
         files = sorted(self._folder.glob("*.arrow"), key=lambda path: path.stat().st_mtime)
         with self._lock:
             self._sizes = OrderedDict((path.stem, path.stat().st_size) for path in files)
 
     def admit(self, name: str, work_file: Path) -> None:
-        """Take over a finished Arrow file for a row file, if it is worth it and fits."""
+        """Move a finished Arrow file of a row file into the cache, if it is worth it and fits."""
         size = work_file.stat().st_size
         if not SMALLEST <= size <= self._limit:
             work_file.unlink()
@@ -78,13 +78,13 @@ class HotFiles:
             return None
 
     def drop(self, name: str) -> None:
-        """Forget a row file."""
+        """Remove a row file from the cache."""
         with self._lock:
             if self._sizes.pop(name, None) is not None:
                 self._path(name).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Say that all files are whole."""
+        """Mark the cache as cleanly closed: all files are complete."""
         self._clean.touch()
 
     def _path(self, name: str) -> Path:

@@ -1,6 +1,6 @@
-"""Bodies of blob uploads and downloads: codings, frames, CRC blocks.
+"""Decodes bodies of blob uploads and encodes those of downloads: codings, frames, CRC blocks.
 
-Knows files and bytes; which blob is whose, ``blobs`` knows.
+Works on files and bytes; ``blobs`` manages references.
 ``docs/protocol.md`` sections 6.1 to 6.4.
 """
 
@@ -36,7 +36,7 @@ MAX_BLOB = 1 << 34
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One blob inside a pack: where it lies and what is known of it."""
+    """One blob inside a pack: its position, size, checksums, media type and name."""
 
     start: int
     size: int
@@ -48,7 +48,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Where the bytes of a blob to download are."""
+    """The position of a blob's bytes in a pack, for a download."""
 
     pack: Path
     start: int
@@ -61,7 +61,7 @@ class Stretch:
 
 
 def pack_single(body: Path, work: Path, coding: Compression) -> Piece:
-    """Make a pack of the body of a single upload; without a coding the file is taken over."""
+    """Make a pack of the body of a single upload; without a coding the file itself is used."""
     if coding is Compression.NONE:
         body.replace(work)
         return _measure(work)
@@ -76,7 +76,7 @@ def pack_single(body: Path, work: Path, coding: Compression) -> Piece:
 
 
 def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
-    """Make a pack of the blobs of a batch upload, in frame order; footers are verified."""
+    """Make a pack of the blobs of a batch upload, in frame order; verifies the footers."""
     try:
         with body.open("rb") as source, work.open("wb") as target:
             return list(_unframe(_decoded(source, coding), target))
@@ -86,7 +86,7 @@ def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
 
 
 def pack_bytes(blobs: Iterable[tuple[bytes, str, str]], work: Path) -> list[Piece]:
-    """Make a pack of blobs that are at hand as (data, content type, file name)."""
+    """Make a pack of blobs in memory, given as (data, content type, file name)."""
     pieces, start = [], 0
     with work.open("wb") as target:
         for data, content_type, file_name in blobs:
@@ -125,7 +125,7 @@ def _measure(path: Path) -> Piece:
 
 
 def _unframe(chunks: Iterator[bytes], target: BinaryIO) -> Iterator[Piece]:
-    """Write the data of frames one after the other; yield where each came to lie."""
+    """Write the data of frames one after the other; yield the position of each."""
     frames = FrameDecoder(None, max_blob=MAX_BLOB, always_md5=True)
     start, check, offset = None, 0, 0
     md5 = hashlib.md5(usedforsecurity=False)
@@ -163,7 +163,7 @@ def _unframe(chunks: Iterator[bytes], target: BinaryIO) -> Iterator[Piece]:
 def download_body(
     blobs: Sequence[Stretch], coding: Compression
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield the body of a download: payload, coding, CRC blocks outermost.
+    """Yield the body of a download: payload, compressed if requested, in CRC blocks.
 
     One blob is raw, none or several are framed (``docs/protocol.md`` section 6.4).
     """

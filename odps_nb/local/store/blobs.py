@@ -1,8 +1,9 @@
 """Blobs: packs on disk, references in rows, bodies for downloads.
 
-An upload becomes one pack file; each blob is a stretch of it. A reference names a row of the
-catalogue and proves that it was given out: ``ff · id (8 bytes) · secret (8 bytes)``. It begins
-with a byte that no text has, so raw references and their base64 text cannot be mixed up.
+An upload becomes one pack file that holds its blobs one after the other. A reference identifies a
+row of the catalogue and holds a secret, so that it cannot be guessed: ``ff · id (8 bytes) · secret
+(8 bytes)``. It begins with a byte that no text has, so that raw references and their base64 text
+cannot be confused.
 ``docs/protocol.md`` section 6.
 """
 
@@ -41,7 +42,7 @@ _LOOKUP = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlob:
-    """A blob that is on disk; ``secret`` is shown to nobody but in the reference."""
+    """A blob on disk; ``secret`` appears nowhere but in the reference."""
 
     blob_id: int
     secret: bytes
@@ -73,19 +74,19 @@ class BlobStore:
     # -- uploads ------------------------------------------------------------------------------
 
     def store_one(self, body: Path, coding: Compression, project: str) -> StoredBlob:
-        """Keep the body of a single upload; the file is taken over."""
+        """Store the body of a single upload; takes ownership of the file."""
         work = self._folder.work_file(".pack")
         return self._keep(work, [pack_single(body, work, coding)], project)[0]
 
     def store_batch(self, body: Path, coding: Compression, project: str) -> list[StoredBlob]:
-        """Keep the blobs of a batch upload, in frame order; footers are verified."""
+        """Store the blobs of a batch upload, in frame order; verifies the footers."""
         work = self._folder.work_file(".pack")
         return self._keep(work, pack_batch(body, work, coding), project)
 
     def store_bytes(
         self, blobs: Iterable[tuple[bytes, str, str]], project: str
     ) -> list[StoredBlob]:
-        """Keep blobs that are at hand as (data, content type, file name)."""
+        """Store blobs in memory, given as (data, content type, file name)."""
         work = self._folder.work_file(".pack")
         return self._keep(work, pack_bytes(blobs, work), project)
 
@@ -121,7 +122,7 @@ class BlobStore:
     # -- references and downloads ------------------------------------------------------------
 
     def find(self, references: Sequence[BlobReference]) -> list[StoredBlob]:
-        """Return the blobs in the order of the references; 404 for one that is none of ours."""
+        """Return the blobs in the order of the references; 404 for an unknown one."""
         keys = [_key(reference.raw) for reference in references]
         found = self._look_up([key for key in keys if key is not None])
         result = []
@@ -155,11 +156,11 @@ class BlobStore:
         return found
 
     def spell(self, array: pa.Array, use: BlobUse) -> pa.Array:
-        """Turn written references (raw bytes, or their base64 text) into the stored text."""
+        """Convert references in rows (raw bytes, or their base64 text) to the stored text."""
         raw = [None if value is None else _raw(value) for value in array.to_pylist()]
         keys = [None if value is None else _key(value) for value in raw]
         if any(value is not None and key is None for value, key in zip(raw, keys, strict=True)):
-            raise faults.invalid("a BLOB column holds something that is no blob reference")
+            raise faults.invalid("a BLOB column holds a value that is not a blob reference")
         known = self._look_up(key for key in keys if key is not None)
         texts: list[bytes | None] = []
         for key in keys:
@@ -167,13 +168,15 @@ class BlobStore:
                 texts.append(None)
                 continue
             if key not in known:
-                raise faults.invalid("a BLOB column holds a reference to no blob of this service")
+                raise faults.invalid(
+                    "a BLOB column holds a reference that this service does not know"
+                )
             use.blob_ids.add(key[0])
             texts.append(known[key].reference.token.encode("ascii"))
         return pa.array(texts, pa.binary())
 
     def used_by(self, file: str, use: BlobUse) -> None:
-        """Remember that a row file refers to blobs: they are kept while it is."""
+        """Record that a row file refers to blobs: they are kept as long as the file."""
         if use.blob_ids:
             with self._db.transaction() as db:
                 db.executemany(
@@ -182,7 +185,7 @@ class BlobStore:
                 )
 
     def collect(self) -> int:
-        """Delete packs none of whose blobs is in any row file, once they are old; say how many.
+        """Delete old packs without a blob in any row file; return how many.
 
         A fresh upload is not in a row yet, so age protects it.
         """

@@ -1,7 +1,7 @@
-"""What exists: projects, schemas, tables and partitions.
+"""The catalogue of projects, schemas, tables and partitions.
 
-Names are compared without regard to case and kept as they were given. Each change is one
-transaction of the `Database`. Knows no row files: those are in ``snapshots``.
+Names are case-insensitive and kept as they were given. Each change is one transaction of the
+`Database`. Row files are in ``snapshots``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEFAULT_SCHEMA = "default"
 
 
 class Catalog:
-    """Reads and changes of what exists.
+    """Reads and changes projects, schemas, tables and partitions.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Catalog:
     # -- projects and schemas -----------------------------------------------------------------
 
     def add_project(self, name: str, *, owner: str) -> None:
-        """Make a project with its default schema, unless it is there."""
+        """Create a project with its default schema, unless it exists."""
         now = self._clock()
         with self._db.transaction() as db:
             db.execute("INSERT OR IGNORE INTO projects VALUES (?, ?, ?)", (name, owner, now))
@@ -75,7 +75,7 @@ class Catalog:
         return tuple(r["name"] for r in found)
 
     def add_schema(self, project: str, name: str, *, if_not_exists: bool = False) -> None:
-        """Make a schema."""
+        """Create a schema."""
         with self._db.transaction() as db:
             if name in self.schemas(project):
                 if if_not_exists:
@@ -104,7 +104,7 @@ class Catalog:
         lifecycle: int = -1,
         properties: Mapping[str, str] | None = None,
     ) -> Table:
-        """Make an empty table; 400 ``ObjectAlreadyExists`` when the name is taken."""
+        """Create an empty table; 400 ``ObjectAlreadyExists`` if the name is taken."""
         check_columns(schema)
         now = self._clock()
         # an empty primary-key table has a version (live tests of the C++ client: TestIncremental…)
@@ -163,7 +163,7 @@ class Catalog:
         return found
 
     def table_by_id(self, table_id: int) -> Table:
-        """Return the table of a session; `NotFoundError` when it was dropped meanwhile."""
+        """Return the table of a session; `NotFoundError` if it was dropped meanwhile."""
         row = self._db.row("SELECT * FROM tables WHERE table_id = ?", table_id)
         if row is None:
             raise faults.no_such_table(f"of id {table_id}")
@@ -191,7 +191,7 @@ class Catalog:
             db.execute("DELETE FROM tables WHERE table_id = ?", (table.table_id,))
 
     def change_schema(self, table: Table, schema: TableSchema) -> Table:
-        """Give a table another schema (columns added at the end) and a new schema version."""
+        """Set a new schema (columns added at the end) and a new schema version of a table."""
         check_columns(schema)
         with self._db.transaction() as db:
             self._db.must_last()
@@ -211,7 +211,7 @@ class Catalog:
         lifecycle: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Change what is said about a table; ``None`` leaves a thing as it is."""
+        """Change name, comment, lifecycle or properties of a table; ``None`` changes nothing."""
         named = replace(table.name, table=name or table.name.table)
         with self._db.transaction() as db:
             self._db.must_last()
@@ -235,7 +235,7 @@ class Catalog:
     # -- partitions ---------------------------------------------------------------------------
 
     def partitions(self, table: Table) -> tuple[Partition, ...]:
-        """Return the partitions in the order of their values, with what they hold."""
+        """Return the partitions in the order of their values, with their rows, bytes and files."""
         rows = self._db.rows(
             "SELECT p.*, COALESCE(SUM(f.rows), 0) AS rows, COALESCE(SUM(f.raw_bytes), 0) AS bytes,"
             " COUNT(f.file_id) AS files FROM partitions p LEFT JOIN files f"

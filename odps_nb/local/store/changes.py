@@ -1,9 +1,9 @@
-"""What each version of a primary-key table changed, row by row.
+"""The change log of primary-key tables: what each version changed, row by row.
 
-Beside the rows that are visible, a commit keeps one row file for each partition that it touched:
-columns of the table, and in `OPERATION_TYPE` what became of the row. These files are named in the
-catalogue as removed in the version that added them, so that no reader of the table sees them, and
-pinned under a name of their own for as long as the table is there.
+Beside the visible rows, a commit keeps one row file for each partition that it touched, with the
+columns of the table and the operation in `OPERATION_TYPE`. The catalogue lists these files as
+removed in the version that added them, so that no reader of the table sees them, and pins them for
+as long as the table exists.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 OPERATION_TYPE = Column(name="__meta_op_type", type=PrimitiveType(TypeCode.TINYINT))
-"""What became of a row (live tests of the C++ client: TestIncrementalReadOptionsCDCMode)."""
+"""The operation on a row (live tests of the C++ client: TestIncrementalReadOptionsCDCMode)."""
 INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER = 2, 4, 16, 32
 
 _ORDINAL = "__ordinal"
@@ -46,9 +46,9 @@ _ORDINAL = "__ordinal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """Places in the rows that were merged: those that stay, and what changed, as it came.
+    """Result of a merge, as row indexes: the rows that stay, and the changes in their order.
 
-    ``operations`` says for each place in ``changed`` what became of the row.
+    ``operations`` holds the operation of each index in ``changed``.
     """
 
     kept: np.ndarray
@@ -59,18 +59,18 @@ class Merged:
 def merge(
     rows: pa.Table, keys: Sequence[str], deleted: pa.Array, *, old: int, stay: bool
 ) -> Merged:
-    """Find the last row of each key, and how it differs from what was there.
+    """Find the last row of each key, and whether it inserts, updates or deletes.
 
     Parameters
     ----------
     rows
-        What is there, then what comes. Both may repeat a key; the last row of it counts.
+        The existing rows, then the new ones. Keys may repeat; the last row of a key counts.
     deleted
         For each row whether it removes its key.
     old
         Number of the rows that are there.
     stay
-        Whether those stay that nothing comes for; an overwrite takes them away.
+        Whether existing rows without a new one are kept; an overwrite removes them.
     """
     numbered = rows.select(list(keys)).append_column(_ORDINAL, pa.array(range(rows.num_rows)))
     ends = numbered.group_by(list(keys)).aggregate([(_ORDINAL, "min"), (_ORDINAL, "max")])
@@ -100,7 +100,7 @@ def merge(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The file with what a version changed in a partition; ``at`` in seconds of the epoch."""
+    """The file of the changes of a version in a partition; ``at`` in seconds of the epoch."""
 
     name: str
     version: int
@@ -109,14 +109,14 @@ class Record:
 
 
 class ChangeLog:
-    """Keeps the changes of each version."""
+    """Stores the changes of each version."""
 
     def __init__(self, database: Database, folder: Folder) -> None:
         self._db, self._ledger = database, Ledger(database, folder)
         self._marks = VersionMarks(database)
 
     def keep(self, table: Table, version: int, changes: Sequence[Addition]) -> None:
-        """Remember the changes of a version; those without rows are dropped."""
+        """Store the changes of a version; drops files without rows."""
         with self._db.transaction() as db:
             self._marks.add(table.table_id, version, RECORDED)
             for change in changes:
@@ -146,7 +146,7 @@ class ChangeLog:
     def records(
         self, table: Table, after: int, upto: int, specs: Sequence[PartitionSpec] = ()
     ) -> Iterator[Record]:
-        """Yield what versions ``(after, upto]`` changed, partition by partition, oldest first.
+        """Yield the changes of versions ``(after, upto]``, partition by partition, oldest first.
 
         Raises
         ------

@@ -1,8 +1,7 @@
-"""SQLite: the tables of the catalogue and transactions over them.
+"""The SQLite database of the catalogue, and transactions on it.
 
-One connection, one lock: every statement of the service is a few index look-ups, so that order
-is worth more than parallelism. A transaction either happens as a whole or not at all; whoever
-reads sees the state between two of them. Knows no table names of users and no files.
+One connection, one lock: every statement is a few index look-ups, so that serial order is worth
+more than parallelism. Transactions are atomic and isolated.
 """
 
 from __future__ import annotations
@@ -93,14 +92,14 @@ CREATE TABLE downloads (
 
 
 class Database:
-    """The catalogue's connection; safe to use from any thread.
+    """The connection to the catalogue; thread-safe.
 
     Parameters
     ----------
     path
         The SQLite file, made when missing. A damaged one is a `ConfigError`.
     durable
-        Whether a step that was marked with `must_last` survives a power cut. Every step
+        Whether a transaction that was marked with `must_last` survives a power cut. Every one
         survives ``kill -9``.
     """
 
@@ -138,9 +137,9 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection inside one atomic step; an exception undoes all of it.
+        """Open a transaction and yield the connection; an exception rolls it back.
 
-        Nested use joins the outer step.
+        Nested use joins the outer transaction.
         """
         after: list[Callable[[], None]] = []
         with self._lock:
@@ -164,12 +163,12 @@ class Database:
             step()
 
     def after_commit(self, step: Callable[[], None]) -> None:
-        """Have something done when the running transaction has happened, and only then."""
+        """Call a function after the running transaction has committed, and only then."""
         assert self._depth, "there is no transaction"
         self._after.append(step)
 
     def must_last(self) -> None:
-        """Have the running transaction survive a power cut, too: it was promised to somebody."""
+        """Flush the running transaction to disk at its commit, so that it survives a power cut."""
         self._lasting = True
 
     def rows(self, statement: str, *values: Any) -> list[sqlite3.Row]:
@@ -184,12 +183,12 @@ class Database:
             return found
 
     def run(self, statement: str, *values: Any) -> int:
-        """Run one statement as its own step; return the number of rows it touched."""
+        """Run one statement in a transaction of its own; return the number of rows it changed."""
         with self.transaction() as connection:
             return connection.execute(statement, values).rowcount
 
     def close(self) -> None:
-        """Close the connection; a second call does nothing."""
+        """Close the connection. Idempotent."""
         with self._lock:
             self._connection.close()
 
@@ -225,7 +224,7 @@ class Database:
 
     @staticmethod
     def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-        """Return (table, column) of all there is."""
+        """Return (table, column) for all columns in the file."""
         return {
             (found[0], found[1])
             for found in connection.execute(
@@ -263,7 +262,7 @@ def _refused(path: Path, error: Exception) -> ConfigError:
 
 def _damaged(path: Path, reason: str) -> ConfigError:
     return ConfigError(
-        f"{path} is no whole catalogue of the service: {reason}",
+        f"{path} is not a valid catalogue of the service: {reason}",
         option="root",
         hint=f"restore {path.name} from a backup (nothing was changed), or serve an empty folder",
     )

@@ -5,17 +5,17 @@
     ROOT/                    0700
       lock                   held by the process that serves it
       access_key.json        0600: the access keys of this service
-      catalog.sqlite         what exists and what is visible
+      catalog.sqlite         the catalogue: tables, partitions, visible files
       rows/<id>.parquet      row files, named by the service, never by a user's text
       hot/<id>.arrow         the same rows, ready to send (a cache)
       blobs/<id>.pack        blobs of one upload, one after the other
-      pending/<file name>    a mark: whether that file is needed, the catalogue says
-      work/                  bodies and files that are not finished yet
+      pending/<file name>    a mark: the catalogue decides whether that file is kept
+      work/                  unfinished bodies and files
 
-A file in ``rows`` or ``blobs`` is marked before it gets its name there, and before the catalogue
-forgets it. The mark goes when the catalogue knows the file for good, or the file is gone. So
-what a crash leaves behind can be told from what an old or empty catalogue does not know: only
-the former is ever deleted (``inventory``). Knows nothing of tables or HTTP.
+A file in ``rows`` or ``blobs`` is marked before it is renamed into place, and before the catalogue
+removes it. The mark is deleted when the catalogue lists the file durably, or the file is deleted.
+This distinguishes files that a crash left behind from those that an old or empty catalogue lacks:
+only the former are ever deleted (``ledger``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from odps_nb.errors import ConfigError
-from odps_nb.local.store.arrow_cache import HotFiles
+from odps_nb.local.store.arrow_cache import ArrowCache
 
 __all__ = ["PACK", "ROWS", "Folder", "new_id"]
 
@@ -44,7 +44,7 @@ _WORK_NAME = re.compile(r"[0-9a-f]{32}\.[a-z]+|spill-[0-9a-f]{32}", re.ASCII)
 
 
 def new_id() -> str:
-    """Return a name for a file or session: 32 hexadecimal digits, never derived from input."""
+    """Return a random id for a file or session: 32 hexadecimal digits."""
     return secrets.token_hex(16)
 
 
@@ -89,31 +89,31 @@ class Folder:
         for path in self.work.iterdir():
             if _WORK_NAME.fullmatch(path.name):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        self.hot = HotFiles(self.root / "hot")
+        self.hot = ArrowCache(self.root / "hot")
 
     def make_places(self) -> None:
-        """Make the folders of data files, where they are missing and nothing is missed."""
+        """Create the missing folders of data files."""
         for part in (self.rows, self.blobs):
             part.mkdir(mode=0o700, exist_ok=True)
 
     @property
     def rows(self) -> Path:
-        """Where row files live."""
+        """The folder of row files."""
         return self.root / "rows"
 
     @property
     def blobs(self) -> Path:
-        """Where blob packs live."""
+        """The folder of blob packs."""
         return self.root / "blobs"
 
     @property
     def work(self) -> Path:
-        """Where unfinished files live."""
+        """The folder of unfinished files."""
         return self.root / "work"
 
     @property
     def pending(self) -> Path:
-        """Where the marks are of files that the catalogue decides about."""
+        """The folder of marks: the catalogue decides whether a marked file is kept."""
         return self.root / "pending"
 
     @property
@@ -123,7 +123,7 @@ class Folder:
 
     @property
     def has_catalog(self) -> bool:
-        """Whether the SQLite file is there and not empty."""
+        """Whether the SQLite file exists and is not empty."""
         return self.catalog.exists() and self.catalog.stat().st_size > 0
 
     def row_file(self, name: str) -> Path:
@@ -135,11 +135,11 @@ class Folder:
         return self.blobs / f"{_checked(name)}.pack"
 
     def work_file(self, suffix: str) -> Path:
-        """Return a fresh path for something unfinished."""
+        """Return a new path for an unfinished file."""
         return self.work / f"{new_id()}{suffix}"
 
     def publish(self, work_file: Path, final: Path) -> None:
-        """Give a finished file its name: on disk first when durable, then renamed."""
+        """Rename a finished file into place; flushes it to disk first if durable."""
         if self.durable:
             with work_file.open("rb") as file:
                 os.fsync(file.fileno())
@@ -152,14 +152,14 @@ class Folder:
                 os.close(fd)
 
     def publish_rows(self, work_file: Path, ending: str = "") -> str:
-        """Give a finished row file its place, marked; return its id, with this ending."""
+        """Mark a finished row file and move it into place; return its new id."""
         name = new_id() + ending
         self.mark([name + ROWS])
         self.publish(work_file, self.row_file(name))
         return name
 
     def publish_pack(self, work_file: Path) -> str:
-        """Give a finished pack its place, marked; return its id."""
+        """Mark a finished pack and move it into place; return its new id."""
         name = new_id()
         self.mark([name + PACK])
         self.publish(work_file, self.blob_pack(name))
@@ -168,20 +168,20 @@ class Folder:
     # -- marks --------------------------------------------------------------------------------
 
     def mark(self, file_names: Iterable[str]) -> None:
-        """Say of files that they may be nobody's after a crash: the catalogue decides."""
+        """Mark files: after a crash, those that the catalogue does not list are deleted."""
         for name in file_names:
             (self.pending / name).touch(mode=0o600)
 
     def settle(self, file_names: Iterable[str]) -> None:
-        """Take the marks of files that the catalogue knows for good (or that are gone)."""
+        """Remove the marks of files that the catalogue lists durably, or that are deleted."""
         for name in file_names:
             try:
                 (self.pending / name).unlink(missing_ok=True)
             except OSError as error:  # the mark says too much, which costs nothing
-                log.warning("the mark of %s stays: %s", name, error)
+                log.warning("the mark of %s could not be removed: %s", name, error)
 
     def drop(self, file_names: Iterable[str]) -> None:
-        """Delete marked files that the catalogue does not know any more."""
+        """Delete marked files that the catalogue no longer lists."""
         for name in file_names:
             stem, place = name.partition(".")[0], self.place_of(name)
             try:
@@ -194,12 +194,12 @@ class Folder:
             self.settle([name])
 
     def place_of(self, file_name: str) -> Path:
-        """Path of a row file or pack by its whole name."""
+        """Return the path of a row file or pack by its file name."""
         stem, _, kind = file_name.partition(".")
         return self.row_file(stem) if f".{kind}" == ROWS else self.blob_pack(stem)
 
     def data_files(self) -> set[str]:
-        """Return the names of all row files and packs that are there."""
+        """Return the names of all row files and packs."""
         return _data_files(self.rows) | _data_files(self.blobs)
 
     def marked(self) -> set[str]:
@@ -207,7 +207,7 @@ class Folder:
         return _data_files(self.pending)
 
     def set_aside(self, file_names: Iterable[str]) -> Path:
-        """Move data files out of the way, and return where they are now."""
+        """Move data files into the folder ``unknown``, and return it."""
         aside = self.root / "unknown"
         aside.mkdir(mode=0o700, exist_ok=True)
         for name in file_names:
@@ -218,7 +218,7 @@ class Folder:
     # -- keys and the end ---------------------------------------------------------------------
 
     def access_keys(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return access ids and secrets; made at random once, kept in a file only we can read."""
+        """Return access ids and secrets; generated once, stored in a file that only we can read."""
         path = self.root / "access_key.json"
         if given:
             keys = dict(given)
@@ -234,7 +234,7 @@ class Folder:
         return keys
 
     def close(self) -> None:
-        """Release the folder; a second call does nothing."""
+        """Release the folder. Idempotent."""
         if self._lock >= 0:
             self.hot.close()
             self._unlock()
@@ -259,7 +259,7 @@ class Folder:
 
 
 def _checked(name: str) -> str:
-    """File names come from `new_id` alone; anything else is a defect, not a path."""
+    """Return a file name from `new_id`; raise for any other text."""
     if not name.isalnum() or len(name) > 64:
         raise ValueError(f"not a file id: {name!r}")
     return name

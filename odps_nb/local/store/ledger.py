@@ -1,9 +1,8 @@
-"""Which data files the catalogue answers for: kept, deleted, or strangers.
+"""Keeps data files and catalogue consistent: which files to keep, to delete, or to report.
 
-A file is deleted when the catalogue of this service has forgotten it, or has never come to know
-one that was being made when the service was killed (it is marked, see `Folder`). A file that
-lies there unmarked and unknown says that the catalogue is older than the data, or another one:
-then nothing is served and nothing is deleted.
+A file is deleted when the catalogue has removed it, or when it was being written as the service was
+killed (it is marked, see `Folder`). An unmarked file that the catalogue does not list means that
+the catalogue is older than the data, or another one: then nothing is served and nothing deleted.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ _SET_ASIDE = "start once with --set-aside, which moves the unknown files into an
 
 
 class Ledger:
-    """Ties data files to steps of the catalogue."""
+    """Keeps and deletes data files together with transactions of the catalogue."""
 
     def __init__(self, database: Database, folder: Folder) -> None:
         self._db, self._folder = database, folder
 
     def keep(self, file_names: Sequence[str]) -> None:
-        """Keep files from now on: the running transaction names them, and will last."""
+        """Keep files once the running transaction, which lists them, has committed."""
         self._db.must_last()
         self._db.after_commit(lambda: self._folder.settle(file_names))
 
     def drop(self, file_names: Sequence[str]) -> None:
-        """Delete files once the running transaction, which forgets them, has happened."""
+        """Delete files once the running transaction, which removes them, has committed."""
         self._folder.mark(file_names)
         self._db.after_commit(lambda: self._folder.drop(file_names))
 
     def give_up(self, file_names: Iterable[str]) -> None:
-        """Delete files that a failed step was to name; those that it has named stay."""
+        """Delete files of a failed operation, except those that the catalogue lists."""
         known = self.known()
         self._folder.drop([name for name in file_names if name not in known])
 
     def check(self, *, set_aside: bool = False) -> None:
-        """Hold the folder against the catalogue; delete what a kill has left behind.
+        """Compare folder and catalogue; delete the files that a crash left behind.
 
         Parameters
         ----------
@@ -56,8 +55,8 @@ class Ledger:
         Raises
         ------
         ConfigError
-            There are files that the catalogue does not know, or it names some that are gone.
-            Nothing was deleted then.
+            There are files that the catalogue does not list, or it lists some that are missing.
+            Nothing was deleted.
         """
         known, there = self.known(), self._folder.data_files()
         if lost := self._needed(known - there):
@@ -72,7 +71,7 @@ class Ledger:
         self._folder.settle(self._folder.marked())
 
     def known(self) -> set[str]:
-        """Return the names of all data files that the catalogue answers for."""
+        """Return the names of all data files that the catalogue lists."""
         packs = {f"{row['pack']}{PACK}" for row in self._db.rows("SELECT DISTINCT pack FROM blobs")}
         return packs | {f"{row['name']}{ROWS}" for row in self._db.rows(_ROW_FILES)}
 
@@ -104,13 +103,13 @@ _OLDER = (
     f"restore the catalogue that belongs to them; or {_SET_ASIDE}",
 )
 _WITHOUT = (
-    "lie there without a catalog.sqlite that says what they hold",
+    "are there without a catalog.sqlite that describes them",
     f"restore catalog.sqlite, or name an empty folder as root; or {_SET_ASIDE}",
 )
 
 
 def check_without_catalogue(folder: Folder, *, set_aside: bool = False) -> None:
-    """Refuse data without a catalogue; delete what a kill during set-up has left behind."""
+    """Refuse data without a catalogue; delete what a crash during set-up left behind."""
     if folder.has_catalog:
         return
     _clear(folder, folder.data_files(), set_aside=set_aside, reason=_WITHOUT)

@@ -12,21 +12,21 @@ __all__ = ["check_listable", "constant", "constant_array", "spelled"]
 
 
 def check_listable(text: str, key: str) -> None:
-    """Fail with 400 unless a list of partitions, which is XML, can hold the value."""
+    """Fail with 400 unless XML, as in lists of partitions, can hold the value."""
     if not text or not has_spelling(text):
-        problem = "holds a character that no document can" if text else "is empty"
+        problem = "contains a character that XML cannot hold" if text else "is empty"
         raise faults.invalid(
             f"a value of the partition key {key!r} {problem}", code="InvalidPartitionSpec"
         )
 
 
 def constant(text: str, target: pa.DataType, key: str) -> pa.Scalar:
-    """Return the value of a partition key as an Arrow scalar; 400 if the text is no such value."""
+    """Return the value of a partition key as an Arrow scalar; 400 if the text is not valid."""
     try:
         return pa.scalar(text, pa.string()).cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise faults.invalid(
-            f"{text!r} is no value of the partition key {key!r} ({target})",
+            f"{text!r} is not a value of the partition key {key!r} ({target})",
             code="InvalidPartitionSpec",
         ) from None
 
@@ -37,7 +37,7 @@ def constant_array(text: str, target: pa.DataType, key: str, rows: int) -> pa.Ar
 
 
 def spelled(array: pa.Array, key: str) -> pa.Array:
-    """Return partition values as the text that names partitions; null names none."""
+    """Return partition values as the text that names partitions; 400 for null."""
     if array.null_count:
         raise faults.invalid(
             f"a value of the partition key {key!r} is null", code="InvalidPartitionSpec"

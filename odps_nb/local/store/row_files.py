@@ -1,8 +1,8 @@
 """Row files: Parquet written once, read by row range.
 
 A row file holds the data columns of one partition (partition values live in the catalogue).
-Files are written under ``work/`` and renamed when whole. Reading is lazy and bounded: one row
-group at a time. Knows Arrow and the folder; no sessions, no SQL.
+Files are written under ``work/`` and renamed when complete. Reading is lazy and bounded: one row
+group at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SAMPLED_ROWS = 10_000
 REPEATS = 4
 # Marks at the end of a file's name, which is hexadecimal: what times it has.
 FAR = "u"
-"""Its timestamps are in microseconds: nanoseconds do not reach some."""
+"""Its timestamps are in microseconds: some exceed the range of nanoseconds."""
 FINE = "n"
 """Some of its timestamps have digits below a microsecond."""
 
@@ -47,14 +47,14 @@ class RowFile:
 
     @property
     def file_name(self) -> str:
-        """What the file is called in its folder."""
+        """The name of the file in its folder."""
         return self.name + ROWS
 
 
 class RowFileWriter:
-    """Writes one row file; leaving the block by an error leaves nothing behind.
+    """Writes one row file; an error inside the ``with`` block deletes it.
 
-    Batches are gathered into row groups, so that many small batches make no small groups.
+    Batches are gathered into row groups, so that many small batches do not make small groups.
     """
 
     def __init__(self, folder: Folder, schema: pa.Schema) -> None:
@@ -68,7 +68,7 @@ class RowFileWriter:
         self.rows = self.raw_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows; the batch has exactly the writer's schema."""
+        """Add rows; the batch must have exactly the writer's schema."""
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
         self._pending_bytes += batch.nbytes
@@ -78,7 +78,7 @@ class RowFileWriter:
             self._flush()
 
     def finish(self, mark: str = "") -> RowFile:
-        """Close and publish the file; return what the catalogue must know.
+        """Close and publish the file; return its entry for the catalogue.
 
         ``mark`` ends its name, such as `FAR`.
         """
@@ -92,7 +92,7 @@ class RowFileWriter:
         return RowFile(name=name, rows=self.rows, raw_bytes=self.raw_bytes, disk_bytes=size)
 
     def discard(self) -> None:
-        """Drop what was written; a second call does nothing."""
+        """Delete what was written. Idempotent."""
         try:
             self._close()
         except OSError as error:  # no room for the end of a file that nobody wants
@@ -124,7 +124,7 @@ class RowFileWriter:
         self._pending_rows = self._pending_bytes = 0
 
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
-        """Open the Parquet file; dictionaries only where values repeat, they cost time."""
+        """Open the Parquet file; with dictionaries only where values repeat, as they are slow."""
         repeating = [n for n in sample.column_names if _repeats(sample.column(n))]
         return pq.ParquetWriter(
             self._path, self._schema, compression="lz4", use_dictionary=repeating
@@ -139,7 +139,7 @@ class RowFileWriter:
 
 
 def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
-    """Return the unit that the timestamps of all files need, and the mark of a file with them."""
+    """Return the time unit that timestamps require, and the mark of a file that has them."""
     far = any(name.endswith(FAR) for name in names)
     fine = any(name.endswith(FINE) for name in names)
     if far and fine:

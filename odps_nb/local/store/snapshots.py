@@ -1,8 +1,8 @@
-"""Which rows a table shows: versions of sets of row files.
+"""The visible rows of tables: versioned sets of row files.
 
 A file is visible from the version that added it until the version that removed it. A commit adds
-one version in one transaction, so a reader sees all of it or nothing. A read session pins the
-files it was cut from; a removed file is deleted once nobody pins it.
+one version in one transaction, so a reader sees all of it or nothing. A read session pins its
+files; a removed file is deleted once it is not pinned.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Addition:
 
 
 class Snapshots:
-    """Reads and changes of what is visible."""
+    """Reads and changes which row files are visible."""
 
     def __init__(
         self, database: Database, catalog: Catalog, folder: Folder, clock: Callable[[], float]
@@ -53,7 +53,7 @@ class Snapshots:
         self._marks = VersionMarks(database)
 
     def visible(self, table: Table, specs: Sequence[PartitionSpec] = ()) -> tuple[Segment, ...]:
-        """Return the files that a reader sees now, in row order.
+        """Return the files that are visible now, in row order.
 
         ``specs`` restricts to partitions that one of the (partial) specs covers.
         """
@@ -68,7 +68,7 @@ class Snapshots:
         *,
         appends_only: bool = False,
     ) -> tuple[Segment, ...]:
-        """Return the files that versions ``(after, upto]`` added: always the same, or an error.
+        """Return the files that versions ``(after, upto]`` added; an error if some are gone.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class Snapshots:
         Raises
         ------
         ConflictError
-            A version replaced rows, which rows that were added cannot tell of.
+            A version replaced rows, which added rows cannot show.
         NotFoundError
             Rows that a version added are gone since: they were replaced later.
         """
@@ -112,12 +112,12 @@ class Snapshots:
         *,
         replace: Sequence[PartitionSpec] | None = None,
     ) -> int:
-        """Make files visible and hide what they replace, as one new version; return it.
+        """Make files visible and remove those they replace, as one new version; return it.
 
         Parameters
         ----------
         replace
-            Specs whose present rows go away (an empty spec: all of the table); ``None`` adds.
+            Specs whose current rows are removed (an empty spec: the whole table); ``None`` appends.
         """
         now = self._clock()
         with self._db.transaction() as db:
@@ -136,14 +136,14 @@ class Snapshots:
             return version
 
     def drop_table(self, table: Table) -> None:
-        """Remove the table; sessions that read it go on."""
+        """Drop the table; sessions that read it continue."""
         with self._db.transaction():
             self._hide(self._segments(table, "f.removed IS NULL", (), ()), table.version + 1)
             self.unpin(table.changes_pin)
             self._catalog.forget_table(table)
 
     def drop_partition(self, table: Table, partition: Partition) -> None:
-        """Remove a partition and its rows."""
+        """Drop a partition and its rows."""
         with self._db.transaction():
             self.publish(table, (), replace=[partition.spec])
             self._catalog.forget_partition(partition)
@@ -162,7 +162,7 @@ class Snapshots:
         table: Table,
         files: Sequence[tuple[PartitionSpec, RowFile | None]],
     ) -> tuple[Segment, ...]:
-        """Keep files that were made for a session, and that nobody else ever sees."""
+        """Keep files that were written for one session only."""
         with self._db.transaction():
             made = [Addition(spec=spec, file=file) for spec, file in files if file is not None]
             return tuple(self._pin_one(session_id, table, addition) for addition in made)
@@ -187,11 +187,11 @@ class Snapshots:
         )
 
     def unpin(self, session_id: str) -> None:
-        """Let go of the files of a session."""
+        """Unpin the files of a session."""
         self._db.run("DELETE FROM pins WHERE session_id = ?", session_id)
 
     def collect(self) -> int:
-        """Delete removed files that nobody pins; return how many."""
+        """Delete removed files that are not pinned; return how many."""
         with self._db.transaction() as db:
             gone = db.execute(
                 "SELECT file_id, name, table_id, added FROM files WHERE removed IS NOT NULL"

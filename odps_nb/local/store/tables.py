@@ -1,6 +1,6 @@
-"""Tables and partitions as values, and as rows of the catalogue.
+"""Tables and partitions as values, converted from and to rows of the catalogue.
 
-Pure but for reading ``sqlite3.Row``; nothing here asks the database.
+Pure: reads ``sqlite3.Row``, sends no statements.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 PRIMARY_KEY = "primary_key"
 CLUSTERED_BY = "clustered_by"
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
-"""The column in which rows of a primary-key table say what they do."""
+"""The column with the operation (upsert or delete) of rows of primary-key tables."""
 
 _PARTITION_TYPES = {
     TypeCode.TINYINT,
@@ -86,7 +86,7 @@ class Table:
 
     @property
     def is_clustered(self) -> bool:
-        """Whether it was made with ``CLUSTERED BY``."""
+        """Whether it was created with ``CLUSTERED BY``."""
         return CLUSTERED_BY in self.properties
 
     @property
@@ -97,7 +97,7 @@ class Table:
 
     @property
     def changes_pin(self) -> str:
-        """What keeps the files that say what each version changed."""
+        """The pin that keeps the files of the change log."""
         return f"changes-{self.table_id}"
 
     @property
@@ -111,7 +111,7 @@ class Table:
         return tuple(column.name for column in self.schema.partition_columns)
 
     def spec(self, items: PartitionSpec, *, whole: bool = False) -> PartitionSpec:
-        """Return the spec in key order with the table's spelling of keys.
+        """Return the spec in key order, with the keys as the table spells them.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition with what it holds now."""
+    """One partition with its current rows, bytes and files."""
 
     partition_id: int
     spec: PartitionSpec
@@ -152,7 +152,7 @@ class Partition:
 
 
 def check_values(table: Table, spec: PartitionSpec) -> PartitionSpec:
-    """Return the spec when each value can be a value of its key's type; else 400."""
+    """Return the spec if each value is valid for the type of its key; else 400."""
     types = {column.name: column.type for column in table.schema.partition_columns}
     for key, value in spec:
         check_listable(value, key)
@@ -182,9 +182,9 @@ def check_columns(schema: TableSchema) -> None:
 def check_blob_table(
     schema: TableSchema, properties: Mapping[str, str], settings: Mapping[str, str]
 ) -> None:
-    """Fail with 400 for a BLOB in a table that is not made as tables with BLOBs are.
+    """Fail with 400 for a BLOB in a table that lacks the properties required for BLOBs.
 
-    The types of version 2 are on in each project here, so that the job need not say so.
+    The types of version 2 are enabled in every project here, so that jobs need not enable them.
     """
     check_columns(schema)
     if not any(has_blob(column.type) for column in schema.columns):
@@ -203,7 +203,7 @@ def check_blob_table(
 
 
 def _blob_as_key(type_: OdpsType, *, in_key: bool = False) -> bool:
-    """Say whether a key of a MAP holds a BLOB: blobs cannot be compared."""
+    """Return whether the key of a MAP contains a BLOB: blobs cannot be compared."""
     if isinstance(type_, ArrayType):
         return _blob_as_key(type_.element, in_key=in_key)
     if isinstance(type_, MapType):
@@ -215,12 +215,12 @@ def _blob_as_key(type_: OdpsType, *, in_key: bool = False) -> bool:
 
 
 def definition_text(schema: TableSchema) -> str:
-    """Write the columns as the catalogue keeps them."""
+    """Serialise the columns for the catalogue."""
     return json.dumps(encode_flat(schema), ensure_ascii=False)
 
 
 def table_of_row(row: sqlite3.Row) -> Table:
-    """Read a table from its row in the catalogue."""
+    """Return a table from its row in the catalogue."""
     schema = row["schema"]
     return Table(
         table_id=row["table_id"],
@@ -239,7 +239,7 @@ def table_of_row(row: sqlite3.Row) -> Table:
 
 
 def partition_of_row(table: Table, row: sqlite3.Row) -> Partition:
-    """Read a partition from its row in the catalogue."""
+    """Return a partition from its row in the catalogue."""
     values = json.loads(row["spec"])
     return Partition(
         partition_id=row["partition_id"],
@@ -254,12 +254,12 @@ def partition_of_row(table: Table, row: sqlite3.Row) -> Partition:
 
 
 def spec_text(spec: PartitionSpec) -> str:
-    """Write partition values as the catalogue keeps them."""
+    """Serialise partition values for the catalogue."""
     return json.dumps([value for _, value in spec], ensure_ascii=False)
 
 
 def spec_of_text(table: Table, text: str | None) -> PartitionSpec:
-    """Read partition values from the catalogue; none are those of a table without partitions."""
+    """Parse partition values from the catalogue; empty for a table without partitions."""
     if text is None:
         return PartitionSpec()
     return PartitionSpec(tuple(zip(table.partition_keys, json.loads(text), strict=True)))

@@ -1,7 +1,7 @@
-"""What is known of versions beyond the files they added.
+"""Marks versions that an incremental read cannot return.
 
-An incremental read gives the rows that a range of versions added. That is only the truth while
-none of them took rows away and all of their files are still there; both are marked here.
+An incremental read returns the rows that a range of versions added. That is correct only if none of
+them removed rows and all of their files still exist; both are marked here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class VersionMarks:
         self._db = database
 
     def add(self, table_id: int, version: int, mark: str) -> None:
-        """Mark a version; twice is once, and a table that was dropped has none to mark."""
+        """Mark a version. Idempotent; does nothing if the table was dropped."""
         self._db.run(
             "INSERT OR IGNORE INTO version_marks SELECT table_id, ?, ? FROM tables"
             " WHERE table_id = ?",

@@ -1,7 +1,7 @@
-"""Incoming Arrow batches to the exact stored types: by name, else by position.
+"""Converts incoming Arrow batches to the exact stored types; matches columns by name or position.
 
-Safe widening and respelling only (``docs/protocol.md`` section 5.7): anything that would change a
-value is refused with the column's name. Pure: batches in, batches out.
+Lossless conversions only (``docs/protocol.md`` section 5.7): anything that would change a value is
+refused with the column's name. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odps_nb.schema import (
 )
 from odps_nb.terms import TimeUnit
 
-__all__ = ["MAX_FIELD_SIZE", "BlobSpelling", "conform", "match_columns"]
+__all__ = ["MAX_FIELD_SIZE", "BlobSpelling", "coerce_batch", "match_columns"]
 
 MAX_FIELD_SIZE = 8 * 1024 * 1024
 
@@ -40,7 +40,7 @@ def match_columns(
     exact: bool = False,
     optional: Sequence[str] = (),
 ) -> tuple[int | None, ...]:
-    """Say which incoming field feeds each column; ``None``: absent, to be filled with nulls.
+    """Return the incoming field of each column; ``None``: absent, to be filled with nulls.
 
     Names are compared without regard to case; in the right order, any names will do (live tests
     of pyodps, older protocol: test_write_rows_without_partition_by_diff_schema_neg1).
@@ -74,7 +74,7 @@ def match_columns(
 def _by_place(
     found: Sequence[int | None], columns: Sequence[Column], width: int, optional: Sequence[str]
 ) -> tuple[int | None, ...] | None:
-    """Match columns in their order; ``None`` if the number or a name that is known says no."""
+    """Match columns by position; ``None`` if the number or a known name contradicts it."""
     absent_ok = [i is None and c.name in optional for c, i in zip(columns, found, strict=True)]
     skipped = absent_ok if width < len(columns) else [False] * len(columns)
     if width != len(columns) - sum(skipped):
@@ -86,7 +86,7 @@ def _by_place(
     return wanted
 
 
-def conform(
+def coerce_batch(
     batch: pa.RecordBatch,
     columns: Sequence[Column],
     matches: Sequence[int | None],
@@ -111,7 +111,7 @@ def conform(
 def _fit_column(
     array: pa.Array, column: Column, target: pa.DataType, blobs: BlobSpelling
 ) -> pa.Array:
-    """Fit a column; its timestamps in microseconds where nanoseconds do not reach."""
+    """Convert a column; timestamps to microseconds if they exceed the range of nanoseconds."""
     try:
         return _fit(array, column.type, target, column.name, blobs)
     except InvalidRequestError:
@@ -124,7 +124,7 @@ def _fit_column(
 def _fit(
     array: pa.Array, odps: OdpsType, target: pa.DataType, path: str, blobs: BlobSpelling
 ) -> pa.Array:
-    """Make one array exactly of the target type, looking inside nested types."""
+    """Convert one array to exactly the target type, including nested types."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_null(array.type):
@@ -255,7 +255,7 @@ def _plain(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 
 
 def _interval(array: pa.Array, path: str) -> pa.Array:
-    """Read ``struct<sec, nano>``, the form in which pyodps writes INTERVAL_DAY_TIME."""
+    """Convert ``struct<sec, nano>``, the form in which pyodps writes INTERVAL_DAY_TIME."""
     if array.type.num_fields != 2:
         raise _mismatch(path, array.type, pa.duration("ns"))
     seconds = array.field(0).cast(pa.int64())

@@ -1,7 +1,7 @@
-"""Rows on their way in: conformed, split by partition, written to row files.
+"""Takes uploaded rows: converts them, splits them by partition, writes row files.
 
-One `Ingest` takes the batches of one request; its files are finished but belong to nobody until
-a commit names them. ``docs/protocol.md`` sections 5.7 and 7.2.
+One `Ingest` takes the batches of one request; its files are complete but invisible until a commit
+lists them. ``docs/protocol.md`` sections 5.7 and 7.2.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odps_nb.local.store.partition_values import spelled
 from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter
 from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import OPERATION, Table
-from odps_nb.local.writing.coerce import conform, match_columns
+from odps_nb.local.writing.coerce import coerce_batch, match_columns
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec, TimeUnit
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck
@@ -42,7 +42,7 @@ class _Target:
 
 
 class Ingest:
-    """Writes the batches of one request; leaving the block without `finish` drops them.
+    """Writes the batches of one request; leaving the ``with`` block without `finish` drops them.
 
     Parameters
     ----------
@@ -85,13 +85,13 @@ class Ingest:
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows; 400 when they do not fit the table."""
+        """Add rows; 400 if they do not fit the table."""
         if self._matches is None:
             self._matches = match_columns(
                 batch.schema, self._columns, exact=self._exact, optional=(OPERATION.name,)
             )
         use = BlobUse()
-        fitted = conform(
+        fitted = coerce_batch(
             batch, self._columns, self._matches, blobs=lambda array: self._blobs.spell(array, use)
         )
         if self._operation:
@@ -104,7 +104,7 @@ class Ingest:
             target.writer.write(rows)
 
     def finish(self) -> list[Addition]:
-        """Close the files and return what a commit can make visible."""
+        """Close the files and return them for a commit."""
         done = []
         for (spec, _), target in self._targets.items():
             file = target.writer.finish(target.mark)
@@ -123,7 +123,7 @@ class Ingest:
         self._folder.drop(self._finished)
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:
-        """Refuse nulls in columns that take none, in rows that are no deletes."""
+        """Refuse nulls in NOT NULL columns, except in rows that are deletes."""
         deletes = pc.equal(batch.column(OPERATION.name), ord("D"))
         for column in self._table.schema.columns:
             if not column.nullable and (nulls := batch.column(column.name).is_null()).true_count:
@@ -156,7 +156,7 @@ class Ingest:
         return PartitionSpec(tuple((k, values[k]) for k in self._table.partition_keys))
 
     def _mark(self, rows: pa.RecordBatch) -> str:
-        """Say what times some rows have that not every unit holds."""
+        """Record the time units that the rows of the batch require."""
         if rows.schema != self._stored:
             return FAR
         for place in self._timed:
@@ -181,7 +181,7 @@ class Ingest:
 def _groups(
     keys: list[pa.DictionaryArray],
 ) -> Iterator[tuple[tuple[str, ...], np.ndarray | None]]:
-    """Yield each combination of key values with the rows that have it, order kept."""
+    """Yield each combination of key values with its rows, in order."""
     if all(len(key.dictionary) == 1 for key in keys):
         yield tuple(key.dictionary[0].as_py() for key in keys), None
         return
@@ -197,18 +197,18 @@ def _groups(
 
 
 def read_body(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of an uploaded Arrow IPC stream; 400 if it is not a whole one.
+    """Yield the batches of an uploaded Arrow IPC stream; 400 if it is incomplete.
 
     Empty batches are left out. The end marker must be there: a stream without one was cut.
     """
     if not path.stat().st_size:
-        raise faults.malformed("the body is no Arrow IPC stream: it is empty")
+        raise faults.malformed("the body is not an Arrow IPC stream: it is empty")
     with pa.memory_map(str(path)) as source:
         yield from checked_batches(source.read_buffer())
 
 
 def checked_batches(stream: pa.Buffer) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a whole Arrow IPC stream that somebody sent; 400 for a damaged one."""
+    """Yield the validated batches of an Arrow IPC stream from a client; 400 if damaged or cut."""
     check = EndMarkerCheck(max_decompressed=DEFAULT_MAX_BODY)
     try:
         check.feed(memoryview(stream))

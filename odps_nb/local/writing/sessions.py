@@ -1,7 +1,8 @@
 """Write sessions: streams, parts, commit and abort (``docs/protocol.md`` section 7).
 
-A part is one uploaded body: files on disk, named in the catalogue, seen by nobody. A commit turns
-parts into visible files in one transaction. What a lost answer leaves open can always be asked.
+A part is one uploaded body: files on disk, listed in the catalogue, invisible to readers. A commit
+turns parts into visible files in one transaction. After a lost answer, a client can query the
+state of sessions and streams.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ DEFAULT_ID = "default"
 
 
 class WriteSessions:
-    """Makes and finishes sessions; takes rows."""
+    """The write sessions of the service: create, write, commit, abort."""
 
     def __init__(
         self,
@@ -70,10 +71,10 @@ class WriteSessions:
         return self.get(name, session_id)
 
     def get(self, name: TableName, session_id: str) -> WriteSession:
-        """Return a session of that table; 404 when unknown or over.
+        """Return a session of that table; 404 if unknown or expired.
 
-        The session named ``default`` is always there: it is how streaming writers without a
-        session of their own write.
+        The session named ``default`` always exists: streaming writers without a session of their
+        own write to it.
         """
         table = self._catalog.table(name)
         key = session_id
@@ -103,10 +104,10 @@ class WriteSessions:
         *,
         nothing: bool = False,
     ) -> None:
-        """Make rows visible, once: a committed session stays committed, an aborted one fails.
+        """Make rows visible. Idempotent; fails for an aborted session.
 
         No (stream id, version) chosen means `closed_streams`, or none with ``nothing``. Rows of
-        open streams are dropped without a word, as the service does (live tests of the C++
+        open streams are dropped silently, as the service does (live tests of the C++
         client: TestTableWriteMultiStreamsWithSpecialState).
         """
         with self._db.transaction() as db:
@@ -124,7 +125,7 @@ class WriteSessions:
             )
 
     def abort(self, session: WriteSession) -> None:
-        """Drop a session and its rows; doing it twice is fine, after a commit it fails."""
+        """Drop a session and its rows. Idempotent; fails after a commit."""
         with self._db.transaction() as db:
             session = self.get(session.table.name, session.session_id)
             if session.status == COMMITTED:
@@ -138,7 +139,7 @@ class WriteSessions:
             )
 
     def abort_expired(self) -> None:
-        """Abort open sessions whose time is over."""
+        """Abort open sessions that have expired."""
         for row in self._db.rows(
             "SELECT session_id FROM write_sessions WHERE status = ? AND expires <= ?"
             " AND mode NOT IN (?, ?)",
@@ -159,7 +160,7 @@ class WriteSessions:
     def open_stream(
         self, session: WriteSession, stream_id: str, version: int, *, exactly_once: bool
     ) -> Stream:
-        """Open a lane; a higher version replaces the earlier one, a lower one is refused."""
+        """Open a stream; a higher version replaces the earlier one, a lower one is refused."""
         with self._db.transaction() as db:
             self._require_open(session)
             newest = self._streams.newest(session, stream_id)
@@ -178,13 +179,13 @@ class WriteSessions:
             return self._streams.stream(session, stream_id, version)
 
     def renewed_stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
-        """Return an exactly-once stream with a new access token; the old one is worth nothing."""
+        """Return an exactly-once stream with a new access token; the old one becomes invalid."""
         stream = self._streams.stream(session, stream_id, version)
         self._streams.set_token(session, stream, secrets.token_urlsafe(16))
         return self._streams.stream(session, stream_id, version)
 
     def close_stream(self, session: WriteSession, stream_id: str, version: int) -> None:
-        """Say that a stream is whole; closing twice is fine."""
+        """Close a stream: it is complete. Idempotent."""
         stream = self._streams.stream(session, stream_id, version)
         if session.status == ABORTED:
             raise faults.invalid_state(f"the session {session.session_id!r} is aborted")
@@ -197,7 +198,7 @@ class WriteSessions:
         )
 
     def stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
-        """Return one stream; 404 when it was never opened."""
+        """Return one stream; 404 if it was never opened."""
         return self._streams.stream(session, stream_id, version)
 
     def newest_version(self, session: WriteSession, stream_id: str) -> int:
@@ -206,7 +207,7 @@ class WriteSessions:
         return 0 if newest is None else newest.version
 
     def closed_streams(self, session: WriteSession) -> list[Stream]:
-        """Return what a commit of all takes: each stream at its highest closed version."""
+        """Return the streams of a commit without names: each at its highest closed version."""
         return self._streams.closed(session)
 
     # -- rows ---------------------------------------------------------------------------------
@@ -220,10 +221,10 @@ class WriteSessions:
         row_offset: int | None = None,
         token: str | None = None,
     ) -> Landed:
-        """Take the rows of one upload into a stream, however many were announced.
+        """Add the rows of one upload to a stream, whatever number was announced.
 
-        An exactly-once upload whose rows are in already changes nothing and says where the
-        stream stands; one that leaves a gap is a `ConflictError`.
+        An exactly-once upload whose rows are stored already changes nothing and returns the
+        offset of the stream; one that leaves a gap is a `ConflictError`.
         """
         self._check_writable(session, stream)
         if row_offset is not None:

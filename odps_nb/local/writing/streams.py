@@ -1,6 +1,6 @@
-"""Write sessions, streams and parts as rows of the catalogue.
+"""Stores write sessions, streams and parts in the catalogue.
 
-What is stored and how it is found; what may happen when, `sessions` knows.
+`sessions` has the rules of which change is allowed when.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class WriteSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """One upload lane; ``token`` is empty unless it is an exactly-once stream."""
+    """One stream of a session; ``token`` is empty unless it is an exactly-once stream."""
 
     stream_id: str
     version: int
@@ -54,7 +54,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    """What an upload did: where the stream stands, and the flush it was.
+    """The result of an upload: the offset of the stream, and the number of the flush.
 
     ``staging_id`` is text that clients must not read (the Java and Python clients take it so).
     """
@@ -65,7 +65,7 @@ class Landed:
 
 
 class Streams:
-    """Finds and changes streams and parts; each call is one step."""
+    """Finds and changes streams and parts; each call is one transaction."""
 
     def __init__(self, database: Database, ledger: Ledger) -> None:
         self._db, self._ledger = database, ledger
@@ -85,7 +85,7 @@ class Streams:
         return sorted(newest.values(), key=lambda s: natural_order(s.stream_id))
 
     def stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
-        """Return one stream; 404 when it was never opened."""
+        """Return one stream; 404 if it was never opened."""
         row = self._db.row(
             "SELECT * FROM streams WHERE session_id = ? AND stream_id = ? AND version = ?",
             session.session_id,
@@ -107,7 +107,7 @@ class Streams:
         return None if row is None else _stream(row)
 
     def set_token(self, session: WriteSession, stream: Stream, token: str) -> None:
-        """Give an exactly-once stream another access token."""
+        """Set a new access token of an exactly-once stream."""
         self._db.run(
             "UPDATE streams SET token = ? WHERE session_id = ? AND stream_id = ? AND version = ?",
             token,
@@ -119,7 +119,7 @@ class Streams:
     def add_parts(
         self, session: WriteSession, stream: Stream, additions: Sequence[Addition]
     ) -> int:
-        """Remember uploaded files; return the number of the last."""
+        """Record uploaded files; return the number of the last one."""
         last = 0
         with self._db.transaction() as db:
             for addition in additions:
@@ -143,7 +143,7 @@ class Streams:
         return last
 
     def parts(self, session: WriteSession, stream: Stream) -> Iterator[Addition]:
-        """Yield what was uploaded into a stream, in order."""
+        """Yield the uploaded files of a stream, in order."""
         for row in self._db.rows(
             "SELECT * FROM parts WHERE session_id = ? AND stream_id = ? AND version = ?"
             " ORDER BY part_id",
@@ -162,7 +162,7 @@ class Streams:
             )
 
     def drop_parts(self, session_id: str, published: Sequence[str] = ()) -> None:
-        """Forget the parts of a session, and delete their files unless they were published."""
+        """Delete the parts of a session, and their files unless they were published."""
         with self._db.transaction() as db:
             found = db.execute("SELECT name FROM parts WHERE session_id = ?", (session_id,))
             names = {row["name"] for row in found}
@@ -183,7 +183,7 @@ def _stream(row: sqlite3.Row) -> Stream:
 
 
 def staging_text(number: int) -> str:
-    """Spell the number of a flush so that nobody takes it for a number; order is kept."""
+    """Return the number of a flush as an opaque text that sorts in the same order."""
     return f"staging-{number:012d}"
 
 

@@ -1,4 +1,4 @@
-"""Primary-key tables: upserts and deletes merged into the rows there are.
+"""Merges upserts and deletes into the rows of primary-key tables.
 
 A part of such a table carries ``__operation`` per row: 85 (``U``) puts a row in place of the one
 with its key, 68 (``D``) removes it; null is an upsert. A commit rewrites each partition that it
@@ -42,10 +42,10 @@ class Publisher:
         *,
         replace: Sequence[PartitionSpec] | None = None,
     ) -> int:
-        """Publish as `Snapshots.publish` does; return the version.
+        """Publish as `Snapshots.publish` does, merged by key if there is one; return the version.
 
-        The files of a primary-key table are used up: what is visible are new files, and what the
-        version changed is kept beside them.
+        For a primary-key table the added files are merged into new ones and deleted, and the
+        changes of the version are kept in the change log.
         """
         if not table.key_columns:
             return self._snapshots.publish(table, additions, replace=replace)
@@ -69,7 +69,7 @@ class Publisher:
     def _merge(
         self, table: Table, spec: PartitionSpec, parts: Sequence[str], *, stay: bool
     ) -> tuple[Addition, Addition]:
-        """Write what a partition shows from now on, and what that changes."""
+        """Write the new rows of a partition, and the changes for the change log."""
         present = [s.name for s in self._snapshots.visible(table, [spec])]
         names = [*present, *parts]
         unit, mark = unit_of(names)
@@ -87,7 +87,7 @@ class Publisher:
         return Addition(spec=spec, file=files[0]), Addition(spec=spec, file=files[1])
 
     def _file(self, rows: pa.Table, mark: str, made_of: Sequence[str]) -> RowFile:
-        """Write rows into a file, which uses the blobs of those that it was made of."""
+        """Write rows into a file, which keeps the blobs of the files that it was merged from."""
         with RowFileWriter(self._folder, rows.schema) as writer:
             for batch in rows.to_batches(BATCH_ROWS):
                 writer.write(batch)
@@ -101,7 +101,7 @@ class Publisher:
         return file
 
     def _rows(self, table: Table, name: str, unit: TimeUnit) -> pa.Table:
-        """Read a whole file with all columns of the table and the operation; absent is null."""
+        """Read a whole file with all columns of the table and the operation; absent: null."""
         columns = arrow_schema([*table.schema.columns, OPERATION], timestamp_unit=unit)
 
         def filled() -> Iterator[pa.RecordBatch]:

@@ -153,7 +153,7 @@ def test_a_keyring_that_does_not_open_says_so_and_nothing_of_what_is_inside(
 ):
     caplog.set_level(logging.DEBUG)
     use(Drawer(trouble=trouble))
-    with pytest.raises(ConfigError, match=f"does not open: {type(trouble).__name__}") as caught:
+    with pytest.raises(ConfigError, match=f"cannot be opened: {type(trouble).__name__}") as caught:
         Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")
     assert "unlock" in caught.value.hint
     assert SECRET not in "".join(traceback.format_exception(caught.value)) + caplog.text

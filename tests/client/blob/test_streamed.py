@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.client.blob.streamed import Batches, iter_passing_blobs
+from odps_nb.client.blob.streamed import ReferenceRanges, iter_streamed_blobs
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.errors import (
@@ -50,11 +50,11 @@ def positions(refs) -> dict[BlobReference, list[int]]:
 
 
 @contextlib.contextmanager
-def passing(refs, *steps, client=None, **facts):
+def streamed(refs, *steps, client=None, **facts):
     """The blobs of some references, and the service that was asked for them."""
     client = {"retry": RetryPolicy(spread=0.0), **(client or {})}
     with Service(ReadBlobs=list(steps) or [serve]) as service, service.client(**client) as storage:
-        blobs = iter_passing_blobs(storage, positions(refs), **facts)
+        blobs = iter_streamed_blobs(storage, positions(refs), **facts)
         with contextlib.closing(blobs):
             yield blobs, service
 
@@ -62,7 +62,7 @@ def passing(refs, *steps, client=None, **facts):
 def two_large(*steps, **facts):
     """Blob 4 and the large one, in one request, in pieces of about 1000 bytes."""
     refs = [reference(4), reference(LARGE)]
-    return passing(refs, *steps, **{"workers": 1, "piece_bytes": 1000, **facts})
+    return streamed(refs, *steps, **{"workers": 1, "piece_bytes": 1000, **facts})
 
 
 # -- whole -------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def two_large(*steps, **facts):
 def test_every_blob_passes_by_whole_in_order_and_once(count, piece, compression):
     tracker = ProgressTracker("blobs", "t")
     facts = {"compression": compression, "tracker": tracker, "piece_bytes": piece}
-    with passing(references(count), **facts) as (blobs, service):
+    with streamed(references(count), **facts) as (blobs, service):
         for n, blob in enumerate(blobs):
             assert (blob.reference, blob.positions) == (reference(n), (n,))
             assert (blob.size, blob.mime_type) == (len(content(n)), f"text/{n}")
@@ -90,12 +90,12 @@ def test_every_blob_passes_by_whole_in_order_and_once(count, piece, compression)
 
 
 def test_no_reference_costs_nothing():
-    with passing([]) as (blobs, service):
+    with streamed([]) as (blobs, service):
         assert list(blobs) == []
         assert service.seen == []
 
 
-def test_a_passing_blob_is_a_binary_file():
+def test_a_streamed_blob_is_a_binary_file():
     with two_large() as (blobs, _):
         next(blobs)
         blob, buffer, copy = next(blobs), bytearray(10), io.BytesIO()
@@ -109,7 +109,7 @@ def test_a_passing_blob_is_a_binary_file():
 
 
 def test_what_nobody_reads_is_passed_over():
-    with passing(references(21), piece_bytes=1000) as (blobs, _):
+    with streamed(references(21), piece_bytes=1000) as (blobs, _):
         for n, blob in enumerate(blobs):
             if n % 3 == 1:
                 assert blob.read(3) == content(n)[:3]
@@ -123,7 +123,7 @@ def test_a_blob_is_closed_when_its_turn_is_over():
         next(blobs)
         with pytest.raises(StateError) as caught:
             kept.read(1)
-        assert "while its turn lasts" in caught.value.hint
+        assert "before taking the next one" in caught.value.hint
         assert repr(kept).endswith("closed>")
 
 
@@ -134,7 +134,7 @@ def test_a_repr_is_short_whatever_the_uploader_wrote():
         whole = frame.begin() + frame.feed(b"hi") + frame.finish()
         line.answer(encode_blocks(whole * 2))
 
-    with passing(references(1), step) as (blobs, _):
+    with streamed(references(1), step) as (blobs, _):
         blob = next(blobs)
         assert len(repr(blob)) < 300
         assert "2 B" in repr(blob)
@@ -172,7 +172,7 @@ def test_a_damage_that_comes_again_is_that_of_one_blob(bad):
 
     seen = []
     with (
-        passing(references(13), step, workers=1) as (blobs, _),
+        streamed(references(13), step, workers=1) as (blobs, _),
         pytest.raises(ChecksumError) as caught,
     ):
         seen.extend(number(blob.reference) for blob in blobs)
@@ -220,7 +220,7 @@ def test_an_unknown_blob_is_named_by_its_place(place):
     refs = references(13)
     refs[place] = reference(1234)
     seen = []
-    with passing(refs) as (blobs, _), pytest.raises(NotFoundError) as caught:
+    with streamed(refs) as (blobs, _), pytest.raises(NotFoundError) as caught:
         seen.extend(number(blob.reference) for blob in blobs)
     assert seen == list(range(place))
     assert reference(1234).token in str(caught.value)
@@ -251,7 +251,7 @@ def test_the_time_that_a_reader_takes_is_not_spent_on_tries():
 
 
 def test_leaving_early_ends_threads_and_connections():
-    with passing(references(60), waiting_bytes=1, piece_bytes=1) as (blobs, _):
+    with streamed(references(60), waiting_bytes=1, piece_bytes=1) as (blobs, _):
         assert next(blobs).read() == content(0)
         blobs.close()
         assert [t for t in running() if t.name.startswith("odps_nb")] == []
@@ -268,7 +268,7 @@ def test_cancelling_wakes_whoever_waits_for_a_blob(workers):
         assert line.wait_closed()
 
     facts = {"workers": workers, "cancel": token, "client": {"read_timeout": 60.0}}
-    with passing([reference(n) for n in (LARGE, 15, 23, 31)], cancel, **facts) as (blobs, _):
+    with streamed([reference(n) for n in (LARGE, 15, 23, 31)], cancel, **facts) as (blobs, _):
 
         def drain() -> None:
             for blob in blobs:
@@ -308,22 +308,22 @@ def test_after_an_interrupt_a_blob_gives_nothing_more():
     count=st.integers(1, 64),
 )
 def test_batches_cover_everything_once_and_leave_none_alone(total, sizes, count):
-    batches = Batches(total, count=count, size=4000, first_count=3)
+    batches = ReferenceRanges(total, count=count, size=4000, first_count=3)
     coming, bounds = iter(sizes), []
     for low, high in batches:
         bounds.append((low, high))
-        batches.came(next(coming, 100), blobs=1)
+        batches.record(next(coming, 100), blobs=1)
     assert [n for low, high in bounds for n in range(low, high)] == list(range(total))
     assert all(2 <= high - low <= max(3, count + 1) for low, high in bounds) or total == 1
 
 
 def test_batches_follow_the_size_of_what_came():
-    batches = Batches(1000, count=256, size=1000, first_count=8)
+    batches = ReferenceRanges(1000, count=256, size=1000, first_count=8)
     ranges = iter(batches)
     assert next(ranges) == (0, 8)
-    batches.came(0, blobs=8)
+    batches.record(0, blobs=8)
     assert next(ranges) == (8, 264)  # empty ones
-    batches.came(1600, blobs=8)
+    batches.record(1600, blobs=8)
     assert next(ranges) == (264, 274)  # of 100 bytes
-    batches.came(10**9, blobs=0)
+    batches.record(10**9, blobs=0)
     assert next(ranges) == (274, 276)  # a large one is on its way

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from odps_nb.client.blob.many import iter_blobs, open_blob
-from odps_nb.client.blob.streamed import iter_passing_blobs
+from odps_nb.client.blob.streamed import iter_streamed_blobs
 from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
 from odps_nb.client.sql.query import run_sql
 from odps_nb.client.sql.result import ResultSession, iter_result
@@ -100,7 +100,7 @@ def test_an_interrupt_ends_a_blob(fetch):
                 list(iter_blobs(storage, REFERENCES))
             elif fetch == "passing":
                 positions = {one: [n] for n, one in enumerate(REFERENCES)}
-                with contextlib.closing(iter_passing_blobs(storage, positions)) as blobs:
+                with contextlib.closing(iter_streamed_blobs(storage, positions)) as blobs:
                     next(blobs)
             else:
                 with open_blob(storage, REFERENCES[0]) as file:

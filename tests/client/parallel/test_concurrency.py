@@ -208,7 +208,7 @@ def test_splits_that_wait_for_the_consumer_give_their_place_to_one_that_is_refus
     with Service(ReadRows=[step]) as service, service.client(sleep=time.sleep) as storage:
         got = ids(iter_batches(storage, halves, workers=2, read_ahead=1, tracker=tracker))
     assert got == list(range(ROWS))
-    assert any("without a connection" in event for event in tracker.snapshot().events)
+    assert any("gave its connection up" in event for event in tracker.snapshot().events)
 
 
 def test_a_service_that_refuses_everybody_is_an_error_soon():

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.blob.many import open_blob
-from odps_nb.client.blob.streamed import iter_passing_blobs
+from odps_nb.client.blob.streamed import iter_streamed_blobs
 from odps_nb.client.blob.upload import upload_blobs
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
@@ -82,7 +82,7 @@ def test_many_large_blobs_pass_by_in_pieces():
     got = []
 
     def read() -> None:
-        with closing(iter_passing_blobs(storage, references, waiting_bytes=4 * MIB)) as blobs:
+        with closing(iter_streamed_blobs(storage, references, waiting_bytes=4 * MIB)) as blobs:
             for blob in blobs:
                 got.append(sum(len(piece) for piece in blob.pieces()))
                 assert blob.verified

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES
-from odps_nb.client.read.ranges import Pieces
+from odps_nb.client.read.ranges import PieceRanges
 from odps_nb.client.read.splits import ReadSession, _piece_bytes, iter_batches, plan_ranges
 from odps_nb.terms import IndexSplit, RowRangeSplit
 from tests.support.sockets.scripted import SCHEMA, TABLE, Service, asked_split, ids, ipc, numbers
@@ -35,30 +35,30 @@ LARGE = ReadSession(
     came=st.lists(st.integers(1, 9), max_size=20),
 )
 def test_pieces_cover_every_row_once_and_in_order(rows, splits, size, row_bytes, came):
-    pieces = Pieces(plan_ranges(rows, splits), size=size, row_bytes=row_bytes)
+    pieces = PieceRanges(plan_ranges(rows, splits), size=size, row_bytes=row_bytes)
     at, batches = 0, iter(came)
     for split, piece in pieces:
         assert piece.offset == at
         assert split.offset <= at < piece.offset + piece.count <= split.offset + split.count
         at += piece.count
         if (count := next(batches, None)) is not None:
-            pieces.came(pa.record_batch({"id": range(count)}))
+            pieces.record(pa.record_batch({"id": range(count)}))
     assert at == rows
 
 
 def test_what_rows_need_is_learned_from_those_that_came():
-    cut = Pieces([RowRangeSplit(0, 100)], size=80, row_bytes=None)
+    cut = PieceRanges([RowRangeSplit(0, 100)], size=80, row_bytes=None)
     pieces = iter(cut)
     assert next(pieces) == (RowRangeSplit(0, 100), RowRangeSplit(0, 100))
-    cut = Pieces([RowRangeSplit(0, 100)], size=80, row_bytes=4.0)
+    cut = PieceRanges([RowRangeSplit(0, 100)], size=80, row_bytes=4.0)
     pieces = iter(cut)
     assert next(pieces)[1] == RowRangeSplit(0, 20)
-    assert cut.came(pa.record_batch({"id": [1, 2, 3]})) == 24
+    assert cut.record(pa.record_batch({"id": [1, 2, 3]})) == 24
     assert next(pieces)[1] == RowRangeSplit(20, 10)
 
 
 def test_a_split_that_the_service_cut_stays_whole():
-    pieces = Pieces([IndexSplit(0), IndexSplit(1)], size=1, row_bytes=100.0)
+    pieces = PieceRanges([IndexSplit(0), IndexSplit(1)], size=1, row_bytes=100.0)
     assert list(pieces) == [(IndexSplit(0), IndexSplit(0)), (IndexSplit(1), IndexSplit(1))]
 
 

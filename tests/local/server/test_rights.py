@@ -161,7 +161,7 @@ def test_a_result_of_sql_belongs_to_who_asked(guarded: LocalService) -> None:
 
 @pytest.mark.parametrize(
     ("rights", "match"),
-    [({"stranger": {"ours": "read"}}, "no such key"), ({"me": {"ours": "all"}}, "is no right")],
+    [({"stranger": {"ours": "read"}}, "are not keys"), ({"me": {"ours": "all"}}, "is not a right")],
 )
 def test_rights_that_make_no_sense_are_refused_at_once(
     tmp_path: Path, rights: dict[str, dict[str, str]], match: str

@@ -10,7 +10,13 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError, ServiceError
+from odps_nb.errors import (
+    ArgumentError,
+    InvalidRequestError,
+    NotFoundError,
+    QueryError,
+    ServiceError,
+)
 from odps_nb.wire import calls, control
 from tests.support.service.peer import Peer
 
@@ -186,7 +192,7 @@ def test_sql_reaches_nothing_but_tables(peer: Peer, text: str) -> None:
 def test_names_that_cannot_be_names_are_refused(peer: Peer, name: str) -> None:
     with pytest.raises(ServiceError):
         peer.sql(f"CREATE TABLE `{name}` (a bigint);")
-    with pytest.raises(InvalidRequestError):
+    with pytest.raises(ArgumentError):
         peer.table(name)
 
 
