@@ -74,7 +74,7 @@ def parse_type(text: str) -> OdpsType:
     Raises
     ------
     ArgumentError
-        The text is not a type; the message shows where it stops making sense.
+        The text is not a type; the message shows the position of the mistake.
     """
     parser = _Parser(text)
     found = parser.type(0)
