@@ -1,8 +1,8 @@
-"""What ends with the process, and what a forked child must leave alone.
+"""Ends threads at interpreter exit, and resets locks and sockets in a forked child.
 
-A thread inside Arrow while the interpreter ends aborts the process, and a socket that two
-processes read gives each the other's answers. Whoever has threads, sockets or locks says so
-here; all is held weakly. Knows none of them.
+A thread inside Arrow at interpreter exit aborts the process, and two processes that read one socket
+get each other's answers. Objects with threads, sockets or locks register here; they are held
+weakly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odps_nb.errors import OdpsNbError, StateError
 __all__ = ["Ending", "Home", "Renewed", "end_at_exit", "renew_after_fork", "start_thread"]
 
 EXIT_PATIENCE = 10.0
-"""Seconds that the end of the process waits for threads; all of them look up far more often."""
+"""Seconds that interpreter exit waits for threads; each checks far more often whether to end."""
 
 T = TypeVar("T")
 
@@ -28,21 +28,21 @@ _log = logging.getLogger("odps_nb")
 
 
 class Renewed(Protocol):
-    """Something whose locks and sockets a forked child must not use."""
+    """An object whose locks and sockets a forked child must not use."""
 
     def after_fork(self) -> None:
-        """Take new locks, and forget sockets and threads; runs in the child, before all else."""
+        """Create new locks, and drop sockets and threads; runs first of all in the child."""
 
 
 class Ending(Protocol):
-    """Something that works in threads, or has begun what must be ended."""
+    """An object with threads or processes that have to be ended."""
 
     def end(self) -> None:
-        """Stop soon, for good; threads need not be joined. Idempotent."""
+        """Begin to stop, for good, without joining threads. Idempotent."""
 
 
 class Home:
-    """Remembers the process that made something, and says whether this is it."""
+    """Remembers the process that made an object, to detect forked children."""
 
     __slots__ = ("_pid",)
 
@@ -51,7 +51,7 @@ class Home:
 
     @property
     def is_here(self) -> bool:
-        """Whether this process is the one that made it, no forked child."""
+        """Whether this is the process that made the object, and not a forked child."""
         return self._pid == os.getpid()
 
     def require(self, what: str) -> None:
@@ -64,16 +64,16 @@ class Home:
         """
         if not self.is_here:
             raise StateError(
-                f"{what} was begun before the process forked, and belongs to the parent",
-                hint="begin it anew in the child: connections and tables can be used there",
+                f"{what} was started before the process forked, and belongs to the parent",
+                hint="start it again in the child: connections and tables can be used there",
             )
 
 
 class _Living(Generic[T]):
-    """Objects as long as they live, each for itself however equal they are.
+    """A set of weak references to objects, by identity.
 
-    All that is done to the dictionary is one step for other threads, and needs no lock that a
-    thread could hold while the process forks.
+    Each operation on its dictionary is atomic, and needs no lock that a thread could hold while the
+    process forks.
     """
 
     def __init__(self) -> None:
@@ -96,23 +96,23 @@ _THREADS: _Living[threading.Thread] = _Living()
 
 
 def renew_after_fork(one: Renewed) -> None:
-    """Have ``after_fork`` called in each forked child, as long as ``one`` lives."""
+    """Call ``one.after_fork()`` in each forked child, as long as ``one`` lives."""
     _RENEWED.add(one)
 
 
 def end_at_exit(one: Ending) -> None:
-    """Have ``end`` called when the interpreter ends, if ``one`` lives then."""
+    """Call ``one.end()`` at interpreter exit, if ``one`` still lives."""
     _ENDING.add(one)
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Start a thread that the end of the interpreter waits for; something must end it."""
+    """Start a thread that interpreter exit waits for; the caller must provide for its end."""
     _THREADS.add(thread)
     thread.start()
 
 
 def _in_child() -> None:
-    _ENDING.clear()  # the parent's business; what is of use here adds itself again
+    _ENDING.clear()  # those belong to the parent; what the child uses registers again
     _THREADS.clear()
     for one in _RENEWED.all():
         one.after_fork()

@@ -185,8 +185,7 @@ def check_overwrite(
         )
     if overwrite and len(partition) < len(keys):
         raise ArgumentError(
-            f"{table} is partitioned by {', '.join(keys)}: "
-            "say what the overwrite may replace",
+            f"{table} is partitioned by {', '.join(keys)}: say what the overwrite may replace",
             argument="overwrite",
             hint="pass one complete partition=, or overwrite='partitions' to replace the "
             "partitions that get rows",

@@ -392,7 +392,7 @@ def test_an_interrupt_or_a_broken_file_in_the_middle_leaves_nothing(blobs, error
 
 def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
     blobs.write(pa.table({"id": [1], "data": [b"x"]}))
-    with pytest.raises(ConversionError, match="Arrow string is no blob") as caught:
+    with pytest.raises(ConversionError, match="Arrow string does not fit blob") as caught:
         blobs.write(blobs.read().to_arrow())
     assert "odps.blob(reference)" in caught.value.hint
     assert rows_in(blobs) == 1
@@ -401,7 +401,7 @@ def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
 def test_text_in_a_stream_of_blobs_is_refused(blobs):
     schema = pa.schema([("id", pa.int64()), ("data", pa.string())])
     reader = pa.RecordBatchReader.from_batches(schema, [])
-    with pytest.raises(ConversionError, match="Arrow string is no blob"):
+    with pytest.raises(ConversionError, match="Arrow string does not fit blob"):
         blobs.write(reader)
 
 

@@ -105,8 +105,8 @@ def test_missing_cells_are_nulls_however_pandas_spells_them():
         ("blob", Path("/no/such/file"), "the file does not exist"),
         ("blob", io.StringIO("x"), "open as text"),
         ("array<blob>", [b"x", "y"], "text cannot be the content"),
-        ("array<blob>", 5, "is no array<blob>"),
-        ("struct<b:blob>", [1], "is no struct<b:blob>"),
+        ("array<blob>", 5, "is not of type array<blob>"),
+        ("struct<b:blob>", [1], "is not of type struct<b:blob>"),
         ("blob", NewBlob(Path("/no/such/file")), "the file does not exist"),
     ],
 )
@@ -151,7 +151,7 @@ def test_long_content_is_not_in_the_error():
     ],
 )
 def test_arrow_columns_of_another_type_are_refused_before_their_values(arrow, text):
-    with pytest.raises(ConversionError, match="is no"):
+    with pytest.raises(ConversionError, match="does not fit"):
         check_leaf_types(arrow, column(text))
 
 
