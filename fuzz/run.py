@@ -3,7 +3,7 @@
 ``.venv/bin/python fuzz/run.py --seconds 60`` shares the time among all targets; name some to run
 only those. Work goes on in ``build/fuzz``; ``fuzz/corpus`` is what is kept, ``--keep`` adds the
 smallest set of new inputs that reach new code. An input that breaks an invariant is left in
-``build/fuzz/<target>-crash-…`` and makes the run fail: mend, keep it in the corpus, and name it
+``build/fuzz/<target>-crash-…`` and makes the run fail: fix it, keep it in the corpus, and name it
 in the changelog. Needs the ``fuzz`` extra.
 
 Native code cannot be guided, and ends its process instead of raising: ``mutate_*.py`` beside this

@@ -6,8 +6,8 @@
     odps = odps_nb.connect("local")
     odps.table("orders").read(limit=5).to_pandas()
 
-This face is lazy: importing it loads no pandas, no Arrow and no HTTP, so that a notebook opens
-and a Spark executor starts without paying for what they do not use.
+Imports are lazy: ``import odps_nb`` loads no pandas, Arrow or HTTP, so that notebooks and Spark
+executors start fast and load only what they use.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _LAZY = {
 }
 
 
-# Reached as attributes too, so that ``odps_nb.spark.session()`` needs no second import.
+# Available as attributes, so that ``odps_nb.spark.session()`` needs no second import.
 _PARTS = ("notebook", "spark", "stream_io")
 
 

@@ -1,7 +1,7 @@
-"""`connect`, and what the notebook and Spark lend to the objects it makes (the face).
+"""`connect`, and the functions of the notebook and Spark that connections use (the face).
 
-The only place that knows every floor. Each function imports what it needs when it is called, so
-that a script without a notebook loads no notebook, and a connection no Spark.
+The only module that may import every floor. Each function imports what it needs when it is called,
+so that a script loads no notebook code and a connection no Spark.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
         return Profile.resolve(source, **said)
     if isinstance(source, Profile):
         return dataclasses.replace(source, **said)
-    # Looked at by name: pyodps is never imported here.
+    # Recognised by its class name: pyodps is never imported here.
     if any(one.__module__.split(".")[0] == "odps" for one in type(source).__mro__):
         return Profile.from_pyodps(source, **said)
     raise ConfigError(
@@ -139,9 +139,9 @@ def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
 def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
     for option in said.keys() - {"project", "schema", "timezone", "api_version"}:
         raise ConfigError(
-            f"{option} does not go with the embedded service",
+            f"{option} does not apply to the embedded service",
             option=option,
-            hint="it has its own; leave it out, or connect without 'local'",
+            hint="leave it out, or connect without 'local'",
         )
     from odps_nb.local.server.launch import start
 
@@ -160,7 +160,8 @@ def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
     return Connection(profile, faces=FACES, service=service)
 
 
-# -- what is lent -----------------------------------------------------------------------------
+# -- functions for connections
+# -----------------------------------------------------------------------------
 
 
 def _listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
@@ -187,7 +188,7 @@ def _after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], No
 
 
 def _in_kernel() -> bool:
-    ipython = sys.modules.get("IPython")  # a kernel has imported it long before
+    ipython = sys.modules.get("IPython")  # in a kernel it is already imported
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
 

@@ -12,9 +12,9 @@ _MARKS = {"ok": "ok ", "optional": "-  ", "bad": "!! "}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status: 0 well, 1 something is wrong, 2 misuse."""
+    """Run a command and return its exit status: 0 success, 1 failure, 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["serve"]:  # it has options of its own
+    if words[:1] == ["serve"]:  # it parses its own options
         return _serve(words[1:])
     if words[:1] == ["probe"]:
         return _probe(words[1:])
@@ -24,10 +24,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands.add_parser("serve", help="serve a folder as a small project on this machine")
-    commands.add_parser("probe", help="ask the service what only it can answer; leave a report")
-    doctor = commands.add_parser("doctor", help="check what is needed here and say what to mend")
-    doctor.add_argument("profile", nargs="?", help="a profile; by default what connect() takes")
-    doctor.add_argument("--offline", action="store_true", help="do not ask the service")
+    commands.add_parser("probe", help="ask the real service open questions; write a report")
+    doctor = commands.add_parser("doctor", help="check the installation and say what to fix")
+    doctor.add_argument("profile", nargs="?", help="a profile; by default that of connect()")
+    doctor.add_argument("--offline", action="store_true", help="do not connect to the service")
     options = parser.parse_args(words)
     return _doctor(options.profile, online=not options.offline)
 
@@ -67,7 +67,7 @@ def _doctor(profile: str | None, *, online: bool) -> int:
             print(f"     {check.to_do}")
         bad += check.verdict == "bad"
     if bad:
-        print(f"{bad} of these must be mended first")
+        print(f"{bad} check{'' if bad == 1 else 's'} failed")
     return 1 if bad else 0
 
 

@@ -8,30 +8,30 @@
     │   ├── TruncatedError       the bytes end too early
     │   ├── FramingError         lengths, JSON or order make no sense
     │   └── LimitExceededError   a peer asks for more than we allow
-    ├── TransportError           no (whole) answer arrived
-    │   ├── ConnectError         nobody listens, or the name is unknown
-    │   │   └── CertificateError the server does not prove who it is
+    ├── TransportError           no answer, or an incomplete one
+    │   ├── ConnectError         no server there, or the name is unknown
+    │   │   └── CertificateError the server's certificate is not trusted
     │   ├── RequestTimeoutError  connected, but silent for too long
     │   └── BrokenStreamError    the connection broke while a body was on its way
-    ├── ServiceError             the server said no: status, code, request_id
-    │   ├── InvalidRequestError  400 and kin
+    ├── ServiceError             the server refused: status, code, request_id
+    │   ├── InvalidRequestError  400 and similar
     │   ├── AccessDeniedError    401, 403
     │   ├── NotFoundError        404: table, partition, session, object
     │   ├── ConflictError        409: state, offset or version
-    │   ├── SessionExpiredError  the session is gone; its snapshot with it
+    │   ├── SessionExpiredError  the session has expired, and its snapshot
     │   ├── ThrottledError       429
     │   ├── ServerFaultError     5xx
     │   └── QueryError           a SQL instance failed
-    ├── ArgumentError            an argument that makes no sense; also a ValueError
+    ├── ArgumentError            an argument is wrong; also a ValueError
     ├── ConversionError          column, source_type, target_type, row
     ├── ConfigError              profile, credentials, options
     │   └── MissingDependencyError   an optional library or program is not installed
-    └── CancelledError           the user stopped it
+    └── CancelledError           cancelled by the user
     StateError(RuntimeError)     misuse: closed, consumed, wrong order
 
-Every error carries a ``hint`` (what to do). Facts are keyword attributes; a floor that
-knows more adds a note (``add_note``) and lets the same error travel on. All of them survive
-pickling with message, facts and notes, since Spark sends them between processes.
+Every error carries a ``hint`` (what to do). Facts are keyword attributes; a higher floor adds
+context as a note (``add_note``) and re-raises the same error. All of them survive pickling with
+message, facts and notes, since Spark sends them between processes.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ __all__ = [
     "visible",
 ]
 
-# Controls may hide or overwrite text and command a terminal; marks of direction reorder what
-# follows ("gpj.exe" looks like "exe.jpg"); a lone surrogate cannot be sent as UTF-8 at all.
+# Control characters may hide or overwrite text and control a terminal; direction marks reorder
+# what follows ("gpj.exe" looks like "exe.jpg"); a lone surrogate cannot be sent as UTF-8 at all.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
     "|\r(?!\n)"
@@ -79,9 +79,9 @@ _UNSEEN = re.compile(
 
 
 def visible(value: object, *, keep: str = "") -> str:
-    """Return ``str(value)`` with what hides or reorders text escaped, e.g. ``\\x1b``.
+    """Return ``str(value)``, characters that hide or reorder text escaped, e.g. ``\\x1b``.
 
-    For whatever shows text of a service, a file or a person. New lines, tabs and what is in
+    Use it to show text of a service, a file or a user. Newlines, tabs and the characters of
     ``keep`` stay.
     """
     return _UNSEEN.sub(
@@ -95,7 +95,7 @@ def _escaped(sign: str) -> str:
 
 
 class _Facts(Exception):
-    """Message, facts and notes that survive pickling; shared by both roots of the tree."""
+    """Base of both roots of the tree: message, facts and notes, which survive pickling."""
 
     fact_names: ClassVar[tuple[str, ...]] = ("hint",)
     hint: str | None
@@ -116,7 +116,7 @@ class _Facts(Exception):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What each floor added, innermost first."""
+        """The notes added by each floor, innermost first."""
         return tuple(getattr(self, "__notes__", ()))
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class _Facts(Exception):
         return _revive, (type(self), self.message, facts, self.notes)
 
     def __copy__(self) -> _Facts:
-        # Importing pyodps registers a reducer for every exception there is, and `copy.copy`
+        # Importing pyodps registers a reducer for every exception class, and `copy.copy`
         # would prefer it to the one above; its copies share their list of notes.
         make, parts = self.__reduce__()
         copied: _Facts = make(*parts)
@@ -141,7 +141,7 @@ class _Facts(Exception):
 
 
 def _shorten(value: object) -> str:
-    # A peer chooses messages and some facts; a repr lands in logs.
+    # Messages and some facts come from a peer; a repr ends up in logs.
     text = repr(value[:300] if isinstance(value, str) else value)
     return text if len(text) <= 240 else text[:239] + "…"
 
@@ -156,7 +156,7 @@ def _revive(
 
 
 class OdpsNbError(_Facts):
-    """Root of everything that can go wrong outside the caller's own code."""
+    """Root of all errors of this package except misuse (`StateError`)."""
 
 
 # -- the bytes --------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class LimitExceededError(ProtocolError):
     actual: int | None
 
 
-# -- the way there ----------------------------------------------------------------------------
+# -- transport ----------------------------------------------------------------------------
 
 
 class TransportError(OdpsNbError):
@@ -217,22 +217,22 @@ class TransportError(OdpsNbError):
 
 
 class ConnectError(TransportError):
-    """Nobody listens there, the name does not resolve, or TLS fails."""
+    """No server listens there, the name does not resolve, or TLS fails."""
 
 
 class CertificateError(ConnectError):
-    """The server's certificate is not trusted, has ended, or is for another name."""
+    """The server's certificate is not trusted, has expired, or is for another name."""
 
 
 class RequestTimeoutError(TransportError):
-    """The peer stayed silent longer than the timeout."""
+    """The peer sent nothing for longer than the timeout."""
 
 
 class BrokenStreamError(TransportError):
-    """The connection broke while a request or an answer was on its way."""
+    """The connection broke during a request or an answer."""
 
 
-# -- the server said no -----------------------------------------------------------------------
+# -- refused by the server -----------------------------------------------------------------------
 
 
 class ServiceError(OdpsNbError):
@@ -254,19 +254,19 @@ class AccessDeniedError(ServiceError):
 
 
 class NotFoundError(ServiceError):
-    """Project, table, partition, session, stream or object is not there."""
+    """The project, table, partition, session, stream or object does not exist."""
 
 
 class ConflictError(ServiceError):
-    """The object is in another state than the request needs."""
+    """The object is not in the state that the request needs."""
 
 
 class SessionExpiredError(ServiceError):
-    """The session is over; a new one sees another snapshot, so none is opened silently."""
+    """The session has expired. None is opened silently: its snapshot would be another one."""
 
 
 class ThrottledError(ServiceError):
-    """Too many requests; ``retry_after`` (seconds) when the server named it."""
+    """Too many requests; ``retry_after`` (seconds) when the server sent it."""
 
 
 class ServerFaultError(ServiceError):
@@ -274,16 +274,16 @@ class ServerFaultError(ServiceError):
 
 
 class QueryError(ServiceError):
-    """A SQL instance ended without success."""
+    """A SQL query failed on the service."""
 
 
 # -- values and settings ----------------------------------------------------------------------
 
 
 class ArgumentError(OdpsNbError, ValueError):
-    """An argument makes no sense; found before the service was asked to act on it.
+    """An argument is wrong; found before a request was sent for it.
 
-    What the service itself refused is an `InvalidRequestError`.
+    Arguments that the service itself refuses raise `InvalidRequestError`.
     """
 
     fact_names: ClassVar[tuple[str, ...]] = ("hint", "code", "argument")
@@ -316,7 +316,7 @@ class MissingDependencyError(ConfigError):
 
 
 class CancelledError(OdpsNbError):
-    """The user stopped it. Nothing was committed by a write that raises this."""
+    """Cancelled by the user. A write that raises this has committed nothing."""
 
 
 class StateError(_Facts, RuntimeError):
@@ -324,7 +324,7 @@ class StateError(_Facts, RuntimeError):
 
 
 def explain(error: BaseException) -> list[str]:
-    """Return up to three lines for a person: what failed, where, what to do.
+    """Return up to three lines for a user: what failed, where, what to do.
 
     Parameters
     ----------

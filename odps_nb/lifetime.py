@@ -38,7 +38,7 @@ class Ending(Protocol):
     """An object with running threads, or with work that must be ended at exit."""
 
     def end(self) -> None:
-        """Stop soon, for good; threads need not be joined. Idempotent."""
+        """Begin to stop, for good, without joining threads. Idempotent."""
 
 
 class Home:
@@ -112,7 +112,7 @@ def start_thread(thread: threading.Thread) -> None:
 
 
 def _in_child() -> None:
-    _ENDING.clear()  # the parent's business; what is of use here adds itself again
+    _ENDING.clear()  # those belong to the parent; what the child uses registers again
     _THREADS.clear()
     for one in _RENEWED.all():
         one.after_fork()

@@ -1,6 +1,6 @@
 """The MaxCompute type tree, columns and table schemas as values.
 
-Knows no spelling: text and JSON forms live in ``odps_nb.wire.type_text`` and
+Must not know: formats. Text and JSON forms are in ``odps_nb.wire.type_text`` and
 ``odps_nb.wire.schema_json``, Arrow in ``odps_nb.convert``. Type codes are those of
 ``docs/protocol.md`` section 3.11.
 """
@@ -106,7 +106,7 @@ class StructField:
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """STRUCT<name: type, …>; names are matched without regard to case."""
+    """STRUCT<name: type, …>; names match in any case."""
 
     fields: tuple[StructField, ...]
     code: TypeCode = field(default=TypeCode.STRUCT, init=False)

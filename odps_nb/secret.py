@@ -1,8 +1,8 @@
-"""Text that nobody sees by accident: keys and tokens as values without a repr.
+"""Keeps keys and tokens out of tracebacks and logs: values without a repr.
 
-Tracebacks with local variables (``%xmode Verbose``, collectors of errors) show the repr of all
-that stands in a frame. What is secret becomes a `Secret` where it enters, so that no frame of
-ours has it in clear. Knows no profile and no signature.
+Tracebacks with local variables (``%xmode Verbose``, error collectors) show the repr of all local
+variables. Secrets become `Secret` where they enter, so that no frame of this package shows them.
+Must not know: profiles, signatures.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, ParamSpec, TypeVar
 __all__ = ["SECRET_NAMES", "Hidden", "Secret", "forget_locals", "hidden", "hides_secrets"]
 
 SECRET_NAMES = ("access_key", "sts_token", "bearer_token", "app_key", "credential_process")
-"""Settings that are never shown; the words of a command may be keys."""
+"""Settings that are never shown; a command line may contain keys."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Secret(str):
-    """Text as any other, but for its repr.
+    """A `str` whose repr does not show it.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class Secret(str):
 
 
 class Hidden(dict[str, Any]):
-    """A dictionary as any other, but for its repr, which tells how many there are."""
+    """A `dict` whose repr shows only its size."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ class Hidden(dict[str, Any]):
 
 
 def hidden(settings: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hidden:
-    """Copy settings, with a `Secret` for each one that is secret."""
+    """Return a copy of settings in which secret ones are `Secret`."""
     copied = Hidden(settings)
     for name in SECRET_NAMES:
         if isinstance(copied.get(name), str):
@@ -55,18 +55,18 @@ def hidden(settings: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hidden:
 
 
 def hides_secrets(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function get its keyword arguments `hidden`; its own frame has no others."""
+    """Decorator: call the function with its keyword arguments `hidden`."""
 
     @functools.wraps(function)
     def hiding(*args: P.args, **given: P.kwargs) -> R:
-        given = hidden(given)  # type: ignore[assignment]  # the same, seen by nobody
+        given = hidden(given)  # type: ignore[assignment]  # the same type, hidden
         return function(*args, **given)
 
     return hiding
 
 
 def forget_locals(error: BaseException) -> None:
-    """Clear the local variables of all that has ended with an error, and with those before it."""
+    """Clear the local variables of the frames of an error and of the errors before it."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:

@@ -1,14 +1,13 @@
-"""The stream classes that people know from the SDK, on our verified core (face).
+"""The stream classes of the SDK, with verified reads and typed errors (face).
 
 Names and methods are the SDK's (``read``, ``write``, ``finish``, ``next``, ``get_status``,
-``get_request_id``); trouble is always a typed error, never ``None`` or ``False``. What is the
-same, what differs and why: ``docs/from-stream-io.md``. All of them
-are context managers, ``close`` may be called again, and what is used after it raises
-`odps_nb.errors.StateError`.
+``get_request_id``); failures are always typed errors, never ``None`` or ``False``.
+``docs/from-stream-io.md`` lists what is the same and what differs. All of them are context
+managers; ``close`` is idempotent, and use after it raises `odps_nb.errors.StateError`.
 
 ============================  ====================================================
-`StreamReader`                the body of an answer, file-like
-`ArrowReader`                 its record batches, up to the proven end
+`StreamReader`                the body of a response, file-like
+`ArrowReader`                 its record batches, up to the verified end
 `BlobDataIterator`            the blobs of a body as records
 `BlobStreamReader`            the same, streamed
 `CrcStrippingStream`          the payload of CRC32C blocks, verified

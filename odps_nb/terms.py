@@ -1,6 +1,6 @@
-"""The words of the house as values: table names, partition specs, splits, references.
+"""Basic values used everywhere: table names, partition specs, splits, blob references.
 
-Pure values: no I/O, no wire spelling beyond what a person types.
+Pure values: no I/O, no wire format beyond what users type.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "format_bytes",
 ]
 
-# Names are checked before they reach a URL or a SQL text: what cannot be a name is refused here.
+# Names are checked before they reach a URL or a SQL text: impossible names are refused here.
 _NAME = re.compile(r"[^\W\d]\w{0,127}", re.UNICODE)
 
 
@@ -44,14 +44,14 @@ class Compression(str, Enum):
     NONE = "none"
     ZSTD = "zstd"
     LZ4 = "lz4"
-    UNCOMPRESSED = "none"  # as pyodps spells them
+    UNCOMPRESSED = "none"  # in the spelling of pyodps
     LZ4_FRAME = "lz4"
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
         """Accept ``None``, a name in any case, or a member; anything else is an `ArgumentError`.
 
-        Members of the enumerations of pyodps, and their names, are taken too.
+        Members of the enumerations of pyodps, and their names, are accepted, too.
         """
         if value is None:
             return cls.NONE
@@ -74,7 +74,7 @@ _COMPRESSIONS = {
 
 
 class SplitMode(str, Enum):
-    """How a read session is cut (``docs/protocol.md`` section 4)."""
+    """How a read session is split (``docs/protocol.md`` section 4)."""
 
     SIZE = "Size"
     ROW_OFFSET = "RowOffset"
@@ -103,7 +103,7 @@ class WriteMode(str, Enum):
 
 
 class TimeUnit(str, Enum):
-    """Unit of Arrow timestamps, as the wire spells it."""
+    """Unit of Arrow timestamps, in the spelling of the wire."""
 
     SECOND = "second"
     MILLI = "milli"
@@ -134,13 +134,13 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str, *, project: str, schema: str | None = None) -> TableName:
-        """Read ``table``, ``project.table`` or ``project.schema.table``; back-quotes are allowed.
+        """Parse ``table``, ``project.table`` or ``project.schema.table``; back-quotes are allowed.
 
         ``project`` and ``schema`` are the defaults of the connection.
         """
-        if not isinstance(text, str):  # people pass what a DataFrame held
+        if not isinstance(text, str):  # callers may pass a value of a DataFrame
             raise ArgumentError(
-                f"a table is named by text, not by a {type(text).__name__}",
+                f"a table name is text, not a {type(text).__name__}",
                 hint="write table, project.table or project.schema.table",
             )
         parts = [part.strip().strip("`") for part in text.split(".")]
@@ -163,7 +163,7 @@ class TableName:
 class PartitionSpec:
     """Partition keys and values in order, e.g. ``ds=2024-01-01,hour=3``.
 
-    The service may hold partitions whose values no request can name without doubt (see
+    The service may have partitions whose values no request can name unambiguously (see
     `check_partition_value`); a list of partitions shows them, `of` and `checked` refuse them.
     """
 
@@ -174,8 +174,8 @@ class PartitionSpec:
         """Accept text, a mapping, a spec, or ``None`` (empty).
 
         The values of a mapping are exact: text, a whole number or a date. In text, levels are
-        joined by ``,`` or ``/``, blanks around keys and values are formatting, and quotes around
-        a value hold it exactly: ``ds = 2024-01-01, hour = '3'``.
+        joined by ``,`` or ``/``, blanks around keys and values are formatting, and quotes around a
+        value keep it exactly: ``ds = 2024-01-01, hour = '3'``.
 
         Raises
         ------
@@ -189,14 +189,14 @@ class PartitionSpec:
             return cls(tuple(_checked(key, text, f"{key}={text}") for key, text in pairs))
         if not isinstance(value, str):
             raise ArgumentError(
-                f"a {type(value).__name__} names no partition",
+                f"a {type(value).__name__} is not a partition",
                 code=_INVALID,
                 hint="write text such as ds=2024-01-01, or a dict of keys and values",
             )
         return cls(tuple(_level(level) for level in _LEVELS.findall(value) if level.strip()))
 
     def checked(self) -> PartitionSpec:
-        """Return this spec, if a request can name it without doubt.
+        """Return this spec, if a request can name it unambiguously.
 
         Raises
         ------
@@ -209,7 +209,7 @@ class PartitionSpec:
 
     @property
     def has_name(self) -> bool:
-        """Whether a request can name it without doubt."""
+        """Whether a request can name it unambiguously."""
         return not any(_doubt(value) for _, value in self.items)
 
     def __str__(self) -> str:
@@ -228,19 +228,19 @@ class PartitionSpec:
 
 
 _INVALID = "InvalidPartitionSpec"
-# What stands between the separators of levels, where a quoted value may hold them.
+# The text between the separators of levels; a quoted value may contain separators.
 _LEVELS = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,/])+""")
-# Known readers of ``key=value,key=value`` split at these, or drop them wherever they stand.
+# Known parsers of ``key=value,key=value`` split at these, or drop them anywhere.
 _SIGNS = ",/='\"\\"
 _NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
 def check_partition_value(key: str, value: str) -> None:
-    """Refuse a value of a partition key that a request cannot name without doubt.
+    """Refuse a value of a partition key that a request cannot name unambiguously.
 
-    Requests name partitions as ``key=value,key=value`` without quotes, and readers of that text
-    are known to strip blanks and quotes and to split at ``,``, ``/`` and ``=``: the partition
-    reached, or replaced, would be another one.
+    Requests name partitions as ``key=value,key=value`` without quotes, and parsers of that text are
+    known to strip blanks and quotes and to split at ``,``, ``/`` and ``=``: another partition would
+    be read or replaced.
 
     Raises
     ------
@@ -253,7 +253,7 @@ def check_partition_value(key: str, value: str) -> None:
         shown = value if len(value) <= 80 else value[:80] + "…"
         raise ArgumentError(
             f"the value {shown!r} of the partition key {key!r} {problem}: "
-            "no request can name it without doubt",
+            "no request can name it unambiguously",
             code=_INVALID,
             hint="write rows under another value; rows that have it are found by reading the "
             "table without naming the partition",
@@ -274,9 +274,9 @@ def _doubt(value: str) -> str:
 
 
 def _value_text(key: str, value: object) -> str:
-    """Return the text of a mapping's value; what has several spellings is refused."""
+    """Return the text of a mapping's value; types without one exact text form are refused."""
     if isinstance(value, str):
-        return str.__str__(value)  # also of a subclass that shows itself otherwise
+        return str.__str__(value)  # also of a subclass with another str()
     if hasattr(value, "__index__") and not isinstance(value, bool):
         with contextlib.suppress(TypeError):  # an array, or a bool of NumPy
             return str(operator.index(value))
@@ -313,7 +313,7 @@ def _checked(key: str, value: str, text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class IndexSplit:
-    """A split that the server cut: read by its index, counted from 0."""
+    """A split made by the server: read by its index, counted from 0."""
 
     index: int
 
@@ -339,15 +339,15 @@ Split = IndexSplit | RowRangeSplit
 class BlobReference:
     """The opaque token that names a blob; ``token`` is its standard base64 text.
 
-    The wire has three spellings of one reference (``docs/protocol.md`` section 6.5); this value
-    holds the text, and the two constructors say where a value came from.
+    The wire has three forms of one reference (``docs/protocol.md`` section 6.5); this value
+    holds the text, and the two constructors convert from the other forms.
     """
 
     token: str
 
     @classmethod
     def from_text(cls, token: str | bytes) -> BlobReference:
-        """Take base64 text, as it arrives in JSON and in BLOB columns of a read."""
+        """Make a reference from base64 text, as in JSON and in BLOB columns of a read."""
         text = token.decode("ascii", "replace") if isinstance(token, bytes) else token
         try:
             base64.b64decode(text, validate=True)
@@ -361,7 +361,7 @@ class BlobReference:
 
     @classmethod
     def from_raw(cls, raw: bytes) -> BlobReference:
-        """Take decoded bytes, as a BLOB column of a write carries them."""
+        """Make a reference from decoded bytes, as in a BLOB column of a write."""
         return cls(base64.b64encode(raw).decode("ascii"))
 
     @property
@@ -375,7 +375,7 @@ class BlobReference:
 
 
 def format_bytes(count: float) -> str:
-    """Write a number of bytes for a person: ``12.3 MB`` (powers of 1000)."""
+    """Format a number of bytes for display: ``12.3 MB`` (powers of 1000)."""
     if count < 1000:
         return f"{int(count)} B"
     for unit in ("kB", "MB", "GB", "TB"):

@@ -259,7 +259,7 @@ def test_value_of_a_mapping_that_has_several_spellings_is_refused(value: object)
 
 @pytest.mark.parametrize("value", [3, 2.5, ["ds=1"], b"ds=1"])
 def test_what_is_no_partition_is_refused(value: object) -> None:
-    with pytest.raises(ArgumentError, match="names no partition"):
+    with pytest.raises(ArgumentError, match="is not a partition"):
         PartitionSpec.of(value)  # type: ignore[arg-type]
 
 

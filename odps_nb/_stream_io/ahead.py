@@ -1,8 +1,8 @@
-"""One step ahead of its user, in a helper thread that always ends (face).
+"""Prefetches one result in a helper thread (face).
 
-While the user works on one result the next is being made; not more than one. The thread ends
-with the last result, with an error, or when nobody can ask any more: its owner closed it or was
-collected. It waits for its user without a limit, and for nothing else.
+While the user works on one result the next is computed; not more than one. The thread ends
+with the last result, with an error, or when its owner is closed or garbage-collected. It waits for
+its user without a limit, and for nothing else.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["OneAhead"]
 
 T = TypeVar("T")
 
-_LOOK = 0.1  # seconds between looks while waiting, so that an interrupt gets through
+_LOOK = 0.1  # seconds between checks while waiting, so that an interrupt is noticed
 _JOIN = 5.0
 
 
 class OneAhead(Generic[T]):
-    """Calls ``step`` until it gives ``None`` or fails, each time before it is asked for.
+    """Calls ``step`` one result ahead until it returns ``None`` or raises.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class OneAhead(Generic[T]):
         end_at_exit(self)
 
     def take(self) -> T | None:
-        """Return the next result; raises what the step raised, in its turn."""
+        """Return the next result, or raise the error that the step raised for it."""
         self._home.require("this stream")
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="odps_nb-ahead", daemon=True)
@@ -59,7 +59,7 @@ class OneAhead(Generic[T]):
             return None
 
     def close(self) -> None:
-        """End the thread, interrupting its step if need be. Idempotent."""
+        """End the thread, interrupting its step if necessary. Idempotent."""
         if not self._home.is_here:
             return  # there is no such thread in a forked child
         self.end()
@@ -68,7 +68,7 @@ class OneAhead(Generic[T]):
             thread.join(_JOIN)
 
     def end(self) -> None:
-        """Make the thread end soon."""
+        """Tell the thread to end; does not wait."""
         with self._changed:
             self._over = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Record batches of a body (face)."""
+"""`ArrowReader`: the record batches of a response body (face)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["ArrowReader"]
 
 
 class _Batches:
-    """The rows of a body, which is read from the first need on; knows no reader."""
+    """Reads the batches of a body; the first use reads its beginning."""
 
     def __init__(self, open_rows: Callable[[], RowStream]) -> None:
         self._open_rows = open_rows
-        self._lock = threading.Lock()  # the schema may be asked for while a batch is on its way
+        self._lock = threading.Lock()  # the schema may be read while another thread reads a batch
         self._rows: RowStream | None = None
 
     def schema(self) -> pa.Schema:
@@ -34,7 +34,7 @@ class _Batches:
         return self._opened().schema
 
     def read(self) -> pa.RecordBatch | None:
-        """Return the next batch; ``None`` at the proven end."""
+        """Return the next batch; ``None`` at the verified end."""
         return self._opened().read()
 
     def _opened(self) -> RowStream:
@@ -124,11 +124,11 @@ class ArrowReader:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the batches. Reads the beginning of the stream if need be."""
+        """Schema of the batches. Reads the beginning of the stream if necessary."""
         return self._guarded(self._batches.schema)
 
     def read(self) -> pa.RecordBatch | None:
-        """Return the next batch; ``None`` at the proven end."""
+        """Return the next batch; ``None`` at the verified end."""
         if self._status is Status.OK and not self._closed:
             return None
         batch = self._guarded(self._batches.read if self._ahead is None else self._ahead.take)
@@ -149,14 +149,14 @@ class ArrowReader:
         if self._closed:
             raise StateError("the reader is closed", hint="read it before closing it")
         if self._status is Status.FAILED:
-            raise StateError("the reader failed before; what follows a defect means nothing")
+            raise StateError("the reader failed before; bytes after a defect cannot be decoded")
         before, self._status = self._status, Status.FAILED
         result = step()
         self._status = before
         return result
 
     def get_status(self) -> Status:
-        """`Status.OK` once the end was proven."""
+        """`Status.OK` once the end was verified."""
         return self._status
 
     def get_request_id(self) -> str | None:
@@ -164,7 +164,7 @@ class ArrowReader:
         return self._stream.request_id
 
     def close(self) -> None:
-        """Free the connection. Idempotent."""
+        """Close the connection. Idempotent."""
         self._closed = True
         if self._status is Status.RUNNING:
             self._status = Status.CANCELLED

@@ -1,4 +1,4 @@
-"""Record batches into a body (face)."""
+"""`ArrowWriter`: writes record batches into a request body (face)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["ArrowWriter"]
 
 
 class ArrowWriter:
-    """Record batches into the body of a table write.
+    """Writes record batches into the body of a table write.
 
-    `finish` after nothing written sends a valid stream of no rows. Leaving a ``with`` block
-    finishes, or aborts when an error is on its way.
+    `finish` without any rows sends a valid, empty stream. Leaving a ``with`` block finishes, or
+    aborts after an error.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class ArrowWriter:
     --------
     >>> import pyarrow as pa
     >>> from odps_nb.stream_io import ArrowWriter, StreamWriter
-    >>> class Server:  # stands for a connection
+    >>> class Server:  # holds a connection
     ...     status, headers = 200, {}
     ...     def write(self, data): pass
     ...     def finish(self): return self
@@ -73,16 +73,16 @@ class ArrowWriter:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of all batches; a `StateError` while nothing tells it."""
+        """Schema of all batches; a `StateError` while it is unknown."""
         if self._schema is None:
             raise StateError(
-                "there is no schema yet: it comes with the first batch",
-                hint="give it: ArrowWriter(stream, schema)",
+                "the schema is not known before the first batch",
+                hint="pass it: ArrowWriter(stream, schema)",
             )
         return self._schema
 
     def write(self, record_batch: pa.RecordBatch | pa.Table) -> int:
-        """Send a batch (or a table's batches); return its rows.
+        """Send a batch (or a table's batches); return its number of rows.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class ArrowWriter:
         return int(record_batch.num_rows)
 
     def finish(self) -> WriteResult:
-        """End the stream and return what the server says; again the same when called again.
+        """End the stream and return the server's answer; the same one when called again.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class ArrowWriter:
                 self.abort()
                 raise StateError(
                     "nothing was written and no schema was given: there is no Arrow stream to send",
-                    hint="give it, ArrowWriter(stream, schema), to send a stream without rows",
+                    hint="pass it, ArrowWriter(stream, schema), to send a stream without rows",
                 )
             self._opened().close()
         return self._stream.finish()
@@ -130,7 +130,7 @@ class ArrowWriter:
         return self._stream.get_write_stream_response()
 
     def abort(self) -> None:
-        """Cut the body, so that the server takes nothing. Idempotent."""
+        """Break off the request, so that the server stores nothing. Idempotent."""
         self._stream.abort()
 
     def close(self) -> None:

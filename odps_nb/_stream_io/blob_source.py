@@ -1,4 +1,4 @@
-"""Blobs of a payload stream, one at a time: framed or raw (face: the pull side of frames)."""
+"""Reads the blobs of a payload stream one at a time, framed or raw (face: pulls, on demand)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["BlobSource", "FrameSource", "RawSource"]
 
 
 class BlobSource(ABC):
-    """What both kinds share: the current blob and how much of it is left.
+    """Base class: the current blob, and how many of its bytes are left.
 
     ``length`` and ``left`` are ``None`` while they are unknown, as for a raw blob.
     """
@@ -41,7 +41,7 @@ class BlobSource(ABC):
 
     @abstractmethod
     def open_next(self) -> bool:
-        """Go to the next blob; the current one must be at its end. ``False`` behind the last."""
+        """Go to the next blob; the current one must be at its end. ``False`` after the last."""
 
     @abstractmethod
     def take(self, size: int) -> bytes:
@@ -53,20 +53,20 @@ class BlobSource(ABC):
 
 
 class RawSource(BlobSource):
-    """A body that is one blob, whose length shows at its end."""
+    """A body that is one blob, whose length is known only at its end."""
 
     def __init__(self, stream: PayloadStream, *, max_blob: int = DEFAULT_MAX_BLOB) -> None:
         super().__init__(stream, 1)
         self._max_blob = max_blob
 
     def open_next(self) -> bool:
-        """Go to the only blob, or behind it."""
+        """Go to the only blob; ``False`` the second time."""
         self.index += 1
         self.length = self.left = None if self.index == 0 else 0
         return self.index == 0
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes; the stream's end is the blob's."""
+        """Return the next bytes; the blob ends with the stream."""
         if self.left == 0:
             return b""
         data = self.stream.read(size)
@@ -74,7 +74,7 @@ class RawSource(BlobSource):
         return data
 
     def take_into(self, target: memoryview) -> int:
-        """Fill ``target``; the stream's end is the blob's."""
+        """Fill ``target``; the blob ends with the stream."""
         if self.left == 0:
             return 0
         count = self.stream.readinto(target)
@@ -88,7 +88,7 @@ class RawSource(BlobSource):
 
 
 class FrameSource(BlobSource):
-    """Frames; the footer is read and checked with the last byte of its blob."""
+    """Framed blobs; the footer is read and checked with the last byte of its blob."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class FrameSource(BlobSource):
         self._checksum = RunningChecksum()
 
     def open_next(self) -> bool:
-        """Read the next header; behind the last frame, nothing may follow."""
+        """Read the next header; no byte may follow the last frame."""
         self.index += 1
         if self.index == self.expected_count:
             self.require_end()

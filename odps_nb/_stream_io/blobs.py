@@ -1,4 +1,4 @@
-"""Blobs of a download: as records, or streamed one by one (face)."""
+"""`BlobDataIterator` and `BlobStreamReader`: the blobs of a download (face)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMALL = 128 << 10  # a cut frame is worth completing in the window when less th
 
 
 class BlobDataIterator(Iterator[BlobRecord]):
-    """One `BlobRecord` per reference, in order; each whole and checked when it is given.
+    """Iterates over one complete, checked `BlobRecord` per reference, in order.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
 
     @property
     def expected_count(self) -> int:
-        """How many blobs the body must hold."""
+        """The number of blobs that the body must hold."""
         return self._source.expected_count
 
     def __iter__(self) -> BlobDataIterator:
@@ -102,7 +102,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
             raise StateError(f"the iterator {self._state}")
         if not self._left and self._source.index >= 0:
             raise StopIteration
-        self._state = "failed before; what follows a defect means nothing"
+        self._state = "failed before; bytes after a defect cannot be decoded"
         record = self._advance()
         self._state = ""
         if record is None:
@@ -117,7 +117,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
             raise
 
     def _scan(self) -> BlobRecord | None:
-        # The last frame is left to _next_whole, which also proves that nothing follows it.
+        # The last frame is left to _next_whole, which also checks that nothing follows it.
         if self._left < 2:
             return None
         stream, records = self._stream, self._scan_window()
@@ -176,7 +176,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
 
 
 class BlobStreamReader(io.BufferedIOBase):
-    """The blobs of a body as one file-like object: read the current one, go to the next.
+    """The blobs of a body as a file-like object: `read` the current one, `next` goes on.
 
     Holds a window of payload, and up to 8 MiB of a blob until its footer is checked: with the
     read that gives a blob's last byte. An MD5 footer of a larger blob can be checked only when
@@ -248,7 +248,7 @@ class BlobStreamReader(io.BufferedIOBase):
         return count
 
     def next(self) -> BlobStreamReader | None:
-        """Skip what is left of the current blob and go to the next; ``None`` behind the last."""
+        """Skip the rest of the current blob and go to the next; ``None`` after the last."""
         source = self._current()
         if self._state == "ended":
             return None
@@ -279,7 +279,7 @@ class BlobStreamReader(io.BufferedIOBase):
         if self._state == "closed":
             raise StateError("the reader is closed", hint="read it before closing it")
         if self._state == "failed":
-            raise StateError("the reader failed before; what follows a defect means nothing")
+            raise StateError("the reader failed before; bytes after a defect cannot be decoded")
         if self._state == "new":
             self._state = "open" if self._guarded(self._source.open_next) else "ended"
         return self._source

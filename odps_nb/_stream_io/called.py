@@ -1,7 +1,7 @@
-"""The body of a write as an argument: uploads by a function of the user's (face).
+"""Uploads by a function of the user, which gets the body as an argument (face).
 
-``lambda body: requests.post(url, data=body)`` wants the body; a writer has it piece by piece. The
-function runs in a thread, and takes from a pipe what the writer puts in.
+``lambda body: requests.post(url, data=body)`` needs a body to read from, but a writer is given it
+piece by piece. The function runs in a thread and reads from a pipe what the writer writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["CalledUpload", "opener_of"]
 
 
 def opener_of(function: Callable[..., Any]) -> Callable[[], Any]:
-    """Return what begins an upload: the function, or an upload by it if it wants the body."""
+    """Return a function that begins an upload; one that takes the body is run in a thread."""
     try:
         inspect.signature(function).bind()
     except TypeError:
@@ -33,7 +33,7 @@ def opener_of(function: Callable[..., Any]) -> Callable[[], Any]:
 
 
 class _Answer:
-    """What the function returned, with what `Upload` looks at."""
+    """The function's return value, with the members that `Upload` needs."""
 
     def __init__(self, answer: Any, *, early: bool) -> None:
         self.answer, self.early = answer, early
@@ -53,7 +53,8 @@ class _Calls:
         answer = self._function(self._watched(request.body))
         if answer is None:
             raise BrokenStreamError(
-                "the function that uploads returned no answer", hint="let it return the response"
+                "the upload function returned no response",
+                hint="return the response, e.g. of requests.post",
             )
         return _Answer(answer, early=not self._is_whole)
 
@@ -80,10 +81,10 @@ def _refuse_early(response: Any) -> Exception:
 
 
 class CalledUpload(Upload):
-    """An upload by ``function(body)``, whose answer `finish` returns as it is.
+    """An upload by ``function(body)``; `finish` returns its return value.
 
-    What the function raises is raised by `write` or `finish`. `abort` makes the body raise
-    inside of the function, and does not wait for it to end.
+    An error of the function is raised by `write` or `finish`. After `abort` reading the body raises
+    inside of the function; `abort` does not wait for it to end.
     """
 
     def __init__(self, function: Callable[[Iterator[bytes]], Any]) -> None:
@@ -99,7 +100,7 @@ class CalledUpload(Upload):
         return response.answer
 
     def abort(self) -> None:
-        """Cut the body. Idempotent."""
+        """Break off the body. Idempotent."""
         if self._home.is_here:
             self._aborted = self._aborted or not self._finished
             self.end()

@@ -1,7 +1,7 @@
-"""The payload of a blob body as file-like streams (face: the pull side of blocks and codings).
+"""Reads the payload of a blob body as file-like streams (face: pulls, on demand).
 
-A stream keeps one window of verified payload and serves small reads from it; large reads go
-from the run of blocks straight into their target.
+A stream buffers one window of verified payload for small reads; large reads go from the run of
+blocks straight into their target.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from odps_nb.wire.layers import PayloadDecoder
 __all__ = ["CrcStrippingStream", "DecodedStream", "PayloadStream", "open_payload"]
 
 _CHUNK = 64 << 10
-_DIRECT = 64 << 10  # what is smaller is served from the window
+_DIRECT = 64 << 10  # smaller reads come from the window
 _FIRST_RUN = 16
-_WINDOW_RUN = 128  # blocks of a window: 512 KiB stay in a core's own cache
+_WINDOW_RUN = 128  # blocks of a window: 512 KiB fit into the cache of a core
 _WATCHED = 1 << 20
-_TRUSTED_SIZE = 64 << 20  # memory is taken at once for this much; beyond, as the bytes arrive
+_TRUSTED_SIZE = 64 << 20  # up to this, memory is allocated at once; beyond, as the bytes arrive
 
 
 class PayloadStream(io.BufferedIOBase):
-    """Reads of any size over windows of payload; ``read(n)`` gives n bytes unless the end comes.
+    """File-like reads over windows of payload; ``read(n)`` returns n bytes except at the end.
 
-    Every byte that is given was verified. After an error the stream stays dead.
+    Every byte that is returned was verified. After an error the stream refuses every call.
     """
 
-    # Slots, for a read of a few kilobytes takes no longer than finding an attribute four times.
+    # Slots, because a read of a few kilobytes takes no longer than four attribute lookups.
     __slots__ = ("_at", "_base", "_raw", "_size", "_state", "_view", "_window")
 
     def __init__(self, raw: Any) -> None:
@@ -65,7 +65,7 @@ class PayloadStream(io.BufferedIOBase):
         return self._read_across(stop - at)
 
     def read1(self, size: int = -1) -> bytes:
-        """Return what is ready, at most ``size`` bytes, after one look at the raw stream."""
+        """Return what is ready, at most ``size`` bytes, reading the raw stream once at most."""
         self._check()
         if self._at == self._size:
             self._refill()
@@ -73,7 +73,7 @@ class PayloadStream(io.BufferedIOBase):
         return self.read(left if size < 0 else min(size, left))
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill ``buffer`` unless the end comes; return the number of bytes."""
+        """Fill ``buffer``, less only at the end; return the number of bytes."""
         self._check()
         target = memoryview(buffer).cast("B")
         done = 0
@@ -93,7 +93,7 @@ class PayloadStream(io.BufferedIOBase):
         return done
 
     def peek(self, size: int = 1) -> bytes:
-        """Return ``size`` bytes without taking them; fewer only at the end."""
+        """Return ``size`` bytes without consuming them; fewer only at the end."""
         self._check()
         parts = [self._window[self._at :]]
         have, at = len(parts[0]), self.tell()
@@ -105,7 +105,7 @@ class PayloadStream(io.BufferedIOBase):
         return self._window[: max(size, 0)]
 
     def tell(self) -> int:
-        """Return how many payload bytes were taken."""
+        """Return how many payload bytes were consumed."""
         return self._base + self._at
 
     def readable(self) -> bool:
@@ -129,7 +129,7 @@ class PayloadStream(io.BufferedIOBase):
         if size < 0 or size > _TRUSTED_SIZE:
             return self._read_growing(size)
         if size > _DIRECT:
-            # A BufferedReader allocates the bytes without zeroing them and has them filled.
+            # A BufferedReader allocates bytes without zeroing them and fills them in place.
             return io.BufferedReader(_Filler(self), 1).read(size)
         parts, missing = [], size
         while missing and (self._at < self._size or self._refill()):
@@ -140,7 +140,7 @@ class PayloadStream(io.BufferedIOBase):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_watched(self, size: int, watch: Callable[[memoryview], None]) -> bytes:
-        """Return what ``read`` would, showing each part to ``watch`` while it is still at hand."""
+        """Return what ``read`` would; pass each part to ``watch`` while it is in the cache."""
         if not _DIRECT < size <= _TRUSTED_SIZE:
             data = self.read(size)
             watch(memoryview(data))
@@ -168,7 +168,7 @@ class PayloadStream(io.BufferedIOBase):
         return True
 
     def _widen(self) -> bool:
-        """Put the next payload behind what is left of the window; ``False`` at the end."""
+        """Append the next payload to the rest of the window; ``False`` at the end."""
         more = self._guarded(self._next)
         at, rest = self.tell(), self._window[self._at :]
         self._set_window(rest + more)
@@ -189,19 +189,19 @@ class PayloadStream(io.BufferedIOBase):
         if self._state == "closed":
             raise StateError("the stream is closed", hint="read it before closing it")
         if self._state:
-            raise StateError("the stream failed before; what follows a defect means nothing")
+            raise StateError("the stream failed before; bytes after a defect cannot be decoded")
 
     @abstractmethod
     def _next(self) -> bytes:
         """Return the next payload, empty at the end."""
 
     def _fill(self, target: memoryview) -> int:
-        """Write payload straight into ``target``; 0 when that is not possible."""
+        """Write payload straight into ``target``; return 0 when that is not possible."""
         return 0
 
 
 class _Filler(io.RawIOBase):
-    """Lets a `PayloadStream` write into bytes that are being made."""
+    """Adapter for `BufferedReader`, which lets a `PayloadStream` fill new bytes in place."""
 
     def __init__(
         self, stream: PayloadStream, watch: Callable[[memoryview], None] | None = None
@@ -263,7 +263,7 @@ class CrcStrippingStream(PayloadStream):
     def _next(self) -> bytes:
         if self._ended:
             return b""
-        # Runs begin small, so that a small blob costs little and a first byte does not wait.
+        # Runs begin small, so that a small blob costs little and the first byte comes early.
         stored, count = self._take(self._run)
         self._run = min(2 * self._run, _WINDOW_RUN)
         if count:
@@ -279,7 +279,7 @@ class CrcStrippingStream(PayloadStream):
         if self._ended:
             return 0
         stored, count = self._take(min(len(target) // BLOCK_SIZE, RUN_BLOCKS))
-        self._run = _FIRST_RUN  # a small window behind, so that the next large read is direct too
+        self._run = _FIRST_RUN  # then a small window, so that the next large read is direct, too
         if count:
             return strip_into(stored, count, target)
         last = self._end()  # shorter than a block, so it fits
@@ -288,7 +288,7 @@ class CrcStrippingStream(PayloadStream):
 
 
 class DecodedStream(PayloadStream):
-    """What a push decoder makes of a raw stream.
+    """A raw stream, decoded by a push decoder.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Raw byte streams as runs of whole blocks (face: the pull side of `odps_nb.wire.blocks`).
+"""Reads raw byte streams as runs of whole blocks (face: pulls, on demand).
 
-A raw stream is anything with ``read(n)``. One that can ``readinto`` is spared a copy, and one
-that lies in memory (`io.BytesIO`, ``bytes``) is not copied at all.
+A raw stream is anything with ``read(n)``. One with ``readinto`` saves a copy, and one in memory
+(`io.BytesIO`, ``bytes``) is not copied at all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["RawStream", "Runs", "close_raw", "content_encoding_of", "read_some",
 
 
 class RawStream(Protocol):
-    """The body of an answer as it came: at most ``size`` bytes a call, none at the end."""
+    """The undecoded body of a response: at most ``size`` bytes a call, none at the end."""
 
     def read(self, size: int, /) -> bytes:
         """Return the next bytes."""
@@ -36,7 +36,7 @@ class Runs(Protocol):
 
 
 class _MemoryRuns:
-    """Runs of a body that lies in memory: nothing is copied."""
+    """Runs of a body in memory: nothing is copied."""
 
     def __init__(self, raw: io.BytesIO | bytes | bytearray | memoryview) -> None:
         self._raw = raw if isinstance(raw, io.BytesIO) else None
@@ -58,7 +58,7 @@ class _MemoryRuns:
 
 
 class _CopiedRuns:
-    """Runs of a stream, read into one buffer that is used again and again."""
+    """Runs of a stream, read into one buffer that is reused."""
 
     def __init__(self, raw: Any) -> None:
         self._buffer = memoryview(b"")
@@ -93,32 +93,32 @@ def _reading_into(raw: RawStream) -> Any:
 
 
 def read_some(raw: RawStream, size: int) -> bytes:
-    """Read at most ``size`` bytes; a stream that gives more is not one we can read."""
+    """Read at most ``size`` bytes; a stream that returns more is refused."""
     data = raw.read(size)
     if len(data) > size:
         raise StateError(
-            f"the raw stream gave {len(data)} bytes where at most {size} were asked for",
-            hint="pass an object whose read(n) gives at most n bytes",
+            f"the raw stream returned {len(data)} bytes where at most {size} were requested",
+            hint="pass an object whose read(n) returns at most n bytes",
         )
     return data
 
 
 def runs_of(raw: Any) -> Runs:
-    """Return the cheapest way to take whole blocks from ``raw``."""
+    """Return the cheapest reader of whole blocks for ``raw``."""
     if type(raw) is io.BytesIO or isinstance(raw, (bytes, bytearray, memoryview)):
         return _MemoryRuns(raw)
     if not hasattr(raw, "read"):
-        raise TypeError(f"{type(raw).__name__} is no raw stream: it has no read(n)")
+        raise TypeError(f"{type(raw).__name__} is not a raw stream: it has no read(n)")
     return _CopiedRuns(raw)
 
 
 def content_encoding_of(raw: Any) -> str | None:
-    """Return the ``Content-Encoding`` of an answer's body where it offers its headers."""
+    """Return the ``Content-Encoding`` of a response body, if it has headers."""
     return find_header(getattr(raw, "headers", None) or {}, "content-encoding")
 
 
 def close_raw(raw: Any) -> None:
-    """Close ``raw`` where it can be closed."""
+    """Close ``raw`` if it has ``close``."""
     close = getattr(raw, "close", None)
     if close is not None:
         close()

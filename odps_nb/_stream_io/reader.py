@@ -1,4 +1,4 @@
-"""The body of an answer, file-like (face)."""
+"""`StreamReader`: the body of a response as a file-like object (face)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ERROR_BODY = 1 << 20
 
 
 class Status(str, Enum):
-    """Where a stream is: running, then one of the others for good.
+    """State of a stream: running, then finally one of the others.
 
     A member equals the SDK's of the same name. `INIT` and `WAIT`, which the SDK names too, are
     never given.
@@ -44,13 +44,13 @@ class Status(str, Enum):
 
 
 def status_of(answer: Any) -> int | None:
-    """Return the HTTP status of an answer of ours or of requests."""
+    """Return the HTTP status of a response, of this package or of requests."""
     status: int | None = getattr(answer, "status", None)
     return status if status is not None else getattr(answer, "status_code", None)
 
 
 class StreamReader(io.BufferedIOBase):
-    """The body of an answer, file-like; a body shorter than announced is an error.
+    """The body of a response, file-like; a body shorter than announced is an error.
 
     Parameters
     ----------
@@ -88,12 +88,12 @@ class StreamReader(io.BufferedIOBase):
 
     @property
     def status(self) -> int | None:
-        """HTTP status of the answer; ``None`` where it has none. Fetches it if need be."""
+        """HTTP status of the response, ``None`` if it has none. Sends the request if necessary."""
         return status_of(self._open())
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of the answer. Fetches it if need be."""
+        """Headers of the response. Sends the request if necessary."""
         return getattr(self._open(), "headers", None) or {}
 
     @property
@@ -113,7 +113,7 @@ class StreamReader(io.BufferedIOBase):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read1(self, size: int = -1) -> bytes:
-        """Return what one read of the answer gives, at most ``size`` bytes; empty at the end."""
+        """Return the bytes of one read, at most ``size``; empty at the end."""
         body = self._readable_body()
         data: bytes = self._guarded(body.read, size if size > 0 else _AT_ONCE)
         if not data:
@@ -121,7 +121,7 @@ class StreamReader(io.BufferedIOBase):
         return data
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill ``buffer`` unless the body ends; return the number of bytes."""
+        """Fill ``buffer``, less only at the end of the body; return the number of bytes."""
         body = self._readable_body()
         if not hasattr(body, "readinto"):
             return super().readinto(buffer)
@@ -181,7 +181,7 @@ class StreamReader(io.BufferedIOBase):
         self._state = Status.OK
 
     def get_status(self) -> Status:
-        """`Status.OK` once the body was read to its proven end."""
+        """`Status.OK` once the body was read to its verified end."""
         return self._state
 
     def get_request_id(self) -> str | None:
@@ -198,13 +198,13 @@ class StreamReader(io.BufferedIOBase):
         return self._closed
 
     def abort(self) -> None:
-        """Make a read that waits end soon; may be called from any thread, and reads are over."""
+        """End a waiting read soon, from any thread; no read is possible afterwards."""
         stop = getattr(self._answer, "abort", None)
         if stop is not None:
             stop()
 
     def close(self) -> None:
-        """Free the connection. Idempotent."""
+        """Close the connection. Idempotent."""
         if not self._closed:
             self._closed = True
             if self._state is Status.RUNNING:

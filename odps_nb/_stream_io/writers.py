@@ -1,4 +1,4 @@
-"""The bodies of a table write and of a single blob upload (face)."""
+"""`StreamWriter` and `BlobStreamWriter`: request bodies of writes and blob uploads (face)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class UploadLike(Protocol):
         """Send bytes, waiting while the peer is slow."""
 
     def finish(self) -> Any:
-        """End the body; return the answer, with ``status``, ``headers`` and ``read()``."""
+        """End the body; return the response, with ``status``, ``headers`` and ``read()``."""
 
     def abort(self) -> None:
-        """Cut the body."""
+        """Break off the body."""
 
 
 def _plain(data: Any) -> bytes:
@@ -43,7 +43,7 @@ def _plain(data: Any) -> bytes:
     except TypeError:
         is_text = isinstance(data, str)
         raise ConversionError(
-            f"a stream takes bytes, not {'text' if is_text else f'a {type(data).__name__}'}",
+            f"a stream accepts bytes, not {'text' if is_text else f'a {type(data).__name__}'}",
             source_type=type(data).__name__,
             target_type="bytes",
             hint="write(text.encode())" if is_text else "pass bytes, or anything that holds them",
@@ -51,7 +51,7 @@ def _plain(data: Any) -> bytes:
 
 
 class _Writer(Generic[Result]):
-    """What both writers share: write, finish once, abort; an answer or an error."""
+    """Base class of the writers: write, finish once, abort."""
 
     def __init__(self, upload_or_opener: Any) -> None:
         is_upload = hasattr(upload_or_opener, "write")
@@ -80,7 +80,7 @@ class _Writer(Generic[Result]):
         return len(plain)
 
     def finish(self) -> Result:
-        """End the body and return what the server says; again the same when called again.
+        """End the body and return the server's answer; the same one when called again.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class _Writer(Generic[Result]):
         return self._result
 
     def abort(self) -> None:
-        """Cut the body, so that the server takes nothing. Idempotent; nothing after `finish`."""
+        """Break off the body: the server stores nothing. Idempotent; no effect after `finish`."""
         if self._state is Status.RUNNING:
             self._state = Status.CANCELLED
             if self._upload is not None:
@@ -113,11 +113,11 @@ class _Writer(Generic[Result]):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more can be written."""
+        """Whether no more can be written."""
         return not self.writable()
 
     def flush(self) -> None:
-        """Do nothing: what was written is on its way."""
+        """Do nothing: `write` sends at once."""
 
     @property
     def request_id(self) -> str | None:
@@ -181,10 +181,10 @@ class _Writer(Generic[Result]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """What the server says to rows; a member is ``None`` where it says nothing.
+    """The server's answer to a write of rows; a member that it lacks is ``None``.
 
     It unpacks as what the SDK returns: ``commit_message, success = writer.finish()``, where
-    ``success`` is always true, for a write that fails raises.
+    ``success`` is always true, since a failed write raises.
     """
 
     commit_message: str
@@ -202,9 +202,9 @@ class WriteResult:
 
 
 class StreamWriter(_Writer[WriteResult]):
-    """The body of a table write; `finish` gives the server's answer or raises.
+    """The body of a table write; `finish` returns the server's answer or raises.
 
-    Leaving a ``with`` block finishes, or aborts when an error is on its way.
+    Leaving a ``with`` block finishes, or aborts after an error.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ class WriteBlobResult:
 class BlobStreamWriter(_Writer[WriteBlobResult]):
     """The body of one blob's upload; size and MD5 are checked against the server's answer.
 
-    Leaving a ``with`` block finishes, or aborts when an error is on its way.
+    Leaving a ``with`` block finishes, or aborts after an error.
 
     Parameters
     ----------

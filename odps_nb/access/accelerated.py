@@ -1,4 +1,4 @@
-"""Results of accelerated queries, which have no session."""
+"""Reads results of accelerated queries, which have no session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.access.arriving import reader_of
+from odps_nb.access.arriving import streaming_reader
 from odps_nb.client.sql.result import iter_accelerated
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["accelerated_rows"]
 def accelerated_rows(
     connection: Connection, instance_id: str, query_id: int, columns: tuple[str, ...]
 ) -> pa.RecordBatchReader:
-    """Return the rows as a reader; the first batch is fetched now, since it tells the columns."""
+    """Return the rows as a reader; the first batch is fetched at once, to know the columns."""
     batches = iter_accelerated(
         connection.storage,
         project=connection.profile.project,
@@ -26,4 +26,4 @@ def accelerated_rows(
         query_id=query_id,
         columns=columns,
     )
-    return reader_of(batches, lambda: pa.schema([]))  # without a row nobody tells the columns
+    return streaming_reader(batches, lambda: pa.schema([]))  # without a row the columns are unknown

@@ -1,4 +1,4 @@
-"""Rows that are still arriving, as a DataFrame or a reader; requests nothing itself."""
+"""Turns batches that are still arriving into a DataFrame or a reader; sends no request."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["frame_of", "reader_of"]
+__all__ = ["read_frame", "streaming_reader"]
 
 
-def frame_of(
+def read_frame(
     batches: Generator[pa.RecordBatch, None, None],
     columns: Callable[[], pa.Schema],
     tracker: ProgressTracker,
     *,
     row_count: Callable[[], int | None] = lambda: None,
 ) -> pd.DataFrame:
-    """Read to the end and convert; nobody here keeps a batch that was handed over.
+    """Read all batches into a DataFrame, keeping none of them in memory longer than needed.
 
     Parameters
     ----------
     columns
-        Asked for the columns if there is no batch.
+        Called for the columns if there is no batch.
     row_count
-        Asked, once the first batch is here, how many rows there will be.
+        Called after the first batch; returns the expected number of rows.
     """
     from odps_nb.convert.pandas_frame import to_pandas
 
@@ -49,15 +49,15 @@ def frame_of(
         return to_pandas(rows(), schema=schema, rows=count)
 
 
-def reader_of(
+def streaming_reader(
     batches: Generator[pa.RecordBatch, None, None], columns: Callable[[], pa.Schema]
 ) -> pa.RecordBatchReader:
-    """Return a reader that reads while it is read; the first batch is fetched now.
+    """Return a reader that fetches batches on demand; the first one is fetched at once.
 
     Parameters
     ----------
     columns
-        Asked for the columns if there is no batch.
+        Called for the columns if there is no batch.
     """
     import pyarrow as pa
 

@@ -1,7 +1,7 @@
-"""``:name`` in a filter or query becomes the Python value of that name, quoted safely.
+"""Replaces ``:name`` in a filter or query by the Python value of that name, quoted safely.
 
-Text inside quotes, back-quotes and comments stays as it is, and so do ``::`` and the colons of
-``struct<a:int>``. A value never becomes syntax: it is a literal, or it is refused.
+Text inside quotes, back-quotes and comments is left alone, and so are ``::`` and the colons of
+``struct<a:int>``. A value never becomes syntax: it is written as a literal, or refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odps_nb.errors import ArgumentError
 
 __all__ = ["MAX_VALUES", "bind", "literal"]
 
-# A longer IN list belongs into a table to join with.
+# For a longer IN list, write a table and join with it.
 MAX_VALUES = 10_000
 
 _TOKEN = re.compile(
@@ -98,13 +98,13 @@ def bind(
 
 @dataclass(slots=True)
 class _Place:
-    """Where in a text the next name stands: what is before it, and before each open parenthesis."""
+    """The context of the next name: the token before it, and before each open parenthesis."""
 
     last: str = ""
     opened: list[str] = field(default_factory=list)
 
     def move(self, match: re.Match[str]) -> None:
-        """Pass a token that is no name."""
+        """Move past a token that is not a name."""
         if match["comment"]:
             return
         token = match[0].casefold()
@@ -115,20 +115,20 @@ class _Place:
         self.last = "not in" if token == "in" and self.last == "not" else token
 
     def write_list(self, values: list[object], rest: str) -> str:
-        """Write the values of a list, if it stands for those of an ``in``."""
+        """Format the values of a list after ``in``; a list elsewhere is refused."""
         inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""
         if inside in _IN and not _ENDS_AN_ITEM.match(rest):
             inside = ""
         before = self.last if self.last in _IN else inside
         if before not in _IN:
             raise ArgumentError(
-                "a list is bound after in only",
+                "a list can be bound only after in",
                 hint="write: column in :name, or column in (:name)",
             )
         if before == "not in" and any(value is None for value in map(_plain, values)):
             raise ArgumentError(
-                "a list with None cannot be bound after not in: it would choose no row at all",
-                hint="take None out, and test with is not null",
+                "a list with None cannot be bound after not in: no row would match",
+                hint="remove None, and test with is not null",
             )
         written = _sequence(values)
         return written[1:-1] if inside else written
@@ -139,10 +139,10 @@ _LISTS = (list, tuple, set, frozenset)
 
 
 def literal(value: object) -> str:
-    """Write a Python value as a SQL literal.
+    """Format a Python value as a SQL literal.
 
     ``None``, bool, int, float, Decimal, str, date, datetime, and a list, tuple, set or array of
-    these (for ``IN``); numpy and pandas scalars count as what they hold.
+    these (for ``IN``); numpy and pandas scalars count as the Python value they hold.
     """
     value = _plain(value)
     if isinstance(value, _LISTS):
@@ -166,7 +166,7 @@ def _plain(value: object) -> object:
 
 
 def _on_clock(value: object, zone: ZoneInfo | None) -> object:
-    """Return what a clock in the zone shows at a time that knows its own zone."""
+    """Return a time with a zone as local time in another one."""
     if isinstance(value, _LISTS):
         return [_on_clock(_plain(one), zone) for one in value]
     if zone is None or not isinstance(value, datetime.datetime) or value.tzinfo is None:
@@ -178,8 +178,8 @@ def _sequence(values: list[object]) -> str:
     if not values:
         raise ArgumentError(
             "an empty list cannot be bound",
-            # No value can stand for it: "in (null)" chooses no row, but "not in (null)" neither.
-            hint="test for it first: in () is no SQL",
+            # No value can replace it: "in (null)" matches no row, but "not in (null)" neither.
+            hint="check for it first: in () is not SQL",
         )
     if len(values) > MAX_VALUES:
         raise ArgumentError(
@@ -192,10 +192,10 @@ def _sequence(values: list[object]) -> str:
 
 
 def _text(value: str) -> str:
-    r"""Quote text so that every SQL dialect in question reads the same characters back.
+    r"""Quote text so that all SQL dialects used here read the same characters.
 
     MaxCompute reads backslashes as escapes, standard SQL does not. So a text with a quote, a
-    backslash or a control character is put together from pieces that mean the same in both.
+    backslash or a control character is built from pieces that mean the same in both.
     """
     pieces = [
         f"CHR({ord(piece)})" if _UNSAFE.fullmatch(piece) else f"'{piece}'"
@@ -219,7 +219,7 @@ def _float(value: float) -> str:
 
 
 def _signed(digits: str) -> str:
-    """Fence a minus sign: after another one it would begin a comment."""
+    """Put a negative number in parentheses: after a minus sign it would begin a comment."""
     return f"({digits})" if digits.startswith("-") else digits
 
 

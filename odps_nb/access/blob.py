@@ -1,7 +1,7 @@
 """`Blob`, `BlobColumn` and `NewBlob`: blobs as a Python user holds them.
 
-A `Blob` is a handle: making one costs nothing, its bytes come verified or not at all. How a blob
-looks is the business of `Faces`; how it travels that of ``odps_nb.client.blob.many``.
+A `Blob` is a handle: making one sends no request; its bytes are verified before they are returned.
+`Faces` draws blobs; ``odps_nb.client.blob.many`` fetches them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _CHUNK = 1 << 20
 
 
 def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
-    """Return the reference that a value of a BLOB column is, or that of a handle.
+    """Return the reference in a value of a BLOB column or in a handle.
 
     Text and bytes are the base64 text that a read gives (``docs/protocol.md`` section 6.5); the raw
-    bytes that an upload answers with are made one by `BlobReference.from_raw`.
+    bytes that an upload returns need `BlobReference.from_raw`.
     """
     if isinstance(value, BlobReference):
         return value
@@ -37,17 +37,17 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
         return value.reference
     if not isinstance(value, (str, bytes)):  # a null cell: None, NaN, pd.NA
         raise ArgumentError(
-            f"a {type(value).__name__} is no blob reference",
+            f"a {type(value).__name__} is not a blob reference",
             hint="leave out the rows without a blob, e.g. by column.dropna()",
         )
     return BlobReference.from_text(value)
 
 
 class Blob:
-    """A handle of one blob; made by ``odps.blob(reference)``.
+    """Handle of one blob; made by ``odps.blob(reference)``.
 
-    `size`, `mime_type` and `file_name` cost one small request at their first use: the service
-    tells them only at the head of a blob's stream, which is then left.
+    `size`, `mime_type` and `file_name` cost one small request at their first use: they come at the
+    head of a blob's stream, which is then closed.
 
     Examples
     --------
@@ -88,13 +88,13 @@ class Blob:
 
     @property
     def mime_type(self) -> str:
-        """The media type that the uploader stated; empty if none. Not to be trusted."""
+        """The media type stated by the uploader; empty if none. Not verified."""
         self._load_head()
         return self._mime_type or ""
 
     @property
     def file_name(self) -> str:
-        """The file name that the uploader stated; empty if none. Not to be trusted."""
+        """The file name stated by the uploader; empty if none. Not verified."""
         self._load_head()
         return self._file_name or ""
 
@@ -120,9 +120,9 @@ class Blob:
         return open_blob(self._storage, self._reference, cancel=self._storage.operation())
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the blob to a file and return where it is.
+        """Write the blob to a file and return its path.
 
-        The file appears whole or not at all. A folder as ``path`` gets a safe form of the
+        The file is complete, or it does not appear. A folder as ``path`` gets a safe form of the
         blob's own name, with a number if that is taken.
 
         Raises
@@ -211,7 +211,7 @@ class BlobColumn(Sequence[Blob]):
 
 
 def _shown(thing: object, make: Any) -> Mapping[str, Any]:
-    """Return what a notebook shows; an error is three lines and never a page."""
+    """Return what a notebook shows; an error becomes three lines instead of a traceback."""
     try:
         bundle: Mapping[str, Any] = make()
     except OdpsNbError as error:
@@ -249,7 +249,7 @@ class NewBlob:
     def __post_init__(self) -> None:
         if isinstance(self.data, str):
             raise ConversionError(
-                "text is no content of a blob",
+                "text cannot be the content of a blob",
                 source_type="str",
                 target_type="blob",
                 hint="pass pathlib.Path(…) for a file, or text.encode() for the text itself",

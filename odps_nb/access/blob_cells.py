@@ -1,7 +1,6 @@
-"""Cells of BLOB columns in data to be written: what is allowed, and what it means.
+"""Checks the cells of BLOB columns in data to be written, before anything is sent.
 
-Everything that can be known without sending anything is checked here: kinds, files that are not
-there, text where content was meant.
+Refuses wrong types, missing files, and text where content was meant.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def check_cells(values: Sequence[Any], column: Column, *, first_row: int = 0) ->
     Raises
     ------
     ConversionError
-        A cell is no content of a blob, a file is not there, or a required cell is missing.
+        A cell cannot be the content of a blob, a file is missing, or a required cell is missing.
     """
     checked = []
     for place, value in enumerate(values):
@@ -67,7 +66,7 @@ def check_cells(values: Sequence[Any], column: Column, *, first_row: int = 0) ->
             checked.append(map_blobs(cell, column.type, _checker(column, row)))
         except (TypeError, ValueError, AttributeError):
             wanted = format_type(column.type)
-            raise _misfit(f"it is no {wanted}", column.name, row, value) from None
+            raise _misfit(f"it is not of type {wanted}", column.name, row, value) from None
     return checked
 
 
@@ -84,15 +83,17 @@ def _checker(column: Column, row: int) -> Callable[[Any, BlobPath], Any]:
 def _check_leaf(leaf: Any, path: str, row: int) -> None:
     data = leaf.data if isinstance(leaf, NewBlob) else leaf
     if isinstance(data, str):
-        raise _misfit("text is no content of a blob", path, row, data, hint=_text_hint(data))
+        raise _misfit(
+            "text cannot be the content of a blob", path, row, data, hint=_text_hint(data)
+        )
     if isinstance(data, Path):
         if not data.is_file():
-            raise _misfit("there is no such file", path, row, data, hint="check the path")
+            raise _misfit("the file does not exist", path, row, data, hint="check the path")
         return
     if isinstance(data, (bytes, bytearray, memoryview, Blob, BlobReference)):
         return
     if not callable(getattr(data, "read", None)):
-        raise _misfit(f"a {type(data).__name__} is no content of a blob", path, row, data)
+        raise _misfit(f"a {type(data).__name__} cannot be the content of a blob", path, row, data)
     if isinstance(data, io.TextIOBase):
         raise _misfit("the file is open as text", path, row, data, hint="open it with mode 'rb'")
 
@@ -127,7 +128,7 @@ def _misfit(
 
 
 def check_leaf_types(arrow: pa.DataType, column: Column) -> None:
-    """Raise unless every BLOB leaf of an Arrow column holds bytes.
+    """Raise unless every BLOB leaf of an Arrow column contains bytes.
 
     Raises
     ------
@@ -157,7 +158,7 @@ def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
         odps.code is TypeCode.BLOB and not is_bytes(arrow)
     ):
         raise ConversionError(
-            f"{path}: Arrow {arrow} is no {format_type(odps)}",
+            f"{path}: Arrow {arrow} does not fit {format_type(odps)}",
             column=path,
             source_type=str(arrow),
             target_type=format_type(odps),
@@ -171,7 +172,7 @@ def cells_as_array(
 ) -> pa.Array:
     """Return cells whose BLOB leaves are raw references as the array that a write sends.
 
-    ``timezone`` is that of times without one beside the blobs.
+    ``timezone`` applies to times without one in the same cells.
 
     Raises
     ------
@@ -185,7 +186,7 @@ def cells_as_array(
 
 
 def content_of(leaf: Any, copy: Callable[[BlobReference], Blob]) -> Content:
-    """Return what to upload for a checked leaf; a file that this opens comes with ``close``.
+    """Return the content to upload for a checked leaf; for a file opened here, with ``close``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where the BLOBs of a row are: paths such as ``pages.element.image``.
+"""Finds the BLOBs of a row by paths such as ``pages.element.image``.
 
 ``docs/protocol.md`` section 3.11 names nested columns like this: ``element`` inside an ARRAY,
 ``key`` and ``value`` inside a MAP, the member's name inside a STRUCT.
@@ -38,7 +38,7 @@ def _leaves(path: BlobPath, odps: OdpsType) -> Iterator[BlobPath]:
 
 
 def find_blob_path(text: str, schema: TableSchema, table: TableName) -> BlobPath:
-    """Return the leaf that a person means by a path, or by a column with one leaf only.
+    """Return the leaf for a path, or for a column with only one leaf.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def find_blob_path(text: str, schema: TableSchema, table: TableName) -> BlobPath
     names = [".".join(path) for path in under or known]
     if not names:
         raise NotFoundError(f"{table} has no BLOB column", code="NoSuchColumn")
-    problem = "is not one BLOB" if under else "is no BLOB"
+    problem = "is not one BLOB" if under else "is not a BLOB"
     raise NotFoundError(
         f"{text!r} {problem} of {table}",
         code="NoSuchColumn",
@@ -65,7 +65,7 @@ def find_blob_path(text: str, schema: TableSchema, table: TableName) -> BlobPath
 
 
 def walk_blobs(value: Any, path: BlobPath) -> Iterator[Any]:
-    """Iterate over the leaves under a cell, in order; ``path`` starts below the column."""
+    """Iterate over the leaves of a cell, in order; ``path`` starts below the column."""
     if value is None:
         return
     if not path:
@@ -81,9 +81,9 @@ def walk_blobs(value: Any, path: BlobPath) -> Iterator[Any]:
 
 
 def map_blobs(value: Any, odps: OdpsType, change: Callable[[Any, BlobPath], Any]) -> Any:
-    """Return a cell with every BLOB leaf changed; ``change`` gets the leaf and its path.
+    """Return a cell with every BLOB leaf replaced by the result of ``change(leaf, path)``.
 
-    The path starts below the column. Nulls stay, and the input is left as it is.
+    The path starts below the column. Nulls stay, and the input is not changed.
     """
     return _map(value, odps, (), change)
 

@@ -1,7 +1,7 @@
-"""What a `Connection` does with blobs by their references: one, many, as files.
+"""The methods of a `Connection` that read blobs by their references: one, many, as files.
 
-How blobs travel is the business of ``odps_nb.client``, where they go that of
-``odps_nb.access.many_blobs``.
+``odps_nb.client`` fetches blobs; ``odps_nb.access.many_blobs`` passes them on to memory, files or
+functions.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = ["ByReference"]
 
 
 class ByReference:
-    """What a `Connection` does with blobs that are named by their references."""
+    """The methods of a `Connection` that read blobs by their references."""
 
     @property
     @abstractmethod
     def storage(self) -> StorageClient:
-        """The client underneath."""
+        """The Storage API client of the connection."""
 
     @property
     @abstractmethod
     def faces(self) -> Faces:
-        """What higher floors lend."""
+        """Functions of higher floors: progress, pictures, Spark."""
 
     def blob(self, reference: str | bytes | BlobReference) -> Blob:
-        """Return the handle of a blob; no request until its bytes are wanted.
+        """Return the handle of a blob; no request is sent until its bytes are read.
 
         Parameters
         ----------
@@ -61,8 +61,8 @@ class ByReference:
     ) -> Iterator[BlobRecord]:
         """Fetch many blobs in few requests: one record per reference, in order, verified.
 
-        Leaving the iterator early closes its connection. For blobs that are too many or too large
-        for memory there are `save_blobs` and `each_blob`.
+        Leaving the iterator early closes its connection. For blobs that do not fit into memory use
+        `save_blobs` and `each_blob`.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class ByReference:
 
         Each distinct reference is fetched once and becomes one file, verified and whole, or none.
         Memory holds a bounded part of it, however large the blobs are. After an error or an
-        interrupt the files that were whole stay.
+        interrupt the complete files stay.
 
         Parameters
         ----------
@@ -141,11 +141,11 @@ class ByReference:
         compression: str | Compression | None = None,
         progress: Progress = None,
     ) -> int:
-        r"""Call a function with each blob in turn, as a file that is read; return how many.
+        r"""Call a function with each blob in turn, as a readable file; return how many.
 
         Blobs come in the order of their first place in ``references``, each distinct one once:
-        ``blob.positions`` says where it stands. Nulls are left out. Meanwhile the next ones
-        arrive, as much as a bounded part of memory takes, however large they are.
+        ``blob.positions`` lists its positions. Nulls are left out. Meanwhile the next ones are
+        fetched, into a bounded part of memory, however large they are.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a person typed against what a table has, before a request is made."""
+"""Checks arguments against the columns and partitions of a table, before a request is sent."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = [
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
 Overwrite = bool | Literal["partitions"]
-"""``True``: the table, or the one partition named; ``"partitions"``: those that get rows."""
+"""``True``: the table, or the named partition; ``"partitions"``: those that get rows."""
 
 
 def is_missing(value: object) -> bool:
-    """Whether this is a null, also as pandas spells it (NaN, NA, NaT)."""
+    """Whether this is a null, including those of pandas (NaN, NA, NaT)."""
     if value is None:
         return True
     if isinstance(value, float):
@@ -40,13 +40,13 @@ def is_missing(value: object) -> bool:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return ``did you mean 'x'? `` with up to three close names, or nothing."""
+    """Return ``did you mean 'x'? `` with up to three close names, or an empty text."""
     close = difflib.get_close_matches(name, list(names), n=3)
     return f"did you mean {' or '.join(repr(one) for one in close)}? " if close else ""
 
 
 def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName) -> tuple[str, ...]:
-    """Return the names as the table spells them.
+    """Return the names in the table's spelling.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
 
 
 def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) -> int | None:
-    """Return a whole number as `int`, NumPy's too; ``None`` stays ``None``.
+    """Return a whole number, also of NumPy, as `int`; ``None`` stays ``None``.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
 def partition_list(
     partitions: PartitionLike | Iterable[PartitionLike] | None,
 ) -> tuple[PartitionSpec, ...]:
-    """Accept one partition or many; nothing gives none."""
+    """Return one partition or many as a list; ``None`` as an empty one."""
     if partitions is None:
         return ()
     if isinstance(partitions, (str, Mapping, PartitionSpec)):
@@ -113,7 +113,7 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
     Raises
     ------
     ArgumentError
-        The table has no such partition column, a level is named twice, or a value of a typed
+        The table has no such partition column, a level is asked for twice, or a value of a typed
         level is spelled otherwise than the service does.
     """
     keys = [column.name for column in schema.partition_columns]
@@ -125,7 +125,7 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
     for key, value in spec:
         spelled = next((one for one in keys if one.casefold() == key.casefold()), None)
         if spelled is None or spelled in found:
-            problem = "twice" if spelled else "but it is no partition column"
+            problem = "twice" if spelled else "but it is not a partition column"
             raise ArgumentError(
                 f"{str(spec)!r} names {key!r} {problem} of {table}",
                 code="InvalidPartitionSpec",
@@ -152,7 +152,7 @@ def check_whole_partition(
         raise ArgumentError(f"{table} has no partitions")
     if len(found) < len(keys):
         raise ArgumentError(
-            f"{str(spec)!r} is no whole partition of {table}",
+            f"{str(spec)!r} is not a complete partition of {table}",
             code="InvalidPartitionSpec",
             hint=f"give a value for each of: {', '.join(column.name for column in keys)}",
         )
@@ -162,7 +162,7 @@ def check_whole_partition(
 def check_overwrite(
     overwrite: Overwrite, partition: PartitionSpec, schema: TableSchema, table: TableName
 ) -> bool:
-    """Return whether a write replaces rows; refuse what could replace more than was meant.
+    """Return whether a write replaces rows; refuse arguments that could replace more than meant.
 
     Raises
     ------
@@ -187,14 +187,14 @@ def check_overwrite(
         raise ArgumentError(
             f"{table} is partitioned by {', '.join(keys)}: say what the overwrite may replace",
             argument="overwrite",
-            hint="name one whole partition, or pass overwrite='partitions' to replace the "
+            hint="pass one complete partition=, or overwrite='partitions' to replace the "
             "partitions that get rows",
         )
     return overwrite
 
 
 def _check_spelling(value: str | None, column: Column) -> None:
-    """Refuse ``03`` for the number 3: whether both name one partition depends on the reader."""
+    """Refuse ``03`` for the number 3: not all readers take both for the same partition."""
     if value is None:
         return
     code = column.type.code
@@ -208,11 +208,11 @@ def _check_spelling(value: str | None, column: Column) -> None:
             good = False
     if not good:
         raise ArgumentError(
-            f"{value!r} is no {code.name} as the partition column {column.name!r} spells it",
+            f"{value!r} is not a {code.name} in the form of the partition column {column.name!r}",
             code="InvalidPartitionSpec",
             hint="write 2024-01-31"
             if code is TypeCode.DATE
-            else "write digits, without zeros before them",
+            else "write digits, without leading zeros",
         )
 
 

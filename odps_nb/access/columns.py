@@ -1,4 +1,4 @@
-"""Columns of a table to be made, however a person writes them."""
+"""Converts the column arguments of a new table, in any accepted form, to a schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def schema_of(
     columns: str | Mapping[str, str] | pa.Schema | TableSchema,
     partitioned_by: str | Sequence[str] | None = None,
 ) -> TableSchema:
-    """Return the schema of a table to be made.
+    """Return the schema of a new table.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def schema_of(
     if partitioned_by is None or not len(partitioned_by):
         return schema
     if schema.partition_columns:
-        raise ArgumentError("the schema has partition columns already")
+        raise ArgumentError("the schema already has partition columns")
     if isinstance(partitioned_by, str) and _is_definition(partitioned_by):
         return TableSchema(columns=schema.columns, partition_columns=parse_columns(partitioned_by))
     names = partitioned_by.split(",") if isinstance(partitioned_by, str) else partitioned_by
@@ -67,7 +67,7 @@ def properties_of(properties: Mapping[str, object] | None) -> dict[str, str]:
         if not isinstance(value, (str, bool, int, float)):
             raise ArgumentError(
                 f"the property {key!r} is a {type(value).__name__}",
-                hint="values are text, numbers or true and false",
+                hint="values are text, numbers or booleans",
             )
         found[str(key)] = str(value).lower() if isinstance(value, bool) else str(value)
     return found
@@ -106,7 +106,7 @@ def _moved(schema: TableSchema, names: Sequence[str]) -> TableSchema:
         if column is None:
             known = [one.name for one in schema.columns]
             raise ArgumentError(
-                f"there is no column {name!r} to partition by",
+                f"the table has no column {name!r} to partition by",
                 hint=f"{did_you_mean(name, known)}write its type as well: '{name} string'",
             )
         moved.append(column)

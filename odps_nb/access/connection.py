@@ -1,7 +1,7 @@
-"""`Connection`: a project to work with.
+"""`Connection`: tables, blobs and SQL of one project.
 
-Holds one `StorageClient` and hands out tables, blobs and query results. Making one costs no
-request. Knows how nothing looks: that is lent to it as `Faces`.
+Holds one `StorageClient`. Making one sends no request. What a notebook shows is passed in as
+`Faces`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Service(Protocol):
 class Connection(ByReference):
     """Tables, blobs and SQL of one project; made by ``odps_nb.connect(…)``.
 
-    A context manager; `close` frees the sockets and stops an embedded service. Thread-safe, and
-    of use in a forked child, which gets sockets of its own.
+    A context manager; `close` frees the sockets and stops an embedded service. Thread-safe; usable
+    in a forked child, which opens its own sockets.
 
     Examples
     --------
@@ -64,12 +64,12 @@ class Connection(ByReference):
 
     @property
     def faces(self) -> Faces:
-        """What higher floors lend: progress, pictures, Spark."""
+        """Functions of higher floors: progress, pictures, Spark."""
         return self._faces
 
     @property
     def storage(self) -> StorageClient:
-        """The client underneath, for protocol-level work."""
+        """The Storage API client, for protocol-level work."""
         if self._closed:
             raise StateError("the connection is closed", hint="connect again")
         if self._storage is None:
@@ -81,7 +81,7 @@ class Connection(ByReference):
     # -- tables -------------------------------------------------------------------------------
 
     def table(self, name: str | TableName) -> Table:
-        """Return the handle of a table; no request until one is needed.
+        """Return the handle of a table; sends no request.
 
         Parameters
         ----------
@@ -303,8 +303,8 @@ class Connection(ByReference):
     ) -> pa.RecordBatchReader:
         """Return the rows of an accelerated query that ran elsewhere (pyodps' interactive SQL).
 
-        Its result is read without a session, so that nobody knows how many rows there will be,
-        nor which times are instants: they come as they are, in UTC without a zone.
+        Its result is read without a session, so neither the number of rows nor which times are
+        instants is known: times come unchanged, in UTC without a zone.
 
         Parameters
         ----------
@@ -331,7 +331,7 @@ class Connection(ByReference):
     # -- life ---------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Stop what runs over this connection, from any thread; those who wait for it raise.
+        """Cancel everything running over this connection, from any thread; waiting calls raise.
 
         Reads, writes, queries and blobs end with `CancelledError` and close their sockets; a
         write that has not begun its commit is aborted. The connection stays usable.
@@ -340,10 +340,10 @@ class Connection(ByReference):
             self._storage.cancel()
 
     def close(self) -> None:
-        """Stop what runs, free the sockets, end an embedded service of ours. Idempotent.
+        """Cancel what runs, close the sockets, stop its embedded service, if any. Idempotent.
 
-        Half-read rows and blobs raise `CancelledError` from then on; a half-done write is
-        aborted. In a forked child this ends nothing of the parent.
+        Half-read rows and blobs raise `CancelledError` from then on; an unfinished write is
+        aborted. In a forked child this does not affect the parent.
         """
         self._closed = True
         if self._storage is not None:
@@ -362,7 +362,7 @@ class Connection(ByReference):
     def __reduce__(self) -> Any:
         raise StateError(
             "a connection is never pickled: it holds keys and sockets",
-            hint="connect again where it is needed, by the name of a profile",
+            hint="connect again in the other process, by the name of a profile",
         )
 
     def __repr__(self) -> str:

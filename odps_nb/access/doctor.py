@@ -1,7 +1,6 @@
-"""`examine`: what odps_nb needs here, what it found, and what to mend.
+"""`examine` checks the installation, the profile and the service, and says what to fix.
 
-Each check is a value; printing or drawing them is the business of whoever asks. A check never
-raises, and shows no secret.
+Each check is a value, which the caller prints or draws. A check never raises, and shows no secret.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ __all__ = ["Check", "examine"]
 
 Verdict = Literal["ok", "optional", "bad"]
 MAX_SKEW = 300.0
-"""Seconds of clock skew that are worth a word; the service refuses 900."""
+"""Seconds of clock skew that are reported; the service refuses 900."""
 _TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
-    ``verdict`` is ``optional`` for what only some features need; ``to_do`` is empty when there
-    is nothing to mend.
+    ``verdict`` is ``optional`` for what only some features need; ``to_do`` is empty when there is
+    nothing to fix.
     """
 
     name: str
@@ -48,16 +47,16 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing has to be mended."""
+        """Whether nothing has to be fixed."""
         return self.verdict == "ok"
 
 
 def examine(
     profile: Profile | str | Callable[[], Profile] | None = None, *, online: bool = True
 ) -> Iterator[Check]:
-    """Look at versions, checksums, Java, Spark, widgets, the profile, the endpoint and the clock.
+    """Check versions, checksums, Java, Spark, widgets, the profile, the endpoint and the clock.
 
-    Checks come one by one, since some take seconds.
+    Yields the results one by one, since some take seconds.
 
     Parameters
     ----------
@@ -178,7 +177,7 @@ def _profile(
     try:
         profile = wanted() if callable(wanted) else Profile.resolve(wanted)
     except (OdpsNbError, StateError) as error:
-        # Nobody needs a profile for the embedded service, unless they asked for one by name.
+        # The embedded service needs no profile; a missing one matters only if it was named.
         missing = wanted is None and isinstance(error, ConfigError)
         verdict: Verdict = "optional" if missing else "bad"
         return None, Check(
@@ -229,7 +228,7 @@ def _clock(date: str, now: float) -> Check:
     try:
         skew = now - parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError):
-        return Check(name="Clock", verdict="optional", found="the service tells no time")
+        return Check(name="Clock", verdict="optional", found="the service sends no Date header")
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the service"
     if abs(skew) > MAX_SKEW:
         to_do = "set the clock of this machine: requests are refused beyond 15 minutes"

@@ -1,7 +1,7 @@
-"""What higher floors lend to the objects of this one: progress, pictures, Spark.
+"""`Faces`: functions of higher floors for progress, pictures and Spark, passed in as a value.
 
-`Connection`, `Table`, `Scan` and `Blob` never import upward. They hold a `Faces`, which the face
-of the package fills with functions that import the notebook or Spark only when called.
+`Connection`, `Table`, `Scan` and `Blob` never import upward. They hold a `Faces`, which
+``odps_nb._faces`` fills with functions that import the notebook or Spark only when called.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["PLAIN", "AfterCell", "Faces", "Listing", "MakesListener", "SparkRows
 
 Bundle = Mapping[str, Any]
 AfterCell = Callable[[Callable[[BaseException | None], None]], Callable[[], None]]
-"""Has a function called after each cell of a notebook, with the error that ended the cell; what
-it returns ends that."""
+"""Registers a function to be called after each cell of a notebook, with the error that ended the
+cell; returns a function that unregisters it."""
 
 
 class MakesListener(Protocol):
-    """Gives what shows one operation; ``on_cancel`` stops the operation, where that can be."""
+    """Makes the display of one operation; its stop button, if it has one, calls ``on_cancel``."""
 
     def __call__(self, *, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
         """Return a listener."""
@@ -40,7 +40,7 @@ class MakesListener(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """A small table to look at: rows under headers, with a caption."""
+    """A small table for display: rows under headers, with a caption."""
 
     headers: tuple[str, ...]
     rows: Sequence[tuple[object, ...]]
@@ -48,10 +48,10 @@ class Listing:
 
 
 class SparkRows(Protocol):
-    """A Spark query over tables of the service, planned."""
+    """A planned Spark query over tables of the service."""
 
     def summary(self) -> tuple[tuple[str, str], ...]:
-        """Return each table and what is read of it, in words."""
+        """Return each table with a description of what is read of it."""
 
     def to_spark(self, *, progress: Progress = None) -> Any:
         """Return a DataFrame of Spark."""
@@ -63,7 +63,7 @@ class SparkRows(Protocol):
         """Run it and return its rows."""
 
     def cancel(self) -> None:
-        """Stop what runs, from any thread."""
+        """Cancel the query, from any thread."""
 
 
 def _silent(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
@@ -90,9 +90,9 @@ def _no_spark(*_: Any, **__: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faces:
-    """Functions of higher floors; the defaults show nothing and know no Spark.
+    """Functions of higher floors; the defaults show nothing and have no Spark.
 
-    ``gallery``, ``preview`` and ``listing`` give MIME bundles for a notebook, already escaped.
+    ``gallery``, ``preview`` and ``listing`` return MIME bundles for a notebook, already escaped.
     """
 
     listener: MakesListener = _silent

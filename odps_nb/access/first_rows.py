@@ -1,4 +1,4 @@
-"""The first rows of a table by one request, where the service gives a preview."""
+"""Reads the first rows of a table with one request, where the service gives a preview."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["preview_rows"]
 
 MOST_ROWS = 1000
-"""Rows that are asked for as a preview; what the service gives at most is not documented."""
+"""Most rows requested as a preview; the service's own limit is not documented."""
 
 
 def preview_rows(
@@ -32,17 +32,17 @@ def preview_rows(
     columns: Sequence[str] | None,
     tracker: ProgressTracker,
 ) -> pa.Table | None:
-    """Return the first rows, or ``None`` where only a read can tell them.
+    """Return the first rows, or ``None`` where a read is necessary.
 
-    That is so where the service gives no preview of the table (it answers 4xx), or fewer rows
-    than were asked for: it tells neither a missing partition nor a bound of its own (live tests
-    of the C++ client, ``preview_test.cpp``).
+    It is necessary if the service gives no preview of the table (it answers 4xx), or fewer rows
+    than requested: it reports neither a missing partition nor a limit of its own (live tests of the
+    C++ client, ``preview_test.cpp``).
     """
     wanted, schema = check_count("rows", rows, at_least=0) or 0, table.schema
     names = check_columns(columns, schema, table.name) if columns is not None else schema.names
     keys = {column.name for column in schema.partition_columns}
     if not 0 < wanted <= MOST_ROWS or (columns is not None and keys & set(names)):
-        return None  # columns that are named come without those of partitions
+        return None  # named columns come without partition columns
     specs = [check_partition(spec, schema, table.name) for spec in partitions]
     if len(specs) > 1:
         return None
@@ -57,7 +57,7 @@ def preview_rows(
     try:
         found = fetch_preview(storage, request, columns=expected, tracker=tracker)
     except (InvalidRequestError, AccessDeniedError):
-        return None  # whether it is the preview that is refused, or all of it, a read will say
+        return None  # a read will show whether only the preview is refused
     if found.num_rows < wanted:
         return None
     tracker.add(rows=found.num_rows, decoded_bytes=found.nbytes, complete_bytes=found.nbytes)

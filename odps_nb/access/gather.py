@@ -1,4 +1,4 @@
-"""Collecting the references of a BLOB column into a `BlobColumn`."""
+"""Collects the references of a BLOB column into a `BlobColumn`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def gather_blobs(
     storage, faces = table.connection.storage, table.connection.faces
     blobs: list[Blob] = []
     if limit != 0:
-        # One split at a time where a few are wanted: the first rows are usually enough.
+        # One split at a time for a few references: the first rows are usually enough.
         workers = None if limit is None else 1
         with closing(_references(scan_of(path[0]), path, workers)) as references:
             found = islice(references, limit)

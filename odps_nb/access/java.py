@@ -1,6 +1,6 @@
 """Finds a Java installation for Spark. Starts nothing but ``java -version``.
 
-Knows nothing of pyspark: Spark and the doctor ask here.
+Does not import pyspark; used by the Spark session and the doctor.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Java:
 def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path | None = None) -> Java:
     """Return the first Java of version 17 or newer.
 
-    ``JAVA_HOME`` is asked first, then ``java`` on ``PATH``, then `jvm_folder` (by default
-    `JVM_FOLDER`; the lowest version that is new enough, since Spark knows it longest).
+    Tries ``JAVA_HOME``, then ``java`` on ``PATH``, then `jvm_folder` (by default
+    `JVM_FOLDER`; the lowest version that is new enough, since Spark has supported it longest).
 
     Raises
     ------
@@ -79,7 +79,7 @@ def _at(home: Path, source: str) -> Iterator[Java]:
 
 def _version(home: Path, program: Path) -> int | None:
     try:
-        # The release file saves starting a JVM; some builds have none.
+        # Reading the release file saves starting a JVM; some builds have none.
         found = _RELEASE.search((home / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:
         found = None

@@ -1,6 +1,6 @@
-"""Many blobs and where they go: memory, a folder of files, a function.
+"""Fetches many blobs into memory, into files of a folder, or for a function.
 
-What was given as references becomes distinct ones with their positions; each is fetched once.
+Each distinct reference is fetched once; its positions in the input are kept.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Reference = str | bytes | BlobReference | Blob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch:
-    """How to fetch: over which connection, in which coding, watched by whom."""
+    """How to fetch: connection, coding, progress."""
 
     storage: StorageClient
     compression: Compression = Compression.NONE
     listener: Callable[[], ProgressListener] = field(repr=False)
 
     def tracker(self, count: int) -> ProgressTracker:
-        """Return what counts the blobs of one job."""
+        """Return the progress tracker of one job."""
         tracker = ProgressTracker("blobs", f"{count} blobs", listener=self.listener())
         tracker.plan(items_total=count)
         tracker.phase(Phase.FETCHING)
@@ -47,7 +47,7 @@ class Fetch:
 
 
 class References:
-    """References as somebody has them: a list, a column of pandas or Arrow, a `BlobColumn`.
+    """References given as a list, a column of pandas or Arrow, or a `BlobColumn`.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class References:
 
     def __init__(self, values: Iterable[Reference | None]) -> None:
         self.positions: dict[BlobReference, list[int]] = {}
-        """Distinct references in the order of their first place, and all places of each."""
+        """Distinct references in the order of their first position, with all positions of each."""
         self.total: int = 0
         for value in _plain(values):
             if not is_missing(value):
@@ -72,14 +72,14 @@ class References:
 
 
 def _plain(values: Iterable[Any]) -> Iterable[Any]:
-    """Return the values of an Arrow column as those of Python; anything else as it is."""
+    """Return the values of an Arrow column as Python values; anything else unchanged."""
     import pyarrow as pa
 
     return values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values
 
 
 def iter_records(fetch: Fetch, references: Iterable[Reference]) -> Iterator[BlobRecord]:
-    """Check all references now; then iterate over one record per reference, in order."""
+    """Check all references at once; return an iterator of one record per reference, in order."""
     wanted = [reference_of(one) for one in _plain(references)]
     return _records(fetch, wanted)
 
@@ -125,7 +125,7 @@ def _name_of(blob: StreamedBlob, name: Callable[[int, BlobHead], str | None] | N
         raise ArgumentError(
             f"file_name= returned a {type(wanted).__name__} for a file name",
             argument="file_name",
-            hint="return text, or None for the name that the blob states",
+            hint="return text, or None for the name stored with the blob",
         )
     given = safe_name(wanted or "")
     return given or file_name_for(blob.file_name, blob.mime_type, blob.reference.token)
@@ -154,9 +154,9 @@ def each_blob(fetch: Fetch, references: References, fn: Callable[[StreamedBlob],
 
 
 def _note_place(error: BaseException, place: int) -> None:
-    """Note on any exception which blob it was about, unless it says so already."""
+    """Add a note to any exception that names the blob, unless it has one already."""
     from odps_nb.client.blob.batch import place_note
 
     note, notes = place_note(place), list(getattr(error, "__notes__", ()))
     if not any(one.startswith(note) for one in notes):
-        error.__notes__ = [*notes, note]  # what add_note does, which Python 3.10 has not
+        error.__notes__ = [*notes, note]  # what add_note does; Python 3.10 does not have it

@@ -1,7 +1,7 @@
-"""`OpenWrite`: a write session that a person holds, in one process or in several.
+"""`OpenWrite`: a write session in separate steps, for one process or several.
 
-``Table.write`` opens, writes and commits in one call. Here the steps are apart: streams are
-written where the rows are, and one process commits. Must not know: how rows travel.
+``Table.write`` opens, writes and commits in one call. Here streams are written where the rows are,
+and one process commits. Must not know: how rows are sent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.sources import Target, is_spark, open_source
+from odps_nb.access.sources import Target, is_spark, open_input
 from odps_nb.access.uploading import BlobUploader
 from odps_nb.access.writing import fitted_batches
 from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
@@ -33,7 +33,7 @@ BUFFER_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """What a commit took: the streams as (id, version), and their rows where all are known."""
+    """A commit: its streams as (id, version), and the number of rows where it is known."""
 
     table: TableName
     session_id: str
@@ -49,7 +49,7 @@ def open_write(
     session: str | WriteSessionRef | None,
     compression: Compression,
 ) -> OpenWrite:
-    """Begin a write session, or go on with one of somebody else; see ``Table.open_write``."""
+    """Begin a write session, or resume one opened elsewhere; see ``Table.open_write``."""
     storage = table.connection.storage
     token = storage.operation()
     if session is None:
@@ -59,7 +59,7 @@ def open_write(
         return OpenWrite(table, made, compression)
     if overwrite:
         raise ArgumentError(
-            "overwrite was decided where the session was opened", hint="leave it out here"
+            "overwrite was set when the session was opened", hint="leave it out here"
         )
     if isinstance(session, str):
         session = WriteSessionRef(table=table.name, session_id=session, partition=partition)
@@ -79,8 +79,8 @@ def open_write(
 class OpenWrite:
     """A write session; made by ``Table.open_write``.
 
-    A context manager. Leaving it aborts a session that was opened here and not committed; one
-    that was resumed is left as it is, its streams closed unless an error is on its way. Streams
+    A context manager. Leaving it aborts a session that was opened here and not committed; a resumed
+    session stays, and its streams are closed unless there was an error. Streams
     may be written from several threads, each stream from one.
     """
 
@@ -98,16 +98,16 @@ class OpenWrite:
 
     @property
     def session_id(self) -> str:
-        """The service's name of the session: what another process resumes it by."""
+        """The service's id of the session, by which another process resumes it."""
         return self._session.session_id
 
     @property
     def handle(self) -> WriteSessionRef:
-        """What another process needs for ``Table.open_write(session_id=…)``; may be pickled."""
+        """What to pass to ``Table.open_write(session_id=…)`` elsewhere; can be pickled."""
         return self._session.ref
 
     def check(self) -> None:
-        """Ask whether the session can be written to as it was opened here.
+        """Check with the service that the session is open and has the partition given here.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class OpenWrite:
     def open_stream(
         self, stream_id: str | None = None, *, version: int = 1, resume: bool = False
     ) -> OpenStream:
-        """Open a lane of the session; only streams that were closed are committed.
+        """Open a write stream of the session; only closed streams are committed.
 
         Parameters
         ----------
@@ -162,22 +162,22 @@ class OpenWrite:
         here = self._streams.get(name)
         if here is not None and version <= here.version and not (resume and here.failed):
             raise ArgumentError(
-                f"{here!r} was opened here already",
-                hint="write into that one, or replace it by a higher version",
+                f"{here!r} is already open here",
+                hint="write into it, or open a higher version, which replaces it",
             )
         lane = self._session.open_stream(name, version, resume=resume)
         self._streams[name] = OpenStream(self, lane)
         return self._streams[name]
 
     def write(self, data: Any) -> int:
-        """Write rows into a stream of this process' own; return how many they are.
+        """Write rows into this process' own stream; return their number.
 
         See `OpenStream.write`.
         """
         return self._own().write(data)
 
     def flush(self) -> None:
-        """Send the rows that wait in streams of this process."""
+        """Send the rows buffered in streams of this process."""
         for stream in self._streams.values():
             stream.flush()
 
@@ -190,7 +190,7 @@ class OpenWrite:
     # -- the end ------------------------------------------------------------------------------
 
     def commit(self, streams: Iterable[StreamReceipt | tuple[str, int]] | None = None) -> Committed:
-        """Make the rows visible, all of them at once; streams opened here are closed first.
+        """Commit: all rows become visible at once; streams opened here are closed first.
 
         Parameters
         ----------
@@ -239,13 +239,13 @@ class OpenWrite:
         for stream in self._streams.values():
             if stream.failed:
                 raise StateError(
-                    f"the stream {stream.stream_id!r} has failed: its rows are not all there",
+                    f"the stream {stream.stream_id!r} has failed: some of its rows are missing",
                     hint="open a higher version of it and write its rows again, or abort",
                 )
         return [stream.close() for stream in self._streams.values()]
 
     def abort(self) -> None:
-        """Drop all that was written, of other processes too. Idempotent.
+        """Discard everything written, also by other processes. Idempotent.
 
         Raises
         ------
@@ -255,7 +255,7 @@ class OpenWrite:
         self._session.abort()
 
     def detach(self) -> WriteSessionRef:
-        """Leave the session to others: nothing aborts it from here any more. Return its handle."""
+        """Hand the session over: it is not aborted from here any more. Return its handle."""
         self._session.owned = False
         return self.handle
 
@@ -285,7 +285,7 @@ class OpenWrite:
 
     def _require_open(self) -> None:
         if self._session.is_over:
-            raise StateError("the write session is over", hint="open another one")
+            raise StateError("the write session was committed or aborted", hint="open another one")
 
 
 def _pair(one: StreamReceipt | tuple[str, int]) -> tuple[str, int]:
@@ -293,9 +293,9 @@ def _pair(one: StreamReceipt | tuple[str, int]) -> tuple[str, int]:
 
 
 class OpenStream:
-    """A lane of an `OpenWrite`; a context manager that closes it after success.
+    """A write stream of an `OpenWrite`; a context manager that closes it after success.
 
-    Rows wait here until there are 64 MiB of them, `flush` or `close`.
+    Rows are buffered up to 64 MiB, and sent by then, by `flush` or by `close`.
     """
 
     def __init__(self, owner: OpenWrite, lane: WriteStream) -> None:
@@ -318,12 +318,12 @@ class OpenStream:
 
     @property
     def waiting(self) -> int:
-        """Rows that were written and not sent yet."""
+        """Rows buffered and not sent yet."""
         return self._rows
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more rows: it was closed, or has failed."""
+        """Whether it accepts no more rows: it was closed, or has failed."""
         return self._lane.closed
 
     @property
@@ -332,7 +332,7 @@ class OpenStream:
         return self._lane.failed
 
     def write(self, data: Any) -> int:
-        """Take rows, and return how many they are; blobs are uploaded at once.
+        """Buffer rows and return their number; blobs are uploaded at once.
 
         Parameters
         ----------
@@ -352,9 +352,9 @@ class OpenStream:
             )
         self._lane.require_open()
         before = self._lane.rows + self._rows
-        source = open_source(data, self._owner._target, workers=1)
+        given = open_input(data, self._owner._target, workers=1)
         token = self._owner._session.cancel
-        for lane in source.lanes:
+        for lane in given.lanes:
             for batch in fitted_batches(lane, self._uploader, token):
                 self._held.append(batch)
                 self._size += batch.nbytes
@@ -364,7 +364,7 @@ class OpenStream:
         return self._lane.rows + self._rows - before
 
     def flush(self) -> int:
-        """Send the rows that wait; return the rows that the service has confirmed in all."""
+        """Send the buffered rows; return the total of rows that the service has confirmed."""
         held, self._held = self._held, []
         self._size = self._rows = 0
         if held:
@@ -372,7 +372,7 @@ class OpenStream:
         return self._lane.rows
 
     def close(self) -> StreamReceipt:
-        """Send what waits and say that the stream is whole. Idempotent.
+        """Send the buffered rows and close the stream, which can then be committed. Idempotent.
 
         Returns
         -------

@@ -1,6 +1,6 @@
-"""What a person asks to read, checked against the table and made a plan.
+"""Checks the arguments of a read against the table and returns a plan.
 
-The one planner of all front ends: `Table.read`, ``odps_nb.spark.read``, ``format("odps")`` and
+All front ends use it: `Table.read`, ``odps_nb.spark.read``, ``format("odps")`` and
 ``odps_nb.spark.sql``.
 """
 
@@ -29,7 +29,7 @@ def plan_read(
     timezone: str = "UTC",
     increment: Increment | None = None,
 ) -> ReadPlan:
-    """Return the plan of a read; asks for the schema where names must be checked.
+    """Return the plan of a read; fetches the schema if names have to be checked.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ def plan_read(
         raise ArgumentError("columns is empty", hint="name at least one, or leave it out for all")
     if options.splits is not None and options.split_bytes is not None:
         raise ArgumentError(
-            "splits and split_bytes are two answers to one question",
-            hint="give how many parts, or how big each is",
+            "splits and split_bytes exclude each other",
+            hint="give the number of splits, or the size of each",
         )
     needs_schema = any(one is not None for one in (columns, where, partitions))
     schema = fetch_schema() if needs_schema else None

@@ -1,4 +1,4 @@
-"""`Receipt`: what one committed write did. A value; knows no I/O."""
+"""`Receipt`: the result of one committed write, as a value."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Writing a stream to a file safely: whole or not at all, no surprises in names.
+"""Writes a stream of chunks to a file: complete or not at all, under a safe name.
 
-Knows no blobs and no service: chunks in, a file out.
+Must not know: blobs, the service.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d¹²³
 
 
 def safe_name(stated: str) -> str:
-    """Return a plain file name from whatever an uploader wrote; empty if nothing is left.
+    """Return a safe file name for one given by an uploader; empty if nothing is left.
 
     No folders, no hidden files, no control or direction marks, no device names, at most
     150 bytes with the ending kept.
     """
     name, made = "", _FORBIDDEN.sub("_", stated.replace("\\", "/").rsplit("/", 1)[-1])
-    while made != name:  # a cut may leave a blank at the end, or the name of a device
+    while made != name:  # cutting it may leave a blank at the end, or the name of a device
         name, made = made, _cut(_no_device(_trimmed(made)))
     return name
 
@@ -67,10 +67,10 @@ def file_name_for(stated: str, mime_type: str, token: str) -> str:
 def save_stream(
     chunks: Iterable[bytes], target: Path, *, overwrite: bool, number_if_taken: bool = False
 ) -> tuple[Path, int]:
-    """Write chunks to a file; return where it is and how many bytes it has.
+    """Write chunks to a file; return its path and size in bytes.
 
-    The bytes go into a temporary file beside the target, which takes the name in one step when
-    all of them are there. With ``number_if_taken`` a taken name gets ``-2``, ``-3``, ….
+    The bytes go into a temporary file beside the target, which is renamed atomically when it is
+    complete. With ``number_if_taken`` a taken name gets ``-2``, ``-3``, ….
 
     Raises
     ------
@@ -85,10 +85,10 @@ def save_stream(
 
 
 class Folder:
-    """A folder that takes many files, no two of them under one name.
+    """Saves many files into a folder, each under a different name.
 
-    Names that only differ in case, or in how an accent is spelled, count as one: the folder may
-    be copied to where they are.
+    Names that differ only in case, or in the Unicode form of an accent, count as equal, since they
+    are equal on some file systems.
 
     Parameters
     ----------
@@ -100,10 +100,10 @@ class Folder:
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         self._path, self._overwrite = path, overwrite
         self._taken: set[str] = set()
-        self._numbers: dict[str, int] = {}  # the next one to try, by the name without a number
+        self._numbers: dict[str, int] = {}  # the next number to try, by the name without one
 
     def check(self) -> None:
-        """Raise unless it is a folder.
+        """Raise unless the path is a folder.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class Folder:
         _check_folder(self._path)
 
     def save(self, chunks: Iterable[bytes], name: str) -> Path:
-        """Write chunks to a file of that safe name, or of the name and a number.
+        """Write chunks to a file of that safe name, with a number if it is taken.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Folder:
 
     def _free(self, name: str) -> Iterator[Path]:
         stem = _as_one(name)
-        # What was tried once is taken: ten thousand files of one name are no 10,000² tries.
+        # Names tried once are taken: ten thousand files of one name need no 10,000² tries.
         for number in itertools.count(self._numbers.get(stem, 1)):
             self._numbers[stem] = number + 1
             found = _with_number(name, number)
@@ -135,7 +135,7 @@ class Folder:
 
 
 def _as_one(name: str) -> str:
-    """Return what names that a file system may take for the same have in common."""
+    """Return a key that is equal for names that a file system may treat as equal."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
@@ -143,7 +143,7 @@ def _check_folder(path: Path) -> None:
     if path.is_dir():
         return
     if path.exists():
-        raise ConfigError(f"{path} is no folder", option="path", hint="pass a folder")
+        raise ConfigError(f"{path} is not a folder", option="path", hint="pass a folder")
     raise ConfigError(f"the folder {path} does not exist", option="path", hint="make it first")
 
 
@@ -160,7 +160,7 @@ def _save(
             return _claim(temporary, names, overwrite=overwrite), size
         finally:
             temporary.unlink(missing_ok=True)
-    finally:  # an interrupt may have come just before that
+    finally:  # an interrupt may have come just before it
         temporary.unlink(missing_ok=True)
 
 
@@ -169,14 +169,14 @@ def _made(temporary: Path) -> BinaryIO:
         return temporary.open("xb")
     except OSError as error:
         raise ConfigError(
-            f"no file can be made in {temporary.parent}: {error.strerror}",
+            f"cannot create a file in {temporary.parent}: {error.strerror}",
             option="path",
             hint="choose a folder that you may write to",
         ) from error
 
 
 def _claim(temporary: Path, names: Iterator[Path], *, overwrite: bool) -> Path:
-    """Give the file the first name that nobody has; checking and taking is one step."""
+    """Rename the file to the first free name, atomically."""
     for name in names:
         if overwrite and not name.is_dir():
             temporary.replace(name)
@@ -185,7 +185,7 @@ def _claim(temporary: Path, names: Iterator[Path], *, overwrite: bool) -> Path:
             os.link(temporary, name)
         except FileExistsError:
             continue
-        except OSError:  # a file system without links
+        except OSError:  # the file system has no hard links
             if not _claim_empty(temporary, name):
                 continue
         return name
@@ -193,7 +193,7 @@ def _claim(temporary: Path, names: Iterator[Path], *, overwrite: bool) -> Path:
 
 
 def _claim_empty(temporary: Path, name: Path) -> bool:
-    """Claim a name with an empty file, which the whole one then replaces."""
+    """Reserve a name with an empty file, which the complete one then replaces."""
     try:
         name.touch(exist_ok=False)
     except FileExistsError:
@@ -219,5 +219,5 @@ def _with_number(name: str, number: int) -> str:
 
 def _taken(target: Path) -> ConfigError:
     return ConfigError(
-        f"{target} exists already", option="path", hint="choose another name or overwrite=True"
+        f"{target} already exists", option="path", hint="choose another name or overwrite=True"
     )

@@ -1,7 +1,7 @@
-"""`Scan`: a read of a table, planned but not yet made.
+"""`Scan`: a planned read of a table, and its results.
 
-Opened once, when it is first needed; from then on every result shows the same snapshot. Turns
-batches into what people hold; knows neither the wire nor how anything looks.
+Its session is opened once, at the first use; from then on every result shows the same snapshot.
+Must not know: the wire, what a notebook shows.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Generator, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.arriving import frame_of, reader_of
+from odps_nb.access.arriving import read_frame, streaming_reader
 from odps_nb.access.checks import check_count
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.catalog import suggest_tables
 
-# not where it is used: who forks while another thread imports has a child that waits for ever
+# imported here, not where used: a fork while another thread imports leaves a child that hangs
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
@@ -38,11 +38,11 @@ __all__ = ["Scan"]
 
 
 class Scan:
-    """A read to be made; made by ``table.read(…)``.
+    """A planned read; made by ``table.read(…)``.
 
     The first use of `splits`, `row_count`, `schema` or a result opens the read session (one
-    request). Results may be taken several times and in several forms: all from one snapshot,
-    until the service lets the session expire.
+    request). Results may be read several times and in several forms: all from one snapshot, until
+    the session expires.
 
     Examples
     --------
@@ -70,19 +70,19 @@ class Scan:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Read on one's own here: another thread of the parent may be opening the session."""
+        """Use new locks in a forked child: the parent may be opening the session."""
         self._lock, self._running = threading.RLock(), []
 
     # -- what it will give --------------------------------------------------------------------
 
     @property
     def plan(self) -> ReadPlan:
-        """What was asked for."""
+        """The arguments of the read, checked."""
         return self._plan
 
     @property
     def profile(self) -> Profile:
-        """Where it reads, and as whom."""
+        """The profile of the connection: endpoint, project and credentials."""
         return self._connection.profile
 
     @property
@@ -105,12 +105,12 @@ class Scan:
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """What can be read side by side."""
+        """The splits, which can be read in parallel."""
         return self.session.splits
 
     @property
     def row_count(self) -> int | None:
-        """Rows that the results will have; ``None`` where only reading can tell (a filter)."""
+        """Number of rows of the results; ``None`` if not known before reading (a filter)."""
         session = self.session
         if session.row_count is None or session.limit is None:
             return session.row_count
@@ -187,7 +187,7 @@ class Scan:
     def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
         """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
         with self._tracker(progress) as tracker, self._cancellable() as token:
-            return frame_of(
+            return read_frame(
                 self._batches(tracker, token),
                 lambda: self.arrow_schema,
                 tracker,
@@ -211,23 +211,23 @@ class Scan:
         """
         if self._max_bytes is not None:
             raise ArgumentError(
-                "max_bytes makes no sense with Spark, whose tasks read the rows themselves",
-                hint="leave max_bytes out, or give the read a limit of rows",
+                "max_bytes does not apply to Spark, whose tasks read the rows themselves",
+                hint="leave max_bytes out, or pass limit= to the read",
             )
         return self._connection.faces.to_spark(
             self, spark, self._progress if progress is None else progress
         )
 
     def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
-        """Return the rows as an Arrow reader, which reads while it is read; close it."""
-        return reader_of(self.batches(progress=progress), lambda: self.arrow_schema)
+        """Return the rows as an Arrow reader, which fetches on demand; the caller closes it."""
+        return streaming_reader(self.batches(progress=progress), lambda: self.arrow_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Offer the rows to any library that speaks the Arrow C stream interface."""
+        """Export the rows through the Arrow C stream interface."""
         return self.reader().__arrow_c_stream__(requested_schema)
 
     def cancel(self) -> None:
-        """Stop what is being read by this scan, from any thread; the readers raise."""
+        """Cancel all reading of this scan, from any thread; the readers raise."""
         with self._lock:
             running = list(self._running)
         for token in running:
@@ -236,7 +236,7 @@ class Scan:
     # -- inside -------------------------------------------------------------------------------
 
     def works_under(self, token: CancelToken, *, ended: bool = False) -> None:
-        """Remember a token for `cancel`, or forget it when its work has ended."""
+        """Register a token for `cancel`, or remove it when its work has ended."""
         with self._lock:
             if not ended:
                 self._running.append(token)
@@ -264,7 +264,7 @@ class Scan:
         with closing(batches):  # type: ignore[type-var]  # an iterator that is a generator
             for batch in batches:
                 shown = present_batch(batch, session.schema, timezone=self.profile.timezone)
-                # A session gives partition columns last, whatever was wanted.
+                # A session returns partition columns last, whatever the order of ``columns``.
                 yield shown.select(list(self._plan.columns)) if self._plan.columns else shown
 
     def _open(
@@ -311,7 +311,7 @@ class Scan:
 
 
 class _Registered:
-    """A token that `Scan.cancel` finds for as long as the work lasts."""
+    """Registers a token for `Scan.cancel` while the work lasts."""
 
     def __init__(self, scan: Scan, token: CancelToken) -> None:
         self._scan, self._token = scan, token

@@ -1,7 +1,7 @@
-"""Data of any kind as Arrow batches that fit a table (sends nothing).
+"""Converts data of any accepted kind to Arrow batches of a table's types (sends nothing).
 
-What is in memory is fitted as a whole before anything is sent, so that one error can list all
-that does not fit; a stream is fitted batch by batch as it comes. BLOB columns are kept apart as
+Data in memory is converted as a whole before anything is sent, so that one error can list all
+that does not fit; a stream is converted batch by batch. BLOB columns are kept apart as
 Python objects: they have to be uploaded before they are Arrow.
 """
 
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Chunk",
-    "Source",
     "Target",
+    "WriteInput",
     "as_arrow",
     "check_fixed",
     "check_named_partitions",
     "is_pandas",
     "is_spark",
-    "open_source",
+    "open_input",
     "require_partition_columns",
 ]
 
 BLOB_ROWS = 256
 """Rows of a chunk with BLOB columns: their blobs are uploaded before the chunk is written."""
 LANE_BYTES = 64 * 2**20
-"""Bytes of Arrow that are worth a lane of their own, where nobody says how many there are."""
+"""Bytes of Arrow per write stream, where the number of streams is not given."""
 MAX_LANES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a write sends: the columns that are not fixed by the partition, BLOBs apart.
+    """The columns of a write, without those fixed by its partition; BLOBs are kept apart.
 
-    ``timezone`` is that of times without one which become instants; ``None``: UTC.
+    ``timezone`` applies to times without one that become instants; ``None``: UTC.
     """
 
     table: TableName
@@ -74,7 +74,7 @@ class Target:
         *,
         timezone: str | None = None,
     ) -> Target:
-        """Leave out the fixed partition columns; the others must be in the data, without nulls."""
+        """Make the target of a table; partition columns not fixed become required."""
         keys = {key for key, _ in fixed}
         dynamic = [_required(c) for c in schema.partition_columns if c.name not in keys]
         columns = TableSchema(columns=schema.columns, partition_columns=tuple(dynamic))
@@ -100,7 +100,7 @@ def _required(column: Column) -> Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Some rows: fitted plain columns as a batch, BLOB columns as lists of Python objects."""
+    """Some rows: plain columns as a converted batch, BLOB columns as lists of Python objects."""
 
     rows: int
     plain: pa.RecordBatch
@@ -109,10 +109,10 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Rows on their way in, as lanes that may be written side by side.
+class WriteInput:
+    """The rows of a write, as lanes: one write stream each, written in parallel.
 
-    ``rows`` and ``nbytes`` are ``None`` for a stream, which has one lane.
+    ``rows`` and ``nbytes`` are ``None`` for data that is a stream itself, which has one lane.
     """
 
     lanes: tuple[Iterable[Chunk], ...]
@@ -134,8 +134,8 @@ def _is_from(data: Any, package: str) -> bool:
     return any(one.__module__.split(".")[0] == package for one in type(data).__mro__)
 
 
-def open_source(data: Any, target: Target, *, workers: int | None = None) -> Source:
-    """Return the rows of ``data``, fitted to the target.
+def open_input(data: Any, target: Target, *, workers: int | None = None) -> WriteInput:
+    """Return the rows of ``data``, converted to the types of the target.
 
     Raises
     ------
@@ -150,17 +150,17 @@ def open_source(data: Any, target: Target, *, workers: int | None = None) -> Sou
     arrow = as_arrow(data)
     _require_columns(arrow.schema.names, target)
     if isinstance(arrow, pa.RecordBatchReader):
-        return Source(lanes=(_stream_chunks(arrow, target),))
+        return WriteInput(lanes=(_stream_chunks(arrow, target),))
     return _of_table(_without_fixed(arrow, target), target, workers)
 
 
 def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
-    """Return data that speaks Arrow as a table or a stream; `ConversionError` for other data."""
+    """Return data with an Arrow interface as a table or a stream; refuse other data."""
     if isinstance(data, (pa.Table, pa.RecordBatchReader)):
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    # What has one column without a name (an array, a Series) speaks these interfaces, too.
+    # An array or a Series (one column without a name) has these interfaces, too.
     with contextlib.suppress(pa.ArrowInvalid, TypeError):
         if hasattr(data, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(data)
@@ -186,7 +186,7 @@ def _require_columns(names: Iterable[Any], target: Target) -> None:
 
 
 def require_partition_columns(names: Iterable[str], target: Target) -> None:
-    """Refuse data without a partition column that is not fixed either.
+    """Refuse data that lacks a partition column that is not fixed either.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def require_partition_columns(names: Iterable[str], target: Target) -> None:
 
 
 def check_named_partitions(rows: pa.Table | pa.RecordBatch, target: Target) -> None:
-    """Refuse fitted rows whose own values name partitions that no request could name.
+    """Refuse rows whose values name partitions that no request could name.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def check_named_partitions(rows: pa.Table | pa.RecordBatch, target: Target) -> N
     """
     for column in target.columns.partition_columns:
         values = rows.column(column.name)
-        if pa.types.is_string(values.type):  # values of other types have one spelling
+        if pa.types.is_string(values.type):  # values of other types have one text form
             for value in pc.unique(values):
                 check_partition_value(column.name, value.as_py())
 
@@ -264,7 +264,7 @@ def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
 # -- in memory ----------------------------------------------------------------------------------
 
 
-def _of_frame(frame: pd.DataFrame, target: Target, workers: int | None) -> Source:
+def _of_frame(frame: pd.DataFrame, target: Target, workers: int | None) -> WriteInput:
     from odps_nb.convert.pandas_frame import from_pandas
 
     frame = _frame_without_fixed(frame, target)
@@ -283,7 +283,7 @@ def _of_frame(frame: pd.DataFrame, target: Target, workers: int | None) -> Sourc
     return _in_memory(plain, rows, cells, target, workers)
 
 
-def _of_table(table: pa.Table, target: Target, workers: int | None) -> Source:
+def _of_table(table: pa.Table, target: Target, workers: int | None) -> WriteInput:
     named = {name.casefold(): name for name in table.schema.names}
     cells: dict[str, list[Any]] = {}
     rows = table.num_rows
@@ -302,14 +302,14 @@ def _of_table(table: pa.Table, target: Target, workers: int | None) -> Source:
 
 
 def _absent(rows: int, target: Target) -> pa.Table:
-    """Return nulls for all plain columns: data of BLOBs only has no column to count rows by."""
-    match_columns(pa.schema([]), target.plain)  # refuses if one of them is required
+    """Return nulls for all plain columns, for data that has only BLOB columns."""
+    match_columns(pa.schema([]), target.plain)  # raises if one of them is required
     wanted = arrow_schema(target.plain, for_write=True)
     return pa.table([pa.nulls(rows, field.type) for field in wanted], schema=wanted)
 
 
 def _probed(cells: list[Any], column: Column, target: Target) -> list[Any]:
-    """Try what is beside the blobs in nested cells, with empty references for the blobs."""
+    """Check the other values in cells with nested blobs, with empty references in their place."""
     if column.type.code is not TypeCode.BLOB:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]
         cells_as_array(empty, column, timezone=target.timezone)
@@ -322,7 +322,7 @@ def _in_memory(
     cells: Mapping[str, list[Any]],
     target: Target,
     workers: int | None,
-) -> Source:
+) -> WriteInput:
     check_named_partitions(plain, target)
     if workers is None:
         workers = 1 if target.blobs else min(MAX_LANES, 1 + plain.nbytes // LANE_BYTES)
@@ -332,7 +332,7 @@ def _in_memory(
     lanes = tuple(
         _slices(plain, cells, low, high, step) for low, high in itertools.pairwise(bounds)
     )
-    return Source(lanes=lanes, rows=rows, nbytes=plain.nbytes)
+    return WriteInput(lanes=lanes, rows=rows, nbytes=plain.nbytes)
 
 
 def _slices(

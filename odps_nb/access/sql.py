@@ -1,4 +1,6 @@
-"""`Result`: a SQL instance and its rows. Knows neither the wire nor how rows look."""
+"""`Result`: a SQL instance and its rows.
+
+Must not know: the wire, what a notebook shows."""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.arriving import frame_of, reader_of
+from odps_nb.access.arriving import read_frame, streaming_reader
 from odps_nb.access.checks import check_count
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
@@ -31,7 +33,7 @@ __all__ = ["Result"]
 class Result:
     """A query on the service; made by ``odps.sql(…)``.
 
-    Rows arrive over the Storage API, as often as wanted, for as long as the service keeps them.
+    Rows are read over the Storage API, any number of times, for as long as the service keeps them.
     A statement without rows (``create``, ``insert``) has an empty schema and no rows.
 
     Examples
@@ -51,11 +53,11 @@ class Result:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Wait on one's own here: a thread of the parent may be waiting for the query."""
+        """Use new locks in a forked child: a thread of the parent may be waiting for the query."""
         self._lock = threading.Lock()
 
     def first(self, rows: int) -> Result:
-        """Return the result cut to its first rows; no more than those are fetched.
+        """Return the result limited to its first rows; only those are fetched.
 
         Examples
         --------
@@ -145,17 +147,19 @@ class Result:
     def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
         """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
         with self._tracker(progress) as tracker:
-            return frame_of(self._batches(tracker, self._zone), lambda: self.arrow_schema, tracker)
+            return read_frame(
+                self._batches(tracker, self._zone), lambda: self.arrow_schema, tracker
+            )
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return the rows as a Spark DataFrame; they pass through this process."""
         with self._tracker(progress) as tracker:
-            # Instants need a zone here, or Spark would take them for times of its session's.
+            # Instants need a zone here, or Spark would read them in the zone of its session.
             rows = self._table(tracker, self._zone or "UTC")
         return self._connection.faces.rows_to_spark(spark, rows, self.schema)
 
     def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
-        """Return the rows as an Arrow reader, which reads while it is read; close it.
+        """Return the rows as an Arrow reader, which fetches on demand; the caller closes it.
 
         Examples
         --------
@@ -163,14 +167,14 @@ class Result:
         ...     sum(batch.num_rows for batch in reader) > 0
         True
         """
-        return reader_of(self.batches(progress=progress), lambda: self.arrow_schema)
+        return streaming_reader(self.batches(progress=progress), lambda: self.arrow_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Offer the rows to any library that speaks the Arrow C stream interface."""
+        """Export the rows through the Arrow C stream interface."""
         return self.reader().__arrow_c_stream__(requested_schema)
 
     def cancel(self) -> None:
-        """Stop the query on the service and whoever waits for it here. Idempotent."""
+        """Cancel the query on the service; calls that wait for it raise. Idempotent."""
         self._token.cancel()
         cancel_sql(self._connection.storage, self._instance)
 
@@ -235,7 +239,7 @@ class Result:
         timeout: float | None = None,
         tracker: ProgressTracker | None = None,
     ) -> None:
-        """Wait for the query, and stop it on the service if somebody cancels the wait."""
+        """Wait for the query; cancel it on the service if the wait is cancelled."""
         storage, instance = self._connection.storage, self._instance
         try:
             wait_sql(storage, instance, timeout=timeout, tracker=tracker, cancel=token)

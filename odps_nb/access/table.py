@@ -1,6 +1,6 @@
-"""`Table`: the handle of a table.
+"""`Table`: the handle of a table, to read it and write to it.
 
-Making one costs nothing. Knows neither the wire nor how a table looks in a notebook.
+Making one sends no request. Must not know: the wire, what a notebook shows.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Table(TableMetadata, ByKey):
         changes: bool = False,
         session_id: str | None = None,
     ) -> Scan:
-        """Plan a read; rows move when a result is asked of the `Scan`.
+        """Plan a read; rows are transferred when a result of the `Scan` is used.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class Table(TableMetadata, ByKey):
         columns: Sequence[str] | None = None,
         progress: Progress = False,
     ) -> pd.DataFrame:
-        """Return the first rows as a DataFrame; little moves, whatever the table's size.
+        """Return the first rows as a DataFrame; little is transferred, whatever the table's size.
 
         One request where the service gives a preview of the table, otherwise a short read.
 
@@ -198,7 +198,7 @@ class Table(TableMetadata, ByKey):
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         progress: Progress = None,
     ) -> BlobColumn:
-        """Return handles of the blobs of a column; their bytes move when they are looked at.
+        """Return handles of the blobs of a column; their bytes are fetched when used.
 
         Parameters
         ----------
@@ -244,7 +244,7 @@ class Table(TableMetadata, ByKey):
         compression: str | Compression | None = None,
         progress: Progress = None,
     ) -> Receipt:
-        """Write rows and commit them once; or raise, and nothing was written.
+        """Write rows and commit them once; after an error nothing is written.
 
         Parameters
         ----------
@@ -304,7 +304,7 @@ class Table(TableMetadata, ByKey):
         session_id: str | WriteSessionRef | None = None,
         compression: str | Compression | None = None,
     ) -> OpenWrite:
-        """Open a write session to hold: write when rows are there, from any process, commit once.
+        """Open a write session for several steps: write at any time, from any process, commit once.
 
         Parameters
         ----------

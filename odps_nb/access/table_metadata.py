@@ -1,7 +1,6 @@
-"""What a `Table` tells of itself and what of it can be changed without rows.
+"""The metadata of a `Table`, and its changes other than writing rows.
 
-Metadata is asked for once, when first needed. Knows neither the wire nor how a table looks in a
-notebook.
+Metadata is fetched once, at the first use. Must not know: the wire, what a notebook shows.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _SHOWN_COLUMNS = 60
 
 
 class TableMetadata:
-    """Name, columns and partitions of a table; what `Table` is besides its rows."""
+    """Name, columns and partitions of a table: base class of `Table`."""
 
     def __init__(self, connection: Connection, name: TableName) -> None:
         self._connection, self._name = connection, name
@@ -46,7 +45,7 @@ class TableMetadata:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Ask on one's own here: a thread of the parent may be asking."""
+        """Use new locks in a forked child: a thread of the parent may be fetching."""
         self._lock = threading.Lock()
 
     @property
@@ -56,7 +55,7 @@ class TableMetadata:
 
     @property
     def connection(self) -> Connection:
-        """Where the table is reached."""
+        """The connection of the table."""
         return self._connection
 
     @property
@@ -80,14 +79,14 @@ class TableMetadata:
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        """Columns that rows are upserted and deleted by, if any; one request, then remembered."""
+        """Columns of the primary key, empty without one; one request, then remembered."""
         with self._lock:
             if self._primary_key is None:
                 self._primary_key = fetch_primary_key(self._connection.storage, self._name)
             return self._primary_key
 
     def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
-        """Return the partitions as they are now, in the service's order.
+        """Return the current partitions, in the service's order.
 
         Parameters
         ----------
@@ -110,13 +109,13 @@ class TableMetadata:
         return found
 
     def reload(self) -> Table:
-        """Forget what is remembered of the metadata; the next use asks again."""
+        """Drop the cached metadata; the next use fetches it again."""
         with self._lock:
             self._info = self._partition_count = self._primary_key = None
         return cast("Table", self)
 
     def exists(self, partition: PartitionLike | None = None) -> bool:
-        """Whether the table is there now, or this one partition of it; asks each time.
+        """Whether the table, or the given partition, exists now; one request each time.
 
         Examples
         --------
@@ -133,7 +132,7 @@ class TableMetadata:
     # -- changes ------------------------------------------------------------------------------
 
     def truncate(self, partition: PartitionLike | None = None) -> None:
-        """Delete all rows of the table, or of this one partition; both stay there, empty.
+        """Delete all rows of the table, or of one partition; the table or partition stays, empty.
 
         Raises
         ------
@@ -162,7 +161,7 @@ class TableMetadata:
         self.reload()
 
     def add_partition(self, partition: PartitionLike, *, if_not_exists: bool = False) -> None:
-        """Make an empty partition; `write` makes the one that it is told by itself.
+        """Create an empty partition; `write` creates its own if necessary.
 
         Parameters
         ----------
@@ -234,7 +233,7 @@ class TableMetadata:
         return rows
 
     def __repr__(self) -> str:
-        """Name the table, and what is remembered of it; asks nothing."""
+        """Name the table, with its cached metadata; sends no request."""
         if self._info is None:
             return f"Table {self._name}"
         rows = self._rows()

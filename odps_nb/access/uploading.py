@@ -1,7 +1,7 @@
-"""Chunks with BLOB columns on their way: blobs are uploaded, then the rows name them.
+"""Uploads the blobs of chunks, and puts their references into the rows.
 
-References hold only in the session and stream that got them (``docs/protocol.md`` section 6.5), so
-that a blob which exists already is read and uploaded anew.
+References are valid only in the session and stream that returned them (``docs/protocol.md``
+section 6.5), so that a blob which already exists is read and uploaded again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def assemble(chunk: Chunk, blobs: Mapping[str, pa.Array], target: Target) -> pa.
 
 @dataclass(slots=True)
 class _Leaf:
-    """One blob of a chunk: where it is, and the reference once it has one."""
+    """One blob of a chunk: its position, and its reference after the upload."""
 
     value: Any
     column_id: int
@@ -60,7 +60,7 @@ class BlobUploader:
     size: int = 0
 
     def finish(self, chunk: Chunk) -> pa.RecordBatch:
-        """Upload all blobs of a chunk and return the batch that names them."""
+        """Upload all blobs of a chunk and return the batch with their references."""
         leaves: list[_Leaf] = []
         for column in self.target.blobs:
             leaves += self._leaves(chunk, column)
@@ -99,7 +99,7 @@ class BlobUploader:
             if name.casefold() == path.casefold():
                 return number
         raise ArgumentError(
-            f"the service names no BLOB {path!r} in its write schema", hint="reload the table"
+            f"the write schema of the service has no BLOB {path!r}", hint="reload the table"
         )
 
     def _upload(self, leaves: Sequence[_Leaf]) -> None:
@@ -114,7 +114,7 @@ class BlobUploader:
             raise
         if len(references) != len(leaves):
             raise TruncatedError(
-                "the service did not answer with a reference for every blob",
+                "the service did not return a reference for every blob",
                 expected=len(leaves),
                 actual=len(references),
             )
@@ -123,7 +123,7 @@ class BlobUploader:
         self.count += len(leaves)
 
     def _items(self, leaves: Sequence[_Leaf], reached: _Reached) -> Iterator[BlobItem]:
-        """Open blobs one by one, as the upload asks for them."""
+        """Open blobs one by one, as the upload reads them."""
         for leaf in leaves:
             reached.where = leaf.where
             content = content_of(leaf.value, self.copy)
@@ -137,7 +137,7 @@ class BlobUploader:
 
 @dataclass(slots=True)
 class _Reached:
-    """How far an upload has come, for the note of its error."""
+    """Progress of an upload, for the note of its error."""
 
     where: str
 

@@ -1,8 +1,8 @@
-"""Upserts and deletes by primary key: one commit, or nothing.
+"""Upserts and deletes rows by primary key, in one commit or not at all.
 
-The key is what the table's extended metadata names (``Reserved``: ``PrimaryKey``, as the Python
-and the Java SDK read it), or else the columns that a write session marks as distribution keys.
-Rows of one key stay in one stream, in their order: between streams there is none.
+The key is named in the table's extended metadata (``Reserved``: ``PrimaryKey``, as the Python and
+the Java SDK read it), or else by the columns that a write session marks as distribution keys. Rows
+of one key stay in one stream, which keeps their order; between streams there is no order.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _FLAG = PrimitiveType(TypeCode.BOOLEAN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """How rows change a table by its key.
+    """An upsert or a delete.
 
-    ``keys`` are the columns of the key; with ``only_keys`` those and the partition columns are
-    all that is taken from the data, since rows are deleted.
+    ``keys`` are the columns of the key; with ``only_keys`` (a delete) only those and the partition
+    columns of the data are used.
     """
 
     keys: tuple[str, ...]
@@ -45,7 +45,7 @@ class Change:
 
     @property
     def verb(self) -> str:
-        """What became of the rows."""
+        """The word for a receipt."""
         if self.only_keys:
             return "deleted"
         return "upserted" if self.stamp.flag is None else "upserted or deleted"
@@ -58,7 +58,7 @@ class Change:
         *,
         timezone: str | None = None,
     ) -> Target:
-        """Return the columns that the data must or may have."""
+        """Return the target: the columns that the data must or may have."""
         keys = {name.casefold() for name in self.keys}
         columns = tuple(
             replace(column, nullable=column.name.casefold() not in keys)
@@ -72,7 +72,7 @@ class Change:
         return Target.of(whole, table, fixed, timezone=timezone)
 
     def narrowed(self, data: Any, target: Target) -> Any:
-        """Return the data without the columns that deletes have no use for."""
+        """Return the data without columns that a delete does not need."""
         if not self.only_keys:
             return data
         open_keys = [column.name for column in target.columns.partition_columns]
@@ -96,15 +96,15 @@ def _find_key(table: Table) -> tuple[str, ...]:
         if takes_operation(schema) and schema.key_columns:
             return schema.key_columns
     raise ArgumentError(
-        f"{table.name} has no primary key, so there is nothing to find its rows by",
+        f"{table.name} has no primary key, so its rows cannot be found by key",
         code="NoPrimaryKey",
-        hint="write() adds rows; a key is given when a table is made: "
+        hint="write() adds rows; set a key when creating a table: "
         "odps.create_table(…, primary_key='id')",
     )
 
 
 def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Change:
-    """Check what is to be done against the table and its key.
+    """Check the change against the table and its key.
 
     Raises
     ------
@@ -122,14 +122,14 @@ def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Chang
 
 
 def _only_keys(data: Any, names: list[str]) -> Any:
-    """Return data of any kind with these columns only, those of them that it has.
+    """Return data of any kind with only those of these columns that it has.
 
-    A list, a set or an array of values stands for the key of a table with one key column.
+    A list, a set or an array of values is the key of a table with one key column.
     """
     if isinstance(data, (list, tuple, set, frozenset, pa.Array, pa.ChunkedArray)):
         if len(names) != 1:
             raise ArgumentError(
-                f"rows are found by {', '.join(names)}: plain values do not say which is which",
+                f"rows are found by {', '.join(names)}: plain values are ambiguous",
                 hint="pass a DataFrame or an Arrow table with these columns",
             )
         return pa.table({names[0]: data if isinstance(data, pa.ChunkedArray) else _array(data)})
@@ -155,7 +155,7 @@ def _selected(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.Rec
 
 
 class ByKey:
-    """What a `Table` with a primary key can do by it."""
+    """The methods of a `Table` with a primary key."""
 
     def upsert(
         self,
@@ -166,10 +166,10 @@ class ByKey:
         compression: str | Compression | None = None,
         progress: Progress = None,
     ) -> Receipt:
-        """Put rows in place of those with their key, or add them; all in one commit, or none.
+        """Replace rows with the same key, or add them; all in one commit, or none.
 
         Of rows with the same key in ``data`` the last one counts; a Spark DataFrame has no order,
-        so there keep one row per key. All rows go through one stream, which keeps their order.
+        so it should have one row per key. All rows go through one stream, which keeps their order.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""One write: fitted rows into lanes, one commit at the end or none."""
+"""Writes rows to a table in parallel streams, with one commit at the end or none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import Overwrite, check_count
 from odps_nb.access.receipt import Receipt
-from odps_nb.access.sources import Chunk, Source, Target, is_spark, open_source
+from odps_nb.access.sources import Chunk, Target, WriteInput, is_spark, open_input
 from odps_nb.access.uploading import BlobUploader
 from odps_nb.access.upserting import Change
 from odps_nb.client.calls.cancel import CancelToken
@@ -32,7 +32,7 @@ __all__ = ["WriteOptions", "fitted_batches", "write_data"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How to write; the arguments of ``Table.write``, checked."""
+    """The checked arguments of ``Table.write``."""
 
     partition: PartitionSpec = field(default_factory=PartitionSpec)
     overwrite: Overwrite = False
@@ -48,8 +48,7 @@ class WriteOptions:
 def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     """Write data of any kind and commit it once.
 
-    Whatever goes wrong before the commit, an interrupt included, aborts the session: nothing of
-    it can be seen then.
+    Any error before the commit, also an interrupt, aborts the session: nothing becomes visible.
     """
     faces = table.connection.faces
     if is_spark(data):
@@ -62,10 +61,10 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
             table.schema, table.name, options.partition, timezone=timezone
         )
         data = options.change.narrowed(data, target)
-    source = open_source(data, target, workers=options.workers)
+    given = open_input(data, target, workers=options.workers)
     listener = listener_of(options.progress, default=faces.listener)
     with ProgressTracker("write", str(table.name), listener=listener) as tracker:
-        return _Write(table=table, target=target, options=options, tracker=tracker).run(source)
+        return _Write(table=table, target=target, options=options, tracker=tracker).run(given)
 
 
 def _spark_options(options: WriteOptions) -> dict[str, Any]:
@@ -78,7 +77,7 @@ def _spark_options(options: WriteOptions) -> dict[str, Any]:
         }
     if options.workers is not None:
         raise ArgumentError(
-            "workers does not go with a Spark DataFrame",
+            "workers does not apply to a Spark DataFrame",
             hint="each of its partitions is one stream: use df.repartition(n)",
         )
     return {
@@ -91,7 +90,7 @@ def _spark_options(options: WriteOptions) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What one lane has done."""
+    """The result of one lane."""
 
     stream: StreamReceipt
     blobs: int = 0
@@ -107,11 +106,11 @@ class _Write:
     options: WriteOptions
     tracker: ProgressTracker
 
-    def run(self, source: Source) -> Receipt:
+    def run(self, given: WriteInput) -> Receipt:
         from odps_nb.client.write.session import open_write_session
 
         began = time.monotonic()
-        self.tracker.plan(rows_total=source.rows)
+        self.tracker.plan(rows_total=given.rows)
         token = self.table.connection.storage.operation()
         with open_write_session(
             self.table.connection.storage,
@@ -121,7 +120,7 @@ class _Write:
             tracker=self.tracker,
             cancel=token,
         ) as session:
-            done = list(self._lanes(session.ref, source, token))
+            done = list(self._lanes(session.ref, given, token))
             session.commit([one.stream for one in done])
         return Receipt(
             table=self.table.name,
@@ -138,10 +137,10 @@ class _Write:
         )
 
     def _lanes(
-        self, session: WriteSessionRef, source: Source, token: CancelToken
+        self, session: WriteSessionRef, given: WriteInput, token: CancelToken
     ) -> Iterator[_Written]:
-        """Write all lanes side by side; the first failure stops the others."""
-        lanes = source.lanes
+        """Write all lanes in parallel; the first failure stops the others."""
+        lanes = given.lanes
         if len(lanes) > 1 and self.table.primary_key:
             # the last row of a key wins, and between streams there is no order
             lanes = (chain.from_iterable(lanes),)
@@ -177,8 +176,8 @@ def fitted_batches(
     token: CancelToken,
     stamp: Stamp = Stamp(),  # noqa: B008  a frozen value
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a lane as the table wants them, their blobs uploaded."""
-    # The stream takes batches between two uploads of rows: there is room for blobs then.
+    """Upload the blobs of a lane and yield its rows as batches of the table's types."""
+    # The stream takes batches between two uploads of rows: then blobs can be uploaded.
     for chunk in chunks:
         token.check()
         batch = uploader.finish(chunk) if chunk.cells else chunk.plain

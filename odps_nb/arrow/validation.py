@@ -1,9 +1,9 @@
-"""Whether the values of a batch may be looked at (knows pyarrow and the wire).
+"""Validates a batch from the network before its values are used (knows pyarrow and the wire).
 
-Arrow's own full validation looks at offsets, text, indices and decimals, but not at the offset
-of a list without values; whoever flattens such a list, as pandas and a concatenation do, would
-end the process. Nor at members of a struct that share a name, which no type of MaxCompute has and
-no Python value can hold.
+Arrow's own full validation checks offsets, text, indices and decimals, but not the offset of a list
+without values; flattening such a list, as pandas and a concatenation do, crashes the process. Nor
+does it refuse structs with two members of one name, which no type of MaxCompute has and no
+Python value can hold.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["validate"]
 
 
 def validate(batch: pa.RecordBatch) -> None:
-    """Return if every value of a batch lies where it says.
+    """Raise unless every value of a batch lies inside of its buffers.
 
     Raises
     ------

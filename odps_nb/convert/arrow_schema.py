@@ -1,6 +1,6 @@
-"""Table schemas as Arrow schemas and back, and data fitted to a table.
+"""Converts table schemas to Arrow schemas and back, and data to the schema of a table.
 
-Types alone are in `odps_nb.convert.arrow_types`, the rules of fitting in `odps_nb.convert.fit`;
+Single types are in `odps_nb.convert.arrow_types`, the conversion rules in `odps_nb.convert.fit`;
 here are names, order, nulls and the one error that lists everything that does not fit.
 """
 
@@ -45,7 +45,7 @@ def arrow_schema(
 ) -> pa.Schema:
     """Return the Arrow schema of a table (data columns, then partition columns).
 
-    The arguments are those of `odps_nb.convert.arrow_types.arrow_type`; with a ``timezone``
+    The arguments are those of `odps_nb.convert.arrow_types.arrow_type`; with a ``timezone``,
     instants are shown in it.
     """
     fields = []
@@ -100,7 +100,7 @@ class _Misfit:
 
 
 def misfit_error(found: Sequence[_Misfit]) -> ConversionError:
-    """Make the one error that lists columns, rows, values and wanted types."""
+    """Make the error that lists columns, rows, values and wanted types."""
     listed = "; ".join(str(one) for one in found[:MAX_LISTED])
     more = f"; and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
     first = found[0]
@@ -115,7 +115,7 @@ def misfit_error(found: Sequence[_Misfit]) -> ConversionError:
 
 
 def match_columns(source: pa.Schema, target: TableSchema) -> tuple[int | None, ...]:
-    """Say which field feeds each column, by name in any case; ``None``: filled with nulls.
+    """Return the field for each column, by name in any case; ``None``: filled with nulls.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def _refuse_twins(names: Sequence[str]) -> None:
         raise ConversionError(
             f"column names occur more than once: {', '.join(twins)}",
             column=twins[0],
-            hint="rename or drop the repeated columns; case does not tell columns apart",
+            hint="rename or drop the repeated columns; names that differ only in case count as one",
         )
 
 
@@ -218,7 +218,7 @@ def fit_batch(
 
 
 def _schema_of(arrays: Sequence[pa.Array], schema: TableSchema) -> pa.Schema:
-    """Return the schema of fitted columns: a table's, but the units that the values need."""
+    """Return the schema of fitted columns: the table's, but with the units that the values need."""
     pairs = zip(schema, arrays, strict=True)
     return pa.schema([pa.field(c.name, array.type, nullable=c.nullable) for c, array in pairs])
 
@@ -265,7 +265,7 @@ def _misfits(
 def _shown(array: pa.Array, row: int) -> str:
     try:
         return shorten(array[row].as_py())
-    except (OverflowError, ValueError):  # Python's dates end where Arrow's go on
+    except (OverflowError, ValueError):  # Python's dates have a smaller range than Arrow's
         return shorten(array.slice(row, 1).cast(pa.string())[0].as_py())
 
 
@@ -281,7 +281,7 @@ def _null_misfit(array: pa.Array, column: Column, first_row: int) -> _Misfit:
 
 
 def shorten(value: object) -> str:
-    """Write a value for an error message, with a limit on its length."""
+    """Format a value for an error message, with limited length."""
     if isinstance(value, (bytes, bytearray)):
         return f"<{len(value)} bytes>"
     text = repr(value)
@@ -293,8 +293,8 @@ def fit_table(table: pa.Table, schema: TableSchema, *, timezone: str | None = No
 
     ``timezone`` is that of times without a zone, as for `fit_batch`.
 
-    Columns that fit already are not copied. All batches are looked at before the error is
-    raised, so that it lists the first problems of every column.
+    Columns that fit already are not copied. All batches are checked before the error is raised, so
+    that it lists the first problems of every column.
     """
     places = match_columns(table.schema, schema)
     fitted: list[list[pa.Array]] = []
@@ -319,14 +319,14 @@ def fit_table(table: pa.Table, schema: TableSchema, *, timezone: str | None = No
 
 
 def _one_unit(parts: list[pa.Array], column: Column) -> list[pa.Array]:
-    """Let all parts have the unit that one of them needs; they come from one Arrow type."""
+    """Cast all parts to the unit that one of them needs; they come from one Arrow type."""
     if len({part.type for part in parts}) == 1:
         return parts
-    return [fit_array(part, column.type, unit="us") for part in parts]  # instants by now
+    return [fit_array(part, column.type, unit="us") for part in parts]  # already instants here
 
 
 def _spread(found: Sequence[_Misfit]) -> list[_Misfit]:
-    """Put the first problem of every column first, so that none is crowded out of the list."""
+    """Put the first problem of every column first, so that the list shows each column."""
     seen: dict[str, int] = {}
     order = []
     for index, one in enumerate(found):

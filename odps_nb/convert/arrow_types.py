@@ -1,7 +1,7 @@
-"""One MaxCompute type as an Arrow type, and back.
+"""Converts a MaxCompute type to an Arrow type, and back (``docs/protocol.md`` section 5.1).
 
-Knows ``docs/protocol.md`` section 5.1 and nothing of tables, frames or I/O. Two forms exist: what a
-read gives to a user, and what the wire of a write takes. They differ in two types only:
+Must not know: tables, DataFrames, I/O. Two forms exist: what a read returns to a user, and what a
+write sends. They differ in two types only:
 
 ===================  ==========================  ================================
 type                 read                        write
@@ -83,7 +83,7 @@ def arrow_type(
     Raises
     ------
     ConversionError
-        The type has no Arrow form (VARIANT).
+        The type has no Arrow equivalent (VARIANT).
     """
 
     def of(inner: OdpsType) -> pa.DataType:
@@ -122,31 +122,31 @@ def _scalar(
         return _PLAIN[code]
     except KeyError:
         raise ConversionError(
-            f"the type {code.name} has no Arrow form",
+            f"the type {code.name} has no Arrow equivalent",
             source_type=code.name,
             hint="leave the column out with columns=[…]",
         ) from None
 
 
 def decimal_size(odps: DecimalType) -> tuple[int, int]:
-    """Return precision and scale, with those of the bare DECIMAL filled in."""
+    """Return precision and scale; those of the bare DECIMAL are filled in."""
     if odps.precision is None:
         return BARE_DECIMAL
     return odps.precision, odps.scale or 0
 
 
 def has_blob(odps: OdpsType) -> bool:
-    """Whether the type is BLOB or holds one."""
+    """Whether the type is BLOB or contains one."""
     return has_any(odps, (TypeCode.BLOB,))
 
 
 def has_timestamp(odps: OdpsType) -> bool:
-    """Whether the type is or holds a TIMESTAMP, whose unit on the wire may be chosen."""
+    """Whether the type is or contains a TIMESTAMP, whose unit on the wire may be chosen."""
     return has_any(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
 
 
 def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
-    """Whether the type is or holds one of these."""
+    """Whether the type is or contains one of these."""
     if isinstance(odps, ArrayType):
         return has_any(odps.element, codes)
     if isinstance(odps, MapType):
@@ -177,9 +177,9 @@ def odps_type(arrow: pa.DataType) -> OdpsType:
     """Return the MaxCompute type that holds every value of an Arrow type.
 
     Unsigned integers take the next wider type (uint64: DECIMAL(20, 0)); timestamps in seconds or
-    milliseconds become DATETIME, finer ones TIMESTAMP (write ``timestamp_ntz`` where a wall
-    clock is meant); a column of nulls only becomes STRING; dictionaries and extension types
-    count as what they store.
+    milliseconds become DATETIME, finer ones TIMESTAMP (write ``timestamp_ntz`` where a wall clock
+    is meant); a column of nulls only becomes STRING; dictionaries and extension types count as
+    their storage type.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def is_list(arrow: pa.DataType) -> bool:
 
 
 def _is_view(arrow: pa.DataType, name: str) -> bool:
-    return str(arrow) == name  # the predicates for views are younger than pyarrow 16
+    return str(arrow) == name  # pyarrow 16 does not have the predicates for views yet
 
 
 def length_of(odps: OdpsType) -> int | None:

@@ -1,4 +1,4 @@
-"""Arrow arrays to the exact Arrow type that a write sends: safe casts only.
+"""Casts Arrow arrays to the exact type that a write sends, by safe casts only.
 
 A value either keeps its meaning or is refused: no text becomes a number, nothing is truncated,
 nothing overflows. What is allowed, by target:
@@ -9,8 +9,8 @@ nothing overflows. What is allowed, by target:
 - STRING, CHAR, VARCHAR, JSON: text, bytes that are UTF-8; not longer than the limit;
 - BINARY, BLOB: bytes, text; DATE: dates, timestamps at midnight;
 - DATETIME, TIMESTAMP: dates and timestamps without finer parts (a time zone becomes UTC, and
-  what has none is what a clock showed in a zone that the caller says, else in UTC);
-  a TIMESTAMP is sent in nanoseconds, and where these do not reach (1677…2262) in microseconds;
+  what has none is local time in the zone that the caller names, else in UTC);
+  a TIMESTAMP is sent in nanoseconds, and outside of their range (1677…2262) in microseconds;
 - TIMESTAMP_NTZ: the same without a time zone; INTERVAL_DAY_TIME: durations;
 - ARRAY, MAP, STRUCT: by parts; a missing member of a STRUCT is null, an unknown one refused.
 """
@@ -41,7 +41,7 @@ __all__ = ["KindError", "ValueMisfit", "check_kind", "fit_array", "misfits"]
 _INTEGERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 _TEXTS = (TypeCode.STRING, TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON)
 _TIMES = (*INSTANTS, TypeCode.TIMESTAMP_NTZ)
-# DATE and DATETIME go from year 1 to year 9999; Arrow's own types go further.
+# DATE and DATETIME range from year 1 to year 9999; Arrow's own types further.
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
 _DAY_MS = 86_400_000
 
@@ -79,7 +79,7 @@ def check_kind(source: pa.DataType, target: OdpsType, path: str = "") -> None:
     else:
         _require(_scalar_fits(source, target.code), path)
         if target.code is TypeCode.TIMESTAMP_NTZ and getattr(source, "tz", None) is not None:
-            raise KindError("a time zone does not fit a wall clock: drop it first", path)
+            raise KindError("a time zone does not fit a type without one: drop it first", path)
 
 
 def _require(fits: bool, path: str) -> None:  # noqa: FBT001 - a predicate, not a switch
@@ -116,7 +116,7 @@ def _members(source: pa.DataType, target: StructType, path: str) -> dict[str, in
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """How timestamps are sent: their unit, and whose clocks show those without a zone."""
+    """How timestamps are sent: their unit, and the zone of those that have none."""
 
     unit: str
     timezone: str | None
@@ -155,7 +155,7 @@ def fit_array(
 def misfits(
     array: pa.Array, target: OdpsType, *, timezone: str | None = None, limit: int = 3
 ) -> Iterator[tuple[int, str]]:
-    """Find the rows that do not fit, by halving: at most ``limit`` rows and their reasons."""
+    """Find the rows that do not fit, by bisection: at most ``limit`` rows and their reasons."""
     start = 0
     for _ in range(limit):
         rest = array.slice(start)
@@ -193,7 +193,7 @@ def _plain(array: pa.Array) -> pa.Array:
     if isinstance(array.type, pa.BaseExtensionType):
         return _plain(array.storage)
     if pt.is_dictionary(array.type):
-        # Of views, which polars makes, Arrow can take none.
+        # Arrow has no ``take`` for views, which polars makes.
         return _plain(array.dictionary).take(array.indices)
     if _is_view(array.type):
         return array.cast(pa.string() if pt.is_string_view(array.type) else pa.binary())
@@ -229,7 +229,7 @@ def _fit_list(array: pa.Array, target: ArrayType, wanted: pa.DataType, times: _T
 
 
 def _starts(lengths: pa.Array, array: pa.Array) -> pa.Array:
-    """Offsets into packed values; a null offset marks a null list or map, as Arrow reads it."""
+    """Return offsets into packed values; a null offset marks a null list or map, as in Arrow."""
     ends = pc.cumulative_sum(pc.fill_null(lengths, 0).cast(pa.int64())).cast(pa.int32())
     starts = pa.concat_arrays([pa.array([0], pa.int32()), ends])
     if not array.null_count:
@@ -261,7 +261,7 @@ def _fit_struct(
     array: pa.Array, target: StructType, wanted: pa.DataType, times: _Times
 ) -> pa.Array:
     places = _members(array.type, target, "")
-    parts = array.flatten()  # honours slices and carries the nulls of the whole into the parts
+    parts = array.flatten()  # respects slices and passes the nulls of the whole on to its parts
     members = []
     for index, member in enumerate(target.fields):
         place = places.get(member.name.casefold())
@@ -314,7 +314,7 @@ def _fit_decimal(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if array.type.equals(wanted):
         return array
     if pt.is_floating(array.type):
-        # 0.1 is meant as 0.1 and not as 0.1000000000000000055…: go through the shortest text.
+        # 0.1 means 0.1 and not 0.1000000000000000055…: convert through the shortest text.
         return array.cast(pa.string()).cast(wanted)
     if pt.is_integer(array.type):
         array = array.cast(pa.decimal256(76, wanted.scale))
@@ -343,7 +343,7 @@ def _fit_time(array: pa.Array, wanted: pa.DataType, timezone: str | None) -> pa.
     fitted = array if array.type.equals(wanted) else array.cast(wanted)
     if timezone is not None and getattr(array.type, "tz", None) is None:
         fitted = from_clock(fitted, timezone)
-    if wanted.unit != "ns":  # whose range is narrower
+    if wanted.unit != "ns":  # whose range is smaller
         day = _DAY_MS if wanted.unit == "ms" else _DAY_MS * 1000
         low, high = _FIRST_DAY * day, (_LAST_DAY + 1) * day - 1
         _check_range(fitted.cast(pa.int64()), low, high)

@@ -1,9 +1,9 @@
-"""The columns of a DataFrame, made while the rows arrive.
+"""Builds the columns of a DataFrame while the rows arrive.
 
-Each takes the parts of a column as Arrow arrays and holds none of them: fixed-width values and
+Each takes the parts of a column as Arrow arrays and keeps none of them: fixed-width values and
 bytes are written into one NumPy array, everything else is copied out of the buffer in which the
-columns of a batch came together. So a batch can go as soon as the next one is there, and a read
-that waits for its line has converted meanwhile.
+columns of a batch came together. So a batch is freed as soon as the next one arrives, and values
+are converted while a read waits for the network.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow.types as pt
 
 __all__ = ["FrameColumn", "frame_column"]
 
-_FIRST_ROWS = 1 << 16  # where nothing is known of their number
-_MAX_FIRST_ROWS = 1 << 24  # a peer told the number; more rows get their place when they come
+_FIRST_ROWS = 1 << 16  # where their number is unknown
+_MAX_FIRST_ROWS = 1 << 24  # the number is a peer's; space for more is made when they come
 _SETTLE_BYTES = 4 * 2**20
 
 _DTYPES = {
@@ -48,7 +48,7 @@ class FrameColumn(Protocol):
         """Take the next values; no reference to ``part`` is kept beyond the next few calls."""
 
     def series(self) -> pd.Series[Any]:
-        """Return all values, in memory of their own; nothing can be added any more."""
+        """Return all values, in their own memory; nothing can be added afterwards."""
 
 
 def frame_column(kind: pa.DataType, rows: int | None) -> FrameColumn:
@@ -68,7 +68,7 @@ def frame_column(kind: pa.DataType, rows: int | None) -> FrameColumn:
 
 
 class _NumpyColumn:
-    """Values in a NumPy array; nulls of integers and booleans in a mask, made at the first.
+    """Values in a NumPy array; nulls of integers and booleans in a mask, made at the first null.
 
     Instants with a zone are gathered as those of UTC, and named by their zone at the end.
     """
@@ -99,7 +99,7 @@ class _NumpyColumn:
         if self._timezone is not None:
             unit: Any = np.datetime_data(values.dtype)[0]
             zoned = pd.DatetimeTZDtype(unit, self._timezone)
-            # Numbers are instants; values of datetime64 would be taken for what a clock shows.
+            # Numbers are instants; pandas would take values of datetime64 for local times.
             return pd.Series(pd.array(values.view(np.int64), dtype=zoned, copy=False), copy=False)
         if self._mask is None:
             return pd.Series(values, copy=False)
@@ -119,14 +119,14 @@ class _NumpyColumn:
 
 
 def _room(rows: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an array to write to; from Arrow's pool, which the batches that went left warm."""
+    """Return an array to write to; from Arrow's pool, which reuses the memory of freed batches."""
     if dtype.hasobject:
         return np.empty(rows, dtype)
     return np.frombuffer(pa.allocate_buffer(rows * dtype.itemsize), dtype)
 
 
 class _ArrowColumn:
-    """Text, exact numbers and nested values, which stay Arrow or are converted at the end."""
+    """Text, exact numbers and nested values; they stay Arrow or are converted at the end."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind

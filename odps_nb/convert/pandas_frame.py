@@ -1,6 +1,6 @@
-"""Arrow batches to a pandas DataFrame and back (the only ``import pandas``).
+"""Converts Arrow batches to a pandas DataFrame and back (the only ``import pandas``).
 
-What a read gives, by MaxCompute type. The rule is: never lose a value and never change its kind
+The dtypes of a read, by MaxCompute type. The rule is: never lose a value and never change its kind
 silently, and use the dtype that people expect where that is possible.
 
 ====================================  =====================================================
@@ -19,8 +19,8 @@ INTERVAL_DAY_TIME                     ``timedelta64[ns]``
 ARRAY, MAP, STRUCT                    Arrow-backed: nulls and integers inside stay what they are
 ====================================  =====================================================
 
-A write takes the same dtypes and everything else that Arrow understands; what fits is decided in
-`odps_nb.convert.fit`. The index is not written.
+A write accepts the same dtypes and everything else that Arrow converts; `odps_nb.convert.fit`
+decides what fits. The index is not written.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def to_pandas(
     series: dict[int, pd.Series[Any]] = {}
     columns.reverse()
     while columns:
-        series[len(series)] = columns.pop().series()  # what it held can go
+        series[len(series)] = columns.pop().series()  # frees what it held
     frame = pd.DataFrame(series, copy=False, index=pd.RangeIndex(count))
     frame.columns = pd.Index(schema.names)
     return frame
@@ -148,7 +148,7 @@ def _array(
         return pa.array(series, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConversionError(
-            f"the column {name!r} ({series.dtype}) has no Arrow form: {error}",
+            f"the column {name!r} ({series.dtype}) cannot be converted to Arrow: {error}",
             column=name,
             source_type=str(series.dtype),
             target_type=format_type(target) if target is not None else None,

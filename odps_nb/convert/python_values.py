@@ -1,8 +1,8 @@
-"""Python objects to Arrow, one column at a time (knows no pandas).
+"""Converts columns of Python objects to Arrow (without pandas).
 
-Columns of Python objects have no type of their own, and Arrow's guess may lose what was there
-(nanoseconds, unknown STRUCT members, times in a DATE). Here the target decides how to read them;
-`odps_nb.convert.fit` then decides what fits.
+Columns of Python objects have no type of their own, and the type that Arrow infers may lose
+something (nanoseconds, unknown STRUCT members, times in a DATE). Here the target type decides how
+they are converted; `odps_nb.convert.fit` then decides what fits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["array_of"]
 
 _TEMPORAL = (TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 _TIMES = (*INSTANTS, TypeCode.TIMESTAMP_NTZ)
-_WALL_CLOCK = "a time zone does not fit a wall clock: drop it first"
+_WALL_CLOCK = "a time zone does not fit a type without one: drop it first"
 _BOTH = "times with and without a time zone in one column: give all of them one, or none"
 _FAILURES = (pa.ArrowException, TypeError, ValueError, OverflowError, ValueMisfit)
 
@@ -39,7 +39,7 @@ def array_of(
     first_row: int = 0,
     timezone: str | None = None,
 ) -> pa.Array:
-    """Return an array that holds the objects without loss; it may still have to be fitted.
+    """Return an array with the objects, nothing lost; it may still have to be cast by `fit`.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def _misfit(value: Any, name: str, target: OdpsType, row: int, reason: str) -> C
 def _zone_of_values(
     values: list[Any], name: str, target: OdpsType, first_row: int, timezone: str | None
 ) -> str | None:
-    """Return ``UTC`` if instants inside come with zones of their own, which Arrow then keeps."""
+    """Return ``UTC`` if times inside have zones of their own, which Arrow then keeps."""
     if not has_any(target, _TIMES):
         return None
     aware: bool | None = None
@@ -100,7 +100,7 @@ def _zone_of_values(
 
 
 def _times_in(value: Any, target: OdpsType) -> Iterator[tuple[TypeCode, bool]]:
-    """Find the times inside of a value: what they shall be, and whether they have a zone."""
+    """Find the times inside a value: their target type, and whether they have a zone."""
     if isinstance(target, StructType) and isinstance(value, dict):
         for member in target.fields:
             yield from _times_in(value.get(member.name), member.type)
@@ -109,7 +109,7 @@ def _times_in(value: Any, target: OdpsType) -> Iterator[tuple[TypeCode, bool]]:
             yield from _times_in(inner, target.element)
     elif isinstance(target, MapType) and isinstance(value, (dict, list, tuple)):
         for pair in value.items() if isinstance(value, dict) else value:
-            if isinstance(pair, (list, tuple)) and len(pair) == 2:  # else it is refused later
+            if isinstance(pair, (list, tuple)) and len(pair) == 2:  # otherwise it is refused later
                 yield from _times_in(pair[0], target.key)
                 yield from _times_in(pair[1], target.value)
     elif target.code in _TIMES and _is_time(value):
@@ -123,7 +123,7 @@ def _is_time(value: Any) -> bool:
 def _conversions(
     target: OdpsType, values: list[Any], zone: str | None
 ) -> Iterator[Callable[[list[Any]], pa.Array]]:
-    """Ways to make the array, best first; the last one finds the row to blame."""
+    """Yield ways to make the array, best first; the last one finds the row that fails."""
     if isinstance(target, (ArrayType, MapType, StructType)):
         yield _typed(target, "ns", zone)
         yield _typed(target, "us", zone)
@@ -131,9 +131,9 @@ def _conversions(
         yield _guessed
         yield _typed(target, "ns", zone)
     elif any(getattr(value, "tzinfo", None) is not None for value in values):
-        yield _guessed  # only a guessed type keeps the zone
+        yield _guessed  # only an inferred type keeps the zone
     else:
-        # Arrow guesses microseconds for pandas' nanoseconds, and dates where dates come first.
+        # Arrow infers microseconds for pandas' nanoseconds, and dates where dates come first.
         yield lambda rows: pa.array(_moments(rows), pa.timestamp("ns"), from_pandas=True)
         yield lambda rows: pa.array(_coarse(_moments(rows)), pa.timestamp("us"), from_pandas=True)
 
@@ -151,12 +151,12 @@ def _moments(values: list[Any]) -> list[Any]:
 
 
 def _coarse(values: list[Any]) -> list[Any]:
-    """Return the values if none has digits below a microsecond, which Arrow would cut."""
+    """Return the values if none has digits below a microsecond, which Arrow would drop."""
     for value in values:
         if _has_nanoseconds(value):
             raise ValueMisfit(
-                "nanoseconds beside years that they do not reach (1677…2262): "
-                "round the column to microseconds, or write the rows apart"
+                "nanoseconds, and years outside of their range (1677…2262), in one column: "
+                "round it to microseconds, or write these rows separately"
             )
     return values
 
@@ -204,7 +204,7 @@ _WIDE: Mapping[TypeCode, pa.DataType] = {
 
 
 def _wide(target: OdpsType, unit: str, zone: str | None) -> pa.DataType:
-    """Return a type that takes Python objects without losing anything; fitting comes after."""
+    """Return a type that holds Python objects without loss; `fit` casts it afterwards."""
     if isinstance(target, ArrayType):
         return pa.list_(_wide(target.element, unit, zone))
     if isinstance(target, MapType):
@@ -219,7 +219,7 @@ def _wide(target: OdpsType, unit: str, zone: str | None) -> pa.DataType:
 
 
 def _check_inside(value: Any, target: OdpsType, unit: str) -> None:
-    """Refuse what Arrow would drop in silence: STRUCT members, times in a DATE, nanoseconds."""
+    """Refuse what Arrow would drop silently: STRUCT members, times in a DATE, nanoseconds."""
     if value is None:
         return
     if isinstance(target, StructType) and isinstance(value, dict):

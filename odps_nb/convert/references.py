@@ -1,7 +1,7 @@
-"""BLOB columns as a user sees them: references as text.
+"""Converts the BLOB columns of a read to references as text.
 
-On the wire of a read a top-level BLOB carries the base64 text of its reference, a nested one may
-carry the raw reference (``docs/protocol.md`` section 6.5). Both become base64 text here, once.
+A read sends a top-level BLOB as the base64 text of its reference; a nested one may be the raw
+reference (``docs/protocol.md`` section 6.5). Both become base64 text here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["present_batch", "references_as_text"]
 def present_batch(
     batch: pa.RecordBatch, schema: TableSchema, *, timezone: str | None = None
 ) -> pa.RecordBatch:
-    """Return the batch with references as text and instants in a zone, if there is one.
+    """Return the batch with references as text and, with a zone, instants in it.
 
     Without BLOB columns and without a zone this is the batch itself.
     """
@@ -43,7 +43,7 @@ def present_batch(
 def references_as_text(array: pa.Array, target: OdpsType, *, nested: bool = False) -> pa.Array:
     """Return the array with every BLOB leaf as base64 text; nulls and nesting stay.
 
-    ``nested`` leaves may hold raw references: those that are no base64 text become it.
+    ``nested`` leaves may hold raw references: those that are not base64 text are encoded.
     """
     if not has_blob(target):
         return array
@@ -51,7 +51,7 @@ def references_as_text(array: pa.Array, target: OdpsType, *, nested: bool = Fals
         values = references_as_text(array.values, target.element, nested=True)
         field = array.type.value_field.with_type(values.type)
         made = pa.large_list if pt.is_large_list(array.type) else pa.list_
-        # Its own offsets and nulls stay as they are; only the child changes.
+        # Its own offsets and nulls stay; only the child changes.
         return pa.Array.from_buffers(
             made(field),
             len(array),
@@ -95,7 +95,7 @@ def _text(array: pa.Array, *, nested: bool) -> pa.Array:
     if pt.is_string(array.type) or pt.is_large_string(array.type):
         return array
     try:
-        text = array.cast(pa.string())  # no copy: the bytes are looked at, not moved
+        text = array.cast(pa.string())  # no copy: the same bytes, seen as text
     except pa.ArrowInvalid:
         return _encoded(array)
     if nested and not all(map(_is_base64, text.drop_null().to_pylist())):

@@ -1,9 +1,9 @@
-"""Times between a clock and an instant.
+"""Converts between local times in a time zone and instants.
 
 DATETIME and TIMESTAMP are instants; their Arrow form on the wire has no zone and counts from the
-epoch in UTC. TIMESTAMP_NTZ is what some clock showed, and is never touched here. Where a zone is
-known, instants are shown in it (which changes a type and no value), and times without a zone are
-what a clock in it shows.
+epoch in UTC. TIMESTAMP_NTZ is a local time without a zone, and stays as it is. Where a zone is
+known, instants get it as their type (their values stay), and times without a zone are local times
+in it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _FIRST_DAY, _LAST_DAY = -719162, 2932896  # of the years 1 and 9999
 
 
 class NoSuchTime(ValueError):
-    """Some clock time was left out where the clocks of the zone were set forward."""
+    """A local time does not exist: the clocks of the zone were set forward over it."""
 
 
 def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) -> pa.RecordBatch:
-    """Return the batch with its instants shown in a zone; no value is copied or changed.
+    """Return the batch with its instants in a zone; no value is copied or changed.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) ->
 def zoned_type(came: pa.DataType, target: OdpsType, timezone: str) -> pa.DataType:
     """Return the Arrow type with its instants in a zone, nested ones as well.
 
-    Wall clocks (TIMESTAMP_NTZ), and what has no timestamps, are given back as they came.
+    TIMESTAMP_NTZ, and types without timestamps, are returned unchanged.
     """
     if isinstance(target, ArrayType) and (pt.is_list(came) or pt.is_large_list(came)):
         inner = came.value_field
@@ -90,10 +90,11 @@ def _or_same(came: pa.DataType, made: pa.DataType) -> pa.DataType:
 
 
 def from_clock(array: pa.Array, timezone: str) -> pa.Array:
-    """Return the instants, in UTC without a zone, at which clocks of a zone showed these times.
+    """Return the instants, in UTC without a zone, of local times in a zone.
 
-    Where clocks are set back the first of the two is meant. Days are looked up in Python's zones:
-    Arrow's own function ends with the table of changes (2037), and leaves out the rule after it.
+    Of a local time that occurs twice, because clocks were set back, the first one is meant. Offsets
+    come from Python's zones: Arrow's own function ends with the table of changes (2037), and
+    ignores the rule after it.
 
     Parameters
     ----------
@@ -123,8 +124,8 @@ def from_clock(array: pa.Array, timezone: str) -> pa.Array:
 
 
 def _offset_of_day(day: int, zone: ZoneInfo) -> int | None:
-    """Return by how many seconds clocks are ahead of UTC; ``None`` if it changes on that day."""
-    if not _FIRST_DAY <= day <= _LAST_DAY:  # refused by whoever knows the column
+    """Return the zone's offset from UTC in seconds; ``None`` if it changes on that day."""
+    if not _FIRST_DAY <= day <= _LAST_DAY:  # refused by the caller, who knows the column
         return 0
     begin = _EPOCH + datetime.timedelta(days=day)
     ends = (begin, datetime.datetime.combine(begin, datetime.time.max))
@@ -138,7 +139,7 @@ def _ahead(clock: datetime.datetime, zone: ZoneInfo) -> int:
 
 
 def _looked_up(clocks: pa.Array, per_second: int, zone: ZoneInfo) -> pa.Array:
-    """Return by how much the clock was ahead at each time, found one by one."""
+    """Return the offset from UTC at each time, looked up one by one."""
     known: dict[int, int] = {}
     for clock in pc.unique(clocks).to_pylist():
         second = clock // per_second
@@ -152,13 +153,13 @@ def _ahead_at(second: int, zone: ZoneInfo) -> int:
     ahead = _ahead(shown, zone)
     instant = (shown - datetime.timedelta(seconds=ahead)).replace(tzinfo=datetime.UTC)
     if instant.astimezone(zone).replace(tzinfo=None, fold=0) != shown:
-        raise NoSuchTime(f"no clock in {zone} showed this time: it was set forward over it")
+        raise NoSuchTime(f"this time does not exist in {zone}: clocks were set forward over it")
     return ahead
 
 
 def _check_reach(array: pa.Array) -> None:
-    """Refuse nanoseconds that another zone's clock may put beyond their ends: they would wrap."""
+    """Refuse nanoseconds so near to the ends of their range that an offset could overflow them."""
     found = pc.min_max(array.cast(pa.int64()))
     least, most = found["min"].as_py(), found["max"].as_py()
     if least is not None and (least < -(2**63) + _DAY_NS or most > 2**63 - 1 - _DAY_NS):
-        raise pa.ArrowInvalid("nanoseconds do not reach the instant in every zone")
+        raise pa.ArrowInvalid("nanoseconds cannot hold the instant in every zone")

@@ -1,4 +1,4 @@
-"""``cast(… as …)`` of a condition: only those whose results have one reading (pure)."""
+"""Checks ``cast(… as …)`` in a condition: only casts with an unambiguous result (pure)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FROM: dict[Kind, tuple[Kind, ...]] = {
 
 
 def cast(value: Node, to: Any) -> Node:
-    """Return the value as the type that a node of sqlglot names.
+    """Return the value cast to the type that a node of sqlglot names.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def _constant(value: Constant, name: str) -> Constant:
         return Constant(Kind.DOUBLE, number_of(str(value.value)))
     if name == "TEXT" and text:
         return value
-    raise refuse(f"a cast of {value.value!r} to {name}", "write the constant as it should be")
+    raise refuse(f"a cast of {value.value!r} to {name}", "write the constant in its target type")
 
 
 def _decimal(value: Node, size: list[int]) -> Node:

@@ -1,9 +1,9 @@
-"""What a comparison of two values means, decided by their kinds before rows arrive (pure).
+"""Decides what a comparison of two values means, by their kinds, before rows arrive (pure).
 
 The rules are those that MaxCompute documents for relational operators ("Type conversions",
-"Operators"): text and numbers meet as DOUBLE, text and DATETIME as DATETIME, DECIMAL and what is
-written as a number as DECIMAL; null compares to null. Where no document says what happens, the
-comparison is refused with a way to write it otherwise.
+"Operators"): text and numbers are compared as DOUBLE, text and DATETIME as DATETIME, DECIMAL and
+number literals as DECIMAL; a comparison with null is null. Where this is not documented, the
+comparison is refused with a hint how to write it instead.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["as_double", "compare", "is_among"]
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NO_CONSTANT = "a column on one side at least"
-_EXACT_FLOAT = 2**24  # whole numbers up to here are the same as FLOAT and as DOUBLE
+_EXACT_FLOAT = 2**24  # whole numbers up to here are equal as FLOAT and as DOUBLE
 
 
 def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
-    """Return the comparison with both sides of one kind, a constant on the right.
+    """Return the comparison with both sides converted to one kind, a constant on the right.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
 
 
 def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
-    """Return ``value in (among)``; as one look-up where all are constants of its kind."""
+    """Return ``value in (among)``; as one lookup where all are constants of its kind."""
     with_null = any(one.kind is Kind.NULL for one in among)
     parts = [compare("=", value, one, zone) for one in among if one.kind is not Kind.NULL]
     same = [
@@ -102,7 +102,7 @@ def _integer(left: Node, right: Constant, zone: ZoneInfo) -> tuple[Node, Constan
         return left, right
     if right.kind is Kind.DOUBLE:
         return as_double(left), right
-    if right.kind.is_text:  # documented: text and BIGINT meet as DOUBLE
+    if right.kind.is_text:  # documented: text and BIGINT are compared as DOUBLE
         return as_double(left), Constant(Kind.DOUBLE, number_of(str(right.value)))
     raise _do_not_meet(left, right, "compare it with a number")
 

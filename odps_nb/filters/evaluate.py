@@ -1,8 +1,7 @@
-"""A condition applied to Arrow batches, column by column.
+"""Evaluates a condition on Arrow batches, column by column.
 
-Null, true and false are told apart as SQL does (Kleene). What does not fit on the way, such as a
-text that is no number or a sum beyond its type, is an error and never a guess: MaxCompute
-documents an error there too.
+Null, true and false follow SQL (Kleene logic). A value that does not fit, such as a text that is
+not a number or a sum beyond its type, is an error: MaxCompute documents an error there, too.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _KERNELS: dict[str, Callable[[Values, Values], Values]] = {
 
 
 def mask_of(condition: Node, columns: Columns, rows: int) -> pa.BooleanArray:
-    """Return which rows satisfy a condition; null where neither is known.
+    """Return a mask of the rows that satisfy a condition; null where the condition is null.
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ def mask_of(condition: Node, columns: Columns, rows: int) -> pa.BooleanArray:
         found = _value(condition, columns)
     except pa.ArrowInvalid as error:
         raise refuse(
-            f"a value does not fit: {error}", "exclude such rows first, or ask SQL"
+            f"a value does not fit: {error}", "exclude such rows first, or use odps.sql(…)"
         ) from error
     if isinstance(found, pa.Scalar):
         return pa.array([found.as_py()], pa.bool_()).take(pa.array([0] * rows, pa.int64()))
@@ -116,7 +115,7 @@ def _compare(node: Compare, columns: Columns) -> Values:
 
 
 def _against(sign: str, values: Values, constant: Constant) -> Values:
-    """Compare with a constant, which may lie between two values that the column can have."""
+    """Compare with a constant, which may lie between two values of the column's type."""
     if constant.kind is Kind.DOUBLE:
         return _KERNELS[sign](values, float(constant.number))
     steps = _steps_of(values, constant)
@@ -131,7 +130,7 @@ def _against(sign: str, values: Values, constant: Constant) -> Values:
 
 
 def _steps_of(values: Values, constant: Constant) -> Decimal | None:
-    """Return the constant in the smallest steps of a column; ``None`` where it has no steps."""
+    """Return the constant in the smallest unit of a column; ``None`` where it has none."""
     if constant.kind in (Kind.INSTANT, Kind.CLOCK):
         return _EXACT.divide(constant.number, Decimal(_NANOSECONDS[values.type.unit]))
     if constant.kind in (Kind.INTEGER, Kind.DECIMAL):
@@ -154,13 +153,13 @@ def _compare_steps(sign: str, values: Values, steps: int) -> Values:
 
 
 def _beyond(sign: str, values: Values, steps: int) -> Values:
-    """Compare with what no value of the column reaches."""
+    """Compare with a constant beyond the range of the column."""
     held = {"=": False, "<>": True}.get(sign, (sign in ("<", "<=")) == (steps > 0))
     return _all(values, held=held)
 
 
 def _all(values: Values, *, held: bool) -> Values:
-    """Return the same answer for all values that are not null."""
+    """Return the same result for all values that are not null."""
     return pc.if_else(pc.is_valid(values), held, pa.scalar(None, pa.bool_()))
 
 
@@ -202,7 +201,7 @@ def _bare(values: Values) -> Values:
 
 
 def _storable(node: IsIn, stored: pa.DataType) -> pa.Array:
-    """Return those of the constants that values of the column can be at all."""
+    """Return the constants that the column's type can hold."""
     if node.value.kind in (Kind.TEXT, Kind.DATE):
         return pa.array(node.among, stored)
     found: list[Decimal | int] = []
@@ -254,7 +253,7 @@ def _arithmetic(node: Arithmetic, columns: Columns) -> Values:
     left, right = _value(node.left, columns), _value(node.right, columns)
     if node.operator == "%":
         whole = pc.multiply_checked(pc.divide_checked(left, right), right)
-        return pc.subtract_checked(left, whole)  # the sign is that of the left side
+        return pc.subtract_checked(left, whole)  # the result has the sign of the left side
     if node.kind is Kind.DOUBLE:
         return _DOUBLES[node.operator](left, right)
     return _INTEGERS[node.operator](left, right)
@@ -277,7 +276,7 @@ def _cast(node: Cast, columns: Columns) -> Values:
     values = _value(node.value, columns)
     if node.kind is Kind.DECIMAL:
         return values.cast(pa.decimal128(19, 0)).cast(pa.decimal128(node.precision, node.scale))
-    if node.kind is Kind.DOUBLE:  # whole numbers beyond 2^53 are rounded, there and here
+    if node.kind is Kind.DOUBLE:  # whole numbers beyond 2^53 are rounded, in MaxCompute and here
         return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
     return values.cast(_CASTS[node.code])
 

@@ -1,7 +1,7 @@
-"""The functions of a condition that MaxCompute and Arrow define alike (pure).
+"""Checks calls in a condition: the functions that MaxCompute and Arrow define alike (pure).
 
-``upper`` and ``lower`` are not among them: they differ for letters beyond ASCII. Nor are regular
-expressions, whose dialects differ.
+``upper`` and ``lower`` are excluded: they differ for letters beyond ASCII; regular expressions,
+too, since their dialects differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["call"]
 
 
 def call(tree: Any, read: Callable[[Any], Node]) -> Node | None:
-    """Return a call that sqlglot parsed, or ``None`` for one that is not known here.
+    """Return a call that sqlglot parsed, or ``None`` for an unknown function.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def _substring(tree: Any, read: Callable[[Any], Node]) -> Node:
     start, length = read(tree.args["start"]), tree.args.get("length")
     count = None if length is None else read(length)
     if not _is_count(start, 1) or (count is not None and not _is_count(count, 0)):
-        raise refuse("substr takes a first place from 1 on, and a length, both as numbers")
+        raise refuse("substr takes a start position from 1 on, and a length, both as numbers")
     return Call("substr", (value, start, *([] if count is None else [count])), Kind.TEXT)
 
 
@@ -78,7 +78,7 @@ def _character(tree: Any, read: Callable[[Any], Node]) -> Node:
         raise refuse("chr takes one number")
     code = int(parts[0].number)
     if not 0 < code < 0x110000 or 0xD800 <= code < 0xE000:
-        raise refuse(f"chr({code}) is no character")
+        raise refuse(f"chr({code}) is not a character")
     return Constant(Kind.TEXT, chr(code))
 
 
@@ -96,7 +96,7 @@ def _part_of_date(name: str) -> Callable[[Any, Callable[[Any], Node]], Node]:
         inner = tree.this.this if type(tree.this).__name__ == "TsOrDsToDate" else tree.this
         value = read(inner)
         if value.kind is not Kind.DATE or isinstance(value, Constant):
-            raise refuse(f"{name} takes a DATE column: of times it depends on a time zone")
+            raise refuse(f"{name} takes a DATE column: for times the result depends on a time zone")
         return Call(name, (value,), Kind.INTEGER)
 
     return make

@@ -1,7 +1,7 @@
-"""Constants of a condition: texts as times and numbers, and escapes that have one reading (pure).
+"""Parses constants of a condition: times, numbers, and unambiguous escapes (pure).
 
 Forms are those that MaxCompute documents ("Type conversions"): ``yyyy-mm-dd hh:mi:ss`` for a
-DATETIME, with leading zeros. What it leaves open is refused here.
+DATETIME, with leading zeros. What is not documented is refused.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def refuse(problem: str, hint: str = "") -> ArgumentError:
         f"where= cannot be applied exactly: {problem}",
         code="InvalidFilter",
         hint=hint
-        or "write another condition, or let MaxCompute do it: odps.sql('select … where …')",
+        or "write another condition, or run it in MaxCompute: odps.sql('select … where …')",
     )
 
 
 def check_escapes(text: str) -> None:
     r"""Refuse backslashes in quoted text whose meaning is not the same everywhere.
 
-    ``\\``, quotes, ``\n``, ``\r``, ``\t``, and ``\%`` and ``\_`` of patterns are taken. Two
+    ``\\``, quotes, ``\n``, ``\r``, ``\t``, and ``\%`` and ``\_`` of patterns are accepted. Two
     quotes in a row end one text and begin another in some dialects, and are one quote in others.
     """
     ended = -1
@@ -52,20 +52,20 @@ def check_escapes(text: str) -> None:
         quoted = match[0]
         if match.start() == ended and quoted[0] != "`":
             raise refuse(
-                "two quotes in a row have more than one reading",
+                "two quotes in a row are ambiguous",
                 r"write \' for a quote inside quotes, or bind the text with params=",
             )
         ended = match.end()
         for escaped in () if quoted[0] == "`" else _ESCAPE.findall(quoted):
             if escaped not in _KNOWN_ESCAPES:
                 raise refuse(
-                    f"the escape \\{escaped} has more than one reading",
+                    f"the escape \\{escaped} is ambiguous",
                     "write the character itself, or bind it: where='name = :name', params=…",
                 )
 
 
 def clock_of(text: str) -> int:
-    """Read a clock time as nanoseconds, as if it were UTC."""
+    """Parse a local time to nanoseconds, as if it were UTC."""
     found = _CLOCK.fullmatch(text)
     try:
         if found is None:
@@ -75,16 +75,16 @@ def clock_of(text: str) -> int:
     except ValueError:
         whole = f"{text} 00:00:00"
         example = whole if _CLOCK.fullmatch(whole) else "2024-01-31 00:00:00"
-        raise refuse(f"{text!r} is no time", f"write it with all digits: '{example}'") from None
+        raise refuse(f"{text!r} is not a time", f"write it with all digits: '{example}'") from None
     seconds = (moment - _EPOCH) // datetime.timedelta(seconds=1)
     return seconds * 10**9 + int((found[7] or "").ljust(9, "0"))
 
 
 def instant_of(clock: int, zone: ZoneInfo) -> int:
-    """Return what a clock in a zone shows as nanoseconds of the epoch.
+    """Convert a local time in a zone to nanoseconds of the epoch.
 
-    Where clocks are set back the first of the two times is meant; in the hour that they leave
-    out, the time by the offset before it.
+    Of a local time that occurs twice, because clocks were set back, the first one is meant; one
+    that does not exist, because they were set forward, counts by the offset before the change.
     """
     seconds, rest = divmod(clock, 10**9)
     shown = (_EPOCH + datetime.timedelta(seconds=seconds)).replace(tzinfo=zone)
@@ -103,20 +103,20 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def date_of(text: str) -> datetime.date:
-    """Read ``yyyy-mm-dd``."""
+    """Parse ``yyyy-mm-dd``."""
     try:
         if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
             raise ValueError
         return datetime.date.fromisoformat(text)
     except ValueError:
-        raise refuse(f"{text!r} is no date", "write it as '2024-01-31'") from None
+        raise refuse(f"{text!r} is not a date", "write it as '2024-01-31'") from None
 
 
 def number_of(text: str) -> Decimal:
-    """Read a number with all its digits."""
+    """Parse a number with all its digits."""
     try:
         if not _NUMBER.fullmatch(text):
             raise InvalidOperation
         return Decimal(text)
     except InvalidOperation:
-        raise refuse(f"{text!r} is no number", "compare a number with a number") from None
+        raise refuse(f"{text!r} is not a number", "compare a number with a number") from None

@@ -1,7 +1,7 @@
-"""The text of ``where=`` as a condition on rows: parsed by sqlglot, typed by a table.
+"""Parses the text of ``where=`` to a condition tree, typed by the columns of a table.
 
-What is not known here word for word is refused, also where sqlglot understands it: a condition
-is either applied exactly as MaxCompute documents it, or not at all.
+sqlglot parses the text; what it accepts beyond the documented grammar is refused: a condition is
+either applied exactly as MaxCompute documents it, or not at all.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ _KINDS: dict[TypeCode, Kind] = {
 
 
 def kind_of(odps: OdpsType) -> Kind:
-    """Return what values of a type are compared as."""
+    """Return the kind that values of a type are compared as."""
     return Kind.DECIMAL if isinstance(odps, DecimalType) else _KINDS.get(odps.code, Kind.OTHER)
 
 
 def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") -> Node:
-    """Return the condition that a text says over the columns of a table.
+    """Parse a condition over the columns of a table.
 
     Parameters
     ----------
@@ -97,25 +97,25 @@ def _parsed(text: str) -> Any:
         found = sqlglot.parse(text, dialect="hive")
     except SqlglotError as error:
         raise refuse(
-            f"it cannot be read as SQL{_place(error)}", "write it as after WHERE"
+            f"it cannot be parsed as SQL{_place(error)}", "write it as in SQL after WHERE"
         ) from None
     if len(found) != 1 or found[0] is None:
-        raise refuse("it is not one condition", "write it as after WHERE")
+        raise refuse("it is not one condition", "write it as in SQL after WHERE")
     return found[0]
 
 
 def _place(error: Any) -> str:
-    """Say where a text stops making sense, in words that are not the parser's."""
+    """Describe where parsing stopped, without the parser's own terms."""
     for one in getattr(error, "errors", ()):
         word, column = str(one.get("highlight") or "").strip(), one.get("col")
         if word and column:
-            return f": it stops making sense at {word[:40]!r}, character {column}"
+            return f": unexpected {word[:40]!r}, character {column}"
     return ""
 
 
 @dataclass
 class _Reader:
-    """Reads a tree of sqlglot over the columns of one table."""
+    """Converts a tree of sqlglot over the columns of one table."""
 
     schema: TableSchema
     zone: ZoneInfo
@@ -142,16 +142,16 @@ class _Reader:
         }
 
     def condition(self, tree: Any) -> Node:
-        """Read what is true, false or null."""
+        """Convert an expression that is true, false or null."""
         node = self.read(tree)
         if node.kind is Kind.NULL:
             return Constant(Kind.BOOLEAN, None)
         if node.kind is not Kind.BOOLEAN:
-            raise refuse(f"{_text(tree)} is no condition", "compare it with something")
+            raise refuse(f"{_text(tree)} is not a condition", "compare it with a value")
         return node
 
     def read(self, tree: Any) -> Node:
-        """Read any value."""
+        """Convert any expression."""
         name = type(tree).__name__.casefold()
         reader = self._readers.get(name)
         if reader is not None or name in _COMPARISONS or name in _ARITHMETIC:
@@ -171,14 +171,14 @@ class _Reader:
         return self.read(tree.this), self.read(tree.expression)
 
     def _flat(self, tree: Any) -> tuple[Node, ...]:
-        """Read the parts of a chain, in a loop: a chain may be long."""
+        """Convert the parts of a chain of ``and`` or ``or``, in a loop: it may be long."""
         return tuple(self.condition(part) for part in tree.flatten(unnest=False))
 
     def _column(self, tree: Any) -> Node:
         parts = [part.name for part in tree.parts]
         if len(parts) > 1:
             raise refuse(
-                f"{'.'.join(parts)} names more than a column",
+                f"{'.'.join(parts)} is more than a column name",
                 f"write the column alone; one whose name has a dot: `{'.'.join(parts)}`",
             )
         column = self.schema.find(parts[0])
@@ -189,7 +189,7 @@ class _Reader:
             said = f"did you mean {' or '.join(near)}? " if near else ""
             shown = ", ".join(self.schema.names[:20]) + (", …" if len(self.schema) > 20 else "")
             raise ArgumentError(
-                f"where= names {parts[0]!r}, which is no column of the table",
+                f"where= names {parts[0]!r}, which is not a column of the table",
                 code="NoSuchColumn",
                 hint=f"{said}its columns are: {shown}",
             )
@@ -254,7 +254,7 @@ class _Reader:
 
 _COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
-# What the nodes of sqlglot may have; anything else would give them another meaning.
+# Arguments that the nodes of sqlglot may have; any other would change their meaning.
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "column": ("this", "table", "db", "catalog"),
     "literal": ("this", "is_string"),
@@ -279,7 +279,7 @@ def _text(tree: Any) -> str:
 
 
 def arithmetic(operator: str, left: Node, right: Node) -> Node:
-    """Return ``left operator right``, where the result is that of MaxCompute without rounding."""
+    """Return ``left operator right`` where MaxCompute gives the same result without rounding."""
     if Kind.NULL in (left.kind, right.kind):
         return Constant(Kind.NULL, None)
     kinds = {left.kind, right.kind}
@@ -287,7 +287,7 @@ def arithmetic(operator: str, left: Node, right: Node) -> Node:
         raise refuse(f"{operator} takes numbers", "cast text to bigint or double first")
     if operator in "/%" and not (isinstance(right, Constant) and right.value):
         raise refuse(
-            f"{operator} by what may be 0", f"write a number other than 0 after {operator}"
+            f"{operator} by a value that may be 0", f"write a number other than 0 after {operator}"
         )
     if operator == "%":
         if kinds != {Kind.INTEGER}:
@@ -295,7 +295,7 @@ def arithmetic(operator: str, left: Node, right: Node) -> Node:
         return Arithmetic(operator, left, right, Kind.INTEGER)
     if Kind.DECIMAL in kinds:
         raise refuse(
-            f"{operator} of DECIMALs rounds as MaxCompute alone knows", "cast to bigint or double"
+            f"{operator} of DECIMALs rounds in an undocumented way", "cast to bigint or double"
         )
     if operator == "/" or kinds != {Kind.INTEGER}:
         return Arithmetic(operator, as_double(left), as_double(right), Kind.DOUBLE)

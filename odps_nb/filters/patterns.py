@@ -1,4 +1,4 @@
-r"""Patterns of LIKE as regular expressions over the whole text (pure).
+r"""Converts LIKE patterns to regular expressions over the whole text (pure).
 
 ``%`` is any number of characters, ``_`` one, a backslash takes the next one as it is written
 (in SQL text the backslash itself is doubled: ``'50\\%'``).

@@ -1,4 +1,4 @@
-"""`RowFilter`: a condition as a value that goes with a read and is applied to its batches."""
+"""`RowFilter`: the condition of a read, applied to its batches."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["RowFilter"]
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which rows are wanted; a frozen value that may be pickled, without sqlglot on the way.
+    """A condition on rows; a frozen value that can be pickled, and unpickled without sqlglot.
 
     ``columns`` are those that it needs, in the spelling and order of the table. ``predicate`` is
-    what the service is asked to leave out by; empty where nothing can be sent.
+    the part that is sent to the service; empty where nothing can be sent.
     """
 
     text: str
@@ -31,7 +31,7 @@ class RowFilter:
 
     @classmethod
     def parse(cls, text: str, schema: TableSchema, *, timezone: str = "UTC") -> RowFilter:
-        """Read a condition over the columns of a table; see `odps_nb.filters.parse`."""
+        """Parse a condition over the columns of a table; see `odps_nb.filters.parse`."""
         condition = parse_condition(text, schema, timezone=timezone)
         needed = set(columns_of(condition))
         return cls(

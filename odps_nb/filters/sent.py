@@ -1,8 +1,8 @@
-"""What of a condition the service is asked to apply.
+"""Translates the part of a condition that is sent to the service.
 
-The service leaves out whole blocks of rows by it, and every row is looked at again here: so what
-is sent may keep more rows than the condition, never fewer, and stays within the forms that the
-live tests of the C++ client send (`test/max_storage_api/table_read_test.cpp`: lower case, the
+The service skips whole blocks of rows by it, and every row is filtered again here: so what is
+sent may keep more rows than the condition, never fewer, and uses only forms that the live tests of
+the C++ client send (`test/max_storage_api/table_read_test.cpp`: lower case, the
 column first, ``and or not in is null``, times in quotes).
 """
 
@@ -30,13 +30,13 @@ from odps_nb.schema import TypeCode
 __all__ = ["MAX_LENGTH", "predicate_of"]
 
 MAX_LENGTH = 16 * 1024
-"""Characters of a predicate; how many the service takes is not documented."""
+"""Characters of a predicate; how many the service accepts is not documented."""
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"[^'\\\x00-\x1f\x7f]*")
 _WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false", "between", "like"))
-_DAY = 26 * 3600 * 10**9  # more than any two time zones lie apart
-_PROVED = 10**15  # numbers that are the same as BIGINT, DOUBLE and DECIMAL
+_DAY = 26 * 3600 * 10**9  # more than the difference of any two time zones
+_PROVED = 10**15  # numbers that are equal as BIGINT, DOUBLE and DECIMAL
 _EPOCH = datetime.datetime(1970, 1, 1)
 _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 
@@ -75,7 +75,7 @@ def _text(node: Node) -> str | None:
 
 
 def _opposite(node: Node) -> str | None:
-    """Return the text of a negation whose inside is sent as exactly as it is meant."""
+    """Return the text of a negation, if its operand can be sent exactly."""
     if isinstance(node, IsNull) and isinstance(node.value, ColumnValue):
         return f"{_name(node.value)} is not null"
     if isinstance(node, IsIn) and not node.with_null:
@@ -97,7 +97,7 @@ _SIGNS = {"=": "=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
 def _around(sign: str, name: str, instant: int) -> str | None:
-    """Leave a day on both sides: the service reads times in a zone that it does not tell."""
+    """Widen by a day on both sides: the time zone that the service applies is unknown."""
     if sign == "<>" or not _YEARS[0] < instant < _YEARS[1]:
         return None
     texts = []
@@ -124,7 +124,7 @@ def _membership(node: IsIn, words: str) -> str | None:
 
 
 def _literal(column: ColumnValue, value: PyValue) -> str | None:
-    """Write a constant for a column of a type whose values blocks are known by."""
+    """Format a constant for a column whose type the service keeps block statistics of."""
     if column.kind is Kind.INTEGER and isinstance(value, int):
         return str(value)
     if column.kind is Kind.DECIMAL and isinstance(value, Decimal):

@@ -1,8 +1,8 @@
 """A condition as a tree of typed, picklable values.
 
 `odps_nb.filters.parse` makes the tree, `odps_nb.filters.evaluate` applies it to batches, and
-`odps_nb.filters.sent` writes the part of it that the service is asked to apply. Every node knows
-the kind of its values, so nothing is decided about types when rows arrive.
+`odps_nb.filters.sent` translates the part that is sent to the service. Every node has the kind of
+its values, so types are checked before rows arrive.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class Kind(Enum):
-    """What values are compared as; several MaxCompute types may share a kind."""
+    """How values are compared; several MaxCompute types may share a kind."""
 
     BOOLEAN = "BOOLEAN"
     INTEGER = "a whole number"
@@ -44,21 +44,21 @@ class Kind(Enum):
     DOUBLE = "DOUBLE"
     DECIMAL = "DECIMAL"
     TEXT = "text"
-    CHAR = "CHAR"  # blanks at the end do not count
+    CHAR = "CHAR"  # trailing blanks are ignored
     DATE = "DATE"
     INSTANT = "a DATETIME or TIMESTAMP"  # nanoseconds of the epoch, UTC
-    CLOCK = "a TIMESTAMP_NTZ"  # nanoseconds of the epoch as if the clock showed UTC
+    CLOCK = "a TIMESTAMP_NTZ"  # nanoseconds of the epoch as if it were UTC
     NULL = "null"
-    OTHER = "a value that only null tests take"
+    OTHER = "a value that can only be tested for null"
 
     @property
     def is_number(self) -> bool:
-        """Whether it can be added and compared as a number."""
+        """Whether values can be added and compared as numbers."""
         return self in (Kind.INTEGER, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
 
     @property
     def is_text(self) -> bool:
-        """Whether it is text of any length rule."""
+        """Whether values are text (STRING, VARCHAR or CHAR)."""
         return self in (Kind.TEXT, Kind.CHAR)
 
 
@@ -67,7 +67,7 @@ PyValue = bool | int | float | Decimal | str | datetime.date | None
 
 @dataclass(frozen=True, slots=True)
 class ColumnValue:
-    """The value of a column, by the table's spelling of its name."""
+    """The value of a column, named in the table's spelling."""
 
     name: str
     kind: Kind
@@ -76,14 +76,14 @@ class ColumnValue:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value that the text names. Times are nanoseconds; ``DOUBLE`` keeps its exact digits."""
+    """A literal of the condition. Times are nanoseconds; ``DOUBLE`` keeps its exact digits."""
 
     kind: Kind
     value: PyValue
 
     @property
     def number(self) -> Decimal:
-        """The value with all its digits; 0 for what is no number."""
+        """The value with all its digits; 0 for a value that is not a number."""
         return Decimal(self.value) if isinstance(self.value, (int, float, Decimal)) else Decimal(0)
 
 
@@ -99,7 +99,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class IsIn:
-    """Whether a value is one of some constants of its own kind, among them perhaps null."""
+    """Whether a value is one of some constants of its own kind, which may include null."""
 
     value: Node
     among: tuple[PyValue, ...]
@@ -109,7 +109,7 @@ class IsIn:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """Whether text matches a pattern, which is here a regular expression over all of it."""
+    """Whether text matches a pattern, given as a regular expression over the whole text."""
 
     value: Node
     pattern: str
@@ -118,7 +118,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """Whether there is no value."""
+    """Whether the value is null."""
 
     value: Node
     kind: Kind = Kind.BOOLEAN
@@ -126,7 +126,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite; null stays null."""
+    """Negation; null stays null."""
 
     value: Node
     kind: Kind = Kind.BOOLEAN
@@ -160,7 +160,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A value as another kind; one that does not fit is an error when it is met."""
+    """A value cast to another kind; one that does not fit is an error during evaluation."""
 
     value: Node
     kind: Kind
@@ -171,7 +171,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One of the few functions that are alike on both sides, e.g. ``length``."""
+    """A function that MaxCompute and Arrow define alike, e.g. ``length``."""
 
     name: str
     arguments: tuple[Node, ...]
@@ -195,7 +195,7 @@ Node = (
 
 
 def columns_of(node: Node) -> Iterator[str]:
-    """Yield the names of the columns that a tree needs, each as often as it stands there."""
+    """Yield the names of the columns in a tree, with repetitions."""
     waiting: list[Node] = [node]
     while waiting:
         one = waiting.pop()

@@ -1,6 +1,6 @@
-"""Sends the requests of a question, raw, and records them with their answers (room probe).
+"""Sends the requests of a question and records them with their answers (room probe).
 
-Each request is sent once. Rows are read as far as the question's bound and no further. Must not
+Each request is sent once. Rows are read up to the question's bound. Must not
 know: single questions.
 """
 
@@ -34,24 +34,24 @@ __all__ = ["CODINGS", "Answer", "Asker", "Exchange", "ipc_bytes"]
 CODINGS = ",".join(HTTP_CODINGS.values())
 MAX_DOCUMENT = 1 << 22  # bytes of an answer that is not rows
 MAX_MESSAGE = 1 << 26  # bytes of one batch of rows
-CANCEL_SECONDS = 10.0  # kept of a question's time, to stop a statement that takes too long
+CANCEL_SECONDS = 10.0  # reserved in a question's time, to stop a statement that takes too long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What was sent and what came, as plain JSON; names are still in it."""
+    """A request and its answer as plain JSON, not redacted yet."""
 
     request: Mapping[str, object]
     answer: Mapping[str, object]
 
     def as_json(self) -> dict[str, object]:
-        """Return both."""
+        """Return both as one JSON object."""
         return {"request": dict(self.request), "answer": dict(self.answer)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer: ``members`` of its JSON, or ``rows`` of its stream, or bare ``data``."""
+    """An answer: ``members`` of its JSON, or ``rows`` of its stream, or raw ``data``."""
 
     status: int
     code: str | None = None
@@ -62,7 +62,7 @@ class Answer:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether it says no (4xx)."""
+        """Whether the service refused the request (4xx)."""
         return 400 <= self.status < 500
 
     def outcome(self) -> Observation:
@@ -70,9 +70,9 @@ class Answer:
         return {"refused": self.is_refusal, "status": self.status, "code": self.code}
 
     def need(self) -> Answer:
-        """Return itself; a refusal leaves the question open."""
+        """Return itself; raise `CannotTell` for a refusal or failure."""
         if self.status >= 400:
-            raise CannotTell(f"a request before it was refused: {self.status} {self.code}")
+            raise CannotTell(f"a preparing request was refused: {self.status} {self.code}")
         return self
 
     def table(self) -> pa.Table:
@@ -85,7 +85,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Spelled:
-    """A request of the Storage API, spelled by a question."""
+    """A request of the Storage API, given in parts by a question."""
 
     ACTION: ClassVar[str] = "probe"
     idempotent: ClassVar[bool] = False
@@ -98,7 +98,7 @@ class _Spelled:
     headers: Mapping[str, str | None]
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell it for the wire."""
+        """Encode it for the wire."""
         wire = storage_request(
             self.action,
             self.target,
@@ -121,17 +121,17 @@ class _Spelled:
 
 
 class Asker:
-    """What a question sends with; counts rows, keeps the exchanges.
+    """Sends the requests of questions; counts rows, keeps the exchanges.
 
     Parameters
     ----------
     storage, transport
         The connection, and the transport that it sends by.
     redactor
-        Knows the names; learns those of sessions and columns here.
+        Replaces names in the report; is told those of sessions and columns here.
     own
-        The person's own table. ``tables`` has full names by need: ``table``, which is this one or
-        a scratch table, and those of `scratch.KINDS` that were made.
+        The user's own table. ``tables`` has full names by kind: ``table``, which is this one or a
+        scratch table, and those of `scratch.KINDS` that were made.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Asker:
         self._writing: dict[str, str] = {}
 
     def begin(self, *, requests: int, rows: int, seconds: float) -> None:
-        """Begin a question: nothing is recorded yet, and these are its bounds."""
+        """Begin a question: set its bounds and clear what was recorded."""
         self._transport.begin(requests=requests, seconds=seconds)
         self._rows_left, self.exchanges, self._routes = rows, [], {}
 
@@ -177,9 +177,10 @@ class Asker:
         body, data
             A JSON body, or bytes instead.
         kind
-            What a good answer holds: ``json``, ``rows`` or ``data``.
+            Content of a successful answer: ``json``, ``rows`` or ``data``.
         may_deny
-            Whether 401 and 403 answer the question, and do not speak of the account's rights.
+            Whether 401 and 403 answer the question, instead of meaning that the account lacks
+            rights.
         """
         target = table if isinstance(table, str) else table_target(table)
         named = dict(params or {})
@@ -200,7 +201,7 @@ class Asker:
             if isinstance(error, AccessDeniedError) and not may_deny:
                 self._record(spelled, {"status": error.status, "code": error.code})
                 raise CannotTell(
-                    f"the account has no right to it: {error.status} {shown_code(error.code)}"
+                    f"the account lacks the right for it: {error.status} {shown_code(error.code)}"
                 ) from None
             answer = Answer(status=error.status or 500, code=shown_code(error.code))
         self._learn(answer, target)
@@ -212,7 +213,7 @@ class Asker:
         return answer
 
     def ready(self, answer: Answer, again: Callable[[], Answer]) -> Answer:
-        """Wait until a session is prepared; ``again`` asks for it once more."""
+        """Wait until a session is prepared; ``again`` gets its state once more."""
         for _ in range(POLLS):
             status = str(answer.members.get("SessionStatus") or answer.members.get("Status"))
             if status.upper() not in ("INIT", "INITIATING"):
@@ -228,7 +229,7 @@ class Asker:
             self._writing.pop(session, None)
 
     def abort_writes(self) -> None:
-        """Abort the write sessions that a question has left open; one that stays ends itself."""
+        """Abort the write sessions that a question left open; one that remains expires."""
         writing, self._writing = self._writing, {}
         self.begin(requests=len(writing), rows=0, seconds=30.0)
         for session, target in writing.items():
@@ -246,9 +247,9 @@ class Asker:
         try:
             members = json.loads(data) if data else {}
         except ValueError:
-            raise CannotTell("the answer is no JSON") from None
+            raise CannotTell("the answer is not JSON") from None
         if not isinstance(members, dict):
-            raise CannotTell("the answer is no JSON object")
+            raise CannotTell("the answer is not a JSON object")
         return Answer(status=response.status, headers=headers, members=members)
 
     def _rows(self, response: HttpResponse) -> pa.Table:
@@ -287,7 +288,7 @@ class Asker:
             shown["members"] = shown_members(answer.members)
         if answer.rows is not None:
             shown["rows"] = answer.rows.num_rows
-            # names of fields are the person's: a struct is shown as one and no further
+            # names of fields are the user's: of a struct only its kind is shown
             shown["types"] = [str(one.type).partition("<")[0] for one in answer.rows.schema]
         return shown
 
@@ -309,7 +310,7 @@ class Asker:
     # -- SQL ----------------------------------------------------------------------------------
 
     def run(self, sql: str, settings: Mapping[str, str] | None = None) -> SqlInstance:
-        """Run a statement to its end.
+        """Run a statement and wait for its end.
 
         Raises
         ------
@@ -332,7 +333,7 @@ class Asker:
         return instance
 
     def select(self, sql: str, settings: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-        """Run a query and return its rows, at most as many as the question may have."""
+        """Run a query and return its rows, up to the question's bound."""
         session = open_result(self.storage, self.run(sql, settings))
         self.redactor.number(session.session_id, "session")
         self._count(session.row_count)
@@ -343,7 +344,7 @@ class Asker:
 
 
 def _short(body: object) -> object:
-    """Leave out what repeats itself: a thousand references are none the wiser."""
+    """Shorten long lists, such as a thousand references."""
     if not isinstance(body, Mapping):
         return body
     return {
@@ -355,7 +356,7 @@ def _short(body: object) -> object:
 
 
 def ipc_bytes(rows: pa.Table | pa.RecordBatch) -> bytes:
-    """Spell rows as an Arrow stream without compression."""
+    """Encode rows as an Arrow stream without compression."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write(rows)

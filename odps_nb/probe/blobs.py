@@ -48,7 +48,7 @@ def _stream(asker: Asker, table: TableName) -> tuple[str, int]:
 
 
 def _reference(asker: Asker) -> str:
-    """Write one row with one blob; return its reference as a read gives it: eight requests."""
+    """Write one row with one blob; return its reference as read back: eight requests."""
     table = asker.tables["blobs"]
     session, column = _stream(asker, table)
     uploaded = _upload(asker, table, session, column).need().members.get("BlobReference")
@@ -94,7 +94,7 @@ def _compression(asker: Asker) -> Observation:
 
 def _many(asker: Asker) -> Observation:
     answer = _read(asker, [_reference(asker)] * MANY)
-    # blocks with checksums cut the bytes: their number tells
+    # blocks with checksums add bytes: the size shows it
     return {**answer.outcome(), "whole": len(answer.data) >= MANY * len(CONTENT)}
 
 

@@ -1,6 +1,6 @@
-"""A transport that counts: what a question may send and how long is decided here (room probe).
+"""A transport that enforces the bounds of a question on requests and time (room probe).
 
-Every request goes through it, those of SQL and the lookup of the endpoint too.
+Every request goes through it, also those of SQL and the lookup of the endpoint.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class BoundedTransport:
         self.sent = 0
 
     def begin(self, *, requests: int, seconds: float) -> None:
-        """Allow so many requests, in so many seconds from now."""
+        """Set the bounds: requests, and seconds from now."""
         self._left, self._deadline = requests, self._clock() + seconds
 
     @property
     def seconds_left(self) -> float:
-        """Seconds that the running question has; never under a tenth."""
+        """Seconds left for the running question, at least 0.1."""
         return max(0.1, self._deadline - self._clock())
 
     def send(self, request: HttpRequest) -> HttpResponse:
-        """Send one request; waits no longer than the question has time."""
+        """Send one request; waits no longer than the time left for the question."""
         if self._left <= 0:
             raise CannotTell("the bound on requests was reached")
         if self._clock() >= self._deadline:
-            raise CannotTell("the time was over")
+            raise CannotTell("the bound on time was reached")
         self._left -= 1
         self.sent += 1
         left = self.seconds_left
@@ -58,5 +58,5 @@ class BoundedTransport:
         )
 
     def close(self) -> None:
-        """Free all connections."""
+        """Close all connections."""
         self._inner.close()

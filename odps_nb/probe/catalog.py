@@ -1,4 +1,4 @@
-"""All questions, in the order in which they are asked (room probe)."""
+"""The list of all questions, in the order in which they are asked (room probe)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUESTIONS: tuple[Question, ...] = (
 
 
 def choose(ids: Iterable[str] = ()) -> tuple[Question, ...]:
-    """Return the questions of these ids, all of them for none.
+    """Return the questions with these ids; without ids, all of them.
 
     Raises
     ------

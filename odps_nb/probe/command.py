@@ -1,6 +1,6 @@
-"""``odps-nb probe``: asks, prints, and leaves a report (room probe; prints).
+"""``odps-nb probe``: asks the questions, prints verdicts and writes a report (room probe; prints).
 
-What it made is dropped before it ends, also when it is interrupted or terminated.
+The tables that it made are dropped before it ends, also when it is interrupted or terminated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCRATCH = "odps_nb_probe"
 
 
 def main(words: Sequence[str], *, version: str) -> int:
-    """Run the command; return 0, or 1 where nothing could be asked or a table may be left."""
+    """Run the command; return 0, or 1 if nothing could be asked or a table may remain."""
     options = _parser().parse_args(words)
     try:
         questions = choose(options.only)
@@ -55,7 +55,10 @@ def main(words: Sequence[str], *, version: str) -> int:
         print("\n".join(explain(error)), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; what was made is dropped, the report is of what was asked", file=sys.stderr)
+        print(
+            "stopped; tables made were dropped; the report has the questions asked so far",
+            file=sys.stderr,
+        )
         return 130
 
 
@@ -64,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="odps-nb probe",
         description="Ask the service what only it can answer, and leave a report without names.",
     )
-    parser.add_argument("--profile", help="a profile; by default what connect() takes")
+    parser.add_argument("--profile", help="name of a profile; by default that of connect()")
     parser.add_argument("--table", help="a table to read, of any kind; nothing is written to it")
     parser.add_argument(
         "--write",
@@ -83,7 +86,7 @@ def _probe(
 ) -> int:
     if not options.table and not options.write:
         raise ConfigError(
-            "there is nothing to ask about",
+            "no table was given to ask about",
             option="table",
             hint="name a table to read (--table), or tables to make (--write PROJECT.NAME)",
         )
@@ -113,7 +116,7 @@ def _probe(
                     }
                     _leave(Path(options.out), as_document(findings, facts=facts))
     for line in prober.left_behind:
-        print(f"!! {line}; it ends by itself after a day", file=sys.stderr)
+        print(f"!! {line}; the service deletes it after a day", file=sys.stderr)
     return 1 if prober.left_behind else 0
 
 
@@ -121,9 +124,9 @@ def _scratch(profile: Profile, text: str) -> TableName:
     name = profile.table(text)
     if "." not in text:
         raise ConfigError(
-            f"--write {text} does not say in which project",
+            f"--write {text} names no project",
             option="write",
-            hint=f"say --write {profile.project}.{text}, if that is meant",
+            hint=f"pass --write {profile.project}.{text}, if that is meant",
         )
     return name
 
@@ -140,7 +143,7 @@ def _leave(folder: Path, document: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _terminated_as_an_exception() -> Iterator[None]:
-    """Have SIGTERM end the block as Ctrl-C does, so that tables are dropped."""
+    """Treat SIGTERM like Ctrl-C inside the block, so that tables are dropped."""
 
     def end(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -151,7 +154,7 @@ def _terminated_as_an_exception() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
-    """Let no further signal cut what is being tidied up; it is bounded in time."""
+    """Ignore further signals during the clean-up, which is bounded in time."""
     with _on_signals({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):
         yield
 
@@ -160,7 +163,7 @@ def _deaf() -> Iterator[None]:
 def _on_signals(wanted: dict[signal.Signals, Any]) -> Iterator[None]:
     before = {}
     for number, handler in wanted.items():
-        with contextlib.suppress(ValueError):  # not the main thread: nobody interrupts it
+        with contextlib.suppress(ValueError):  # not the main thread: signals do not reach it
             before[number] = signal.signal(number, handler)
     try:
         yield

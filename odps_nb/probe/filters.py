@@ -1,4 +1,4 @@
-"""Questions about filters: blocks, forms, and what conditions mean in SQL (room probe)."""
+"""Questions about filters: blocks, accepted forms, meaning of conditions in SQL (room probe)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["QUESTIONS"]
 
 
 def _kept(asker: Asker, text: str) -> Observation:
-    """Count the rows that splits by size have under a filter."""
+    """Count the rows that a filtered session with splits by size returns."""
     table = asker.tables["plain"]
     members = (
         open_session(
@@ -61,7 +61,7 @@ def _forms(asker: Asker) -> Observation:
 
 
 def _select(expressions: dict[str, str]) -> Callable[[Asker], Observation]:
-    """Return a question that has SQL evaluate constants, each alone: one may be an error."""
+    """Return a question that evaluates constants in SQL, one query each, since one may fail."""
 
     def ask(asker: Asker) -> Observation:
         seen: Observation = {}

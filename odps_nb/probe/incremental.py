@@ -14,7 +14,7 @@ OFF = -1
 
 
 def _bounds(mode: str, start: int, end: int = OFF) -> dict[str, object]:
-    """Spell the options as the C++ client does."""
+    """Encode the options as the C++ client does."""
     return {
         "EnableIncrementalRead": True,
         "StartVersion": start,
@@ -36,7 +36,7 @@ def _open(asker: Asker, options: Mapping[str, object]) -> Answer:
 
 
 def _latest(asker: Asker) -> int:
-    """Return the version of the table now."""
+    """Return the current version of the table."""
     return int(_open(asker, _bounds("cdc", 0)).need().members["LatestVersion"])
 
 

@@ -1,4 +1,4 @@
-"""A question to the real service as a value, and what an answer means (room probe).
+"""A question to the real service as a value, and the verdict on an answer (room probe).
 
 Must not know: how questions are sent, and which there are.
 """
@@ -24,20 +24,20 @@ __all__ = [
 
 AS_ASSUMED = "as assumed"
 STATEMENT_REQUESTS, STATEMENT_SECONDS = 80, 60.0
-"""What one SQL statement may need: it is sent, waited for, and its rows are read."""
+"""Requests allowed per SQL statement: it is sent, polled, and its rows are read."""
 POLLS = 30
-"""Requests that a question may send besides while the service prepares its sessions."""
+"""Additional requests allowed per question while the service prepares its sessions."""
 
 Observation = dict[str, object]
-"""What was seen, as plain JSON; nothing in it depends on the table that was asked."""
+"""What was observed, as plain JSON; it does not depend on the table used."""
 
 
 class CannotTell(Exception):
-    """The question cannot be answered here; the text says why, and holds no name."""
+    """The question cannot be answered here; the text says why, without names."""
 
 
 class OneOf(tuple[object, ...]):
-    """Several values, each of which is as assumed."""
+    """Several values, any of which is as assumed."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ class OneOf(tuple[object, ...]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One thing that nobody here knows of the real service.
+    """One open question about the behaviour of the real service.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Question:
 
     @property
     def writes(self) -> bool:
-        """Whether tables are made for it, so that it is asked with ``--write`` alone."""
+        """Whether tables are made for it, so that it is asked only with ``--write``."""
         return any(need != "table" for need in self.needs)
 
     @property
@@ -103,7 +103,7 @@ class Question:
         return self.seconds + STATEMENT_SECONDS * self.statements
 
     def verdict(self, seen: Observation) -> str:
-        """Return ``as assumed``, or ``differs: …`` with what was seen instead."""
+        """Return ``as assumed``, or ``differs: …`` with the observation."""
         wrong = []
         for key, assumed in self.expected.items():
             found = seen.get(key)

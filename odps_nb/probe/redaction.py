@@ -1,7 +1,7 @@
 """Keeps names and secrets out of reports (room probe).
 
-Answers are recorded by a list of what may be shown; requests are ours, and every name in them is
-known and gets a placeholder that stays the same in one report. Must not know: questions.
+Of answers only the members on a list are recorded; requests are made here, and every name in them
+is replaced by a placeholder, the same one throughout a report. Must not know: questions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHOWN_MEMBERS = {
     *("EnableLargeString", "SupportedDataFormat", "IncrementalReadOptions", "Status", "status"),
     *("RowOffset", "ExactlyOnceRowOffset", "Streams", "SchemaVersion"),
 }
-"""Members of an answer whose values are recorded; of the others only the name is."""
+"""Members of an answer that are recorded with their values; of others only the name is."""
 SHOWN_HEADERS = ("content-type", "content-encoding", "transfer-encoding", "retry-after")
 _WORD = re.compile(r"[A-Za-z0-9_./:;, =-]{0,60}")
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
@@ -32,12 +32,12 @@ class Redactor:
         self._row_counts: set[int] = set()
 
     def hide(self, text: str | None, placeholder: str) -> None:
-        """Show ``placeholder`` where ``text`` stood; an empty text hides nothing."""
+        """Replace ``text`` by ``placeholder`` from now on; an empty text is ignored."""
         if text:
             self._placeholders.setdefault(text.lower(), f"<{placeholder}>")
 
     def number(self, text: object, kind: str) -> None:
-        """Show ``<kind-1>``, ``<kind-2>``, … where these texts stood."""
+        """Replace these texts by ``<kind-1>``, ``<kind-2>``, …."""
         if isinstance(text, str) and text and text.lower() not in self._placeholders:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._placeholders[text.lower()] = f"<{kind}-{self._counts[kind]}>"
@@ -65,7 +65,7 @@ class Redactor:
         return value
 
     def learn_schema(self, members: Mapping[str, Any]) -> None:
-        """Hide the columns of an answer about somebody's own table, and how many rows it has."""
+        """Hide the columns and the row count in an answer about the user's own table."""
         schema = members.get("DataSchema")
         for key in ("DataColumns", "PartitionColumns"):
             for one in schema.get(key) or [] if isinstance(schema, Mapping) else []:
@@ -76,7 +76,7 @@ class Redactor:
 
 
 def shown_members(members: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what may be shown of an answer: the names of its members, and some values."""
+    """Return the names of the members of an answer, with the values that may be shown."""
     shown = {key: _plain(value) for key, value in members.items() if key in SHOWN_MEMBERS}
     return {**shown, "others": sorted(set(members) - set(shown))}
 
@@ -90,19 +90,19 @@ def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown_code(code: str | None) -> str | None:
-    """Return a ``Code`` that looks like one."""
+    """Return a ``Code`` if it has the form of one."""
     return code if code is None or _CODE.fullmatch(code) else "<no code>"
 
 
 def _as_word(name: str) -> str:
-    """Match a name whole: a column ``a`` is no part of ``Table``."""
+    """Return a pattern for the whole name: a column ``a`` does not match inside ``Table``."""
     start = r"(?<!\w)" if name[0].isalnum() or name[0] == "_" else ""
     end = r"(?!\w)" if name[-1].isalnum() or name[-1] == "_" else ""
     return start + re.escape(name) + end
 
 
 def _plain(value: Any) -> Any:
-    """Keep numbers, flags and short words of an answer, whatever the service put there."""
+    """Return numbers, booleans and short words; anything else is hidden."""
     if isinstance(value, str):
         return value if _WORD.fullmatch(value) else "<text>"
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""Findings as a JSON document and as a page of text (room probe).
+"""Formats findings as a JSON document and as a page of text (room probe).
 
-Must not know: how findings are made. All that it gets is redacted.
+Must not know: how findings are made. Its input is redacted already.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHOWN = 200
 
 
 def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> dict[str, Any]:
-    """Return the whole report as plain JSON; ``facts`` are of the run."""
+    """Return the whole report as plain JSON; ``facts`` describe the run."""
     return {
         "format": FORMAT,
         **facts,
@@ -39,7 +39,7 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
 
 
 def as_page(document: Mapping[str, Any]) -> str:
-    """Return the report as text: what differs first, then what nobody can tell, then the rest."""
+    """Return the report as text: what differs first, then open questions, then the rest."""
     findings = document["findings"]
     groups: dict[str, list[Any]] = {"differs": [], "cannot tell": [], AS_ASSUMED: []}
     for one in findings:

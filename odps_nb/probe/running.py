@@ -1,6 +1,6 @@
-"""Asks the questions one after the other and keeps what came (room probe).
+"""Asks the questions one after the other and collects the findings (room probe).
 
-A question that fails leaves the others alone. Tables are made before the question that needs
+A question that fails does not affect the others. Tables are made before the question that needs
 them, and dropped at the end whatever happens.
 """
 
@@ -29,7 +29,7 @@ __all__ = ["Finding", "Prober"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one question brought, redacted; ``seen`` is ``None`` where nobody can tell."""
+    """The redacted result of one question; ``seen`` is ``None`` if it stays open."""
 
     question: Question
     verdict: str
@@ -39,17 +39,17 @@ class Finding:
 
     @property
     def differs(self) -> bool:
-        """Whether the service was seen to do something else than assumed."""
+        """Whether the service does not behave as assumed."""
         return self.verdict.startswith("differs")
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody can tell yet."""
+        """Whether the question stays open."""
         return self.seen is None
 
 
 class Prober:
-    """A connection that asks questions; leave its ``with`` block, and all it made is dropped.
+    """Asks questions over one connection; leaving its ``with`` block drops all tables it made.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Prober:
     scratch
         The name that tables to make begin with; ``None``: none is made, and nothing is written.
     embedded
-        Whether the service is the embedded one, which is not asked everything.
+        Whether the service is the embedded one; some questions do not apply to it.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class Prober:
         self._asker = Asker(self._storage, self._transport, self.redactor, table)
         self._scratch = None if scratch is None else Scratch(self._asker, scratch)
         self._embedded = embedded
-        self._may_drop = False  # before the look at what is there, nothing is ours
+        self._may_drop = False  # until the existing tables are checked, none is ours
         self.left_behind: list[str] = []
-        """What could not be dropped, in words without names; known after the ``with`` block."""
+        """Tables that could not be dropped, without their names; set after the ``with`` block."""
 
     def __enter__(self) -> Prober:
         self.start()
@@ -91,7 +91,7 @@ class Prober:
         self.close()
 
     def start(self) -> None:
-        """Find the service, and see to it that no table is in the way.
+        """Connect to the service, and check that no table of another owner is in the way.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class Prober:
             self._may_drop = True
 
     def close(self) -> None:
-        """Drop what was made, and end the connection."""
+        """Drop the tables made, and close the connection."""
         try:
             if self._scratch is not None and self._may_drop:
                 self._may_drop = False
@@ -115,17 +115,17 @@ class Prober:
 
     @property
     def requests(self) -> int:
-        """HTTP requests so far, those that made tables included."""
+        """HTTP requests so far, including those that made tables."""
         return self._transport.sent
 
     def ask(self, questions: Iterable[Question]) -> Iterator[Finding]:
-        """Ask one question after the other; each is over when it is handed out."""
+        """Ask one question after the other; yield the finding of each."""
         for question in questions:
             yield self._ask(question)
 
     def _ask(self, question: Question) -> Finding:
         asker, before = self._asker, self._transport.sent
-        asker.begin(requests=0, rows=0, seconds=0.0)  # no exchange of the question before
+        asker.begin(requests=0, rows=0, seconds=0.0)  # drop exchanges of the question before
         seen: Observation | None = None
         try:
             self._require(question)
@@ -139,8 +139,8 @@ class Prober:
             verdict = question.verdict(seen)
         except CannotTell as reason:
             verdict = f"cannot tell: {reason}"
-        except Exception as error:  # noqa: BLE001  one question must not cost the others
-            verdict = f"cannot tell: {type(error).__name__}, which was not foreseen"
+        except Exception as error:  # noqa: BLE001  a failure must not stop the other questions
+            verdict = f"cannot tell: {type(error).__name__} (unexpected)"
         finding = Finding(
             question=question,
             verdict=self.redactor.text(verdict),
@@ -152,15 +152,15 @@ class Prober:
         return finding
 
     def _require(self, question: Question) -> None:
-        """Have the tables of a question."""
+        """Make the tables that a question needs, or raise `CannotTell`."""
         if self._embedded and not question.embedded:
-            raise CannotTell("the embedded service answers by DuckDB's SQL here")
+            raise CannotTell("the embedded service runs this in DuckDB's SQL")
         tables = self._asker.tables
         for need in question.needs:
             if need in tables:
                 continue
             if self._scratch is None:
-                raise CannotTell("name a --table" if need == "table" else "it needs --write")
+                raise CannotTell("it needs --table" if need == "table" else "it needs --write")
             kind = "plain" if need == "table" else need
             try:
                 tables[need] = tables.get(kind) or self._scratch.make(kind)

@@ -1,7 +1,7 @@
-"""The tables that ``--write`` makes, and their end (room probe).
+"""Makes and drops the tables of ``--write`` (room probe).
 
-All of them begin with the name that the person gave, carry a comment that says whose they are, and
-live for a day at most: one that a killed run leaves behind is taken by the next run, or by the
+Their names begin with the one that the user gave, their comment marks them as made by the probe,
+and their lifecycle is a day: what a killed run leaves behind is dropped by the next run, or by the
 service. Must not know: questions.
 """
 
@@ -43,7 +43,7 @@ class _Kind:
 
 
 def plain_rows() -> pa.Table:
-    """Rows of which each block of 10,000 has its own range of ``c1`` and ``c2``."""
+    """Return rows in which each block of 10,000 has its own range of ``c1`` and ``c2``."""
     numbers = pa.array(range(PLAIN_ROWS), pa.int64())
     doubled = pa.array(range(0, 2 * PLAIN_ROWS, 2), pa.int64())
     return pa.table({"c1": numbers, "c2": doubled, "c3": [f"t{i}" for i in range(PLAIN_ROWS)]})
@@ -90,11 +90,11 @@ KINDS: Mapping[str, _Kind] = {
         settings=BLOBS,
     ),
 }
-"""What each kind of table is like; ``wrong`` is a name for a table that should be refused."""
+"""The definition of each kind of table; ``wrong`` names one that the service should refuse."""
 
 
 class Scratch:
-    """Makes tables when they are needed first, and drops all of them.
+    """Makes tables when they are first needed, and drops all of them.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Scratch:
         asker.redactor.hide(name.table, "scratch")
 
     def start_clean(self) -> None:
-        """Drop what a killed run has left.
+        """Drop the tables that a killed run has left.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Scratch:
                 raise ConfigError(
                     f"{name} exists and was not made by a probe",
                     option="write",
-                    hint="give another name, of which nothing exists",
+                    hint="pass another name, with which no table begins",
                 )
             self._drop(name)
 
@@ -150,14 +150,14 @@ class Scratch:
         return name
 
     def drop(self) -> list[str]:
-        """Drop all of them; return what went wrong, in words without names."""
+        """Drop all of them; return the failures, described without names."""
         failed = []
         for kind, name in self._names.items():
             self._begin()
             try:
                 self._drop(name)
             except OdpsNbError as error:
-                failed.append(f"<scratch-{kind}> may be left ({type(error).__name__})")
+                failed.append(f"<scratch-{kind}> may remain ({type(error).__name__})")
         return failed
 
     def _begin(self) -> None:

@@ -1,4 +1,4 @@
-"""Questions about read sessions and what they refuse (room probe)."""
+"""Questions about read sessions and their refusals (room probe)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _signed(asker: Asker) -> Observation:
     answer = asker.send("TableCreateReadSession", table, params, body, may_deny=True)
     if not answer.is_refusal:
         return {"taken": True}
-    open_session(asker, table).need()  # the account may, and the table can: it is the parameter
+    open_session(asker, table).need()  # rights and table are fine: the parameter is refused
     return {"taken": False, "status": answer.status, "code": answer.code}
 
 
@@ -119,7 +119,7 @@ def _refused_mode(asker: Asker) -> Observation:
 def _refused_table(asker: Asker) -> Observation:
     table = asker.tables["table"]
     missing = replace(table, table="odps_nb_probe_no_such_table")
-    return open_session(asker, missing, may_deny=True).outcome()  # some services say 403 here
+    return open_session(asker, missing, may_deny=True).outcome()  # some services answer 403 here
 
 
 def _refused_column(asker: Asker) -> Observation:
@@ -150,7 +150,7 @@ def _refused_filter(asker: Asker) -> Observation:
 
 
 def _sees_all(asker: Asker) -> Observation:
-    """Compare the rows of the table with those of a condition that no row meets."""
+    """Compare the rows of the table with those of a condition that no row satisfies."""
     table = asker.tables["table"]
     found = open_session(asker, table).need().members
     simple = [name for name, kind, _ in columns_of(found) if kind in SIMPLE]

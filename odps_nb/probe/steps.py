@@ -1,6 +1,7 @@
-"""Requests that many questions send: sessions, ranges, streams (room probe).
+"""Requests shared by many questions: sessions, ranges, streams (room probe).
 
-Each function sends one request unless it says otherwise. Must not know: single questions.
+Each function sends one request unless its docstring says otherwise. Must not know: single
+questions.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ WRITES = (
 def open_session(
     asker: Asker, table: TableName, *, may_deny: bool = False, **body: object
 ) -> Answer:
-    """Ask for a read session and wait for it; by rows unless ``SplitOptions`` are given."""
+    """Create a read session and wait for it; split by rows unless ``SplitOptions`` are given."""
     said = {"SplitOptions": dict(ROW_OFFSET), **body}
     answer = asker.send("TableCreateReadSession", table, body=said, may_deny=may_deny)
     session = {"SessionId": answer.members.get("SessionId")}
@@ -77,7 +78,7 @@ def counted_session(asker: Asker, table: TableName, **body: Any) -> tuple[str, i
 
 
 def count(asker: Asker, table: TableName, **body: Any) -> int:
-    """Return how many rows a table has now."""
+    """Return the current number of rows of a table."""
     return counted_session(asker, table, **body)[1]
 
 
@@ -91,7 +92,7 @@ def read(
     kind: str = "rows",
     **body: Any,
 ) -> Answer:
-    """Read a split; ``place`` is Index, or Offset and Count."""
+    """Read a split; ``place`` has Index, or Offset and Count."""
     params = {"SessionId": session, **place}
     headers = {"Accept-Encoding": coding}
     return asker.send("TableRead", table, params, body, headers=headers, kind=kind)
@@ -157,7 +158,7 @@ def put(
 def close_stream(
     asker: Asker, table: TableName, session: str, stream: str = STREAM, *, version: int = 1
 ) -> Answer:
-    """Say that a stream is whole."""
+    """Close a complete stream."""
     body = {"SessionId": session, "StreamId": stream, "StreamVersion": version}
     return asker.send("TableCloseWriteStream", table, {"SessionId": session}, body)
 
@@ -165,7 +166,7 @@ def close_stream(
 def commit(
     asker: Asker, table: TableName, session: str, streams: Mapping[str, int] | None = None
 ) -> Answer:
-    """Commit the streams that are named; without names, what the service takes."""
+    """Commit the named streams; without names, those that the service chooses."""
     body: dict[str, object] = {}
     if streams:
         body = {"StreamIds": list(streams), "StreamVersions": list(streams.values())}

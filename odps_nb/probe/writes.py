@@ -1,4 +1,4 @@
-"""Questions about write sessions and streams; each works on tables made for it (room probe)."""
+"""Questions about write sessions and streams; each uses tables made for it (room probe)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _rows(number: int = 1) -> pa.Table:
 
 
 def _written(asker: Asker, table: TableName, rows: pa.Table | None = None) -> str:
-    """Open a session with one stream of rows that is closed: four requests; return its id."""
+    """Open a session with one closed stream of rows: four requests; return its id."""
     session = open_write(asker, table)
     new_stream(asker, table, session).need()
     put(asker, table, session, _rows() if rows is None else rows).need()
@@ -64,7 +64,7 @@ def _abort_late(asker: Asker) -> Observation:
 
 
 def _open_stream(asker: Asker, streams: dict[str, int] | None) -> Observation:
-    """Commit a session of one stream that is closed (1 row) and one that is not (2 rows)."""
+    """Commit a session with a closed stream (1 row) and one that is not closed (2 rows)."""
     table = asker.tables["into"]
     before, session = count(asker, table), _written(asker, table)
     new_stream(asker, table, session, "s1").need()

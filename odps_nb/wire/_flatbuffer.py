@@ -1,7 +1,7 @@
-"""The little of flatbuffers that an Arrow message needs, read from bytes of anybody.
+"""A minimal, bounds-checked flatbuffers reader: what an Arrow message needs, no more.
 
-A table points back at its vtable, and its fields forward: at strings, tables and vectors. Whatever
-points outside of the buffer is a `FramingError`.
+A table points back at its vtable, and its fields forward: at strings, tables and vectors. An offset
+outside of the buffer is a `FramingError`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _U16, _U32, _I32, _PAIR = Struct("<H"), Struct("<I"), Struct("<i"), Struct("<qq"
 
 
 def root(data: bytes) -> int:
-    """Return where the outermost table lies."""
+    """Return the offset of the root table."""
     return read(_U32, data, 0)
 
 
 def field_at(data: bytes, table: int, slot: int) -> int:
-    """Return where a field of a table lies; 0 when it is left at its default."""
+    """Return the offset of a field of a table; 0 when it is left at its default."""
     vtable = table - read(_I32, data, table)
     place = 4 + 2 * slot
     if place >= read(_U16, data, vtable):
@@ -39,13 +39,13 @@ def number(kind: Struct, data: bytes, table: int, slot: int) -> int:
 
 
 def table_at(data: bytes, table: int, slot: int) -> int:
-    """Return where the table lies that a field points at; 0 when there is none."""
+    """Return the offset of the table that a field points at; 0 when there is none."""
     at = field_at(data, table, slot)
     return at + read(_U32, data, at) if at else 0
 
 
 def tables(data: bytes, table: int, slot: int) -> list[int]:
-    """Return where the tables of a vector lie."""
+    """Return the offsets of the tables of a vector."""
     start, count = _vector(data, table, slot, _U32.size)
     places = range(start, start + count * _U32.size, _U32.size)
     return [place + read(_U32, data, place) for place in places]
@@ -64,7 +64,7 @@ def text(data: bytes, table: int, slot: int) -> bytes:
 
 
 def read(kind: Struct, data: bytes, at: int) -> int:
-    """Return the number at a place."""
+    """Return the number at an offset."""
     if not 0 <= at <= len(data) - kind.size:
         raise _outside()
     value: int = kind.unpack_from(data, at)[0]
@@ -72,7 +72,7 @@ def read(kind: Struct, data: bytes, at: int) -> int:
 
 
 def _vector(data: bytes, table: int, slot: int, size: int) -> tuple[int, int]:
-    """Return where the members of a vector begin, and their number."""
+    """Return the offset of the first member of a vector, and the number of members."""
     vector = table_at(data, table, slot)
     if not vector:
         return 0, 0
@@ -84,4 +84,4 @@ def _vector(data: bytes, table: int, slot: int, size: int) -> tuple[int, int]:
 
 
 def _outside() -> FramingError:
-    return FramingError("an Arrow message points outside of itself")
+    return FramingError("an offset in an Arrow message points outside of the message")

@@ -1,4 +1,4 @@
-"""What blob frames become: events, records, and the limits of their sizes.
+"""Decoded blob frames as values: events and records; and the size limits of a frame.
 
 Tuples, not dataclasses: some are made per blob, however small, and making a frozen dataclass
 takes longer than reading, checking and copying a blob of 512 bytes.
@@ -27,18 +27,18 @@ __all__ = [
 DEFAULT_MAX_HEADER = 1 << 20
 """Bytes of a header or footer JSON that are accepted."""
 DEFAULT_MAX_BLOB = 1 << 40
-"""Bytes of one blob that are accepted; a larger length is taken for damage."""
+"""Bytes of one blob that are accepted; a larger length counts as damage."""
 
 LENGTH = Struct("<q")
-"""Spelling of every length of a frame."""
+"""Format (``struct``) of every length in a frame."""
 
 
 class BlobRecord:
     """One whole blob. ``mime_type`` and ``custom_file_name`` are known from frames only.
 
-    ``verified`` says that its checksums and its length were proved; it is false only for a single
-    blob in a body whose length nobody tells. ``reference`` is what it was fetched by, if that is
-    known here.
+    ``verified`` says that its checksums and its length were checked; it is false only for a single
+    blob in a body of unknown length. ``reference`` is the blob reference it was fetched by, if that
+    is known here.
 
     It unpacks, as the SDK's does, into ``data, mime_type``, and equals that pair if it has neither
     file name nor reference.
@@ -63,7 +63,7 @@ class BlobRecord:
 
     @property
     def file_name(self) -> str | None:
-        """What ``custom_file_name`` says, by the name that it has everywhere but in the SDK."""
+        """The same as ``custom_file_name``, under this package's own name for it."""
         return self.custom_file_name
 
     def __iter__(self) -> Iterator[Any]:
@@ -106,7 +106,7 @@ class BlobStart(NamedTuple):
 
 
 class BlobData(NamedTuple):
-    """Some bytes of the current blob, never empty; how they are cut means nothing."""
+    """Some bytes of the current blob, never empty; where they are cut has no meaning."""
 
     data: bytes
 
@@ -115,7 +115,7 @@ class BlobData(NamedTuple):
 
 
 class BlobEnd(NamedTuple):
-    """The current blob is whole; ``verified`` says whether a checksum of its footer was."""
+    """The current blob is complete; ``verified`` says whether its checksum was compared."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which has no use here
     length: int

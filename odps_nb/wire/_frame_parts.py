@@ -1,7 +1,6 @@
 """The parts of a blob frame: header JSON, footer JSON, running checksums.
 
-Pure values of ``docs/protocol.md`` section 6.2; the order of parts is the business of
-`odps_nb.wire.frames`.
+Pure values of ``docs/protocol.md`` section 6.2; `odps_nb.wire.frames` puts them in order.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class _Hash(Protocol):
 
 
 class ChecksumKind(str, Enum):
-    """What a frame's footer says about its data."""
+    """The kind of checksum in a frame's footer."""
 
     NONE = "none"
     CRC32 = "crc32"
@@ -51,7 +50,7 @@ class ChecksumKind(str, Enum):
         return _KINDS.index(self)
 
 
-_KINDS = tuple(ChecksumKind)  # the place is the number on the wire
+_KINDS = tuple(ChecksumKind)  # the index is the number on the wire
 
 
 def parse_json_object(data: bytes, what: str) -> dict[str, Any]:

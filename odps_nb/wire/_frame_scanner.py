@@ -1,6 +1,7 @@
-"""The way for many small blobs: whole frames out of a buffer in one tight loop.
+"""Fast path for many small blobs: decodes complete frames of a buffer in one tight loop.
 
-Never judges: where a frame is cut, odd or wrong it stops, and `FrameDecoder` takes that one.
+It raises nothing: at the first frame that is incomplete, unusual or wrong it stops, and
+`FrameDecoder` decodes that one.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ Seen = tuple[Mapping[str, Any], ChecksumKind]
 
 
 class FrameScanner:
-    """Take whole frames out of a buffer in one tight loop: the way for many small blobs.
+    """Decodes complete frames of a buffer in one tight loop: the fast path for many small blobs.
 
-    Gives records of frames that lie whole in the buffer and prove right; stops in front of the
-    first that is cut, odd or wrong, for `FrameDecoder` to take it step by step and, where
-    something is wrong, to say what.
+    Gives records of the frames that are complete in the buffer and whose checksums match; stops
+    before the first that is incomplete, unusual or wrong. `FrameDecoder` then decodes that one
+    step by step and, where something is wrong, raises the error.
     """
 
     __slots__ = ("_headers", "_max_blob", "_max_header", "_template")
@@ -96,7 +97,7 @@ class FrameScanner:
         return records, at
 
     def _next_head(self, buffer: bytes, at: int) -> bytes:
-        """Return length and JSON of the header at ``at``; nothing when it is not there whole."""
+        """Return length and JSON of the header at ``at``; empty when it is incomplete."""
         if at + LENGTH.size > len(buffer):
             return b""
         (size,) = LENGTH.unpack_from(buffer, at)

@@ -1,10 +1,10 @@
-"""How much memory a compressed Arrow body will need, known before it is decompressed.
+"""Computes how much memory a compressed Arrow body will need, before it is decompressed.
 
 ::
 
     | i64 LE: bytes when decompressed, -1: as it is | data |   … one per buffer that is not empty
 
-A body of 100 kB may promise gigabytes, and Arrow allocates what is promised.
+A body of 100 kB may declare gigabytes, and Arrow allocates what is declared.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["FREE_LENGTH", "BodyNeeds"]
 
 PROMISE = 8
 FREE_LENGTH = 1 << 20
-"""Values of a column that need no bytes, such as nulls, which are accepted at least."""
+"""Values of a column without bytes, such as nulls, that are accepted in any case."""
 _BITS = 8
 
 
 class BodyNeeds:
-    """Adds up what the buffers of a body promise, while the body goes by.
+    """Adds up the decompressed sizes that the buffers of a body declare, while it is read.
 
     Raises
     ------
@@ -48,11 +48,11 @@ class BodyNeeds:
 
     @property
     def known(self) -> bool:
-        """Whether nothing more has to be looked at."""
+        """Whether all declared sizes have been read."""
         return self._next == len(self._promises)
 
     def feed(self, view: memoryview) -> None:
-        """Look at the next bytes of the body, cut anywhere."""
+        """Read the next bytes of the body, cut anywhere."""
         end = self._at + len(view)
         while not self.known:
             start = self._promises[self._next] + len(self._held)
@@ -71,7 +71,7 @@ class BodyNeeds:
 
     def _count(self, promised: int) -> None:
         if promised < -1:
-            raise FramingError(f"an Arrow buffer promises {promised} bytes")
+            raise FramingError(f"an Arrow buffer declares a decompressed size of {promised} bytes")
         self._promised += max(0, promised)
         if self._promised > self._limit:
             raise LimitExceededError(

@@ -1,8 +1,8 @@
-"""What an Arrow IPC message says of itself: where its body ends, and what it will need.
+"""Parses the metadata of an Arrow IPC message: length of its body, rows, memory it will need.
 
 An IPC message is a flatbuffer table ``Message`` (Arrow columnar format, "Encapsulated message
 format"). Read here are its kind, the length of its body, rows and lengths of a batch, and where
-the buffers lie: what has to be known before Arrow takes the body. Judging the values is pyarrow's.
+the buffers lie: what has to be known before Arrow reads the body. pyarrow checks the values.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _PROMISE = 8  # bytes in front of every compressed buffer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpcMessage:
-    """What a message says of itself: ``rows`` is 0 for all but record batches.
+    """The metadata of a message; ``rows`` is 0 for all but record batches.
 
     ``longest`` is the greatest length of a column or of what is nested in one, of a batch or a
-    dictionary. ``stored`` counts the bytes of all buffers. ``promises`` are the places in the body
-    where buffers begin that are compressed: eight bytes there say how large each will be.
+    dictionary. ``stored`` counts the bytes of all buffers. ``promises`` are the offsets in the body
+    of compressed buffers: the first eight bytes of each are its decompressed size.
     """
 
     kind: int
@@ -119,15 +119,15 @@ def _require_schema(metadata: bytes, schema: int) -> None:
 
 
 def _require_text(name: bytes) -> None:
-    """Refuse what pyarrow takes as it is, and cannot decode when somebody looks at it."""
+    """Refuse names that are not UTF-8: pyarrow accepts them and fails when they are first used."""
     try:
         name.decode()
     except UnicodeDecodeError:
-        raise FramingError("a name in the schema of the Arrow stream is no text") from None
+        raise FramingError("a name in the schema of the Arrow stream is not UTF-8 text") from None
 
 
 def _require_known_compression(metadata: bytes, message: int) -> None:
-    """Refuse the compression of Arrow 0.17, which pyarrow still believes: in custom metadata."""
+    """Refuse the compression of Arrow 0.17 (in custom metadata), which pyarrow still supports."""
     is_old = number(I16, metadata, message, _VERSION) == _V4
     if is_old and field_at(metadata, message, _CUSTOM_METADATA):
         raise FramingError("an Arrow batch of metadata version 4 has custom metadata")
@@ -145,15 +145,15 @@ def _longest(metadata: bytes, batch: int) -> int:
 def _buffers(
     metadata: bytes, batch: int, body_length: int, least: int
 ) -> tuple[tuple[int, ...], int]:
-    """Return where the buffers that are not empty begin, and how long all are together."""
+    """Return the offsets of the buffers that are not empty, and the total length of all."""
     places, stored, end = [], 0, 0
     for offset, length in pairs(metadata, batch, _BUFFERS):
         if not length:
             continue
         if length < least or offset < end or offset + length > body_length:
             raise FramingError(
-                f"an Arrow buffer of {length} bytes at {offset} has no place of its own in a "
-                f"body of {body_length}"
+                f"an Arrow buffer of {length} bytes at {offset} overlaps another or lies "
+                f"outside of a body of {body_length}"
             )
         places.append(offset)
         end, stored = offset + length, stored + length

@@ -1,7 +1,7 @@
-"""The shape of every push decoder of this floor (no I/O, no clock, no threads).
+"""Base classes of the push decoders of this package (no I/O, no clock, no threads).
 
-``feed`` and ``feed_eof`` give what the bytes so far say; nothing else happens. After an error,
-or after ``feed_eof``, a decoder stays dead: the bytes behind a defect mean nothing.
+``feed`` and ``feed_eof`` return what can be decoded so far and do nothing else. After an error,
+or after ``feed_eof``, a decoder refuses every call: bytes after a defect cannot be trusted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Out = TypeVar("Out")
 
 
 class PushDecoder(ABC, Generic[Out]):
-    """Bytes in, values out; a subclass fills in ``_feed`` and ``_feed_eof``."""
+    """Decodes bytes into values as they arrive; a subclass defines ``_feed`` and ``_feed_eof``."""
 
     __slots__ = ("_alive", "_ended")
 
@@ -29,7 +29,7 @@ class PushDecoder(ABC, Generic[Out]):
         self._ended = False
 
     def feed(self, chunk: BytesLike) -> Out:
-        """Take any bytes, cut anywhere.
+        """Decode the next bytes, cut anywhere.
 
         Raises
         ------
@@ -44,7 +44,7 @@ class PushDecoder(ABC, Generic[Out]):
         return out
 
     def feed_eof(self) -> Out:
-        """Say that no byte follows; what was withheld is given, or its end is missing.
+        """Declare the end of the input; return what was withheld, or raise if the end is missing.
 
         Raises
         ------
@@ -60,9 +60,9 @@ class PushDecoder(ABC, Generic[Out]):
 
     def _enter(self) -> None:
         if self._ended:
-            raise StateError("this decoder has already seen the end of its stream")
+            raise StateError("this decoder has already reached the end of its stream")
         if not self._alive:
-            raise StateError("this decoder failed before; what follows a defect means nothing")
+            raise StateError("this decoder failed before; bytes after a defect cannot be decoded")
         self._alive = False  # until the step that follows has succeeded
 
     @abstractmethod
@@ -73,21 +73,21 @@ class PushDecoder(ABC, Generic[Out]):
 
 
 class PieceDecoder(PushDecoder[bytes]):
-    """A decoder whose output can be far larger than its input, and so comes in pieces."""
+    """A decoder whose output can be far larger than its input; it gives it in pieces."""
 
     __slots__ = ()
 
     def pieces(self, chunk: BytesLike) -> Iterator[bytes]:
-        """Give what ``feed`` would give, piece by piece; none of them fills the memory.
+        """Yield what ``feed`` would return, in pieces of bounded size.
 
-        To be used up before the next call: a decoder left half-way is dead.
+        Consume all of it before the next call: a decoder left half-way refuses every call.
         """
         self._enter()
         yield from self._pieces(memoryview(chunk).cast("B"))
         self._alive = True
 
     def pieces_eof(self) -> Iterator[bytes]:
-        """Give what ``feed_eof`` would give, piece by piece."""
+        """Yield what ``feed_eof`` would return, in pieces."""
         self._enter()
         yield from self._pieces_eof()
         self._ended = True

@@ -1,8 +1,8 @@
-"""Where the blocks of a zstd stream begin, without decoding it (RFC 8878 section 3.1).
+"""Finds the block boundaries of a zstd stream without decoding it (RFC 8878 section 3.1).
 
 A zstd block gives at most 128 KiB and may be as short as four bytes, so a few kilobytes can
-become gigabytes, and the library has no bound on what one call may give. Cutting its input
-behind every few blocks is a bound.
+become gigabytes, and the library does not limit the output of one call. Cutting its input
+after every few blocks limits it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RUN_OF_ONE_BYTE = 1
 class BlockWalker:
     """Cut the chunks of a zstd stream so that no cut has more than ``blocks`` block headers.
 
-    It does not judge: what is no zstd at all is passed on whole for the library to refuse.
+    It checks nothing: input that is not zstd is passed on whole, and the library refuses it.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class BlockWalker:
         self._lost = False
 
     def cut(self, chunk: memoryview) -> Iterator[memoryview]:
-        """Give ``chunk`` in parts; each but the last ends behind the header that fills it."""
+        """Yield ``chunk`` in parts; each but the last ends after its last allowed block header."""
         start = at = 0
         while at < len(chunk) and not self._lost:
             if self._skip:

@@ -1,8 +1,8 @@
-"""Where an Arrow IPC stream begins, ends, and what proves that it is whole.
+"""Checks that an Arrow IPC stream is complete: from its first message to its end marker.
 
-Knows the envelope only, not Arrow: pyarrow parses the batches on higher floors, and takes a
-stream that stops at a message boundary for a whole one (``docs/protocol.md`` section 10.1 no. 15).
-The end marker is what proves the end.
+Reads the message envelope only: pyarrow parses the batches on higher floors, and accepts a
+stream that stops at a message boundary as complete (``docs/protocol.md`` section 10.1 no. 15).
+Only the end marker proves the end.
 
 ::
 
@@ -39,16 +39,16 @@ DEFAULT_MAX_METADATA = 16 << 20
 DEFAULT_MAX_BODY = 2 << 30
 """Bytes of one batch that are accepted."""
 DEFAULT_MAX_DECOMPRESSED = 512 << 20
-"""Bytes that a compressed batch may need: twice the largest ``MaxBatchRawSize`` of the service."""
+"""Bytes a batch may have decompressed: twice the largest ``MaxBatchRawSize`` of the service."""
 
 _PREFIX_SIZE = 8  # continuation and length of the metadata
 
 
 class EndMarkerCheck:
-    """Watch a stream go by and know whether it is whole: from message to message to its end.
+    """Checks a stream while it is read: message by message, to its end marker.
 
-    Eight bytes that look like the end marker inside of a batch are not taken for it, and
-    nothing may follow it. What a compressed batch needs is known before Arrow decompresses it,
+    Eight bytes inside a batch that look like the end marker do not count, and no byte may follow
+    the marker. What a compressed batch needs is known before Arrow decompresses it,
     if Arrow is given the bytes afterwards.
 
     Parameters
@@ -99,7 +99,7 @@ class EndMarkerCheck:
     ) -> None:
         self._max_metadata, self._max_body = max_metadata, max_body
         self._max_decompressed = max_decompressed
-        self._needs: BodyNeeds | None = None  # of the body that goes by
+        self._needs: BodyNeeds | None = None  # of the current body
         self._held = bytearray()
         self._wanted = _PREFIX_SIZE
         self._state = "prefix"  # | "metadata" | "complete" | "failed"
@@ -107,7 +107,7 @@ class EndMarkerCheck:
         self._total = self._batches = self._rows = 0
 
     def feed(self, chunk: BytesLike) -> None:
-        """Take the next bytes of the decoded stream, cut anywhere.
+        """Check the next bytes of the decoded stream, cut anywhere.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class EndMarkerCheck:
             A message is larger than accepted, or would be when it is decompressed.
         """
         if self._state == "failed":
-            raise StateError("this stream failed before; what follows a defect means nothing")
+            raise StateError("this stream failed before; bytes after a defect cannot be decoded")
         before, self._state = self._state, "failed"
         self._state = self._walk(memoryview(chunk).cast("B"), before)
         self._total += len(chunk)
@@ -157,7 +157,7 @@ class EndMarkerCheck:
             return "complete"
         size = int.from_bytes(part[4:], "little", signed=True)
         if part[:4] != CONTINUATION or size <= 0:
-            raise FramingError(f"{part.hex(' ')} begins no Arrow message", offset=offset)
+            raise FramingError(f"{part.hex(' ')} does not begin an Arrow message", offset=offset)
         self._check_size(size, self._max_metadata, "metadata", offset)
         self._wanted = size
         return "metadata"
@@ -180,21 +180,21 @@ class EndMarkerCheck:
 
     @property
     def total(self) -> int:
-        """How many bytes went by."""
+        """Bytes read so far."""
         return self._total
 
     @property
     def batches(self) -> int:
-        """How many record batches have begun."""
+        """Record batches begun so far."""
         return self._batches
 
     @property
     def rows(self) -> int:
-        """Rows of the record batches that have begun."""
+        """Rows of the record batches begun so far."""
         return self._rows
 
     def require(self, *, rows: int | None = None) -> None:
-        """Raise unless the stream is whole and, where ``rows`` is known, has that many.
+        """Raise unless the stream is complete and, where ``rows`` is given, has that many rows.
 
         Raises
         ------
@@ -240,7 +240,7 @@ def sniff_body(
     head = bytes(first4[:4])
     if len(head) < 4:
         raise TruncatedError(
-            f"the body ends after {len(head)} bytes: no Arrow stream is that short",
+            f"the body ends after {len(head)} bytes; an Arrow stream is longer",
             offset=len(head),
             expected=4,
             actual=len(head),

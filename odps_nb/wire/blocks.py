@@ -4,8 +4,8 @@
 
     | 4096 payload bytes | CRC32C, 4 bytes LE | 4096 … | CRC32C | 1…4095 bytes | CRC32C |
 
-Each CRC covers its own block only. What this layer cannot see: a cut exactly behind a whole
-block. That is visible to the frames inside, or to HTTP's own length, and checked there.
+Each CRC covers its own block only. This layer cannot detect a cut exactly after a complete block.
+The frames inside, or the length of the HTTP body, show it, and it is checked there.
 
 Why one pass over n blocks is enough
 ------------------------------------
@@ -18,10 +18,10 @@ in another constant. With c(n) the CRC of n blocks and their trailers:
     c(1)   = A⁴(F) ^ F
     c(a+b) = A^(4100·b)(c(a)) ^ c(b)
 
-So one CRC over all 4100·n bytes tells whether it equals c(n), and only when it does not one
-looks block by block for the culprit. Nothing is lost by it: the guarantee of this polynomial
+So one CRC over all 4100·n bytes is compared with c(n), and only on a mismatch each block is
+checked alone to find the damaged one. Nothing is lost by it: the guarantee of this polynomial
 (every error of one, two, three or any odd number of bits is found) holds up to 2³¹-1 bits,
-far beyond `RUN_BLOCKS`; any other damage slips through once in 2³², as it does per block.
+far beyond `RUN_BLOCKS`; any other damage is missed once in 2³², as it is per block.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ _BLOCK = np.dtype([("payload", _PAYLOAD), ("crc", "<u4")])
 
 
 class DamagedTailError(ChecksumError, TruncatedError):  # type: ignore[misc]  # same facts, wider
-    """The last, short block does not match: it was cut or damaged, and nobody can tell which."""
+    """The last, short block does not match: it was cut or damaged; which one is unknown."""
 
     fact_names: ClassVar[tuple[str, ...]] = ChecksumError.fact_names
 
 
 @cache
 def residue(count: int) -> int:
-    """Return the CRC32C that ``count`` whole blocks with right trailers always have.
+    """Return the CRC32C that ``count`` whole blocks with correct checksums always have.
 
     Examples
     --------
@@ -176,10 +176,10 @@ def _payloads(memory: BytesLike, count: int, stride: int) -> np.ndarray[Any, Any
 
 
 class BlockDecoder(PushDecoder[bytes]):
-    """Verify and strip CRC32C blocks, fed in any pieces.
+    """Verifies and strips CRC32C blocks, fed in any pieces.
 
-    ``feed`` gives the verified payload of all blocks that are whole by now; ``feed_eof`` that of
-    the last, short block. Linear in the bytes fed; holds less than one block between feeds.
+    ``feed`` returns the verified payload of all complete blocks so far; ``feed_eof`` that of the
+    last, short block. Linear in the bytes fed; holds less than one block between feeds.
 
     Examples
     --------
@@ -231,7 +231,7 @@ class BlockDecoder(PushDecoder[bytes]):
 
 
 class BlockEncoder:
-    """Cut a payload, fed in any pieces, into blocks with their checksums.
+    """Cuts a payload, fed in any pieces, into blocks with their checksums.
 
     Examples
     --------
@@ -247,7 +247,7 @@ class BlockEncoder:
         self._finished = False
 
     def feed(self, chunk: BytesLike) -> bytes:
-        """Take payload; give the blocks that are whole by now."""
+        """Add payload; return the blocks that are complete so far."""
         self._check_open()
         view = memoryview(chunk).cast("B")
         if self._held:
@@ -263,7 +263,7 @@ class BlockEncoder:
         return head + _encode_whole(view[:whole])
 
     def finish(self) -> bytes:
-        """Give the last, short block; nothing when the payload filled its blocks."""
+        """Return the last, short block; empty when the payload filled its blocks."""
         self._check_open()
         self._finished = True
         if not self._held:

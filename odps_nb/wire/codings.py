@@ -1,8 +1,8 @@
 """zstd and LZ4 frame as push decoders and encoders (``docs/protocol.md`` sections 1.4, 6.4).
 
 A decoder takes concatenated frames as one stream, refuses a stream that ends inside a frame, and
-counts what it gives out against a budget, so that a small body cannot fill the memory.
-No byte at all is an empty stream: a cut before the first byte is the transport's business.
+limits its total output, so that a small body cannot fill the memory. No byte at all is an empty
+stream: the transport detects a cut before the first byte.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = [
 ]
 
 HTTP_NAMES = {Compression.ZSTD: "zstd", Compression.LZ4: "x-lz4-frame"}
-"""Spelling in ``Accept-Encoding`` and ``Content-Encoding``; no compression has no spelling."""
+"""Names in ``Accept-Encoding`` and ``Content-Encoding``; no compression has none."""
 
 ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 LZ4_MAGIC = bytes.fromhex("04224d18")
 
 MAX_PIECE = 8 << 20
-"""Bytes that one piece of output may have."""
+"""Largest size of one piece of output, in bytes."""
 
 _ZSTD_MAX_WINDOW = 128 << 20
 _LZ4_SLICE = 32 << 10  # one byte of LZ4 gives at most 255
 
 
 def from_http_name(name: str | None) -> Compression:
-    """Return the coding that a ``Content-Encoding`` value names; absent or identity: none.
+    """Return the coding for a ``Content-Encoding`` value; absent or identity: none.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def from_http_name(name: str | None) -> Compression:
 
 
 def coding_of(content_encoding: str | Compression | None) -> Compression:
-    """Accept a header's value as it came, or a coding that is known already."""
+    """Return a coding, given as such or as the value of a header."""
     if isinstance(content_encoding, Compression):
         return content_encoding
     return from_http_name(content_encoding)
@@ -140,7 +140,7 @@ class _Identity(Decoder):
 
 
 class _FrameObject(Protocol):
-    """What both libraries offer for one frame; the rest behind its end is ``unused_data``."""
+    """The decoder of one frame in both libraries; bytes after its end are in ``unused_data``."""
 
     @property
     def eof(self) -> bool: ...
@@ -150,7 +150,7 @@ class _FrameObject(Protocol):
 
 
 class _Frames(Decoder):
-    """Frames one behind the other, decoded slice by slice so that no call gives over 8 MiB."""
+    """Decodes consecutive frames in slices, so that no call returns more than 8 MiB."""
 
     __slots__ = ("_frame",)
     failure: type[Exception]
@@ -239,13 +239,13 @@ def decoder(name: Compression | str | None, *, max_output: int | None = None) ->
 
 
 class Encoder(Protocol):
-    """Encode one content coding: any number of feeds, one finish."""
+    """Encodes one content coding: call ``feed`` any number of times, ``finish`` once."""
 
     def feed(self, chunk: BytesLike) -> bytes:
-        """Take plain bytes; give the coded bytes that are ready."""
+        """Encode more bytes; return the coded bytes that are ready."""
 
     def finish(self) -> bytes:
-        """Give the rest of the coded stream."""
+        """End the stream; return the rest of it."""
 
 
 class _EncoderBase:

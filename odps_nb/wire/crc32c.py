@@ -1,8 +1,8 @@
-"""CRC32C (Castagnoli): the one place that chooses the implementation, and says which.
+"""CRC32C (Castagnoli): picks the fastest implementation and names it.
 
-The ``crc32c`` package uses the processor's own instruction where there is one. Without the
-package a table in pure Python gives the same numbers some ten thousand times slower; that is
-shown by `IS_FAST` and `IMPLEMENTATION`, never hidden.
+The ``crc32c`` package uses the processor's own instruction where there is one. Without the package
+a table in pure Python gives the same numbers some ten thousand times slower; `IS_FAST` and
+`IMPLEMENTATION` say which one is in use.
 """
 
 from __future__ import annotations
@@ -56,5 +56,5 @@ _CHOSEN = _choose()
 crc32c: Callable[..., int] = _CHOSEN[0]
 IMPLEMENTATION: str = _CHOSEN[1]
 IS_FAST: bool = _CHOSEN[2]
-"""``crc32c(data, value=0) -> int`` continues from ``value``; the implementation's name; whether
-the processor itself computes."""
+"""``crc32c(data, value=0) -> int`` continues from ``value``; the implementation's name;
+whether it uses the processor's instruction."""

@@ -4,8 +4,8 @@
 
     | i64 LE | header JSON | i64 LE | data | i64 LE | footer JSON |   next frame …
 
-Whether a body is framed is told by the caller, who knows how many blobs were asked for: one is
-raw, none or several are framed. A cut on a frame boundary is visible only against that number.
+The caller tells whether a body is framed, from the number of blobs requested: one is raw, none or
+several are framed. A cut on a frame boundary is detected only by that number.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Part(Enum):
 
 
 class RawDecoder(PushDecoder[list[BlobEvent]]):
-    """One raw blob as events: what a body of a single reference holds.
+    """Decodes one raw blob, the body for a single reference, to events.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class RawDecoder(PushDecoder[list[BlobEvent]]):
 
 
 class FrameDecoder(PushDecoder[list[BlobEvent]]):
-    """Frames as events.
+    """Decodes frames to events.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
         return events
 
     def _take_whole(self, data: bytes, at: int, events: list[BlobEvent]) -> int:
-        """Take the frames that lie whole in ``data``; return their size."""
+        """Decode the frames that are complete in ``data``; return their size."""
         if self._part is not _Part.HEADER_LENGTH or self._held:
             return 0
         left = sys.maxsize if self._expected_count is None else self._expected_count - self._index
@@ -285,7 +285,7 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
 
 
 class FrameEncoder:
-    """One frame, its data in any pieces and its checksum computed on the way.
+    """Encodes one frame; its data may come in any pieces, its checksum is computed on the way.
 
     Parameters
     ----------
@@ -319,13 +319,13 @@ class FrameEncoder:
         self._state = "new"
 
     def begin(self) -> bytes:
-        """Give the frame's first bytes: header and length of the data."""
+        """Return the frame's first bytes: header and length of the data."""
         self._move("new", "open")
         header = self._header.encode()
         return LENGTH.pack(len(header)) + header + LENGTH.pack(self._length)
 
     def feed(self, chunk: BytesLike) -> bytes:
-        """Take the next data; it is given back as it stands on the wire.
+        """Encode the next data; returned as it goes over the wire.
 
         Raises
         ------
@@ -345,7 +345,7 @@ class FrameEncoder:
         return piece
 
     def finish(self) -> bytes:
-        """Give the footer.
+        """Return the footer.
 
         Raises
         ------
@@ -363,7 +363,7 @@ class FrameEncoder:
 
     def _move(self, source: str, target: str) -> None:
         if self._state != source:
-            raise StateError(f"a frame goes begin, feed …, finish; this one is {self._state}")
+            raise StateError(f"call begin, feed, finish in this order; the frame is {self._state}")
         self._state = target
 
 

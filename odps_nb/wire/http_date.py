@@ -1,4 +1,4 @@
-"""Dates of HTTP headers (RFC 9110 section 5.6.7), without locale, clock or surprise."""
+"""Formats and parses dates of HTTP headers (RFC 9110 section 5.6.7), whatever the locale."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _DATE = re.compile(
 
 
 def format_date(now: float) -> str:
-    """Write seconds of the epoch as ``Thu, 20 Nov 2025 22:04:05 GMT``."""
+    """Format seconds of the epoch as ``Thu, 20 Nov 2025 22:04:05 GMT``."""
     moment = datetime.fromtimestamp(now, UTC)
     day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
     return f"{day}, {moment.day:02d} {month} {moment:%Y %H:%M:%S} GMT"
 
 
 def parse_date(text: str) -> float | None:
-    """Read such a date as seconds of the epoch; ``None`` if it is none."""
+    """Parse such a date into seconds of the epoch; ``None`` if it is not one."""
     match = _DATE.fullmatch(text.strip())
     if match is None or match[2] not in _MONTHS:
         return None

@@ -1,10 +1,10 @@
-"""JSON objects whose members are read with their types checked.
+"""Reads members of JSON objects with their types checked.
 
-The one way in which ``odps_nb.wire`` looks into JSON of a peer: a missing or null member gives
-the default, an unknown member is ignored, and a member of the wrong type is a typed error, so
-that no ``KeyError`` or ``TypeError`` ever travels up. Who reads an answer gets `FramingError`
-(the server broke the format), who reads a request gets `InvalidRequestError` with the status
-and code to answer (``docs/protocol.md`` sections 3 and 8.2).
+All of ``odps_nb.wire`` reads the JSON of a peer this way: a missing or null member gives the
+default, an unknown member is ignored, and a member of the wrong type is a typed error, never a
+``KeyError`` or ``TypeError``. In an answer it is a `FramingError` (the server broke the format), in
+a request an `InvalidRequestError` with the status and code to answer (``docs/protocol.md`` sections
+3 and 8.2).
 
 Must not know: actions, columns, or anything else about the meaning of a member.
 """
@@ -26,12 +26,12 @@ Refuse = Callable[[str], OdpsNbError]
 
 
 def in_answer(message: str) -> FramingError:
-    """Make the error of a client that read a bad answer."""
+    """Make the error for a malformed answer."""
     return FramingError(message, hint="the server does not speak the Storage API as documented")
 
 
 def in_request(message: str) -> InvalidRequestError:
-    """Make the error of a server that read a bad request (400 ``InvalidArgument``)."""
+    """Make the error for a malformed request (400 ``InvalidArgument``)."""
     return InvalidRequestError(message, status=400, code="InvalidArgument")
 
 
@@ -77,8 +77,8 @@ def _no_constant(name: str) -> NoReturn:
 class Fields:
     """A JSON object read member by member; ``what`` names it in errors.
 
-    Getters without a default have one that means "absent": ``""``, ``0``, ``()``. The
-    ``need_`` getters refuse an absent member instead.
+    Getters return ``""``, ``0`` or ``()`` for an absent member, or the default that they are given;
+    the ``need_`` getters raise.
     """
 
     __slots__ = ("_members", "_refuse", "what")
@@ -110,7 +110,7 @@ class Fields:
         return self.text(key) or None
 
     def need_text(self, key: str) -> str:
-        """Return a string member that must be there and not be empty."""
+        """Return a string member; a missing or empty one is an error."""
         value = self.text(key)
         if not value:
             raise self.fail(key, "is missing")
@@ -131,7 +131,7 @@ class Fields:
         return value
 
     def simple(self, key: str) -> str | None:
-        """Return text, a number or a truth value as text; anything else is ``None``."""
+        """Return text, a number or a boolean as text; anything else is ``None``."""
         value = self._members.get(key)
         if isinstance(value, bool):
             return "true" if value else "false"
@@ -140,7 +140,7 @@ class Fields:
         return self._text(key, value) if isinstance(value, str) else None
 
     def integer(self, key: str, default: int = 0) -> int:
-        """Return an integer member of at most 63 bits and a sign."""
+        """Return an integer member that fits into 64 bits, signed."""
         value = self._members.get(key)
         return default if value is None else self._integer(key, value)
 
@@ -187,7 +187,7 @@ class Fields:
         return [self._inner(f"{key}[{i}]", item) for i, item in enumerate(self._list(key))]
 
     def mapping(self, key: str) -> dict[str, object] | None:
-        """Return an inner object unread, to be handed on as it is; absent is ``None``."""
+        """Return an inner object unchecked, to be passed on unchanged; absent is ``None``."""
         value = self._members.get(key)
         if value is None or isinstance(value, dict):
             return value

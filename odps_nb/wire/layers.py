@@ -1,4 +1,4 @@
-"""The layers of a blob body, in the order that its checksums prove.
+"""Decodes the layers of a blob body, in the order found by its checksums.
 
 ``docs/protocol.md`` section 6.4.
 
@@ -7,8 +7,8 @@
     one body:  CRC blocks ( coding ( raw blob | frames ) )      the order of newer services
                coding ( CRC blocks ( raw blob | frames ) )      the order of older descriptions
 
-With a coding named, the first block decides: when its checksum holds, CRC is outermost.
-Without one both orders are the same bytes. Headers and content are never trusted for it.
+Where the headers name a coding, the first block decides: when its checksum holds, CRC is
+outermost. Without a coding both orders are the same bytes.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _CodingOutside(PieceDecoder):
 
 
 class PayloadDecoder(PieceDecoder):
-    """Blocks and coding of a blob body undone: verified payload, raw or framed.
+    """Decodes blocks and coding of a blob body to verified payload, raw or framed.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ class PayloadDecoder(PieceDecoder):
 
 
 class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
-    """A whole blob body as events: blocks, coding and frames undone.
+    """Decodes a whole blob body (blocks, coding and frames) to events.
 
     Parameters
     ----------
@@ -207,9 +207,9 @@ class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
         )
 
     def events(self, chunk: BytesLike) -> Iterator[BlobEvent]:
-        """Give what ``feed`` would give, one by one; a bomb never lies decoded in memory.
+        """Yield what ``feed`` would return, one by one, in bounded memory.
 
-        To be used up before the next call: a decoder left half-way is dead.
+        Consume all of it before the next call: a decoder left half-way refuses every call.
         """
         self._enter()
         for piece in self._payload.pieces(chunk):
@@ -217,7 +217,7 @@ class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
         self._alive = True
 
     def events_eof(self) -> Iterator[BlobEvent]:
-        """Give what ``feed_eof`` would give, one by one."""
+        """Yield what ``feed_eof`` would return, one by one."""
         self._enter()
         for piece in self._payload.pieces_eof():
             yield from self._frames.feed(piece)

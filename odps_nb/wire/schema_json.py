@@ -5,7 +5,7 @@ The *flat* form (``DataSchema`` of read sessions) spells types as text. The *nes
 one column id per level; a blob is uploaded with the id of its BLOB leaf, so the ids are kept
 under paths such as ``c3.element.f2``.
 
-Must not know: who asks, Arrow, HTTP.
+Must not know: Arrow, HTTP.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ MAX_COLUMNS = 10_000  # the service allows 1200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSchema:
-    """What a write stream wants: columns, and a column id for every nested level.
+    """The schema of a write stream: columns, and a column id for every nested level.
 
-    ``key_columns`` names the distribution keys of a primary-key table, ``max_field_size``
-    counts bytes.
+    ``key_columns`` names the distribution keys of a primary-key table, ``max_field_size`` is in
+    bytes.
     """
 
     schema: TableSchema
@@ -92,8 +92,8 @@ class WriteSchema:
     def blob_ids(self) -> dict[str, int]:
         """Path -> column id of every BLOB leaf that has an id, e.g. ``{"c2.element": 2}``.
 
-        A BLOB in the key of a MAP is none: the service takes blobs in no key, and the stock client
-        does not look there.
+        A BLOB in the key of a MAP is left out: the service accepts no blobs in keys, and the stock
+        client does not look there.
         """
         return {
             path: self.column_ids[path]
@@ -207,7 +207,7 @@ def _limited(fields: Fields, key: str) -> list[Fields]:
 
 def _column_id(fields: Fields) -> int | None:
     found = fields.loose_integer("ColumnId")
-    return None if found == -1 else found  # -1 is how the nested form says "none"
+    return None if found == -1 else found  # -1 means "none" in the nested form
 
 
 # -- nested form ------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def _type_code(level: Fields) -> TypeCode:
     try:
         return TypeCode(number)
     except ValueError:
-        raise level.fail("Type", f"{number} is no known type code") from None
+        raise level.fail("Type", f"{number} is not a known type code") from None
 
 
 def _decimal(level: Fields) -> DecimalType:
@@ -358,5 +358,5 @@ def _decimal(level: Fields) -> DecimalType:
     if not precision:
         return DecimalType()
     if not (1 <= precision <= MAX_PRECISION and 0 <= scale <= precision):
-        raise level.fail("Precision", f"{precision} and scale {scale} make no DECIMAL")
+        raise level.fail("Precision", f"{precision} and scale {scale} are not those of a DECIMAL")
     return DecimalType(precision, scale)

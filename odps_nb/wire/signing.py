@@ -1,8 +1,8 @@
-"""Signatures: request + credentials + time -> headers, and their verification.
+"""Signs requests and verifies signatures: request + credentials + time -> headers.
 
 ``docs/protocol.md`` section 2. The canonical string is computed as the stock clients compute it,
 which decodes the URL *before* it splits the query (``docs/protocol.md`` section 2.1); the verifier
-takes the straightforward reading, too. Keys of version 4 are derived for each request from date
+accepts the straightforward reading, too. Keys of version 4 are derived for each request from date
 and region: that costs microseconds, and a cache that forgets the region (as one client has) signs
 with the wrong key.
 
@@ -44,7 +44,7 @@ _LAST_SECOND = 253402300799  # 9999-12-31T23:59:59Z, the end of datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What a request is signed with; secrets are never in the repr, and it is never pickled.
+    """Keys or tokens that sign requests; secrets are never in the repr, and it cannot be pickled.
 
     A bearer token alone is enough; otherwise ``access_id`` and ``access_key`` are needed,
     ``sts_token`` with temporary keys, ``region`` for version 4, ``app_id`` and ``app_key`` for
@@ -70,9 +70,9 @@ class Credentials:
             value = getattr(self, name)
             if value and not (value.isascii() and value.isprintable() and " " not in value):
                 raise ConfigError(
-                    f"{name} holds characters that credentials never have",
+                    f"{name} contains characters that credentials never have",
                     option=name,
-                    hint="look for spaces, quotes or line breaks that came along when pasting",
+                    hint="look for spaces, quotes or line breaks pasted along with it",
                 )
 
     def __reduce_ex__(self, _: object) -> NoReturn:
@@ -98,7 +98,7 @@ class _Resource(NamedTuple):
 
 
 def _resource_as_sent_by_clients(relative: str) -> _Resource:
-    # The whole is decoded, then split, then decoded again: a value with & or % changes shape.
+    # All of it is decoded, then split, then decoded again: this changes values with & or %.
     parts = urlparse(unquote(relative), allow_fragments=False)
     return _Resource(parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)))
 
@@ -168,7 +168,7 @@ def authorization(
     access_id, secret = credentials.access_id, credentials.access_key
     if not access_id or not secret:
         raise ConfigError(
-            "there is no access id and key to sign with",
+            "there is no access id and key to sign the request with",
             option="access_id" if not access_id else "access_key",
             hint="set ODPS_ACCESS_ID and ODPS_ACCESS_KEY, or name a profile",
         )
@@ -238,7 +238,7 @@ def _signature(key: bytes, text: str) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    # surrogatepass: whatever a peer sends in a header has some bytes, if not the right ones
+    # surrogatepass: a header of a peer may hold any bytes
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -269,7 +269,7 @@ def verify(
     sts_tokens: Callable[[str], str | None] = lambda access_id: None,
     bearers: Callable[[str], str | None] = lambda token: None,
 ) -> str:
-    """Check who sent a request and return the access id.
+    """Verify the signature of a request and return its access id.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ def verify(
     key, matched = claim.key(secret), False
     for canonical in _candidates(method, path_and_query, lower, prefixes):
         expected = _bytes(_signature(key, canonical))
-        # No early end: the time must not tell which reading came close.
+        # Compare all: the time taken must not reveal which reading nearly matched.
         matched |= hmac.compare_digest(expected, _bytes(claim.signature))
     if not matched:
         raise _denied(403, "SignatureNotMatch", "the signature does not match the request")

@@ -1,8 +1,8 @@
-"""MaxCompute type text: ``array<struct<f1:string>>`` <-> the type tree.
+"""Parses and formats MaxCompute type text: ``array<struct<f1:string>>`` <-> the type tree.
 
-Also the column lists of a ``CREATE TABLE``: ``id bigint not null comment 'the key'``. Pure
-text; source of the grammar is ``docs/protocol.md`` section 3.11. What a person mistypes is an
-`ArgumentError` that shows the place.
+Also the column lists of a ``CREATE TABLE``: ``id bigint not null comment 'the key'``. The grammar
+is in ``docs/protocol.md`` section 3.11. A mistake in the text is an `ArgumentError` that shows the
+place.
 
 Must not know: JSON, Arrow, SQL beyond a column list.
 """
@@ -69,12 +69,12 @@ _ESCAPED = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", "\\": "\\\\", "'
 
 
 def parse_type(text: str) -> OdpsType:
-    """Read type text in any case, e.g. ``MAP<string, decimal(10,2)>``.
+    """Parse type text, upper or lower case, e.g. ``MAP<string, decimal(10,2)>``.
 
     Raises
     ------
     ArgumentError
-        The text is not a type; the message shows where it stops making sense.
+        The text is not a type; the message shows the position of the mistake.
     """
     parser = _Parser(text)
     found = parser.type(0)
@@ -83,7 +83,7 @@ def parse_type(text: str) -> OdpsType:
 
 
 def parse_columns(text: str) -> tuple[Column, ...]:
-    """Read a column list: ``id bigint not null, amount decimal(18,2) comment 'x'``.
+    """Parse a column list: ``id bigint not null, amount decimal(18,2) comment 'x'``.
 
     Examples
     --------
@@ -99,13 +99,13 @@ def parse_columns(text: str) -> tuple[Column, ...]:
     seen: set[str] = set()
     for column in columns:
         if column.name.casefold() in seen:
-            raise parser.error(f"column {column.name!r} is there twice")
+            raise parser.error(f"column {column.name!r} occurs twice")
         seen.add(column.name.casefold())
     return tuple(columns)
 
 
 def format_type(type_: OdpsType) -> str:
-    """Write a type as the service does: lower case, no spaces, names quoted where needed."""
+    """Format a type as the service does: lower case, no spaces, names quoted where needed."""
     if isinstance(type_, DecimalType):
         if type_.precision is None:
             return "decimal"
@@ -123,7 +123,7 @@ def format_type(type_: OdpsType) -> str:
 
 
 def format_columns(columns: Iterable[Column]) -> str:
-    r"""Write a column list for a ``CREATE TABLE``; `parse_columns` reads it back.
+    r"""Format a column list for a ``CREATE TABLE``; `parse_columns` parses it back.
 
     Every name is back-quoted and every comment escaped, so no name can become SQL.
     """
@@ -131,7 +131,7 @@ def format_columns(columns: Iterable[Column]) -> str:
 
 
 def format_text(text: str) -> str:
-    """Write a text for SQL, in quotes and escaped."""
+    """Format a text as an SQL string literal, quoted and escaped."""
     return "'" + "".join(_ESCAPED.get(char, char) for char in text) + "'"
 
 
@@ -247,7 +247,7 @@ class _Parser:
             self._expect_sign(":")
             fields.append(StructField(name, self.type(depth)))
             if name.casefold() in seen:
-                raise self.error(f"field {name!r} is there twice")
+                raise self.error(f"field {name!r} occurs twice")
             seen.add(name.casefold())
             if self._skip_word("comment"):
                 self._take("string", "a comment in quotes")

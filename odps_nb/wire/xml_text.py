@@ -1,4 +1,4 @@
-"""XML of the control plane, read safely and written plainly.
+"""Parses XML of the control plane with limits against hostile input, and writes it.
 
 A document with a DOCTYPE is refused before any entity can be declared, size and depth are
 limited, and text is escaped in one place. Must not know: what a document means.
@@ -39,7 +39,7 @@ _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 class _Builder(ElementTree.TreeBuilder):
-    """Builds the tree, but only of plain elements and text, and not too deep."""
+    """Builds a tree of elements and text; refuses a DOCTYPE and too deep nesting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class _Builder(ElementTree.TreeBuilder):
 
 
 def parse_answer(body: bytes, what: str, *, root: str) -> Element:
-    """Read a document that a service answered with; it must begin with the element ``root``.
+    """Parse a document from an answer; its root element must be ``root``.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def parse_answer(body: bytes, what: str, *, root: str) -> Element:
         raise
     if found.tag != root:
         raise FramingError(
-            f"{what}: this is no answer of MaxCompute, it begins with <{found.tag[:80]}> "
+            f"{what}: this is not an answer of MaxCompute: it begins with <{found.tag[:80]}> "
             f"where <{root}> is expected",
             hint=_NOT_THEIRS,
         )
@@ -100,7 +100,7 @@ def parse_xml(body: bytes, what: str, *, max_bytes: int = MAX_XML_BYTES) -> Elem
         parser.feed(body)
         root: Element = parser.close()
     except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise FramingError(f"{what} is not usable XML: {error}") from None
+        raise FramingError(f"{what} is not valid XML: {error}") from None
     return root
 
 
@@ -118,7 +118,7 @@ def element(name: str, content: str | Iterable[str] = "", /, **attributes: str) 
 
 
 def has_spelling(text: str) -> bool:
-    """Whether XML can hold the text as it is; `element` puts U+FFFD for what it cannot."""
+    """Whether XML can hold the text unchanged; `element` replaces with U+FFFD what it cannot."""
     return _ILLEGAL.search(text) is None
 
 

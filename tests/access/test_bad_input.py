@@ -349,10 +349,10 @@ def blobs(odps, new_name):
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ("cat.png", "text is no content"),
-        (Path("/no/such/file.png"), "no such file"),
+        ("cat.png", "text cannot be the content"),
+        (Path("/no/such/file.png"), "the file does not exist"),
         (io.StringIO("x"), "open as text"),
-        (7, "no content of a blob"),
+        (7, "cannot be the content of a blob"),
     ],
 )
 def test_a_cell_that_is_no_blob_is_refused_before_anything_is_sent(blobs, cell, said):
@@ -392,7 +392,7 @@ def test_an_interrupt_or_a_broken_file_in_the_middle_leaves_nothing(blobs, error
 
 def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
     blobs.write(pa.table({"id": [1], "data": [b"x"]}))
-    with pytest.raises(ConversionError, match="Arrow string is no blob") as caught:
+    with pytest.raises(ConversionError, match="Arrow string does not fit blob") as caught:
         blobs.write(blobs.read().to_arrow())
     assert "odps.blob(reference)" in caught.value.hint
     assert rows_in(blobs) == 1
@@ -401,7 +401,7 @@ def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
 def test_text_in_a_stream_of_blobs_is_refused(blobs):
     schema = pa.schema([("id", pa.int64()), ("data", pa.string())])
     reader = pa.RecordBatchReader.from_batches(schema, [])
-    with pytest.raises(ConversionError, match="Arrow string is no blob"):
+    with pytest.raises(ConversionError, match="Arrow string does not fit blob"):
         blobs.write(reader)
 
 
@@ -415,7 +415,7 @@ def test_a_file_that_cannot_be_saved_says_so(odps, tmp_path):
     blob = odps.table("media").blobs("content", limit=1)[0]
     target = tmp_path / "a.bin"
     blob.save(target)
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         blob.save(target)
     with pytest.raises(ConfigError, match="does not exist"):
         blob.save(tmp_path / "no" / "a.bin")

@@ -166,7 +166,7 @@ def test_a_list_is_the_values_of_an_in(text, bound):
     ],
 )
 def test_a_list_elsewhere_is_refused(text):
-    with pytest.raises(ArgumentError, match="after in only") as caught:
+    with pytest.raises(ArgumentError, match="only after in") as caught:
         bind(text, LISTS)
     assert "in (:name)" in caught.value.hint
 
@@ -180,7 +180,7 @@ def test_an_empty_list_is_refused_as_no_value_can_stand_for_it(text, none):
 
 @pytest.mark.parametrize("text", ["s not in :some", "s not in (:some)", "s not in ('x', :some)"])
 def test_a_null_in_a_list_would_empty_a_not_in(text):
-    with pytest.raises(ArgumentError, match="no row at all"):
+    with pytest.raises(ArgumentError, match="no row would match"):
         bind(text, {"some": ["paid", None]})
     assert bind(text.replace("not ", ""), {"some": ["paid", None]}).endswith("NULL)")
 

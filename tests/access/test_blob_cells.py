@@ -44,7 +44,7 @@ def test_a_path_may_be_short_where_it_is_clear():
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("pages", "is not one BLOB"), ("id", "is no BLOB"), ("phot", "is no BLOB")],
+    [("pages", "is not one BLOB"), ("id", "is not a BLOB"), ("phot", "is not a BLOB")],
 )
 def test_a_path_that_names_no_blob_lists_those_that_are_there(text, said):
     with pytest.raises(NotFoundError, match=said) as caught:
@@ -100,14 +100,14 @@ def test_missing_cells_are_nulls_however_pandas_spells_them():
 @pytest.mark.parametrize(
     ("text", "value", "said"),
     [
-        ("blob", "a.png", "text is no content"),
-        ("blob", 5, "a int is no content"),
-        ("blob", Path("/no/such/file"), "no such file"),
+        ("blob", "a.png", "text cannot be the content"),
+        ("blob", 5, "a int cannot be the content"),
+        ("blob", Path("/no/such/file"), "the file does not exist"),
         ("blob", io.StringIO("x"), "open as text"),
-        ("array<blob>", [b"x", "y"], "text is no content"),
-        ("array<blob>", 5, "is no array<blob>"),
-        ("struct<b:blob>", [1], "is no struct<b:blob>"),
-        ("blob", NewBlob(Path("/no/such/file")), "no such file"),
+        ("array<blob>", [b"x", "y"], "text cannot be the content"),
+        ("array<blob>", 5, "is not of type array<blob>"),
+        ("struct<b:blob>", [1], "is not of type struct<b:blob>"),
+        ("blob", NewBlob(Path("/no/such/file")), "the file does not exist"),
     ],
 )
 def test_what_is_no_content_is_named_with_its_row(text, value, said):
@@ -151,7 +151,7 @@ def test_long_content_is_not_in_the_error():
     ],
 )
 def test_arrow_columns_of_another_type_are_refused_before_their_values(arrow, text):
-    with pytest.raises(ConversionError, match="is no"):
+    with pytest.raises(ConversionError, match="does not fit"):
         check_leaf_types(arrow, column(text))
 
 
@@ -181,5 +181,5 @@ def test_content_gets_name_type_and_size_from_where_they_are(tmp_path):
 
 
 def test_text_is_no_new_blob():
-    with pytest.raises(ConversionError, match="text is no content"):
+    with pytest.raises(ConversionError, match="text cannot be the content"):
         NewBlob("a.png")

@@ -205,13 +205,13 @@ def test_ten_thousand_files_of_one_name_are_no_obstacle(tmp_path):
 
 def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="is no folder"):
+    with pytest.raises(ConfigError, match="is not a folder"):
         odps.save_blobs(media, tmp_path / "file")
     with pytest.raises(ConfigError, match="does not exist") as caught:
         odps.save_blobs(media, tmp_path / "no")
     assert caught.value.hint == "make it first"
     told = Told()
-    with pytest.raises(ConfigError, match="no file can be made in /proc/self/fdinfo") as caught:
+    with pytest.raises(ConfigError, match="cannot create a file in /proc/self/fdinfo") as caught:
         odps.save_blobs(media, "/proc/self/fdinfo", progress=told)  # read-only for root, too
     assert "may write" in caught.value.hint
     assert told.end.phase is Phase.FAILED

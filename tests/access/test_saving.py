@@ -105,7 +105,7 @@ def test_nothing_is_left_when_the_bytes_break_off(tmp_path):
 def test_another_file_is_never_overwritten_unasked(tmp_path):
     target = tmp_path / "a.bin"
     target.write_bytes(b"old")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         save_stream([b"new"], target, overwrite=False)
     assert target.read_bytes() == b"old"
     save_stream([b"new"], target, overwrite=True)
@@ -119,7 +119,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path):
         target.write_bytes(b"theirs")
         yield b"ours"
 
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         save_stream(chunks(), target, overwrite=False)
     assert target.read_bytes() == b"theirs"
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin"]

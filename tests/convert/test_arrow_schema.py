@@ -63,7 +63,7 @@ def test_time_units_follow_the_session():
 
 
 def test_variant_has_no_arrow_form():
-    with pytest.raises(ConversionError, match="VARIANT has no Arrow form"):
+    with pytest.raises(ConversionError, match="VARIANT has no Arrow equivalent"):
         arrow_type(PrimitiveType(TypeCode.VARIANT))
 
 

@@ -59,8 +59,8 @@ def test_a_table_is_read_and_a_report_left(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "there is nothing to ask about"),
-        (["--write", "scratch"], "does not say in which project"),
+        ([], "no table was given to ask about"),
+        (["--write", "scratch"], "names no project"),
         (["--table", "orders", "--only", "nope"], "there is no question nope"),
     ],
 )

@@ -60,7 +60,7 @@ def test_the_embedded_service_is_as_assumed(
 ) -> None:
     verdict = findings[question.id].verdict
     if not question.embedded:
-        assert verdict == "cannot tell: the embedded service answers by DuckDB's SQL here"
+        assert verdict == "cannot tell: the embedded service runs this in DuckDB's SQL"
     else:
         assert verdict == AS_ASSUMED
 
@@ -114,7 +114,7 @@ def test_a_question_that_raises_does_not_cost_the_others(profile: Profile) -> No
     first, last = asking(broken), choose(["session-expiry"])[0]
     with Prober(profile, table=named(profile, SAMPLE)) as prober:
         found = [one.verdict for one in prober.ask([first, last])]
-    assert found == ["cannot tell: RuntimeError, which was not foreseen", AS_ASSUMED]
+    assert found == ["cannot tell: RuntimeError (unexpected)", AS_ASSUMED]
 
 
 def test_bounds_of_requests_rows_and_time_hold(profile: Profile) -> None:
@@ -139,7 +139,7 @@ def test_bounds_of_requests_rows_and_time_hold(profile: Profile) -> None:
     assert [one.verdict for one in found] == [
         "cannot tell: the bound on requests was reached",
         "cannot tell: the bound on rows was reached",
-        "cannot tell: the time was over",
+        "cannot tell: the bound on time was reached",
         AS_ASSUMED,
     ]
     assert [one.requests for one in found[:2]] == [questions[0].request_bound, 1]
@@ -196,7 +196,7 @@ def test_a_key_without_rights_cannot_tell(profile: Profile) -> None:
         stranger = replace(stranger, tunnel_endpoint=storage.tunnel_endpoint)
     with Prober(stranger, table=named(profile, SAMPLE)) as prober:
         (found,) = prober.ask(choose(["session-expiry"]))
-    assert found.verdict.startswith("cannot tell: the account has no right to it: 40")
+    assert found.verdict.startswith("cannot tell: the account lacks the right for it: 40")
     assert found.is_open
 
 
@@ -284,6 +284,6 @@ def test_a_service_that_goes_away_costs_no_more_than_its_questions() -> None:
         assert first.seen is not None
     (second,) = prober.ask(choose(["staging-id"]))
     prober.close()
-    assert second.verdict == "cannot tell: ConnectError, which was not foreseen"
+    assert second.verdict == "cannot tell: ConnectError (unexpected)"
     assert second.requests == 1
-    assert "<scratch-into> may be left (ConnectError)" in prober.left_behind
+    assert "<scratch-into> may remain (ConnectError)" in prober.left_behind

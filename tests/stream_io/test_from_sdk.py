@@ -140,7 +140,7 @@ def test_an_answer_before_the_body_was_taken_is_an_error(status: int, kind: type
 
 def test_a_function_that_returns_no_answer_is_an_error() -> None:
     writer = StreamWriter(lambda body: print(*body, end=""))
-    with pytest.raises(BrokenStreamError, match="returned no answer"):
+    with pytest.raises(BrokenStreamError, match="returned no response"):
         writer.finish()
 
 
@@ -228,7 +228,7 @@ def test_a_schema_by_name_or_by_place_is_one_for_all_batches() -> None:
 def test_without_schema_and_rows_nothing_is_sent() -> None:
     upload = Taking()
     writer = ArrowWriter(StreamWriter(upload))
-    with pytest.raises(StateError, match="no schema yet"):
+    with pytest.raises(StateError, match="not known before the first batch"):
         writer.schema  # noqa: B018
     with pytest.raises(StateError, match="nothing was written and no schema"):
         writer.finish()

@@ -125,7 +125,7 @@ def test_missing_and_surplus_rows_are_errors() -> None:
     ],
 )
 def test_what_begins_no_message_is_an_error(junk: bytes) -> None:
-    with pytest.raises(FramingError, match="begins no Arrow message") as caught:
+    with pytest.raises(FramingError, match="does not begin an Arrow message") as caught:
         watch(junk)
     assert caught.value.offset == 0
 
@@ -245,7 +245,7 @@ def test_buffers_that_are_stored_as_they_are_promise_nothing() -> None:
     stream[place : place + 8] = pack("<q", -1)
     EndMarkerCheck(max_decompressed=0).feed(bytes(stream))
     stream[place : place + 8] = pack("<q", -2)
-    with pytest.raises(FramingError, match="promises -2 bytes"):
+    with pytest.raises(FramingError, match="size of -2 bytes"):
         watch(bytes(stream))
 
 
@@ -297,7 +297,7 @@ def test_buffers_that_overlap_or_leave_the_body_are_refused(buffers: tuple[int, 
     batch = pa.record_batch({"a": pa.array([1]), "b": pa.array([2])})
     old = pack("<8q", 0, 0, 0, 8, 8, 0, 8, 8)  # two of validity, two of values
     new = pack("<8q", 0, 0, *buffers[:2], 8, 0, *buffers[2:])
-    with pytest.raises(FramingError, match="no place of its own"):
+    with pytest.raises(FramingError, match="overlaps another or lies outside"):
         watch(changed(batch, old, new))
 
 
@@ -311,7 +311,7 @@ def test_a_compressed_buffer_has_room_for_its_promise() -> None:
     lengths = [
         n for n in range(size - 8, size + 1) if stream[at:body].count(pack("<qq", 0, n)) == 1
     ]
-    with pytest.raises(FramingError, match="no place of its own"):
+    with pytest.raises(FramingError, match="overlaps another or lies outside"):
         watch(changed(batch, pack("<qq", 0, lengths[0]), pack("<qq", 0, 7), compression="zstd"))
 
 
@@ -366,7 +366,7 @@ def test_a_stream_of_the_other_order_of_bytes_is_refused(endianness: int) -> Non
 def test_names_that_are_no_text_are_refused_wherever_they_are(schema: pa.Schema) -> None:
     stream = schema.serialize().to_pybytes()
     assert watch(stream).batches == 0
-    with pytest.raises(FramingError, match="no text"):
+    with pytest.raises(FramingError, match="not UTF-8 text"):
         watch(stream.replace(b"name", b"na\xffe"))
 
 

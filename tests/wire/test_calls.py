@@ -920,7 +920,7 @@ def test_bad_reference_is_told() -> None:
         params=(("Action", "BlobRead"), ("Target", "generic.blob")),
         body=b'{"BlobReferences": ["not base64!"]}',
     )
-    with pytest.raises(InvalidRequestError, match="BlobReferences holds what is no reference"):
+    with pytest.raises(InvalidRequestError, match="BlobReferences holds an item that is not"):
         decode_request(bad)
 
 
@@ -1192,7 +1192,7 @@ def test_expiry_may_be_in_seconds_or_milliseconds(number: int, expected: float |
     [
         (ReadSessionAnswer, {}, "SessionId is missing"),
         (ReadSessionAnswer, {"SessionId": "s"}, "SessionStatus is missing"),
-        (ReadSessionAnswer, {"SessionId": "s", "SessionStatus": "X"}, "no known session status"),
+        (ReadSessionAnswer, {"SessionId": "s", "SessionStatus": "X"}, "not a known session status"),
         (
             ReadSessionAnswer,
             {"SessionId": "s", "SessionStatus": "NORMAL", "SplitMode": "x"},
@@ -1207,10 +1207,10 @@ def test_expiry_may_be_in_seconds_or_milliseconds(number: int, expected: float |
         (WriteSessionStateAnswer, {"Streams": [1]}, "Streams is a list"),
         (WriteStreamAnswer, {"TableSchema": 3}, "TableSchema is a number"),
         (InstanceSessionAnswer, {}, "DownloadID is missing"),
-        (InstanceSessionAnswer, {"DownloadID": "d", "Status": "odd"}, "no known session status"),
+        (InstanceSessionAnswer, {"DownloadID": "d", "Status": "odd"}, "not a known session status"),
         (BlockSessionAnswer, {}, "SessionStatus is missing"),
         (WriteBlockAnswer, {"CommitMessage": ""}, "CommitMessage is missing"),
-        (WriteBlobAnswer, {"BlobReference": "?"}, "no reference"),
+        (WriteBlobAnswer, {"BlobReference": "?"}, "not a reference"),
     ],
 )
 def test_bad_answer_is_told_with_its_request_id(

@@ -428,7 +428,7 @@ def test_what_is_no_answer_of_maxcompute_is_told(document: str, body: bytes) -> 
     "text", ["", "<html>login</html>", "h/path", "h:port", "user@h", "h h", "ftp://h", "h?x"]
 )
 def test_what_is_no_host_name_is_told(text: str) -> None:
-    with pytest.raises(FramingError, match="not the name of a tunnel host") as caught:
+    with pytest.raises(FramingError, match="not a host name of a tunnel endpoint") as caught:
         decode_tunnel_endpoint(text.encode(), endpoint="http://h")
     assert "tunnel_endpoint=" in (caught.value.hint or "")
 
@@ -503,7 +503,7 @@ def test_query_that_would_arrive_as_another_one_is_refused(sign: str) -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        (b"", "not usable XML"),
+        (b"", "not valid XML"),
         (b"<Instance/>", "has no SQL task"),
         (b"<!DOCTYPE x><Instance/>", "DOCTYPE"),
         (STOCK_JOB.replace(b'{"PYODPS', b'["PYODPS'), "settings is not JSON"),
@@ -576,7 +576,7 @@ def test_result_in_base64_is_decoded() -> None:
 <Result Transform="Base64" Format="text">5p2t5bee</Result></Task></Tasks></Instance>"""
     expected = TaskResult(name="t", text="杭州", format="text")
     assert InstanceResult.decode(body, {}).tasks == (expected,)
-    with pytest.raises(FramingError, match="not the Base64"):
+    with pytest.raises(FramingError, match="declared as Base64"):
         InstanceResult.decode(body.replace(b"5p2t5bee", b"5"), {})
 
 

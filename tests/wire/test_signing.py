@@ -338,7 +338,7 @@ def test_no_secret_is_in_the_repr_and_none_is_pickled() -> None:
     "name", ["access_id", "access_key", "sts_token", "bearer_token", "region", "app_id", "app_key"]
 )
 def test_pasted_white_space_is_told_without_the_secret(name: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name} holds characters") as caught:
+    with pytest.raises(ConfigError, match=f"{name} contains characters") as caught:
         Credentials(**{name: value})
     assert caught.value.option == name
     assert value not in str(caught.value) + str(caught.value.hint)

@@ -54,7 +54,7 @@ def test_text_that_only_speaks_of_a_doctype_is_fine() -> None:
     ],
 )
 def test_what_is_no_usable_xml_is_our_error(body: bytes) -> None:
-    with pytest.raises(FramingError, match="document is not usable XML"):
+    with pytest.raises(FramingError, match="document is not valid XML"):
         parse_xml(body, "document")
 
 

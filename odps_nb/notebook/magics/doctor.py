@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["examine"]
 
-_STATES = {"ok": "ok", "optional": "–", "bad": "mend"}
+_STATES = {"ok": "ok", "optional": "–", "bad": "fix"}
 
 
 def examine(connect: Callable[[], Connection]) -> Listing:

@@ -1,8 +1,8 @@
 """Requests and answers of the Storage API as values: one pair per action.
 
-The only place that knows how calls are spelled on the wire (``docs/protocol.md`` sections 1, 3,
-6.1, 7.5, 8.1). ``request.encode()`` gives a `WireRequest`; `decode_request` gives the request
-back, which is how the embedded service speaks the same spelling as the client.
+The only place that knows the wire format of calls (``docs/protocol.md`` sections 1, 3, 6.1, 7.5,
+8.1). ``request.encode()`` returns a `WireRequest`; `decode_request` turns it back into the request:
+the client uses the one, the embedded service the other, so both share one format.
 """
 
 from odps_nb.wire.calls.answers import EmptyAnswer, parse_answer

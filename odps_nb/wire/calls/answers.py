@@ -1,4 +1,4 @@
-"""What every JSON answer has in common, and the answer that says nothing.
+"""Parses JSON answers: the checks that all share, session statuses, and the empty answer.
 
 ``docs/protocol.md`` sections 3 and 8.1. Must not know: single actions.
 """
@@ -20,8 +20,8 @@ __all__ = ["EmptyAnswer", "parse_answer", "parse_status"]
 def parse_answer(body: bytes, headers: Mapping[str, str], what: str) -> Fields:
     """Read the JSON object of a successful answer; its request id goes into every error.
 
-    An error object that came with a 2xx status is raised as the error it is: taken for an
-    empty result it would turn a failed commit into a success.
+    An error object that came with a 2xx status is raised as the error it is: read as an empty
+    result it would turn a failed commit into a success.
     """
     request_id = find_header(headers, REQUEST_ID)
 
@@ -37,25 +37,25 @@ def parse_answer(body: bytes, headers: Mapping[str, str], what: str) -> Fields:
 
 
 def parse_status(fields: Fields, key: str) -> SessionStatus:
-    """Read a session status in any case; it must be there."""
+    """Parse a session status, upper or lower case; a missing one is an error."""
     text = fields.need_text(key)
     try:
         return SessionStatus(text.upper())
     except ValueError:
-        raise fields.fail(key, f"{text[:40]!r} is no known session status") from None
+        raise fields.fail(key, f"{text[:40]!r} is not a known session status") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyAnswer:
-    """An answer that says only that it worked, perhaps with a warning."""
+    """An answer without a result: the call succeeded, perhaps with a warning."""
 
     warning: str = ""
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         return dump({"WarningMessage": self.warning}), {}
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> EmptyAnswer:
-        """Read an answer; an empty body will do."""
+        """Decode an answer; the body may be empty."""
         return cls(warning=parse_answer(body, headers, "answer").text("WarningMessage"))

@@ -48,7 +48,7 @@ def _reference(fields: Fields, key: str, token: str) -> BlobReference:
     try:
         return BlobReference.from_text(token)
     except ArgumentError as error:
-        raise fields.fail(key, f"holds what is no reference: {error.message}") from None
+        raise fields.fail(key, f"holds an item that is not a reference: {error.message}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class WriteBlobAnswer:
     batch: bool = False
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers; only a single upload fills ``BlobReference``."""
+        """Encode the answer as body and headers; only a single upload fills ``BlobReference``."""
         tokens = [reference.token for reference in self.references]
         members = {
             "BlobReference": "" if self.batch or not tokens else tokens[0],
@@ -79,7 +79,7 @@ class WriteBlobAnswer:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> WriteBlobAnswer:
-        """Read an answer; whether the count is right, the request knows."""
+        """Decode an answer; the request checks the count."""
         fields = parse_answer(body, headers, "answer to TableWriteBlob")
         references = _references(fields, "BlobReferences")
         single = fields.optional_text("BlobReference")
@@ -103,7 +103,7 @@ class WriteBlob:
     """
 
     ACTION: ClassVar[str] = "TableWriteBlob"
-    idempotent: ClassVar[bool] = True  # a blob that no row names is garbage, not data
+    idempotent: ClassVar[bool] = True  # a blob that no row references is garbage, not data
 
     table: TableName
     session_id: str
@@ -115,7 +115,7 @@ class WriteBlob:
     route_token: str | None = None
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request, without its body; empty partition values are sent, too."""
+        """Encode the request, without its body; empty partition values are sent, too."""
         return storage_request(
             self.ACTION,
             table_target(self.table),
@@ -137,7 +137,7 @@ class WriteBlob:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> WriteBlob:
-        """Read the request back."""
+        """Decode the request."""
         params = Params(wire)
         return cls(
             table=params.table,
@@ -151,7 +151,7 @@ class WriteBlob:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteBlobAnswer:
-        """Read the answer; one without exactly one reference is a `FramingError`."""
+        """Decode the answer; one without exactly one reference is a `FramingError`."""
         answer = WriteBlobAnswer.decode(body, headers)
         if len(answer.references) != 1:
             fields = parse_answer(body, headers, "answer to TableWriteBlob")
@@ -174,7 +174,7 @@ class WriteBlobBatch:
     route_token: str | None = None
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request, without its body."""
+        """Encode the request, without its body."""
         return storage_request(
             self.ACTION,
             table_target(self.table),
@@ -195,7 +195,7 @@ class WriteBlobBatch:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> WriteBlobBatch:
-        """Read the request back."""
+        """Decode the request."""
         params = Params(wire)
         return cls(
             table=params.table,
@@ -207,7 +207,7 @@ class WriteBlobBatch:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteBlobAnswer:
-        """Read the answer; the caller compares the count with the blobs that it sent."""
+        """Decode the answer; the caller compares the count with the blobs that it sent."""
         return WriteBlobAnswer.decode(body, headers)
 
 
@@ -225,7 +225,7 @@ class ReadBlobs:
     compression: Compression = Compression.NONE
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return storage_request(
             self.ACTION,
             BLOB_TARGET,
@@ -237,7 +237,7 @@ class ReadBlobs:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> ReadBlobs:
-        """Read the request back."""
+        """Decode the request."""
         fields = request_fields(wire)
         if wire.target != BLOB_TARGET:
             raise in_request(f"Target of BlobRead is not {BLOB_TARGET}")

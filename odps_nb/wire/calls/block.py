@@ -57,7 +57,7 @@ class BlockSessionAnswer:
     route_token: str | None = None
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         members = {
             "SessionId": self.session_id,
             "SessionStatus": self.status.value,
@@ -70,7 +70,7 @@ class BlockSessionAnswer:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> BlockSessionAnswer:
-        """Read the answer to create, get or commit; one without a status is a `FramingError`."""
+        """Decode the answer to create, get or commit; one without a status is a `FramingError`."""
         fields = parse_answer(body, headers, "answer about a block session")
         return cls(
             session_id=fields.optional_text("SessionId"),
@@ -85,20 +85,20 @@ class BlockSessionAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBlockAnswer:
-    """A block was taken: ``commit_message`` goes into the commit as it is."""
+    """A block was stored; pass ``commit_message`` to the commit unchanged."""
 
     commit_message: str
     record_count: int = 0
     route_token: str | None = None
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         members = {"CommitMessage": self.commit_message, "RecordCount": self.record_count}
         return dump(members), {ROUTE_TOKEN: self.route_token} if self.route_token else {}
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> WriteBlockAnswer:
-        """Read an answer; one without a commit message is a `FramingError`."""
+        """Decode an answer; one without a commit message is a `FramingError`."""
         fields = parse_answer(body, headers, "answer to TableWrite of a block")
         return cls(
             commit_message=fields.need_text("CommitMessage"),
@@ -109,7 +109,7 @@ class WriteBlockAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateBlockSession:
-    """Begin a transaction that is written in blocks; ``max_field_size`` counts bytes."""
+    """Begin a transaction that is written in blocks; ``max_field_size`` is in bytes."""
 
     ACTION: ClassVar[str] = "TableCreateWriteSession"
     idempotent: ClassVar[bool] = True
@@ -122,7 +122,7 @@ class CreateBlockSession:
     enhance_write_check: bool = False
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request; this one has its write mode in version 2, too."""
+        """Encode the request; this one has its write mode in version 2, too."""
         return storage_request(
             self.ACTION,
             table_target(self.table),
@@ -150,7 +150,7 @@ class CreateBlockSession:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> CreateBlockSession:
-        """Read the request back."""
+        """Decode the request."""
         fields = request_fields(wire)
         dynamic = fields.inner("DynamicPartitionOptions")
         return cls(
@@ -163,13 +163,13 @@ class CreateBlockSession:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> BlockSessionAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return BlockSessionAnswer.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetBlockSession:
-    """Ask for the state of a block session."""
+    """Get the state of a block session."""
 
     ACTION: ClassVar[str] = "TableGetWriteSession"
     idempotent: ClassVar[bool] = True
@@ -179,7 +179,7 @@ class GetBlockSession:
     route_token: str | None = None
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return storage_request(
             self.ACTION,
             table_target(self.table),
@@ -192,7 +192,7 @@ class GetBlockSession:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> GetBlockSession:
-        """Read the request back."""
+        """Decode the request."""
         params = Params(wire)
         return cls(
             table=params.table,
@@ -201,7 +201,7 @@ class GetBlockSession:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> BlockSessionAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return BlockSessionAnswer.decode(body, headers)
 
 
@@ -220,7 +220,7 @@ class WriteBlock:
     route_token: str | None = None
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request, without its body."""
+        """Encode the request, without its body."""
         params: Pairs = (
             _MODE,
             ("SessionId", self.session_id),
@@ -240,7 +240,7 @@ class WriteBlock:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> WriteBlock:
-        """Read the request back."""
+        """Decode the request."""
         params = Params(wire)
         return cls(
             table=params.table,
@@ -252,13 +252,13 @@ class WriteBlock:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteBlockAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return WriteBlockAnswer.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBlocks:
-    """Make the blocks visible whose commit messages are named."""
+    """Commit the blocks with these commit messages, which makes their rows visible."""
 
     ACTION: ClassVar[str] = "TableCommitWriteSession"
     idempotent: ClassVar[bool] = False
@@ -269,7 +269,7 @@ class CommitBlocks:
     route_token: str | None = None
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return storage_request(
             self.ACTION,
             table_target(self.table),
@@ -282,7 +282,7 @@ class CommitBlocks:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> CommitBlocks:
-        """Read the request back."""
+        """Decode the request."""
         params = Params(wire)
         return cls(
             table=params.table,
@@ -292,5 +292,5 @@ class CommitBlocks:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> BlockSessionAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return BlockSessionAnswer.decode(body, headers)

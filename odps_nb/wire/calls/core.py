@@ -1,4 +1,4 @@
-"""What every Storage API call has in common: the request value, targets, parameters.
+"""The parts shared by all Storage API calls: the request value, targets, parameters.
 
 ``docs/protocol.md`` sections 1.1 to 1.4. A request is a value; sending and signing happen
 elsewhere. Must not know: single actions, transports, credentials.
@@ -137,17 +137,17 @@ class StreamingCall(Protocol):
 
     @property
     def idempotent(self) -> bool:
-        """Whether the server may get the request twice without harm."""
+        """Whether the request may be sent twice without harm."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = ...) -> WireRequest:
-        """Spell the request for the wire."""
+        """Encode the request for the wire."""
 
 
 class Call(StreamingCall, Protocol[Answer_co]):
     """A request value with a JSON answer."""
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> Answer_co:
-        """Read the answer of a successful request."""
+        """Decode the answer of a successful request."""
 
 
 def storage_request(
@@ -182,7 +182,7 @@ def table_target(table: TableName) -> str:
 
 
 def parse_table_target(target: str) -> TableName:
-    """Read the ``Target`` of a table; names that cannot be names are refused."""
+    """Read the ``Target`` of a table; impossible names are refused."""
     match = _TABLE_TARGET.fullmatch(target)
     if match is None:
         raise in_request(f"Target {target[:80]!r} is not a table")
@@ -190,7 +190,7 @@ def parse_table_target(target: str) -> TableName:
 
 
 def table_name(project: str, schema: str | None, table: str) -> TableName:
-    """Make a table name of parts that a client sent."""
+    """Make a table name from parts that a client sent."""
     try:
         return TableName(project=project, schema=schema, table=table)
     except ArgumentError as error:
@@ -211,9 +211,9 @@ def parse_instance_target(target: str) -> tuple[str, str]:
 
 
 def encode_partition(spec: PartitionSpec, *, separator: str) -> str:
-    """Spell ``ds=x/h=1``; what could be read as another partition is an `ArgumentError`.
+    """Spell ``ds=x/h=1``; what could be parsed as another partition is an `ArgumentError`.
 
-    Levels are joined as live tests of the C++ client have it: by ``/`` in write sessions and in
+    Levels are joined as in the live tests of the C++ client: by ``/`` in write sessions and in
     the partitions of a read, by ``,`` in previews (TestTableWriteFullPartitioned,
     TestFilterOptionsRequiredPartitions, TestSpecificPartition).
     """
@@ -221,11 +221,11 @@ def encode_partition(spec: PartitionSpec, *, separator: str) -> str:
 
 
 def decode_partition(text: str, *, quoted: bool = False) -> PartitionSpec:
-    """Read ``ds=x,h=1`` or ``ds=x/h=1``: values as they came, blanks and quotes included.
+    """Parse ``ds=x,h=1`` or ``ds=x/h=1``; blanks and quotes stay part of the values.
 
-    A ``,`` or ``/`` separates levels only before another ``key=``, since values may hold
-    both (``docs/protocol.md`` section 6.1). With ``quoted`` quotes around a value are no
-    part of it (the control plane, ``docs/protocol.md`` section 7.2).
+    A ``,`` or ``/`` separates levels only before another ``key=``, since values may hold both
+    (``docs/protocol.md`` section 6.1). With ``quoted``, quotes around a value are not part of it
+    (the control plane, ``docs/protocol.md`` section 7.2).
     """
     if not text:
         return PartitionSpec()
@@ -262,18 +262,18 @@ class Params:
         return self._values.get(key) or None
 
     def text(self, key: str) -> str:
-        """Return a parameter that must be there."""
+        """Return a parameter; a missing one is an error."""
         value = self.optional(key)
         if value is None:
             raise in_request(f"parameter {key} is missing")
         return value
 
     def flag(self, key: str) -> bool:
-        """Return whether a parameter says ``true``."""
+        """Return whether a parameter is ``true``."""
         return (self._values.get(key) or "").lower() == "true"
 
     def integer(self, key: str, *, low: int = 0) -> int:
-        """Return an integer parameter that must be there and not be under ``low``."""
+        """Return an integer parameter; one that is missing or below ``low`` is an error."""
         text = self.text(key)
         digits = text[1:] if text[0] == "-" else text
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 18) or int(text) < low:
@@ -286,12 +286,12 @@ class Params:
 
     @property
     def table(self) -> TableName:
-        """The table that ``Target`` names."""
+        """The table named by ``Target``."""
         return parse_table_target(self.text("Target"))
 
 
 def request_fields(wire: WireRequest) -> Fields:
-    """Read the JSON body of a request; none is an empty object."""
+    """Parse the JSON body of a request; no body counts as an empty object."""
     return parse_object(wire.body or b"", f"body of {wire.action}", in_request)
 
 
@@ -304,7 +304,7 @@ def find_header(headers: Mapping[str, str] | Pairs, name: str) -> str | None:
 def accepted_coding(headers: Mapping[str, str] | Pairs) -> Compression:
     """Return the coding that the request asks for.
 
-    Only a list of nothing but Storage API codings is a wish; a generic list such as
+    Only a list with nothing but Storage API codings counts; a generic list such as
     ``gzip, deflate, zstd`` comes from an HTTP library (``docs/protocol.md`` section 1.4).
     """
     listed = find_header(headers, "accept-encoding") or ""

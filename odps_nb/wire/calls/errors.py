@@ -1,7 +1,7 @@
-"""Errors of the service: from JSON or XML to our tree, and back (``docs/protocol.md`` section 8).
+"""Converts error documents of the service to exceptions and back (``docs/protocol.md`` section 8).
 
 The class comes from the code, else from an ``ODPS-nnnnnnn`` number in the text, else from the
-HTTP status. Every one gets a hint that a stranger understands.
+HTTP status. Every error gets a hint in plain words.
 Must not know: when to retry.
 """
 
@@ -130,19 +130,19 @@ _HINT_OF_CODE = {
     "SignatureNotMatch": _OTHER_SIGNATURE,
     "SignatureDoesNotMatch": _OTHER_SIGNATURE,
     "RequestTimeTooSkewed": "check the clock of this machine; it may be off by 15 minutes at most",
-    "AuthenticationRequestExpired": "the temporary credentials are over; get new ones",
+    "AuthenticationRequestExpired": "the temporary credentials have expired; get new ones",
     "NoPermission": "ask the owner of the project for the right to this object",
     "AccessDenied": "ask the owner of the project for the right to this object",
     "NoSuchProject": "check the name of the project and that the endpoint is of its region",
     "NoSuchSchema": "check the name of the schema",
     "NoSuchTable": "check the name; odps.tables() lists the tables of the project",
     "NoSuchPartition": "check the partition; table.partitions() lists those that exist",
-    "NoSuchSession": "the session and its snapshot are gone; run the read again for a new snapshot",
+    "NoSuchSession": "the session and its snapshot have expired; read again for a new snapshot",
     "NoSuchVersion": "read the whole table, and follow its versions from there",
     "VersionReplacedRows": "read the whole table, or ask for the versions that only added rows",
     "NoSuchStream": "open the write stream again; what it held is not committed",
     "InvalidPartitionSpec": "write key=value for each level, e.g. ds=2024-01-01,hour=3",
-    "InvalidRowRange": "ask for rows within the session's row count",
+    "InvalidRowRange": "request rows within the session's row count",
     "MalformedDataStream": "the uploaded bytes did not arrive as they were sent; write again",
     "RowOffsetConflict": "another writer uses this stream, or rows are missing before these",
     "InvalidState": "the session was committed or aborted already; begin a new one",
@@ -161,7 +161,7 @@ _HINT_OF_CLASS: dict[type[ServiceError], str] = {
     SessionExpiredError: _HINT_OF_CODE["NoSuchSession"],
     ThrottledError: "wait a little, or use fewer splits at a time",
     ServerFaultError: "the server failed; try again, and quote the request id if it persists",
-    ServiceError: "check the endpoint: what answers there is not the service",
+    ServiceError: "check the endpoint: the server there is not the service",
 }
 
 
@@ -173,7 +173,7 @@ class _Parts(NamedTuple):
 
 
 def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError:
-    """Make the error that a non-successful answer stands for; never raises.
+    """Return the exception for a non-successful answer; never raises.
 
     Parameters
     ----------
@@ -202,13 +202,13 @@ def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -
 
 
 def code_of_text(text: str) -> str | None:
-    """Return the code that the first ``ODPS-nnnnnnn`` number in a text stands for."""
+    """Return the error code for the first ``ODPS-nnnnnnn`` number in a text."""
     number = _NUMBER.search(text)
     return _CODE_OF_NUMBER.get(number[1]) if number else None
 
 
 def hint_of_code(code: str | None) -> str | None:
-    """Return what to do about a code, if it is known."""
+    """Return the hint for an error code, if there is one."""
     return _HINT_OF_CODE.get(code or "")
 
 
@@ -232,7 +232,7 @@ def _parse(body: bytes) -> _Parts:
         if start == b"<":
             return _parse_xml(body)
     except OdpsNbError:
-        pass  # neither: an error page of something in between, shown as text below
+        pass  # neither: an error page of a proxy, shown as text below
     text = body.decode("utf-8", "replace").strip()
     return _Parts(None, re.sub(r"\s+", " ", re.sub(r"<[^<>]*>", " ", text)).strip(), None, None)
 
@@ -261,7 +261,8 @@ def _parse_xml(body: bytes) -> _Parts:
 
 
 def _retry_after(headers: Mapping[str, str] | Pairs, hold_millis: int | None) -> float | None:
-    # Only the form in seconds: a date needs a clock, which this floor has not; floor 3 reads it.
+    # Only the form in seconds: a date needs a clock, which this floor does not have; floor 3 reads
+    # it.
     text = (find_header(headers, "retry-after") or "").strip()
     seconds = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII) else None
     if seconds is None and hold_millis is not None:

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 DEFAULT_TASK = "AnonymousSQLTask"
-# Words of the tunnel that the real service has been said to send here, too.
+# Statuses of the tunnel that the real service is reported to send here, too.
 _TUNNEL_STATUS = {"INITIATING": SessionStatus.INIT, "CLOSES": SessionStatus.EXPIRED}
 
 
@@ -51,7 +51,7 @@ class InstanceSessionAnswer:
     quota_name: str = ""
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         members = {
             "DownloadID": self.download_id,
             "Status": self.status.value,
@@ -65,7 +65,7 @@ class InstanceSessionAnswer:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> InstanceSessionAnswer:
-        """Read an answer; one without a download id is a `FramingError`."""
+        """Decode an answer; one without a download id is a `FramingError`."""
         fields = parse_answer(body, headers, "answer about an instance session")
         records = fields.integer("RecordCount", -1)
         return cls(
@@ -87,7 +87,7 @@ def _status(fields: Fields) -> SessionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateInstanceReadSession:
-    """Ask for the result rows of a finished instance; ``enable_limit`` allows only 10 000 rows."""
+    """Open a session on a finished instance's result; ``enable_limit`` caps it at 10,000 rows."""
 
     ACTION: ClassVar[str] = "InstanceCreateReadSession"
     idempotent: ClassVar[bool] = True
@@ -97,7 +97,7 @@ class CreateInstanceReadSession:
     enable_limit: bool = False
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return storage_request(
             self.ACTION,
             instance_target(self.project, self.instance_id),
@@ -108,19 +108,19 @@ class CreateInstanceReadSession:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> CreateInstanceReadSession:
-        """Read the request back."""
+        """Decode the request."""
         project, instance_id = parse_instance_target(Params(wire).text("Target"))
         enable_limit = request_fields(wire).boolean("EnableLimit", default=False)
         return cls(project=project, instance_id=instance_id, enable_limit=enable_limit)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceSessionAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return InstanceSessionAnswer.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstanceReadSession:
-    """Ask again for the state of the result of an instance (a GET)."""
+    """Get the state of the session on the result of an instance (a GET)."""
 
     ACTION: ClassVar[str] = "InstanceGetReadSession"
     idempotent: ClassVar[bool] = True
@@ -130,7 +130,7 @@ class GetInstanceReadSession:
     session_id: str
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return storage_request(
             self.ACTION,
             instance_target(self.project, self.instance_id),
@@ -142,13 +142,13 @@ class GetInstanceReadSession:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> GetInstanceReadSession:
-        """Read the request back, from a GET or a POST."""
+        """Decode the request, from a GET or a POST."""
         params = Params(wire)
         project, instance_id = parse_instance_target(params.text("Target"))
         return cls(project=project, instance_id=instance_id, session_id=params.text("SessionId"))
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceSessionAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return InstanceSessionAnswer.decode(body, headers)
 
 
@@ -157,7 +157,7 @@ class ReadInstance:
     """Open the Arrow stream of rows ``[offset, offset + count)`` of a result.
 
     ``count`` is ``None`` for all the rest. Without a ``session_id`` the rows of the query
-    ``query_id`` of the instance come as they are, and nobody says how many there are.
+    ``query_id`` of the instance are streamed, and their number is not known in advance.
     """
 
     ACTION: ClassVar[str] = "InstanceRead"
@@ -175,7 +175,7 @@ class ReadInstance:
     compression: Compression = Compression.NONE
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return storage_request(
             self.ACTION,
             instance_target(self.project, self.instance_id),
@@ -197,7 +197,7 @@ class ReadInstance:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> ReadInstance:
-        """Read the request back."""
+        """Decode the request."""
         params, fields = Params(wire), request_fields(wire)
         project, instance_id = parse_instance_target(params.text("Target"))
         return cls(

@@ -26,11 +26,11 @@ __all__ = ["Preview"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """Ask for the first rows of a table, without a session (``TablePreview``).
+    """Read the first rows of a table, without a session (``TablePreview``).
 
-    A ``limit`` of 0 is all rows; ``None`` leaves it to the service, and nobody knows what it takes
-    then. Without ``columns`` all come, partition columns last; with some, exactly these. Of a
-    partition that does not exist there are no rows, and no error (C++ client: preview tests).
+    A ``limit`` of 0 is all rows; ``None`` leaves it to the service, whose default is not
+    documented. Without ``columns`` all are read, partition columns last; with some, exactly these.
+    A partition that does not exist gives no rows, and no error (C++ client: preview tests).
     """
 
     ACTION: ClassVar[str] = "TablePreview"
@@ -42,7 +42,7 @@ class Preview:
     columns: tuple[str, ...] = ()
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request; the body repeats the parameters."""
+        """Encode the request; the body repeats the parameters."""
         params: list[tuple[str, str]] = []
         body: dict[str, object] = {}
         if self.limit is not None:
@@ -61,7 +61,7 @@ class Preview:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> Preview:
-        """Read the request back; the parameters count, not their copies in the body."""
+        """Decode the request; from the parameters, not from their copies in the body."""
         params, fields = Params(wire), request_fields(wire)
         partition = params.optional("Partition") or fields.optional_text("Partition")
         limit = params.optional_integer("Limit")

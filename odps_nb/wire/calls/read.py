@@ -1,7 +1,7 @@
 """Read sessions and their rows as values (``docs/protocol.md`` sections 3.1 to 3.3, 4).
 
-Each request encodes itself and decodes itself: the client uses one half, the embedded service
-the other, so both keep one spelling. Must not know: how an answer's stream is read.
+Each request encodes and decodes itself: the client uses one half, the embedded service the other,
+so both share one format. Must not know: how an answer's stream is read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 
 DEFAULT_SPLIT_BYTES = 256 * 2**20
 NANOSECONDS_TOO_NARROW = "TimestampOutOfNanoseconds"
-"""Code of the embedded service for rows that fit a session in microseconds, and only that."""
+"""Error code of the embedded service for rows that only a session in microseconds can hold."""
 NOT_INCREMENTAL: Mapping[str, object] = {
     "StartVersion": -1,
     "EndVersion": -1,
@@ -65,12 +65,12 @@ NOT_INCREMENTAL: Mapping[str, object] = {
     "Mode": "append",
     "EnableIncrementalRead": False,
 }
-"""What an answer says of a read that is not incremental (C++ client: table_read_session)."""
+"""The answer's value for a read that is not incremental (C++ client: table_read_session)."""
 DEFAULT_BATCH_ROWS = 4096
 MAX_BATCH_ROWS = 20_000
-"""Most rows of a batch that may be asked for (C++ client: TestReadOptionsMaxBatchRows)."""
+"""Most rows per batch that a read may request (C++ client: TestReadOptionsMaxBatchRows)."""
 MIN_BATCH_BYTES, MAX_BATCH_BYTES = 2**20, 256 * 2**20
-"""What ``MaxBatchRawSize`` may be beside 0 (C++ client: TestReadOptionsMaxBatchRawSize)."""
+"""Range of ``MaxBatchRawSize``; 0 is allowed, too (C++ client: TestReadOptionsMaxBatchRawSize)."""
 # An expiry under this is in seconds, over it in milliseconds: no source names the unit, and
 # 10^11 is the year 5138 as seconds and 1973 as milliseconds.
 _MILLISECONDS_FROM = 10**11
@@ -82,9 +82,9 @@ class ReadSessionAnswer:
 
     ``splits_count`` counts in `SplitMode.SIZE` and kin; ``record_count`` is known in
     `SplitMode.ROW_OFFSET` and ``None`` otherwise. ``expires_at`` is in seconds of the epoch,
-    ``estimated_size`` in bytes. ``schema`` is what the streams will hold, in order.
-    ``latest_version`` is the version of the table that the snapshot shows: where the next
-    incremental read starts. ``incremental_options`` are those of the request, whole.
+    ``estimated_size`` in bytes. ``schema`` lists the columns of the streams, in order.
+    ``latest_version`` is the table version of the snapshot: where the next incremental read starts.
+    ``incremental_options`` repeats those of the request, unchanged.
     """
 
     session_id: str
@@ -103,7 +103,7 @@ class ReadSessionAnswer:
     route_token: str | None = None
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers; every key is there, since some clients need them all."""
+        """Encode the answer as body and headers; with every key, as some clients need all."""
         expires = 0 if self.expires_at is None else int(self.expires_at * 1000)
         members = {
             "SessionId": self.session_id,
@@ -130,7 +130,7 @@ class ReadSessionAnswer:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> ReadSessionAnswer:
-        """Read an answer.
+        """Decode an answer.
 
         Raises
         ------
@@ -181,14 +181,14 @@ def _time_unit(fields: Fields, key: str, default: TimeUnit) -> TimeUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateReadSession:
-    """Ask for a snapshot of a table and its splits (``TableCreateReadSession``).
+    """Create a read session: a snapshot of a table, cut into splits (``TableCreateReadSession``).
 
     ``split_number`` counts bytes per split (Size), rows per split (RowOffset, used by the
     client alone) or splits (Parallelism). Empty tuples mean "all".
     """
 
     ACTION: ClassVar[str] = "TableCreateReadSession"
-    idempotent: ClassVar[bool] = True  # a session that nobody uses only expires
+    idempotent: ClassVar[bool] = True  # an unused session only expires
 
     table: TableName
     data_columns: tuple[str, ...] = ()
@@ -207,7 +207,7 @@ class CreateReadSession:
     incremental_options: Mapping[str, object] | None = None
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         body: dict[str, object] = {
             "RequiredDataColumns": list(self.data_columns),
             "RequiredPartitionColumns": list(self.partition_columns),
@@ -237,7 +237,7 @@ class CreateReadSession:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> CreateReadSession:
-        """Read the request back."""
+        """Decode the request."""
         fields = request_fields(wire)
         splits, units = fields.inner("SplitOptions"), fields.inner("ArrowOptions")
         return cls(
@@ -259,13 +259,13 @@ class CreateReadSession:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> ReadSessionAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return ReadSessionAnswer.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetReadSession:
-    """Ask for the state of a read session; ``refresh`` asks for a later expiry."""
+    """Get the state of a read session; ``refresh`` extends its expiry."""
 
     ACTION: ClassVar[str] = "TableGetReadSession"
     idempotent: ClassVar[bool] = True
@@ -275,7 +275,7 @@ class GetReadSession:
     refresh: bool = False
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         refresh = "true" if self.refresh else "false"
         return storage_request(
             self.ACTION,
@@ -288,7 +288,7 @@ class GetReadSession:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> GetReadSession:
-        """Read the request back."""
+        """Decode the request."""
         params = Params(wire)
         return cls(
             table=params.table,
@@ -297,7 +297,7 @@ class GetReadSession:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> ReadSessionAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return ReadSessionAnswer.decode(body, headers)
 
 
@@ -305,7 +305,7 @@ class GetReadSession:
 class ReadRows:
     """Open the Arrow stream of one split (``TableRead``).
 
-    ``skip_rows`` rows are left out at the start of the split, to go on after a broken stream;
+    ``skip_rows`` rows are left out at the start of the split, to resume after a broken stream;
     ``max_batch_raw_size`` counts bytes, 0 is no limit. The service refuses more than
     `MAX_BATCH_ROWS`, and bytes that are not 0 or `MIN_BATCH_BYTES` to `MAX_BATCH_BYTES`.
     """
@@ -325,7 +325,7 @@ class ReadRows:
     route_token: str | None = None
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         if isinstance(self.split, IndexSplit):
             place: tuple[tuple[str, str], ...] = (("Index", str(self.split.index)),)
         else:
@@ -352,7 +352,7 @@ class ReadRows:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> ReadRows:
-        """Read the request back; 0 rows per batch mean the default."""
+        """Decode the request; 0 rows per batch means the default."""
         params, fields = Params(wire), request_fields(wire)
         _check_format(fields.inner("DataFormat"))
         if params.optional("Index") is not None:
@@ -374,11 +374,11 @@ class ReadRows:
 
 
 def _check_format(fields: Fields) -> None:
-    """Refuse what is not Arrow V5, as the older service did (pyodps: live tests of v1)."""
+    """Refuse any format but Arrow V5, as the older service did (pyodps: live tests of v1)."""
     for key, known in (("Type", "Arrow"), ("Version", "V5")):
         said = fields.text(key, known)
         if said.lower() != known.lower():
-            raise fields.fail(key, f"{said[:40]!r} is not {known}, which rows come in")
+            raise fields.fail(key, f"{said[:40]!r} is not {known}, the only format of rows")
 
 
 def _count(fields: Fields, key: str) -> int:

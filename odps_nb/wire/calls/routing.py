@@ -1,4 +1,4 @@
-"""From a request on the wire to the request value it is (the server's entry).
+"""Decodes any Storage API request into its request value (the server's entry).
 
 Must not know: what a server does with it.
 """
@@ -71,7 +71,7 @@ def decode_request(wire: WireRequest) -> StorageRequest:
     """Return the request value of a Storage API request.
 
     The method is ignored, since clients differ in it (``docs/protocol.md`` section 1.1), and so is
-    the path: who routed the request here knows it.
+    the path, by which the request was routed here.
 
     Raises
     ------

@@ -32,7 +32,7 @@ __all__ = ["CloseWriteStream", "CreateWriteStream", "GetWriteStream", "WriteRows
 
 
 def _stream_id(fields: Fields) -> str:
-    # Some clients number their streams.
+    # Some clients use numbers as stream ids.
     found = fields.loose_text("StreamId")
     if found is None:
         raise fields.fail("StreamId", "is missing")
@@ -48,7 +48,7 @@ def _version(fields: Fields) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateWriteStream:
-    """Open an upload lane; a higher version of the same id replaces the lower ones.
+    """Open a write stream; a higher version of the same id replaces the lower ones.
 
     ``exactly_once`` makes the answer carry an access token, and every `WriteRows` an offset.
     """
@@ -65,7 +65,7 @@ class CreateWriteStream:
     write_mode: WriteMode = WriteMode.BATCH
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         body: dict[str, object] = {
             "StreamId": self.stream_id,
             "StreamVersion": self.stream_version,
@@ -84,7 +84,7 @@ class CreateWriteStream:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> CreateWriteStream:
-        """Read the request back."""
+        """Decode the request."""
         params, fields = Params(wire), request_fields(wire)
         return cls(
             table=params.table,
@@ -97,13 +97,13 @@ class CreateWriteStream:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteStreamAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return WriteStreamAnswer.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteStream:
-    """Ask how far a stream is; with ``exactly_once`` its next offset and (new) access token."""
+    """Get the state of a stream; with ``exactly_once``, its next offset and a new access token."""
 
     ACTION: ClassVar[str] = "TableGetWriteStream"
     idempotent: ClassVar[bool] = True
@@ -117,7 +117,7 @@ class GetWriteStream:
     write_mode: WriteMode = WriteMode.BATCH
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request; the body repeats the parameters."""
+        """Encode the request; the body repeats the parameters."""
         body: dict[str, object] = {
             "StreamId": self.stream_id,
             "StreamVersion": self.stream_version,
@@ -142,7 +142,7 @@ class GetWriteStream:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> GetWriteStream:
-        """Read the request back; id and version stand in the query, the body, or both.
+        """Decode the request; id and version are in the query, the body, or both.
 
         The C++ client sends them in the body alone; the Java client may send a GET without one.
         """
@@ -160,13 +160,13 @@ class GetWriteStream:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteStreamAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return WriteStreamAnswer.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseWriteStream:
-    """Say that a stream is whole; only closed streams are committed."""
+    """Close a complete stream; only closed streams are committed."""
 
     ACTION: ClassVar[str] = "TableCloseWriteStream"
     idempotent: ClassVar[bool] = True
@@ -179,7 +179,7 @@ class CloseWriteStream:
     write_mode: WriteMode = WriteMode.BATCH
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return storage_request(
             self.ACTION,
             table_target(self.table),
@@ -196,7 +196,7 @@ class CloseWriteStream:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> CloseWriteStream:
-        """Read the request back."""
+        """Decode the request."""
         params, fields = Params(wire), request_fields(wire)
         return cls(
             table=params.table,
@@ -208,7 +208,7 @@ class CloseWriteStream:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> EmptyAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return EmptyAnswer.decode(body, headers)
 
 
@@ -236,11 +236,11 @@ class WriteRows:
 
     @property
     def idempotent(self) -> bool:
-        """Only rows with an offset may be sent twice: the server then knows them."""
+        """Only rows with an offset may be sent twice: the server recognises them by it."""
         return self.row_offset is not None
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request, without its body."""
+        """Encode the request, without its body."""
         params = [
             ("SessionId", self.session_id),
             ("StreamId", self.stream_id),
@@ -266,7 +266,7 @@ class WriteRows:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> WriteRows:
-        """Read the request back."""
+        """Decode the request."""
         params = Params(wire)
         return cls(
             table=params.table,
@@ -283,5 +283,5 @@ class WriteRows:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteRowsAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return WriteRowsAnswer.decode(body, headers)

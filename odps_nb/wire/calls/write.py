@@ -49,7 +49,7 @@ def mode_params(mode: WriteMode, api_version: int) -> Pairs:
 
 
 def decode_mode(params: Params) -> WriteMode:
-    """Read ``WriteMode``; absent is Batch."""
+    """Decode ``WriteMode``; absent means Batch."""
     text = params.optional("WriteMode") or WriteMode.BATCH.value
     try:
         return WriteMode(text)
@@ -65,7 +65,7 @@ class CreateWriteSession:
     """
 
     ACTION: ClassVar[str] = "TableCreateWriteSession"
-    idempotent: ClassVar[bool] = True  # a session that nobody commits changes nothing
+    idempotent: ClassVar[bool] = True  # an uncommitted session changes nothing
 
     table: TableName
     partition: PartitionSpec = field(default_factory=PartitionSpec)
@@ -74,7 +74,7 @@ class CreateWriteSession:
     write_mode: WriteMode = WriteMode.BATCH
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         flags = ({"overwrite": "true"} if self.overwrite else {}) | dict(self.flags)
         return storage_request(
             self.ACTION,
@@ -90,7 +90,7 @@ class CreateWriteSession:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> CreateWriteSession:
-        """Read the request back; ``overwrite`` may be text or a JSON boolean."""
+        """Decode the request; ``overwrite`` may be text or a JSON boolean."""
         params, fields = Params(wire), request_fields(wire)
         flags = fields.inner("Flags")
         return cls(
@@ -102,13 +102,13 @@ class CreateWriteSession:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteSessionAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return WriteSessionAnswer.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteSession:
-    """Ask for the streams of a write session."""
+    """Get the streams of a write session."""
 
     ACTION: ClassVar[str] = "TableGetWriteSession"
     idempotent: ClassVar[bool] = True
@@ -118,7 +118,7 @@ class GetWriteSession:
     write_mode: WriteMode = WriteMode.BATCH
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return storage_request(
             self.ACTION,
             table_target(self.table),
@@ -130,7 +130,7 @@ class GetWriteSession:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> GetWriteSession:
-        """Read the request back."""
+        """Decode the request."""
         params = Params(wire)
         return cls(
             table=params.table,
@@ -139,16 +139,16 @@ class GetWriteSession:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteSessionStateAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return WriteSessionStateAnswer.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitWriteSession:
-    """Make rows visible: of the named (stream id, version) pairs, or of all closed streams."""
+    """Commit the named (stream id, version) pairs, or all closed streams."""
 
     ACTION: ClassVar[str] = "TableCommitWriteSession"
-    idempotent: ClassVar[bool] = False  # after a lost answer, ask the session what happened
+    idempotent: ClassVar[bool] = False  # after a lost answer, get the session's state
 
     table: TableName
     session_id: str
@@ -157,7 +157,7 @@ class CommitWriteSession:
     write_mode: WriteMode = WriteMode.BATCH
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         body: dict[str, object] = {}
         if self.streams:
             body["StreamIds"] = [stream_id for stream_id, _ in self.streams]
@@ -174,7 +174,7 @@ class CommitWriteSession:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> CommitWriteSession:
-        """Read the request back; the two lists must be equally long."""
+        """Decode the request; the two lists must be equally long."""
         params, fields = Params(wire), request_fields(wire)
         ids, versions = fields.texts("StreamIds"), fields.integers("StreamVersions")
         if len(ids) != len(versions):
@@ -188,13 +188,13 @@ class CommitWriteSession:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> EmptyAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return EmptyAnswer.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortWriteSession:
-    """Drop a write session and all that was written into it."""
+    """Abort a write session; what was written into it is discarded."""
 
     ACTION: ClassVar[str] = "TableAbortWriteSession"
     idempotent: ClassVar[bool] = True
@@ -205,7 +205,7 @@ class AbortWriteSession:
     write_mode: WriteMode = WriteMode.BATCH
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return storage_request(
             self.ACTION,
             table_target(self.table),
@@ -218,7 +218,7 @@ class AbortWriteSession:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> AbortWriteSession:
-        """Read the request back."""
+        """Decode the request."""
         params = Params(wire)
         return cls(
             table=params.table,
@@ -228,13 +228,13 @@ class AbortWriteSession:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> EmptyAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return EmptyAnswer.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteSchema:
-    """Ask for the column ids of the table of a write session."""
+    """Get the column ids of the table of a write session."""
 
     ACTION: ClassVar[str] = "TableGetWriteSchema"
     idempotent: ClassVar[bool] = True
@@ -244,7 +244,7 @@ class GetWriteSchema:
     route_token: str | None = None
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request; it has no write mode, not even in version 3."""
+        """Encode the request; it has no write mode, not even in version 3."""
         return storage_request(
             self.ACTION,
             table_target(self.table),
@@ -257,7 +257,7 @@ class GetWriteSchema:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> GetWriteSchema:
-        """Read the request back."""
+        """Decode the request."""
         params = Params(wire)
         return cls(
             table=params.table,
@@ -266,5 +266,5 @@ class GetWriteSchema:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteSchemaAnswer:
-        """Read the answer."""
+        """Decode the answer."""
         return WriteSchemaAnswer.decode(body, headers)

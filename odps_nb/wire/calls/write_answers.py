@@ -37,20 +37,20 @@ def _schema(fields: Fields) -> WriteSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionAnswer:
-    """A write session was made."""
+    """A write session was created."""
 
     session_id: str
     warning: str = ""
     route_token: str | None = None
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         members = {"SessionId": self.session_id, "WarningMessage": self.warning}
         return dump(members), _route(self.route_token)
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> WriteSessionAnswer:
-        """Read an answer; one without a session id is a `FramingError`."""
+        """Decode an answer; one without a session id is a `FramingError`."""
         fields = parse_answer(body, headers, "answer to TableCreateWriteSession")
         return cls(
             session_id=fields.need_text("SessionId"),
@@ -63,7 +63,7 @@ class WriteSessionAnswer:
 class WriteSessionStateAnswer:
     """The closed streams of a write session: stream id -> highest closed version.
 
-    A staging id is text that means something to the service alone.
+    A staging id is opaque text of the service.
     """
 
     streams: Mapping[str, int] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class WriteSessionStateAnswer:
     route_token: str | None = None
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         members: dict[str, object] = {
             "Streams": dict(self.streams),
             "WarningMessage": self.warning,
@@ -85,7 +85,7 @@ class WriteSessionStateAnswer:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> WriteSessionStateAnswer:
-        """Read an answer."""
+        """Decode an answer."""
         fields = parse_answer(body, headers, "answer to TableGetWriteSession")
         streams = fields.inner("Streams")
         return cls(
@@ -99,10 +99,10 @@ class WriteSessionStateAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStreamAnswer:
-    """A write stream: what to write, and where it stands.
+    """A write stream: its schema and its state.
 
     ``row_offset`` is the next offset of an exactly-once stream, ``record_count`` the rows
-    that it holds, ``byte_size`` their bytes; each ``None`` where the server does not say.
+    that it holds, ``byte_size`` their bytes; each ``None`` where the answer lacks it.
     """
 
     schema: WriteSchema = field(default_factory=_empty_schema)
@@ -120,7 +120,7 @@ class WriteStreamAnswer:
     route_token: str | None = None
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers, with both spellings of state and row count.
+        """Encode the answer as body and headers, with both spellings of state and row count.
 
         ``docs/protocol.md`` section 3.8.
         """
@@ -145,7 +145,7 @@ class WriteStreamAnswer:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> WriteStreamAnswer:
-        """Read the answer to a create or a get."""
+        """Decode the answer to a create or a get."""
         fields = parse_answer(body, headers, "answer about a write stream")
         count = "recordCount" if "recordCount" in fields else "RecordCount"
         return cls(
@@ -172,20 +172,20 @@ class WriteSchemaAnswer:
     schema: WriteSchema
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         return dump({"TableSchema": encode_nested(self.schema)}), {}
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> WriteSchemaAnswer:
-        """Read an answer."""
+        """Decode an answer."""
         return cls(schema=_schema(parse_answer(body, headers, "answer to TableGetWriteSchema")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRowsAnswer:
-    """Rows were taken; ``row_offset`` is the next offset of an exactly-once stream.
+    """Rows were stored; ``row_offset`` is the next offset of an exactly-once stream.
 
-    ``staging_id`` is text that means something to the service alone.
+    ``staging_id`` is opaque text of the service.
     """
 
     commit_message: str = ""
@@ -195,7 +195,7 @@ class WriteRowsAnswer:
     route_token: str | None = None
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         members: dict[str, object] = {
             "WarningMessage": self.warning,
             "CommitMessage": self.commit_message,
@@ -208,7 +208,7 @@ class WriteRowsAnswer:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> WriteRowsAnswer:
-        """Read an answer; all members may be absent."""
+        """Decode an answer; all members may be absent."""
         fields = parse_answer(body, headers, "answer to TableWrite")
         return cls(
             commit_message=fields.text("CommitMessage"),

@@ -1,4 +1,4 @@
-"""What control plane requests have in common: REST paths, paging, dates.
+"""The parts shared by control plane requests: REST paths, paging, dates.
 
 ``docs/protocol.md`` section 9. Paths are relative to the endpoint (``http://host/api``).
 Must not know: single documents.
@@ -37,7 +37,7 @@ def rest_request(
     headers: Pairs = (),
     body: bytes | None = None,
 ) -> WireRequest:
-    """Spell one REST request; the schema of the object wins over that of the connection."""
+    """Build one REST request; the schema of the object wins over that of the connection."""
     of_all = Scope(curr_project=scope.curr_project, curr_schema=schema or scope.curr_schema)
     return WireRequest(
         method=method, path=path, params=(*params, *of_all.params), headers=headers, body=body

@@ -71,13 +71,13 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceResult:
-    """Results of the tasks of an instance; ``status`` of the instance where it is told."""
+    """Results of the tasks of an instance; ``status`` of the instance where the document has it."""
 
     tasks: tuple[TaskResult, ...] = ()
     status: str = ""
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         parts = [element("Status", self.status)] if self.status else []
         tasks = (
             element(
@@ -96,7 +96,7 @@ class InstanceResult:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> InstanceResult:
-        """Read a result document; Base64 results are decoded."""
+        """Decode a result document; Base64 results are decoded."""
         return cls._of(parse_answer(body, "result document", root="Instance"))
 
     @classmethod
@@ -116,7 +116,7 @@ def _task_result(task: Element) -> TaskResult:
             try:
                 text = base64.b64decode(text).decode("utf-8", "replace")
             except (binascii.Error, ValueError):
-                raise FramingError("a task result is not the Base64 that it claims") from None
+                raise FramingError("a task result is declared as Base64 but is not") from None
     return TaskResult(
         name=child_text(task, "Name"), status=child_text(task, "Status"), text=text, format=kind
     )
@@ -136,19 +136,19 @@ def query_error(task: TaskResult, *, request_id: str | None = None) -> QueryErro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedInstance:
-    """A new instance; ``result`` is there if the server ran it at once."""
+    """A new instance; ``result`` is set if the server ran it at once."""
 
     instance_id: str
     result: InstanceResult | None = None
 
     def encode(self, *, location: str) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers; ``location`` is the URL under which instances live."""
+        """Encode the answer as body and headers; ``location`` is the URL of the instances."""
         body, headers = (b"", {}) if self.result is None else self.result.encode()
         return body, headers | {"Location": f"{location.rstrip('/')}/{self.instance_id}"}
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:
-        """Read the answer; only the end of ``Location`` counts."""
+        """Decode the answer; only the end of ``Location`` counts."""
         location = find_header(headers, "location") or ""
         instance_id = location.partition("?")[0].rstrip("/").rpartition("/")[2]
         if not _INSTANCE_ID.fullmatch(instance_id):
@@ -177,7 +177,7 @@ class SubmitSql:
     priority: int = 9
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request; a query without a semicolon at its end gets one.
+        """Encode the request; a query without a semicolon at its end gets one.
 
         Raises
         ------
@@ -216,7 +216,7 @@ class SubmitSql:
 
     @classmethod
     def decode(cls, wire: WireRequest, *, project: str) -> SubmitSql:
-        """Read the request back, also as other clients write it.
+        """Decode the request, also as other clients write it.
 
         Raises
         ------
@@ -246,7 +246,7 @@ class SubmitSql:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:
-        """Read the answer."""
+        """Decode the answer."""
         return SubmittedInstance.decode(body, headers)
 
 
@@ -260,7 +260,7 @@ def _ended(query: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskState:
-    """Where a task is: ``Waiting``, ``Running``, ``Success``, ``Failed``, ``Cancelled`` …"""
+    """State of a task: ``Waiting``, ``Running``, ``Success``, ``Failed``, ``Cancelled`` …"""
 
     name: str = SQL_TASK
     status: str = ""
@@ -270,9 +270,9 @@ class TaskState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceStatus:
-    """Where an instance is: ``Running``, ``Suspended`` or ``Terminated``; times in epoch seconds.
+    """State of an instance: ``Running``, ``Suspended`` or ``Terminated``; times in epoch seconds.
 
-    ``Terminated`` says only that it ended; whether well, the tasks say.
+    ``Terminated`` means only that it ended; the states of its tasks tell whether it succeeded.
     """
 
     status: str
@@ -283,11 +283,11 @@ class InstanceStatus:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the instance has ended."""
         return self.status.lower() == "terminated"
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         tasks = (
             element(
                 "Task",
@@ -314,7 +314,7 @@ class InstanceStatus:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
-        """Read a status document, with or without tasks."""
+        """Decode a status document, with or without tasks."""
         root = parse_answer(body, "status document", root="Instance")
         status = child_text(root, "Status")
         if not status:
@@ -338,7 +338,7 @@ class InstanceStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstance:
-    """Ask where an instance is."""
+    """Get the state of an instance."""
 
     ACTION: ClassVar[str] = "GetInstance"
     idempotent: ClassVar[bool] = True
@@ -347,17 +347,17 @@ class GetInstance:
     instance_id: str
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return rest_request(_path(self.project, self.instance_id), scope=scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
-        """Read the answer."""
+        """Decode the answer."""
         return InstanceStatus.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTaskStatus:
-    """Ask where the tasks of an instance are."""
+    """Get the states of an instance's tasks."""
 
     ACTION: ClassVar[str] = "GetTaskStatus"
     idempotent: ClassVar[bool] = True
@@ -366,18 +366,18 @@ class GetTaskStatus:
     instance_id: str
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         path = _path(self.project, self.instance_id)
         return rest_request(path, (("taskstatus", ""),), scope=scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
-        """Read the answer."""
+        """Decode the answer."""
         return InstanceStatus.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstanceResult:
-    """Ask for the result text of an instance."""
+    """Get the result text of an instance."""
 
     ACTION: ClassVar[str] = "GetInstanceResult"
     idempotent: ClassVar[bool] = True
@@ -386,12 +386,12 @@ class GetInstanceResult:
     instance_id: str
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         path = _path(self.project, self.instance_id)
         return rest_request(path, (("result", ""),), scope=scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceResult:
-        """Read the answer."""
+        """Decode the answer."""
         return InstanceResult.decode(body, headers)
 
 
@@ -406,7 +406,7 @@ class CancelInstance:
     instance_id: str
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         body = DECLARATION + element("Instance", (element("Status", "Terminated"),))
         return rest_request(
             _path(self.project, self.instance_id),
@@ -417,7 +417,7 @@ class CancelInstance:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Read the answer, which says nothing."""
+        """Check the answer, which is empty."""
 
 
 def _path(project: str, instance_id: str) -> str:

@@ -43,11 +43,11 @@ class ProjectInfo:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers; clients insist on the headers."""
+        """Encode the answer as body and headers; clients insist on the headers."""
         return self._encode("Properties")
 
     def encode_extended(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers of ``GET …?extended``, which has more properties."""
+        """Encode the answer to ``GET …?extended``, which has more properties."""
         return self._encode("ExtendedProperties")
 
     def _encode(self, members: str) -> tuple[bytes, dict[str, str]]:
@@ -67,7 +67,7 @@ class ProjectInfo:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> ProjectInfo:
-        """Read a project document."""
+        """Decode a project document."""
         root = parse_answer(body, "project document", root="Project")
         return cls(
             name=child_text(root, "Name"),
@@ -82,7 +82,7 @@ class ProjectInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetProject:
-    """Ask for a project."""
+    """Get a project."""
 
     ACTION: ClassVar[str] = "GetProject"
     idempotent: ClassVar[bool] = True
@@ -90,11 +90,11 @@ class GetProject:
     project: str
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return rest_request(project_path(self.project), scope=scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> ProjectInfo:
-        """Read the answer."""
+        """Decode the answer."""
         return ProjectInfo.decode(body, headers)
 
 
@@ -107,7 +107,7 @@ class NamePage:
 
     @classmethod
     def decode(cls, body: bytes, *, root: str, item: str) -> NamePage:
-        """Read a page of ``<root><Marker/><item><Name/>…``, as the stock client reads it."""
+        """Decode a page of ``<root><Marker/><item><Name/>…``, as the stock client reads it."""
         page = parse_answer(body, f"list of {root.lower()}", root=root)
         return cls(
             names=tuple(child_text(one, "Name") for one in page.findall(item)),
@@ -117,7 +117,7 @@ class NamePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListProjects:
-    """Ask for a page of project names that begin with ``prefix`` (pyodps: models/projects.py)."""
+    """Get a page of project names that begin with ``prefix`` (pyodps: models/projects.py)."""
 
     ACTION: ClassVar[str] = "ListProjects"
     idempotent: ClassVar[bool] = True
@@ -126,17 +126,17 @@ class ListProjects:
     marker: str = ""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request; it is about no project, so that none is named."""
+        """Encode the request; it names no project."""
         return rest_request("/projects", _page(self.prefix, self.marker), scope=NO_SCOPE)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> NamePage:
-        """Read the answer."""
+        """Decode the answer."""
         return NamePage.decode(body, root="Projects", item="Project")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSchemas:
-    """Ask for a page of a project's schemas (pyodps: models/schemas.py)."""
+    """Get a page of a project's schemas (pyodps: models/schemas.py)."""
 
     ACTION: ClassVar[str] = "ListSchemas"
     idempotent: ClassVar[bool] = True
@@ -146,12 +146,12 @@ class ListSchemas:
     marker: str = ""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         asked = _page(self.prefix, self.marker)
         return rest_request(project_path(self.project, "schemas"), asked, scope=scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> NamePage:
-        """Read the answer."""
+        """Decode the answer."""
         return NamePage.decode(body, root="Schemas", item="Schema")
 
 
@@ -162,14 +162,14 @@ def _page(prefix: str, marker: str) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantInfo:
-    """The tenant of an account; ``parameters`` say which features are on."""
+    """The tenant of an account; ``parameters`` lists the enabled features."""
 
     name: str = ""
     tenant_id: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         tenant = {
             "Name": self.name,
             "TenantId": self.tenant_id,
@@ -181,7 +181,7 @@ class TenantInfo:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> TenantInfo:
-        """Read a tenant document."""
+        """Decode a tenant document."""
         tenant = parse_object(body, "tenant document").inner("Tenant")
         parameters = tenant.inner("Parameters")
         return cls(
@@ -193,23 +193,23 @@ class TenantInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTenant:
-    """Ask for the tenant; a server without tenants answers 404."""
+    """Get the tenant; a server without tenants answers 404."""
 
     ACTION: ClassVar[str] = "GetTenant"
     idempotent: ClassVar[bool] = True
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return rest_request("/tenants", scope=scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TenantInfo:
-        """Read the answer."""
+        """Decode the answer."""
         return TenantInfo.decode(body, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTunnelEndpoint:
-    """Ask which host serves storage and tunnel calls of a project."""
+    """Get the host that serves storage and tunnel calls of a project."""
 
     ACTION: ClassVar[str] = "GetTunnelEndpoint"
     idempotent: ClassVar[bool] = True
@@ -218,14 +218,14 @@ class GetTunnelEndpoint:
     quota_name: str | None = None
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         quota = (("quotaName", self.quota_name),) if self.quota_name else ()
         return rest_request(
             project_path(self.project, "tunnel"), (("service", ""), *quota), scope=scope
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> str:
-        """Read the answer as ``host:port``, or as a URL if the server wrote one."""
+        """Decode the answer as ``host:port``, or as a URL if the server wrote one."""
         return _host(body)
 
 
@@ -240,7 +240,7 @@ def decode_tunnel_endpoint(body: bytes, *, endpoint: str) -> str:
     Raises
     ------
     FramingError
-        The answer is no host name; a web page of a proxy, for instance.
+        The answer is not a host name; a web page of a proxy, for instance.
     ConfigError
         The endpoint is https:// and the answer http://, where keys would be sent in the clear.
     """
@@ -250,10 +250,10 @@ def decode_tunnel_endpoint(body: bytes, *, endpoint: str) -> str:
         return f"{scheme}://{host}"
     if scheme == "https" and not host.lower().startswith("https://"):
         raise ConfigError(
-            f"the service names {host} for its data, which is not encrypted as {endpoint} is",
+            f"the tunnel endpoint {host} of the service is not encrypted, but {endpoint} is",
             option="tunnel_endpoint",
             hint=f"pass tunnel_endpoint='https://{host.partition('://')[2]}', or that address "
-            "itself if tokens and data may travel in the clear",
+            "itself if tokens and data may be sent unencrypted",
         )
     return host
 
@@ -262,7 +262,7 @@ def _host(body: bytes) -> str:
     text = body[:300].decode("utf-8", "replace").strip()
     if not _HOST.fullmatch(text):
         raise FramingError(
-            f"{text[:80]!r} is not the name of a tunnel host",
+            f"{text[:80]!r} is not a host name of a tunnel endpoint",
             hint="pass tunnel_endpoint= to skip the discovery",
         )
     return text.rstrip("/")

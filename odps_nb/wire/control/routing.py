@@ -1,4 +1,4 @@
-"""From a REST request to the request value it is (the server's entry).
+"""Decodes a REST request into its request value (the server's entry).
 
 Only the requests of this package; a server has more (logs, previews, tunnels).
 Must not know: what a server does with a request.
@@ -43,7 +43,7 @@ _INSTANCE = re.compile(r"/instances/([\w-]{1,128})", re.ASCII)
 
 
 def decode_control(wire: WireRequest) -> ControlRequest | None:
-    """Return the request value, or ``None`` if it is none of this package.
+    """Return the request value, or ``None`` if this package has none for it.
 
     Parameters
     ----------

@@ -31,7 +31,8 @@ __all__ = [
     "TablePage",
 ]
 
-# What each live test of pyodps makes its tables with a BLOB with (test_e2e_blob.py, conftest.py).
+# Properties with which each live test of pyodps creates its tables with a BLOB (test_e2e_blob.py,
+# conftest.py).
 BLOB_TABLE_PROPERTIES: Mapping[str, str] = {"table.format.version": "2", "transactional": "true"}
 BLOB_TABLE_SETTINGS: Mapping[str, str] = {
     "odps.sql.type.system.odps2": "true",
@@ -43,7 +44,7 @@ BLOB_TABLE_SETTINGS: Mapping[str, str] = {
 class TableInfo:
     """Metadata of a table; times are seconds of the epoch, sizes bytes, ``None`` is unknown.
 
-    ``lifecycle`` counts days, -1 is for ever. ``primary_key`` and ``properties`` are only in the
+    ``lifecycle`` is in days; -1 means forever. ``primary_key`` and ``properties`` are only in the
     extended document.
     """
 
@@ -63,11 +64,11 @@ class TableInfo:
     primary_key: tuple[str, ...] = ()
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers of ``GET …/tables/<name>``."""
+        """Encode the answer as body and headers of ``GET …/tables/<name>``."""
         return self._encode(self._members())
 
     def encode_extended(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers of ``GET …/tables/<name>?extended``."""
+        """Encode the answer as body and headers of ``GET …/tables/<name>?extended``."""
         reserved: dict[str, object] = dict(self.properties)
         if self.primary_key:
             reserved["PrimaryKey"] = list(self.primary_key)
@@ -109,7 +110,7 @@ class TableInfo:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str], *, asked: TableName) -> TableInfo:
-        """Read a table document; it keeps the name it was asked by.
+        """Decode a table document; the name is that of the request.
 
         Raises
         ------
@@ -171,7 +172,7 @@ def _columns(fields: Fields, key: str) -> tuple[Column, ...]:
 
 
 def _simple(reserved: Fields) -> dict[str, str]:
-    """Return the properties that are texts, numbers or truth values."""
+    """Return the properties that are texts, numbers or booleans."""
     found = {}
     for key in reserved:
         value = reserved.simple(key)
@@ -182,7 +183,7 @@ def _simple(reserved: Fields) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTable:
-    """Ask for the metadata of a table; ``extended`` for sizes and properties."""
+    """Get the metadata of a table; ``extended`` adds sizes and properties."""
 
     ACTION: ClassVar[str] = "GetTable"
     idempotent: ClassVar[bool] = True
@@ -191,7 +192,7 @@ class GetTable:
     extended: bool = False
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         return rest_request(
             table_path(self.table.project, self.table.table),
             (("extended", ""),) if self.extended else (),
@@ -200,7 +201,7 @@ class GetTable:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TableInfo:
-        """Read the answer."""
+        """Decode the answer."""
         return TableInfo.decode(body, headers, asked=self.table)
 
 
@@ -213,7 +214,7 @@ class TablePage:
     owners: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         tables = (
             element("Table", (element("Name", name), element("Owner", self.owners.get(name, ""))))
             for name in self.names
@@ -222,7 +223,7 @@ class TablePage:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> TablePage:
-        """Read a page."""
+        """Decode a page."""
         root = parse_answer(body, "list of tables", root="Tables")
         tables = root.findall("Table")
         return cls(
@@ -239,7 +240,7 @@ def _encode_page(name: str, items: Iterable[str], marker: str) -> tuple[bytes, d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTables:
-    """Ask for a page of table names that begin with ``prefix``."""
+    """Get a page of table names that begin with ``prefix``."""
 
     ACTION: ClassVar[str] = "ListTables"
     idempotent: ClassVar[bool] = True
@@ -250,7 +251,7 @@ class ListTables:
     marker: str = ""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         asked = (("name", self.prefix), ("marker", self.marker))
         return rest_request(
             project_path(self.project, "tables"),
@@ -260,7 +261,7 @@ class ListTables:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TablePage:
-        """Read the answer."""
+        """Decode the answer."""
         return TablePage.decode(body, headers)
 
 
@@ -275,7 +276,7 @@ class PartitionInfo:
     size: int | None = None
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers of ``GET …?partition=…``."""
+        """Encode the answer as body and headers of ``GET …?partition=…``."""
         created = self.created_at or 0
         members = {
             "createTime": created,
@@ -283,7 +284,7 @@ class PartitionInfo:
             "lastModifiedTime": self.modified_at or created,
             "partitionRecordNum": self.record_count or 0,
             "partitionSize": self.size or 0,
-            "PhysicalSize": self.size or 0,  # a member of ``?extended``, which may come uninvited
+            "PhysicalSize": self.size or 0,  # belongs to ``?extended``, but may come without it
         }
         body = DECLARATION + element("Partition", (element("Schema", dump(members).decode()),))
         return body.encode(), {"Content-Type": "application/xml"}
@@ -292,7 +293,7 @@ class PartitionInfo:
     def decode(
         cls, body: bytes, headers: Mapping[str, str], *, asked: PartitionSpec
     ) -> PartitionInfo:
-        """Read a partition document."""
+        """Decode a partition document."""
         root = parse_answer(body, "partition document", root="Partition")
         fields = parse_object(child_text(root, "Schema").encode(), "partition schema")
         return cls(
@@ -306,7 +307,7 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetPartition:
-    """Ask for one partition; a missing one is a `NotFoundError`."""
+    """Get one partition; a missing one is a `NotFoundError`."""
 
     ACTION: ClassVar[str] = "GetPartition"
     idempotent: ClassVar[bool] = True
@@ -315,7 +316,7 @@ class GetPartition:
     partition: PartitionSpec
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request; here values are quoted (``docs/protocol.md`` section 7.2)."""
+        """Encode the request; here values are quoted (``docs/protocol.md`` section 7.2)."""
         quoted = ",".join(f"{key}='{value}'" for key, value in self.partition.checked())
         return rest_request(
             table_path(self.table.project, self.table.table),
@@ -325,7 +326,7 @@ class GetPartition:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> PartitionInfo:
-        """Read the answer."""
+        """Decode the answer."""
         return PartitionInfo.decode(body, headers, asked=self.partition)
 
 
@@ -337,12 +338,12 @@ class PartitionPage:
     marker: str = ""
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
+        """Encode the answer as body and headers."""
         return _encode_page("Partitions", map(_encode_partition, self.partitions), self.marker)
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> PartitionPage:
-        """Read a page."""
+        """Decode a page."""
         root = parse_answer(body, "list of partitions", root="Partitions")
         return cls(
             partitions=tuple(_decode_partition(one) for one in root.findall("Partition")),
@@ -373,7 +374,7 @@ def _number(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListPartitions:
-    """Ask for a page of partitions, of all or of those under ``partition``."""
+    """Get a page of partitions: all, or those under ``partition``."""
 
     ACTION: ClassVar[str] = "ListPartitions"
     idempotent: ClassVar[bool] = True
@@ -383,7 +384,7 @@ class ListPartitions:
     marker: str = ""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Spell the request."""
+        """Encode the request."""
         quoted = ",".join(f"{key}='{value}'" for key, value in self.partition.checked())
         asked = (("partition", quoted), ("marker", self.marker))
         return rest_request(
@@ -398,5 +399,5 @@ class ListPartitions:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> PartitionPage:
-        """Read the answer."""
+        """Decode the answer."""
         return PartitionPage.decode(body, headers)
