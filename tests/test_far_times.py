@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.errors import ArgumentError, ConversionError, InvalidRequestError
 from odps_nb.schema import PrimitiveType, TypeCode
 
 FAR = [
@@ -72,7 +72,7 @@ def test_nanoseconds_stay_exact_where_they_reach(table):
 def test_a_read_of_rows_that_no_unit_holds_says_so_and_cuts_only_when_told(table):
     table.write(pa.table({"id": range(4), "t": FINE}))
     table.write(far())
-    with pytest.raises(ArgumentError, match="no unit holds both"):
+    with pytest.raises(InvalidRequestError, match="no unit holds both"):
         table.read().to_arrow()
     got = table.read(timestamp_unit="us").to_arrow()["t"].to_pylist()
     assert got.count(None) == 2

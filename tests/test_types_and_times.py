@@ -23,7 +23,7 @@ from odps_nb.access.binding import bind
 from odps_nb.access.blob_cells import check_leaf_types
 from odps_nb.convert.arrow_types import has_blob
 from odps_nb.convert.fit import KindError, check_kind
-from odps_nb.errors import ConfigError, ConversionError
+from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column
 from odps_nb.spark.tasks.types import spark_type
 from odps_nb.wire.type_text import parse_type
@@ -235,8 +235,8 @@ def conditions(odps: Connection, zoned: Connection, new_name: Callable[[str], st
         if sql:
             try:
                 bind(text, params, timezone=connection.profile.timezone)
-            except ConfigError:
-                return "`ConfigError`"
+            except ArgumentError:
+                return "`ArgumentError`"
             text = f"select t from {name} where {text}".replace("= '", "= timestamp '")
             found = connection.sql(text, params=params or None).to_arrow()
         else:

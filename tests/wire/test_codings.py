@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odps_nb.errors import (
-    ConfigError,
+    ArgumentError,
     FramingError,
     LimitExceededError,
     ProtocolError,
@@ -273,7 +273,7 @@ def test_magic_numbers_are_told_apart() -> None:
 
 
 def test_an_unknown_name_is_the_callers_mistake() -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ArgumentError):
         decoder("gzip")
 
 

@@ -15,7 +15,7 @@ from IPython.core.error import UsageError
 
 from odps_nb.access.binding import bind
 from odps_nb.client.calls.progress import Progress
-from odps_nb.errors import CancelledError, ConfigError, OdpsNbError
+from odps_nb.errors import ArgumentError, CancelledError, ConfigError, OdpsNbError
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.arguments import (
     check_names,
@@ -98,7 +98,7 @@ def bound(context: Context, text: str, timezone: Callable[[], str | None] = lamb
     try:
         bind(text, context.variables, timezone="UTC")  # a slip is told before anything connects
         return bind(text, context.variables, timezone=timezone())
-    except ConfigError as error:
+    except (ArgumentError, ConfigError) as error:
         raise UsageError("; ".join(part for part in (str(error), error.hint) if part)) from None
 
 

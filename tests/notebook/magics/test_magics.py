@@ -142,12 +142,14 @@ def test_schema_gives_the_table(ip):
     assert "orders" in caught.value.hint
 
 
-def test_head_shows_preview_rows_of_one_partition(ip):
+def test_head_shows_preview_rows_of_the_partitions(ip):
     run(ip, "%config OdpsMagics.preview_rows = 4")
     assert run(ip, "%odps head orders -p ds=2024-01-03 -c id,ds").shape == (4, 2)
     assert run(ip, "%odps head orders -n 2 -o two") is None
     assert len(ip.user_ns["two"]) == 2
-    assert "one partition" in usage_error(ip, "%odps head orders -p ds=1 -p ds=2")
+    several = run(ip, "%odps head orders -n 7 -p ds=2024-01-03 -p ds=2024-01-05 -c ds")
+    assert set(several["ds"]) <= {"2024-01-03", "2024-01-05"}
+    assert len(several) == 7
 
 
 # -- reading ----------------------------------------------------------------------------------
