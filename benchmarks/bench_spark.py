@@ -127,7 +127,7 @@ def bench_write(spark: SparkSession, odps: Connection, sink: Profile, folder: Pa
     out = folder.parent / "out.parquet"
 
     def into_service() -> None:
-        odps_nb.spark.write(frame, odps, "bench_out", mode="overwrite")
+        odps_nb.spark.write(frame, odps, "bench_out", overwrite=True)
 
     def by_format() -> None:
         writer = frame.write.format("odps").options(**odps_nb.spark.options(odps))
