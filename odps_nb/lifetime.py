@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 from weakref import ref
 
@@ -80,8 +81,9 @@ class _Living(Generic[T]):
         self._refs: dict[int, ref[T]] = {}
 
     def add(self, one: T) -> None:
-        key, refs = id(one), self._refs
-        refs[key] = ref(one, lambda _: refs.pop(key, None))
+        # No function of ours: Python drops an exception in such a callback, also the
+        # KeyboardInterrupt of a signal that comes just then.
+        self._refs[id(one)] = ref(one, partial(self._refs.pop, id(one)))
 
     def all(self) -> list[T]:
         return [one for each in list(self._refs.values()) if (one := each()) is not None]
