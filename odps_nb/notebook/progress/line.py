@@ -80,8 +80,8 @@ class LineListener:
         self._bar.close()
 
     def _show(self, snapshot: ProgressSnapshot) -> None:
-        bar = self._bar
-        bar.start_t = time.time() - snapshot.elapsed  # it was made later than the work began
+        bar, now = self._bar, time.time()
+        bar.start_t = now - snapshot.elapsed  # it was made later than the work began
         bar.total = snapshot.rows_total if snapshot.rows_total is not None else snapshot.items_total
         bar.n = snapshot.rows or snapshot.items
         bar.unit = " rows" if snapshot.rows or not snapshot.items else " blobs"
@@ -89,6 +89,7 @@ class LineListener:
         bytes_moved = [text for text in words.figures(snapshot) if text.endswith("on the wire")]
         bar.set_postfix_str("".join(bytes_moved), refresh=False)
         bar.refresh()
+        bar.last_print_t = now  # before `start_t`, tqdm takes it for never shown and ends no line
 
 
 def _what(snapshot: ProgressSnapshot) -> str:

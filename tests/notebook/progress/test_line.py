@@ -44,6 +44,15 @@ def test_a_terminal_gets_one_line_that_stays():
     assert threads() == []
 
 
+def test_a_line_whose_end_is_drawn_late_is_ended(monkeypatch):
+    terminal, now = Terminal(), time.time
+    with ProgressTracker("read", "t", listener=LineListener(file=terminal, delay=0)):
+        while not terminal.getvalue():
+            threading.Event().wait(0.01)
+        monkeypatch.setattr(time, "time", lambda: now() + 3600)
+    assert terminal.getvalue().endswith("\n")
+
+
 def test_an_interrupt_ends_the_line_with_cancelled():
     terminal = Terminal()
     tracker = ProgressTracker("read", "t", listener=LineListener(file=terminal, delay=0))
