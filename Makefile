@@ -23,7 +23,7 @@ test: setup ## what CI runs: format, lint, types, all tests but the nightly ones
 	@$(MAKE) --no-print-directory lint types
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10 -m "not nightly"
 
-check: setup ## under a minute: format, lint, types, floors and the fast tests
+check: setup ## while you work: format, lint, types, tests without Spark, browser, kernel and the stock pyodps
 	@$(MAKE) --no-print-directory lint types
 	$(PY) -m pytest -m "not spark and not browser and not kernel and not compat and not nightly" --durations=5
 

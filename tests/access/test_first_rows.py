@@ -8,39 +8,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 
 import odps_nb
-from odps_nb.access.connection import Connection
 from odps_nb.errors import NotFoundError, SessionExpiredError
 from odps_nb.local.server.launch import start
 from odps_nb.wire.calls import WireRequest
-from tests.support.compat.recorder import Recorder, recording
+from tests.support.compat.recorder import Recorder
 
 DAY = "ds=2024-01-01"
-
-
-@pytest.fixture
-def recorder(odps: Connection) -> Iterator[Recorder]:
-    with recording(odps.profile.tunnel_endpoint) as found:
-        yield found
-
-
-@pytest.fixture
-def watched(odps: Connection, recorder: Recorder) -> Iterator[Connection]:
-    """A connection whose requests are recorded."""
-    profile = odps.profile
-    with odps_nb.connect(
-        endpoint=recorder.endpoint,
-        tunnel_endpoint=recorder.base,
-        project=profile.project,
-        access_id=profile.access_id,
-        access_key=profile.access_key,
-    ) as found:
-        yield found
 
 
 def actions(recorder: Recorder) -> list[str]:

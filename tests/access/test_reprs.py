@@ -10,27 +10,7 @@ import pytest
 
 import odps_nb
 from odps_nb import Connection
-from tests.support.compat.recorder import Recorder, recording
-
-
-@pytest.fixture
-def recorder(odps: Connection) -> Iterator[Recorder]:
-    with recording(odps.profile.tunnel_endpoint) as found:
-        yield found
-
-
-@pytest.fixture
-def watched(odps: Connection, recorder: Recorder) -> Iterator[Connection]:
-    """A connection whose requests are counted."""
-    profile = odps.profile
-    with odps_nb.connect(
-        endpoint=recorder.endpoint,
-        tunnel_endpoint=recorder.base,
-        project=profile.project,
-        access_id=profile.access_id,
-        access_key=profile.access_key,
-    ) as found:
-        yield found
+from tests.support.compat.recorder import Recorder
 
 
 def untouched(odps: Connection, token: str) -> list[Any]:
