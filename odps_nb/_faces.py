@@ -206,13 +206,17 @@ def _rows_to_spark(spark: Any, rows: pa.Table, schema: TableSchema) -> Any:
 
 
 def _spark_write(table: Table, frame: Any, options: Mapping[str, Any]) -> Receipt:
-    from odps_nb.spark import write
-    from odps_nb.spark.writing.dataframe import write_change
+    from odps_nb.spark.writing.dataframe import write_change, write_rows
 
     if "change" in options:
         return write_change(frame, table.connection, table.name, **options)
-    receipt: Receipt = write(frame, table.connection, table.name, **options)
-    return receipt
+    return write_rows(frame, table.connection, table.name, **options)
+
+
+def _spark_columns(schema: Any) -> TableSchema:
+    from odps_nb.spark.writing.new_table import table_columns
+
+    return table_columns(schema)
 
 
 def _spark_sql(connection: Connection, spark: Any, text: str, limit: int | None) -> SparkRows:
@@ -251,6 +255,7 @@ FACES = Faces(
     to_spark=_to_spark,
     rows_to_spark=_rows_to_spark,
     spark_write=_spark_write,
+    spark_columns=_spark_columns,
     spark_sql=_spark_sql,
     gallery=_gallery,
     preview=_preview,

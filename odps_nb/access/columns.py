@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from odps_nb.access.checks import did_you_mean
 from odps_nb.errors import ArgumentError
@@ -13,7 +13,7 @@ from odps_nb.wire.type_text import parse_columns, parse_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["names_of", "properties_of", "schema_of"]
+__all__ = ["is_definition", "names_of", "properties_of", "schema_of"]
 
 
 def schema_of(
@@ -42,7 +42,7 @@ def schema_of(
         return schema
     if schema.partition_columns:
         raise ArgumentError("the schema already has partition columns")
-    if isinstance(partitioned_by, str) and _is_definition(partitioned_by):
+    if is_definition(partitioned_by):
         return TableSchema(columns=schema.columns, partition_columns=parse_columns(partitioned_by))
     names = partitioned_by.split(",") if isinstance(partitioned_by, str) else partitioned_by
     return _moved(schema, [name.strip() for name in names])
@@ -89,13 +89,15 @@ def _data_columns(columns: str | Mapping[str, str] | pa.Schema | TableSchema) ->
         return table_schema(columns)
     raise ArgumentError(
         f"columns is a {type(columns).__name__}",
-        hint="pass text such as 'id bigint, note string', an Arrow schema or a TableSchema",
+        hint="pass text such as 'id bigint, note string', an Arrow schema, or rows to be written",
     )
 
 
-def _is_definition(text: str) -> bool:
+def is_definition(partitioned_by: str | Sequence[str]) -> TypeGuard[str]:
     """Whether partition columns come with types: ``ds string`` and not just ``ds``."""
-    return any(len(part.split(None, 1)) > 1 for part in text.split(","))
+    return isinstance(partitioned_by, str) and any(
+        len(part.split(None, 1)) > 1 for part in partitioned_by.split(",")
+    )
 
 
 def _moved(schema: TableSchema, names: Sequence[str]) -> TableSchema:

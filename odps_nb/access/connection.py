@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from odps_nb.access.by_reference import ByReference
 from odps_nb.access.faces import PLAIN, Faces
+from odps_nb.access.making_tables import MakesTables
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.errors import ArgumentError, StateError
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.schema import TableSchema
 
 __all__ = ["Connection", "Service"]
 
@@ -35,7 +35,7 @@ class Service(Protocol):
         """End the process. Idempotent."""
 
 
-class Connection(ByReference):
+class Connection(ByReference, MakesTables):
     """Tables, blobs and SQL of one project; made by ``odps_nb.connect(…)``.
 
     A context manager; `close` frees the sockets and stops an embedded service. Thread-safe; usable
@@ -147,87 +147,6 @@ class Connection(ByReference):
         from odps_nb.client.catalog import list_projects
 
         return list_projects(self.storage, pattern)
-
-    def create_table(
-        self,
-        name: str | TableName,
-        columns: str | pa.Schema | TableSchema,
-        *,
-        partitioned_by: str | Sequence[str] | None = None,
-        primary_key: str | Sequence[str] = (),
-        properties: Mapping[str, object] | None = None,
-        comment: str = "",
-        lifecycle: int | None = None,
-        cluster_by: str | Sequence[str] = (),
-        buckets: int | None = None,
-        if_not_exists: bool = False,
-    ) -> Table:
-        """Create a table and return its handle.
-
-        Parameters
-        ----------
-        columns
-            ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, an Arrow
-            schema (types as told in ``odps_nb.convert.arrow_types.odps_type``), or a
-            `TableSchema`.
-        partitioned_by
-            ``"ds string"``, or names of columns in an Arrow schema.
-        primary_key
-            Columns that name a row: later rows of a key replace earlier ones. They become
-            ``not null``, and the table transactional.
-        properties
-            Table properties such as ``{"acid.cdc.mode.enable": True}``. What a BLOB column or a
-            primary key needs is set by itself.
-        lifecycle
-            Days until the service drops what was not touched.
-        cluster_by, buckets
-            Columns to hash and sort rows by, and into how many buckets; with a primary key
-            ``buckets`` alone is the number of write buckets.
-        if_not_exists
-            Leave a table that is there as it is.
-
-        Raises
-        ------
-        ArgumentError
-            A name, type or key that no table can have; nothing was sent.
-        ConflictError
-            A table of that name exists.
-
-        Examples
-        --------
-        >>> users = odps.create_table("doc_users", "id bigint, name string", primary_key="id")
-        >>> [(column.name, column.nullable) for column in users.schema]
-        [('id', False), ('name', True)]
-        >>> odps.drop_table("doc_users")
-        """
-        from odps_nb.access.columns import names_of, properties_of, schema_of
-        from odps_nb.client.catalog import create_table
-        from odps_nb.client.sql.definitions import TableOptions
-
-        table = self.table(name)
-        options = TableOptions(
-            primary_key=names_of(primary_key),
-            properties=properties_of(properties),
-            comment=comment,
-            lifecycle=lifecycle,
-            cluster_by=names_of(cluster_by),
-            buckets=buckets,
-            if_not_exists=if_not_exists,
-        )
-        create_table(self.storage, table.name, schema_of(columns, partitioned_by), options)
-        return table
-
-    def drop_table(self, name: str | TableName, *, if_exists: bool = False) -> None:
-        """Drop a table with everything in it.
-
-        Raises
-        ------
-        NotFoundError
-            There is none, and ``if_exists`` is not set.
-        """
-        from odps_nb.client.catalog import drop_table
-
-        drop_table(self.storage, self._profile.table(name), if_exists=if_exists)
 
     # -- SQL ----------------------------------------------------------------------------------
 

@@ -100,6 +100,7 @@ class Faces:
     to_spark: Callable[[Scan, Any, Progress], Any] = _no_spark
     rows_to_spark: Callable[[Any, pa.Table, TableSchema], Any] = _no_spark
     spark_write: Callable[[Table, Any, Mapping[str, Any]], Receipt] = _no_spark
+    spark_columns: Callable[[Any], TableSchema] = _no_spark
     spark_sql: Callable[[Connection, Any, str, int | None], SparkRows] = _no_spark
     gallery: Callable[[BlobColumn], Bundle] = _plain_bundle
     preview: Callable[[Blob], Bundle] = _plain_bundle

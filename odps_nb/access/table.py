@@ -242,6 +242,8 @@ class Table(TableMetadata, ByKey):
         overwrite: Overwrite = False,
         workers: int | None = None,
         compression: str | Compression | None = None,
+        create: bool = False,
+        partitioned_by: str | Sequence[str] | None = None,
         progress: Progress = None,
     ) -> Receipt:
         """Write rows and commit them once; after an error nothing is written.
@@ -263,13 +265,20 @@ class Table(TableMetadata, ByKey):
             Streams written side by side; by default as many as the size suggests.
         compression
             ``"zstd"`` or ``"lz4"`` inside the Arrow stream.
+        create
+            Make the table if it is not there, with the types of ``docs/types-and-times.md``; one
+            that is there is written to as ever. If the write fails, a table that it made is
+            dropped again. For a comment or lifecycle see `Connection.create_table`.
+        partitioned_by
+            With ``create``: names of columns of the data, or ``"ds string"``. By default the keys
+            of ``partition``.
 
         Raises
         ------
         ConversionError
             Columns, types or values do not fit: all of them are listed, with rows.
         NotFoundError
-            No such table.
+            No such table, and ``create`` is not set.
 
         Examples
         --------
@@ -279,20 +288,22 @@ class Table(TableMetadata, ByKey):
         2
         >>> table.write(pd.DataFrame({"id": [3]}), overwrite=True).rows
         1
-        >>> odps.drop_table("doc_write")
+        >>> odps.table("doc_write_new").write(pd.DataFrame({"id": [4]}), create=True).rows
+        1
+        >>> odps.drop_table("doc_write"), odps.drop_table("doc_write_new")
+        (None, None)
         """
-        from odps_nb.access.writing import WriteOptions, write_data
+        from odps_nb.access.creating import write_table
+        from odps_nb.access.writing import WriteOptions
 
-        spec = check_partition(PartitionSpec.of(partition), self.schema, self._name)
-        check_overwrite(overwrite, spec, self.schema, self._name)
         options = WriteOptions(
-            partition=spec,
+            partition=PartitionSpec.of(partition),
             overwrite=overwrite,
             workers=workers,
             compression=Compression.of(compression),
             progress=progress,
         )
-        receipt = write_data(self, data, options)
+        receipt = write_table(self, data, options, create=create, partitioned_by=partitioned_by)
         self.reload()
         return receipt
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -30,9 +30,16 @@ if TYPE_CHECKING:
 __all__ = ["WriteOptions", "fitted_batches", "write_data"]
 
 
+def _nothing() -> None:
+    """Do nothing before a commit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """The checked arguments of ``Table.write``."""
+    """The checked arguments of ``Table.write``.
+
+    ``before_commit`` is called once, right before the service is asked to commit.
+    """
 
     partition: PartitionSpec = field(default_factory=PartitionSpec)
     overwrite: Overwrite = False
@@ -40,6 +47,7 @@ class WriteOptions:
     compression: Compression = Compression.NONE
     progress: Progress = None
     change: Change | None = None
+    before_commit: Callable[[], None] = _nothing
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers)
@@ -85,6 +93,7 @@ def _spark_options(options: WriteOptions) -> dict[str, Any]:
         "overwrite": options.overwrite,
         "compression": options.compression,
         "progress": options.progress,
+        "before_commit": options.before_commit,
     }
 
 
@@ -121,6 +130,7 @@ class _Write:
             cancel=token,
         ) as session:
             done = list(self._lanes(session.ref, given, token))
+            self.options.before_commit()
             session.commit([one.stream for one in done])
         return Receipt(
             table=self.table.name,

@@ -39,7 +39,7 @@ from odps_nb.errors import ConversionError
 from odps_nb.schema import OdpsType, TableSchema
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["from_pandas", "to_pandas"]
+__all__ = ["check_names", "column_array", "from_pandas", "to_pandas"]
 
 
 # -- to pandas --------------------------------------------------------------------------------
@@ -107,17 +107,18 @@ def from_pandas(
     ConversionError
         Names, types or values that do not fit, with columns and rows (counted from 0).
     """
-    _check_names(frame, schema)
+    check_names(frame, schema)
     arrays = []
     for place, name in enumerate(frame.columns):
         column = schema.find(name) if schema is not None else None
         target = column.type if column is not None else None
-        arrays.append(_array(frame.iloc[:, place], str(name), target, timezone))
+        arrays.append(column_array(frame.iloc[:, place], str(name), target, timezone))
     table = pa.table(arrays, names=[str(name) for name in frame.columns])
     return table if schema is None else fit_table(table, schema, timezone=timezone)
 
 
-def _check_names(frame: pd.DataFrame, schema: TableSchema | None) -> None:
+def check_names(frame: pd.DataFrame, schema: TableSchema | None) -> None:
+    """Raise unless the names of a frame are texts, and its index holds no column of the table."""
     for name in frame.columns:
         if not isinstance(name, str):
             raise ConversionError(
@@ -137,9 +138,16 @@ def _check_names(frame: pd.DataFrame, schema: TableSchema | None) -> None:
             )
 
 
-def _array(
+def column_array(
     series: pd.Series[Any], name: str, target: OdpsType | None, timezone: str | None
 ) -> pa.Array:
+    """Return a column as Arrow; `target` decides about Python objects where it is known.
+
+    Raises
+    ------
+    ConversionError
+        Arrow cannot hold the values.
+    """
     if isinstance(series.dtype, pd.SparseDtype):
         series = pd.Series(np.asarray(series))
     if series.dtype == object and target is not None:

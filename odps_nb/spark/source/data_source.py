@@ -10,6 +10,7 @@ nothing here may hold a connection, and what is set after ``__init__`` is lost.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from odps_nb.access.creating import NewTable
 from odps_nb.client.calls.progress import Phase
 from odps_nb.spark.launch.connect import hide_keys
 from odps_nb.spark.progress.attach import faces_of, register_activity
@@ -50,6 +52,7 @@ from odps_nb.spark.tasks.errors import task_errors
 from odps_nb.spark.writing.checks import check_frame
 from odps_nb.spark.writing.commit import check_or_abort
 from odps_nb.spark.writing.dataframe import write_target
+from odps_nb.spark.writing.new_table import create_if_missing
 from odps_nb.spark.writing.task import WriteTask, Written, write_partition
 
 if TYPE_CHECKING:
@@ -264,7 +267,13 @@ class OdpsWriter(DataSourceArrowWriter):
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.client.write.session import open_write_session
 
-        with StorageClient(settings.profile) as storage:
+        with contextlib.ExitStack() as stack:
+            storage = stack.enter_context(StorageClient(settings.profile))
+            self._made = settings.create and create_if_missing(
+                storage, settings.table, schema, settings.partition, settings.partitioned_by
+            )
+            if self._made:
+                stack.enter_context(NewTable(storage, settings.table))
             target, overwrite = write_target(
                 storage, settings.table, settings.partition, settings.replaces(mode)
             )
@@ -300,8 +309,10 @@ class OdpsWriter(DataSourceArrowWriter):
             task_errors(f"commit of {session.table}"),
             reported_commit(self._task.report_to, rows=sum(one.stream.rows for one in done)),
             self._task.profile.open() as storage,
+            NewTable(storage, session.table, kept=not self._made) as made,
         ):
             check_or_abort(storage, session, done, self._task.max_partitions)
+            made.keep()
             commit_write(storage, session, [one.stream for one in done])
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -317,3 +328,5 @@ class OdpsWriter(DataSourceArrowWriter):
         report_abandoned(self._task.report_to)
         with task_errors("abort of the write"), self._task.profile.open() as storage:
             abort_write(storage, self._task.session)
+            if self._made:
+                NewTable(storage, self._task.session.table).drop()

@@ -32,7 +32,8 @@ __all__ = ["ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSe
 _PROFILE = frozenset(field.name for field in dataclasses.fields(Profile))
 _COMMON = frozenset({"compression", "path", "profile", "table"})
 _READ = _COMMON | {"columns", "limit", "partitions", "split_bytes", "splits", "where"}
-_WRITE = _COMMON | {"max_partitions", "overwrite", "partition"}
+_APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}
+_WRITE = _APPEND | {"create", "partitioned_by"}
 _STREAM_ONLY = frozenset(
     {
         "max_rows_per_trigger",
@@ -44,7 +45,7 @@ _STREAM_ONLY = frozenset(
 )
 _STREAM_READ = (_READ - {"limit"}) | _STREAM_ONLY
 _CHECKPOINT = "checkpointlocation"  # of Spark, which hands it on to a sink
-_STREAM_WRITE = _WRITE | {_CHECKPOINT}
+_STREAM_WRITE = _APPEND | {_CHECKPOINT}
 #: Spark's catalog gives each option of ``CREATE TABLE … USING odps`` behind this prefix as well.
 _CATALOG_PREFIX = "option."
 
@@ -182,6 +183,8 @@ class WriteSettings:
     partitions_only: bool = False
     max_partitions: int = MAX_PARTITIONS
     compression: Compression = Compression.NONE
+    create: bool = False
+    partitioned_by: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteSettings:
@@ -197,9 +200,18 @@ class WriteSettings:
     @classmethod
     def _of(cls, given: Mapping[str, str]) -> WriteSettings:
         profile, table = _connection(given)
+        create = _flag(given, "create")
+        if "partitioned_by" in given and not create:
+            raise ConfigError(
+                "partitioned_by is given without create",
+                option="partitioned_by",
+                hint='add .option("create", True)',
+            )
         return cls(
             profile=profile,
             table=table,
+            create=create,
+            partitioned_by=given.get("partitioned_by"),
             partition=PartitionSpec.of(given.get("partition")),
             partitions_only=_partitions_only(given.get("overwrite")),
             max_partitions=_number(given, "max_partitions") or MAX_PARTITIONS,

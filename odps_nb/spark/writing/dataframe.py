@@ -11,16 +11,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import Overwrite, PartitionLike, check_overwrite, check_partition
+from odps_nb.access.creating import NewTable, name_the_way
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.sources import Target
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.write.operations import Stamp
-from odps_nb.errors import OdpsNbError
+from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.progress.attach import faces_of, token_of, watched
 from odps_nb.spark.progress.totals import TrackedActivity
@@ -29,6 +31,7 @@ from odps_nb.spark.tasks.errors import job_errors
 from odps_nb.spark.tasks.shipping import shipped
 from odps_nb.spark.writing.checks import check_frame, months_as_numbers
 from odps_nb.spark.writing.commit import MAX_PARTITIONS, MAX_STREAMS, check_written
+from odps_nb.spark.writing.new_table import create_if_missing
 from odps_nb.spark.writing.task import (
     WriteTask,
     Written,
@@ -44,10 +47,9 @@ if TYPE_CHECKING:
     from odps_nb.access.upserting import Change
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.cancel import CancelToken
-    from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.write.session import WriteSession
 
-__all__ = ["write", "write_change", "write_target"]
+__all__ = ["write", "write_change", "write_rows", "write_target"]
 
 _RESULT = (
     "stream_id string, version int, rows bigint, size bigint, blobs bigint, blob_size bigint, "
@@ -64,6 +66,8 @@ def write(
     overwrite: Overwrite = False,
     max_partitions: int = MAX_PARTITIONS,
     compression: str | Compression | None = None,
+    create: bool = False,
+    partitioned_by: str | Sequence[str] | None = None,
     progress: Progress = None,
 ) -> Receipt:
     """Write a DataFrame and commit it once; if it raises, nothing was written.
@@ -90,6 +94,9 @@ def write(
         key would otherwise make thousands.
     compression
         ``"zstd"`` or ``"lz4"`` inside the Arrow streams.
+    create, partitioned_by
+        Make the table if it is not there, as for `Table.write`; types are those of
+        ``odps_nb.spark.tasks.types``.
     progress
         Told how far the tasks are: by default a card in a notebook, a line in a terminal, else
         nothing. An interrupt ends the job and aborts the write.
@@ -102,7 +109,7 @@ def write(
         It was not said which partitions may be replaced, or the rows name more than
         `max_partitions`: nothing was written.
     NotFoundError
-        No such table.
+        No such table, and ``create`` is not set.
 
     Examples
     --------
@@ -112,16 +119,29 @@ def write(
     1000
     >>> odps.drop_table("doc_spark_write")
     """
-    return _write(
-        df,
-        odps,
-        table,
-        partition=partition,
-        overwrite=overwrite,
-        max_partitions=max_partitions,
-        compression=Compression.of(compression),
-        progress=progress,
-    )
+    if partitioned_by is not None and not create:
+        raise ArgumentError(
+            "partitioned_by= is given without create=True", argument="partitioned_by"
+        )
+    made: NewTable | None = None
+    spec = PartitionSpec.of(partition)
+    with contextlib.ExitStack() as stack:
+        if create:
+            storage = stack.enter_context(StorageClient(profile_of(odps)))
+            name, columns = storage.profile.table(table), months_as_numbers(df).schema
+            if create_if_missing(storage, name, columns, spec, partitioned_by):
+                made = stack.enter_context(NewTable(storage, name))
+        return write_rows(
+            df,
+            odps,
+            table,
+            partition=spec,
+            overwrite=overwrite,
+            max_partitions=max_partitions,
+            compression=Compression.of(compression),
+            progress=progress,
+            before_commit=None if made is None else made.keep,
+        )
 
 
 def write_change(
@@ -138,7 +158,7 @@ def write_change(
 
     Rows of one key come together in one task first, since there is no order between streams.
     """
-    return _write(
+    return write_rows(
         df,
         odps,
         table,
@@ -149,7 +169,7 @@ def write_change(
     )
 
 
-def _write(
+def write_rows(
     df: DataFrame,
     odps: Connection | Profile | str | None,
     table: str | TableName,
@@ -160,8 +180,9 @@ def _write(
     overwrite: Overwrite = False,
     max_partitions: int = MAX_PARTITIONS,
     change: Change | None = None,
+    before_commit: Callable[[], None] | None = None,
 ) -> Receipt:
-    from odps_nb.client.calls.storage import StorageClient
+    """Write a DataFrame into a table that is there; ``before_commit`` is called right before it."""
     from odps_nb.client.write.session import open_write_session
 
     began, token = time.monotonic(), token_of(odps)
@@ -198,6 +219,8 @@ def _write(
             undo.pop_all()
         # What the tasks wrote is exact, whatever they could report on their way.
         tracker.correct_rows(sum(one.stream.rows for one in done))
+        if before_commit is not None:
+            before_commit()
         _commit(session, done)
     receipt = _receipt(task, done, overwrite=replaces, seconds=time.monotonic() - began)
     return receipt if change is None else dataclasses.replace(receipt, verb=change.verb)
@@ -231,7 +254,11 @@ def write_target(
     """Check a write against its table; return its target and whether it replaces rows."""
     from odps_nb.client.catalog import fetch_table
 
-    schema = fetch_table(storage, table).schema
+    try:
+        schema = fetch_table(storage, table).schema
+    except NotFoundError as error:
+        name_the_way(error)
+        raise
     fixed = check_partition(PartitionSpec.of(partition), schema, table)
     make = Target.of if change is None else change.target
     target = make(schema, table, fixed, timezone=storage.profile.timezone)

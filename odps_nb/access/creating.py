@@ -1,0 +1,133 @@
+"""Makes a table for rows that are to be written to it, and drops it if they were not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.checks import check_overwrite, check_partition
+from odps_nb.access.new_columns import check_same_partitions, columns_of, partitioned
+from odps_nb.access.writing import WriteOptions, write_data
+from odps_nb.client.calls.progress import Progress
+from odps_nb.client.catalog import create_table, drop_table, table_exists
+from odps_nb.client.sql.definitions import TableOptions
+from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, StateError
+from odps_nb.terms import TableName
+
+if TYPE_CHECKING:
+    from odps_nb.access.receipt import Receipt
+    from odps_nb.access.table import Table
+    from odps_nb.client.calls.storage import StorageClient
+
+__all__ = ["NewTable", "create_with_rows", "name_the_way", "write_table"]
+
+
+def name_the_way(error: NotFoundError) -> None:
+    """Say in the hint of the error of a write how to make the table that is missing."""
+    if error.code == "NoSuchTable":
+        way = "create=True (with %odps write: --create) makes it from the data"
+        near = error.hint if "did you mean" in (error.hint or "") else ""
+        error.hint = f"{near} {way}".strip()
+
+
+@dataclass(slots=True)
+class NewTable:
+    """A table for the time of its first write; leaving it by an error drops it.
+
+    Not once `keep` was called: what a commit has become may be unknown then, and its rows would
+    be dropped too.
+    """
+
+    storage: StorageClient
+    name: TableName
+    kept: bool = False
+
+    def keep(self) -> None:
+        """Keep the table from now on; called before the commit."""
+        self.kept = True
+
+    def drop(self, error: BaseException | None = None) -> None:
+        """Drop the table unless it is kept, and say so in a note of the error."""
+        if self.kept:
+            return
+        try:
+            drop_table(self.storage, self.name, if_exists=True)
+            note = f"the new table {self.name} was dropped again; nothing is left of this write"
+        except (OdpsNbError, StateError) as second:
+            note = f"the new table {self.name} is there, empty: dropping it failed: {second}"
+        if error is not None:
+            error.add_note(note)
+
+    def __enter__(self) -> NewTable:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.drop(error)
+
+
+def _create_and_write(
+    table: Table,
+    data: Any,
+    partitioned_by: str | Sequence[str] | None,
+    table_options: TableOptions,
+    options: WriteOptions,
+) -> Receipt:
+    """Create a table with the columns of the data, and write it; see `Connection.create_table`."""
+    storage = table.connection.storage
+    columns, rows = columns_of(data, table.connection.faces)
+    schema = partitioned(columns, partitioned_by, options.partition)
+    options = replace(options, partition=check_partition(options.partition, schema, table.name))
+    check_overwrite(options.overwrite, options.partition, schema, table.name)
+    create_table(storage, table.name, schema, table_options)
+    table.reload()
+    with NewTable(storage, table.name) as made:
+        return write_data(table, rows, replace(options, before_commit=made.keep))
+
+
+def create_with_rows(
+    table: Table,
+    data: Any,
+    partitioned_by: str | Sequence[str] | None,
+    table_options: TableOptions,
+    progress: Progress,
+) -> None:
+    """Create a table with the columns and rows of the data; see `Connection.create_table`."""
+    if table_options.if_not_exists:
+        raise ArgumentError(
+            "if_not_exists= does not say what becomes of the rows if the table is there",
+            argument="if_not_exists",
+            hint=f"odps.table({table.name.table!r}).write(data, create=True) adds them",
+        )
+    _create_and_write(table, data, partitioned_by, table_options, WriteOptions(progress=progress))
+    table.reload()
+
+
+def write_table(
+    table: Table,
+    data: Any,
+    options: WriteOptions,
+    *,
+    create: bool,
+    partitioned_by: str | Sequence[str] | None,
+) -> Receipt:
+    """Write to a table, which is made first if that is wanted and necessary; see `Table.write`."""
+    if partitioned_by is not None and not create:
+        raise ArgumentError(
+            "partitioned_by= is given without create=True", argument="partitioned_by"
+        )
+    if create and not table_exists(table.connection.storage, table.name):
+        return _create_and_write(table, data, partitioned_by, TableOptions(), options)
+    try:
+        schema = table.schema
+    except NotFoundError as error:
+        name_the_way(error)
+        raise
+    check_same_partitions(partitioned_by, schema, table.name)
+    spec = check_partition(options.partition, schema, table.name)
+    check_overwrite(options.overwrite, spec, schema, table.name)
+    return write_data(table, data, replace(options, partition=spec))

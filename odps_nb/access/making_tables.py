@@ -1,0 +1,143 @@
+"""The methods of a `Connection` that make and drop tables.
+
+What they do is in ``odps_nb.access.creating``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.client.calls.progress import Progress
+from odps_nb.terms import TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odps_nb.access.faces import Faces
+    from odps_nb.access.table import Table
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.schema import TableSchema
+
+__all__ = ["MakesTables"]
+
+
+class MakesTables:
+    """The methods of a `Connection` that make and drop tables."""
+
+    @property
+    @abstractmethod
+    def storage(self) -> StorageClient:
+        """The Storage API client of the connection."""
+
+    @property
+    @abstractmethod
+    def faces(self) -> Faces:
+        """Functions of higher floors: progress, pictures, Spark."""
+
+    @abstractmethod
+    def table(self, name: str | TableName) -> Table:
+        """Return the handle of a table; sends no request."""
+
+    def create_table(
+        self,
+        name: str | TableName,
+        columns: str | pa.Schema | TableSchema | Any,
+        *,
+        partitioned_by: str | Sequence[str] | None = None,
+        primary_key: str | Sequence[str] = (),
+        properties: Mapping[str, object] | None = None,
+        comment: str = "",
+        lifecycle: int | None = None,
+        cluster_by: str | Sequence[str] = (),
+        buckets: int | None = None,
+        if_not_exists: bool = False,
+        progress: Progress = None,
+    ) -> Table:
+        """Create a table, with rows if some are given, and return its handle.
+
+        Parameters
+        ----------
+        columns
+            ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, an Arrow
+            schema, a schema of Spark, or a `TableSchema`. Or data as for `Table.write`, for
+            instance a DataFrame: the table gets its columns, with types as told in
+            ``docs/types-and-times.md``, and its rows in one commit. If that fails, the table is
+            dropped again.
+        partitioned_by
+            ``"ds string"``, or names of columns in an Arrow schema or data.
+        primary_key
+            Columns that name a row: later rows of a key replace earlier ones. They become
+            ``not null``, and the table transactional.
+        properties
+            Table properties such as ``{"acid.cdc.mode.enable": True}``. What a BLOB column or a
+            primary key needs is set by itself.
+        lifecycle
+            Days until the service drops what was not touched.
+        cluster_by, buckets
+            Columns to hash and sort rows by, and into how many buckets; with a primary key
+            ``buckets`` alone is the number of write buckets.
+        if_not_exists
+            Leave a table that is there as it is. Not with rows: see ``create`` of `Table.write`.
+        progress
+            Who is shown the progress of writing rows; by default what suits the place.
+
+        Raises
+        ------
+        ArgumentError
+            A name, type or key that no table can have; nothing was sent.
+        ConflictError
+            A table of that name exists.
+        ConversionError
+            A column of the data for which there is no type, or a value that does not fit it.
+
+        Examples
+        --------
+        >>> users = odps.create_table("doc_users", "id bigint, name string", primary_key="id")
+        >>> [(column.name, column.nullable) for column in users.schema]
+        [('id', False), ('name', True)]
+        >>> import pandas as pd
+        >>> copy = odps.create_table("doc_copy", pd.DataFrame({"id": [1, 2], "name": ["a", "b"]}))
+        >>> copy.head()
+           id name
+        0   1    a
+        1   2    b
+        >>> odps.drop_table("doc_users"), odps.drop_table("doc_copy")
+        (None, None)
+        """
+        from odps_nb.access.columns import names_of, properties_of, schema_of
+        from odps_nb.access.creating import create_with_rows
+        from odps_nb.access.new_columns import has_rows, is_spark_type
+        from odps_nb.client.catalog import create_table
+        from odps_nb.client.sql.definitions import TableOptions
+
+        table = self.table(name)
+        options = TableOptions(
+            primary_key=names_of(primary_key),
+            properties=properties_of(properties),
+            comment=comment,
+            lifecycle=lifecycle,
+            cluster_by=names_of(cluster_by),
+            buckets=buckets,
+            if_not_exists=if_not_exists,
+        )
+        if has_rows(columns):
+            create_with_rows(table, columns, partitioned_by, options, progress)
+            return table
+        if is_spark_type(columns):
+            columns = self.faces.spark_columns(columns)
+        create_table(self.storage, table.name, schema_of(columns, partitioned_by), options)
+        return table
+
+    def drop_table(self, name: str | TableName, *, if_exists: bool = False) -> None:
+        """Drop a table with everything in it.
+
+        Raises
+        ------
+        NotFoundError
+            There is none, and ``if_exists`` is not set.
+        """
+        from odps_nb.client.catalog import drop_table
+
+        drop_table(self.storage, self.table(name).name, if_exists=if_exists)

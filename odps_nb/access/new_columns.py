@@ -1,0 +1,116 @@
+"""Chooses the columns of a new table from the data that is to be written to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from odps_nb.access.blob import Blob, NewBlob
+from odps_nb.access.columns import is_definition, names_of, schema_of
+from odps_nb.access.faces import Faces
+from odps_nb.access.sources import as_arrow, is_pandas, is_spark
+from odps_nb.errors import ArgumentError
+from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
+from odps_nb.terms import BlobReference, PartitionSpec, TableName
+
+__all__ = ["check_same_partitions", "columns_of", "has_rows", "partitioned"]
+
+
+def has_rows(data: Any) -> bool:
+    """Whether this is data to be written, and not only a description of columns."""
+    import pyarrow as pa
+
+    return not isinstance(data, (str, Mapping, TableSchema, pa.Schema)) and not is_spark_type(data)
+
+
+def is_spark_type(data: Any) -> bool:
+    """Whether this is a schema of Spark; Spark is not imported for it."""
+    kind = type(data)
+    return kind.__name__ == "StructType" and kind.__module__.split(".")[0] == "pyspark"
+
+
+def columns_of(data: Any, faces: Faces) -> tuple[TableSchema, Any]:
+    """Return the columns that hold the data, and the data itself, now as what is to be written.
+
+    A stream is opened for its schema and can be read once: what is returned goes on with it.
+
+    Raises
+    ------
+    ConversionError
+        Data without rows, or a column for which there is no type.
+    """
+    if is_spark(data):
+        return faces.spark_columns(data.schema), data
+    if is_pandas(data):
+        from odps_nb.convert.frame_schema import frame_schema
+
+        return frame_schema(data, _is_blob), data
+    from odps_nb.convert.arrow_schema import table_schema
+
+    arrow = as_arrow(data)
+    # That no null was expected of some data is no rule for what will be written later.
+    found = tuple(replace(column, nullable=True) for column in table_schema(arrow.schema).columns)
+    return TableSchema(columns=found), arrow
+
+
+def _is_blob(value: Any) -> bool:
+    return isinstance(value, (Path, NewBlob, Blob, BlobReference)) or callable(
+        getattr(value, "read", None)
+    )
+
+
+def partitioned(
+    columns: TableSchema,
+    partitioned_by: str | Sequence[str] | None,
+    partition: PartitionSpec = PartitionSpec(),  # noqa: B008  a frozen value
+) -> TableSchema:
+    """Return the columns with some of them as partition columns.
+
+    Keys of ``partition`` that the data lacks become STRING; without ``partitioned_by`` the table
+    is partitioned by them.
+
+    Raises
+    ------
+    ArgumentError
+        A partition column that is not there, or one of ``partition`` that is none.
+    """
+    known = {column.name.casefold() for column in columns.columns}
+    keys = [key for key, _ in partition]
+    made = tuple(
+        Column(name=key, type=PrimitiveType(TypeCode.STRING))
+        for key in keys
+        if key.casefold() not in known
+    )
+    if partitioned_by is None:
+        return schema_of(replace(columns, columns=columns.columns + made), keys)
+    if not is_definition(partitioned_by):
+        return schema_of(replace(columns, columns=columns.columns + made), partitioned_by)
+    typed = schema_of(columns, partitioned_by)
+    apart = {column.name.casefold() for column in typed.partition_columns}
+    rest = tuple(column for column in columns.columns if column.name.casefold() not in apart)
+    return replace(typed, columns=rest)
+
+
+def check_same_partitions(
+    partitioned_by: str | Sequence[str] | None, schema: TableSchema, table: TableName
+) -> None:
+    """Raise if a table that is there has other partition columns than a new one would have.
+
+    Raises
+    ------
+    ArgumentError
+        It has; nothing was written.
+    """
+    if partitioned_by is None:
+        return
+    asked = [name.split(None, 1)[0].casefold() for name in names_of(partitioned_by)]
+    keys = [column.name for column in schema.partition_columns]
+    if asked != [key.casefold() for key in keys]:
+        there = f"partitioned by {', '.join(keys)}" if keys else "not partitioned"
+        raise ArgumentError(
+            f"{table} is there, and {there}",
+            argument="partitioned_by",
+            hint="leave partitioned_by out, or write to a table of another name",
+        )

@@ -1,0 +1,97 @@
+"""Chooses the MaxCompute type of each column of a DataFrame, for a table that is to be made.
+
+====================================  =====================================================
+pandas                                MaxCompute
+====================================  =====================================================
+``int8`` … ``int64``, ``Int8`` …      TINYINT … BIGINT
+``uint8``, ``uint16``, ``uint32``     the next wider type; ``uint64`` is DECIMAL(20, 0)
+``float32``, ``float64``, ``bool``    FLOAT, DOUBLE, BOOLEAN
+``str``, ``string``                   STRING
+``category``                          the type of its categories
+``datetime64[s]``, ``[ms]``           DATETIME
+``datetime64[us]``, ``[ns]``          TIMESTAMP; with a zone, too: both are instants
+``timedelta64``                       INTERVAL_DAY_TIME
+Arrow-backed                          what Arrow's type says, nested ones too
+the dtype of a BLOB column            BLOB
+``object``                            what its values are: text STRING, bytes BINARY, paths,
+                                      files, `NewBlob` and handles of blobs BLOB, `Decimal`
+                                      DECIMAL(38, 18), dates DATE, lists and dicts ARRAY and
+                                      STRUCT; nothing but nulls STRING
+====================================  =====================================================
+
+Files that a column names are not opened. Arrow data follows ``odps_nb.convert.arrow_types``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from odps_nb.convert.arrow_schema import table_schema
+from odps_nb.convert.arrow_types import BARE_DECIMAL
+from odps_nb.convert.pandas_frame import check_names, column_array
+from odps_nb.errors import ConversionError
+from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
+
+__all__ = ["frame_schema"]
+
+
+def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSchema:
+    """Return the columns of a table that holds every value of a DataFrame.
+
+    Parameters
+    ----------
+    is_blob
+        Whether a Python object stands for the content of a blob, a file for instance.
+
+    Raises
+    ------
+    ConversionError
+        A name that is no text or occurs twice, a named index (it would be lost), or values
+        for which there is no type.
+    """
+    check_names(frame, None)
+    present = set(frame.columns)
+    if lost := [name for name in frame.index.names if name is not None and name not in present]:
+        raise ConversionError(
+            f"{str(lost[0])!r} is in the index, and the index is not written",
+            column=str(lost[0]),
+            hint="write df.reset_index(), or df.reset_index(drop=True) to leave it out",
+        )
+    columns: list[Column] = []
+    for place, name in enumerate(frame.columns):
+        series = frame.iloc[:, place]
+        if _holds_blobs(series, is_blob):
+            columns.append(Column(name=name, type=PrimitiveType(TypeCode.BLOB)))
+        else:
+            found = table_schema(pa.schema([pa.field(name, _arrow_type(series, name))]))
+            columns += found.columns
+    return TableSchema(columns=tuple(columns))
+
+
+def _holds_blobs(series: pd.Series[Any], is_blob: Callable[[Any], bool]) -> bool:
+    if series.dtype != object:
+        return False
+    first = series.first_valid_index()
+    return first is not None and any(is_blob(value) for value in series.dropna())
+
+
+def _arrow_type(series: pd.Series[Any], name: str) -> pa.DataType:
+    if isinstance(series.dtype, (pd.PeriodDtype, pd.IntervalDtype)):
+        raise ConversionError(
+            f"the column {name!r} is of {series.dtype}, for which there is no type",
+            column=name,
+            source_type=str(series.dtype),
+            hint="cast it, e.g. with .dt.to_timestamp() or .astype(str)",
+        )
+    if series.dtype != object:
+        return column_array(series.iloc[:0], name, None, None).type
+    found = column_array(series, name, None, None).type
+    if pa.types.is_decimal(found) and found.scale <= BARE_DECIMAL[1]:
+        # The digits of the values that happen to be there are no promise for those to come.
+        whole = BARE_DECIMAL[0] - BARE_DECIMAL[1]
+        return pa.decimal128(*BARE_DECIMAL) if found.precision - found.scale <= whole else found
+    return found

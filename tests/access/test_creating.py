@@ -1,0 +1,206 @@
+"""A new table from the rows that are to be written to it: types, partitions, nothing half made."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb.access.connection import Connection
+from odps_nb.access.creating import NewTable
+from odps_nb.errors import ArgumentError, ConflictError, ConversionError, NotFoundError
+from odps_nb.wire.type_text import format_type
+
+Name = Callable[[str], str]
+
+
+def types(odps: Connection, name: str) -> dict[str, str]:
+    return {column.name: format_type(column.type) for column in odps.table(name).schema}
+
+
+def columns_of_all_kinds(folder: Path) -> pd.DataFrame:
+    file = folder / "a.txt"
+    file.write_bytes(b"hello")
+    when = pd.Timestamp("2024-01-31 10:00")
+    arrow = pd.ArrowDtype
+    return pd.DataFrame(
+        {
+            "tiny": np.array([1, 2], "int8"),
+            "big": pd.array([1, None], "Int64"),
+            "wide": np.array([1, 2**64 - 1], "uint64"),
+            "flag": pd.array([True, None], "boolean"),
+            "ratio": np.array([1.5, np.nan], "float32"),
+            "text": ["a", None],
+            "kind": pd.Categorical(["x", "y"]),
+            "coarse": pd.Series([when, None]).astype("datetime64[ms]"),
+            "fine": pd.Series([when, None]).astype("datetime64[ns]"),
+            "zoned": pd.Series([when, None]).dt.tz_localize("Asia/Shanghai").dt.as_unit("us"),
+            "lapse": pd.Series([pd.Timedelta("1s"), None]),
+            "price": [decimal.Decimal("1.50"), None],
+            "exact": pd.Series([decimal.Decimal("1.50"), None], dtype=arrow(pa.decimal128(9, 2))),
+            "day": [datetime.date(2024, 1, 31), None],
+            "raw": [b"\x00\x01", None],
+            "tags": pd.Series([["a", "b"], None]),
+            "point": [{"x": 1, "y": 2.5}, None],
+            "file": [None, file],
+            "empty": [None, None],
+        }
+    )
+
+
+EXPECTED = {
+    "tiny": "TINYINT",
+    "big": "BIGINT",
+    "wide": "DECIMAL(20,0)",
+    "flag": "BOOLEAN",
+    "ratio": "FLOAT",
+    "text": "STRING",
+    "kind": "STRING",
+    "coarse": "DATETIME",
+    "fine": "TIMESTAMP",
+    "zoned": "TIMESTAMP",
+    "lapse": "INTERVAL_DAY_TIME",
+    "price": "DECIMAL(38,18)",
+    "exact": "DECIMAL(9,2)",
+    "day": "DATE",
+    "raw": "BINARY",
+    "tags": "ARRAY<STRING>",
+    "point": "STRUCT<x:BIGINT,y:DOUBLE>",
+    "file": "BLOB",
+    "empty": "STRING",
+}
+
+
+def test_types_and_values_of_every_kind_of_column(
+    odps: Connection, new_name: Name, tmp_path: Path
+) -> None:
+    name, frame = new_name("kinds"), columns_of_all_kinds(tmp_path)
+    table = odps.create_table(name, frame, comment="all kinds", lifecycle=3)
+    found = {key: text.replace("`", "") for key, text in types(odps, name).items()}
+    assert {key: text.upper() for key, text in found.items()} == {
+        key: text.upper() for key, text in EXPECTED.items()
+    }
+    assert (table.info.comment, table.info.lifecycle) == ("all kinds", 3)
+    rows = table.read().to_arrow().to_pylist()
+    assert rows[0]["price"] == decimal.Decimal("1.5")
+    assert rows[0]["point"] == {"x": 1, "y": 2.5}
+    assert rows[0]["zoned"] == datetime.datetime(2024, 1, 31, 2)
+    assert (rows[0]["big"], rows[1]["big"], rows[1]["wide"]) == (1, None, 2**64 - 1)
+    assert odps.blob(rows[1]["file"]).bytes() == b"hello"
+
+
+def test_a_write_creates_what_is_missing_and_adds_to_what_is_there(
+    odps: Connection, new_name: Name
+) -> None:
+    name = new_name("made")
+    frame = pd.DataFrame({"id": [1, 2], "ds": ["a", "b"]})
+    with pytest.raises(NotFoundError) as missing:
+        odps.table(name).write(frame)
+    assert "create=True" in (missing.value.hint or "")
+    for _ in range(2):
+        receipt = odps.table(name).write(frame, create=True, partitioned_by="ds")
+        assert receipt.rows == 2
+    assert [str(one) for one in odps.table(name).partitions()] == ["ds=a", "ds=b"]
+    assert odps.table(name).read().row_count == 4
+    with pytest.raises(ArgumentError, match="partitioned by ds"):
+        odps.table(name).write(frame, create=True, partitioned_by=["id"])
+    with pytest.raises(ArgumentError, match="without create=True"):
+        odps.table(name).write(frame, partitioned_by="ds")
+
+
+def test_partition_columns_are_taken_from_the_partition(odps: Connection, new_name: Name) -> None:
+    name, other = new_name("into"), new_name("typed")
+    frame = pd.DataFrame({"id": [1]})
+    odps.table(name).write(frame, partition="ds=2024-01-31,hour=3", create=True)
+    assert types(odps, name) == {"id": "bigint", "ds": "string", "hour": "string"}
+    odps.table(other).write(
+        frame.assign(hour=[3]), create=True, partition="ds=x", partitioned_by="ds string, hour int"
+    )
+    assert types(odps, other) == {"id": "bigint", "ds": "string", "hour": "int"}
+    assert [str(one) for one in odps.table(other).partitions()] == ["ds=x,hour=3"]
+    for wrong in ("day", ["id"]):
+        with pytest.raises(ArgumentError):
+            odps.table(new_name("no")).write(frame, create=True, partitioned_by=wrong)
+
+
+def test_arrow_polars_streams_and_scans_make_tables(odps: Connection, new_name: Name) -> None:
+    rows = pa.table({"id": pa.array([1, 2], pa.int32()), "s": ["a", None]})
+    for data in (
+        rows,
+        rows.to_batches()[0],
+        rows.to_reader(),
+        pl.DataFrame(rows),
+        odps.sql("select cast(1 as int) as id, 'a' as s union all select 2, null"),
+    ):
+        table = odps.create_table(new_name("arrow"), data)
+        assert [c.type.code.name for c in table.schema] == ["INT", "STRING"]
+        assert sorted(table.read().to_arrow().to_pylist(), key=str) == rows.to_pylist()
+    empty = odps.create_table(new_name("empty"), rows.slice(0, 0))
+    assert empty.read().to_arrow().num_rows == 0
+    assert odps.create_table(new_name("schema"), rows.schema).read().row_count == 0
+    scanned = odps.create_table(new_name("scan"), odps.table("orders").read(["id"], limit=7))
+    assert scanned.read().row_count == 7
+
+
+def test_what_cannot_be_a_table_makes_none(odps: Connection, new_name: Name) -> None:
+    name = new_name("refused")
+    frame = pd.DataFrame({"id": [1, 1], "v": [1.0, 2.0]})
+    for wrong, text in (
+        (frame.groupby("id").sum(), "reset_index"),
+        (frame.rename(columns={"v": 7}), "not text"),
+        (frame.rename(columns={"v": "a b"}), "letters"),
+        (frame.rename(columns={"v": "ID"}), "twice"),
+        (frame.assign(t=datetime.time(1)), "cast"),
+        (frame.assign(p=pd.period_range("2024-01", periods=2, freq="M")), "to_timestamp"),
+        (frame.assign(m=[1, "a"]), "cast"),
+        ([1, 2], "DataFrame"),
+    ):
+        with pytest.raises((ConversionError, ArgumentError)) as refused:
+            odps.table(name).write(wrong, create=True)
+        assert text in f"{refused.value} {refused.value.hint}"
+        assert not odps.table(name).exists()
+    odps.create_table(name, frame)
+    with pytest.raises(ConflictError):
+        odps.create_table(name, frame)
+    with pytest.raises(ArgumentError, match="if_not_exists"):
+        odps.create_table(name, frame, if_not_exists=True)
+    assert odps.table(name).read().row_count == 2
+
+
+def test_a_failed_write_drops_the_table_that_it_made(
+    odps: Connection, new_name: Name, tmp_path: Path
+) -> None:
+    def broken() -> object:
+        yield pa.record_batch({"id": [1]})
+        raise OSError("the disk is gone")
+
+    name = new_name("half")
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), broken())
+    with pytest.raises(OSError, match="disk") as failed:
+        odps.table(name).write(reader, create=True)
+    assert any("dropped again" in note for note in failed.value.__notes__)
+    assert not odps.table(name).exists()
+    gone = pd.DataFrame({"content": [tmp_path / "no such file"]})
+    with pytest.raises(ConversionError, match="does not exist"):
+        odps.create_table(name, gone)
+    assert not odps.table(name).exists()
+
+
+def test_a_table_whose_commit_was_begun_is_kept(odps: Connection, new_name: Name) -> None:
+    name = new_name("kept")
+    table = odps.create_table(name, "id bigint")
+    NewTable(odps.storage, table.name, kept=True).drop()
+    assert table.exists()
+    with odps_nb.connect(odps.profile) as other:
+        made, error = NewTable(other.storage, table.name), KeyboardInterrupt()
+    made.drop(error)
+    assert "dropping it failed" in error.__notes__[0]
+    assert table.exists()

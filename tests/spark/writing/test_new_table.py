@@ -1,0 +1,103 @@
+"""A new table from a Spark DataFrame, by function and by ``format("odps")``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+import odps_nb.spark
+from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.spark.tasks.types import spark_schema
+from odps_nb.spark.writing.new_table import table_columns
+from odps_nb.wire.type_text import format_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+
+Names = Callable[[str], str]
+
+
+def types(odps: Connection, name: str) -> list[tuple[str, str]]:
+    return [(column.name, format_type(column.type)) for column in odps.table(name).schema]
+
+
+def test_types_of_read_columns_come_back(odps: Connection) -> None:
+    for name in ("types_all", "media", "documents"):
+        schema = odps.table(name).schema
+        found = table_columns(spark_schema(schema.columns))
+        for before, after in zip(schema.columns, found.columns, strict=True):
+            plain = dataclasses.replace(before, comment="", nullable=True)
+            assert spark_schema([after]) == spark_schema([plain])
+
+
+@pytest.mark.spark
+def test_a_frame_makes_its_table(spark: SparkSession, odps: Connection, new_name: Names) -> None:
+    names = [new_name("spark") for _ in range(3)]
+    frame = spark.range(10).select("id", F.concat(F.lit("d"), F.col("id") % 2).alias("ds"))
+    assert odps.table(names[0]).write(frame, create=True, partitioned_by="ds").rows == 10
+    odps_nb.spark.write(frame, odps, names[1], create=True, partitioned_by=["ds"])
+    odps.create_table(names[2], frame.schema, partitioned_by="ds")
+    assert types(odps, names[0]) == types(odps, names[1]) == types(odps, names[2])
+    assert types(odps, names[0]) == [("id", "bigint"), ("ds", "string")]
+    rows = [odps.table(name).read().row_count for name in names]
+    assert rows == [10, 10, 0]
+    with pytest.raises(ArgumentError, match="partitioned by ds"):
+        odps_nb.spark.write(frame, odps, names[0], create=True, partitioned_by="id")
+
+
+@pytest.mark.spark
+def test_a_failed_job_leaves_no_table(
+    spark: SparkSession, odps: Connection, new_name: Names
+) -> None:
+    name = new_name("failed")
+    odps_nb.spark.register(spark, odps)
+    bad = spark.range(3).select(F.raise_error(F.lit("no such row")).cast("string").alias("s"))
+    with pytest.raises(Exception, match="no such row"):
+        odps.table(name).write(bad, create=True)
+    assert not odps.table(name).exists()
+    writer = bad.write.format("odps").option("table", name).option("create", True)
+    with pytest.raises(Exception, match="no such row"):
+        writer.mode("append").save()
+    assert not odps.table(name).exists()
+    with pytest.raises(ConversionError, match="void"):
+        odps.create_table(name, spark.sql("select null as nothing"))
+
+
+@pytest.mark.spark
+def test_the_data_source_makes_a_table_where_it_is_told(
+    spark: SparkSession, odps: Connection, new_name: Names
+) -> None:
+    name = new_name("format")
+    odps_nb.spark.register(spark, odps)
+    frame = spark.range(4).select("id", F.lit("x").alias("ds"))
+    writer = frame.write.format("odps").option("table", name)
+    with pytest.raises(Exception, match="create=True"):
+        writer.mode("append").save()
+    writer = writer.option("create", True).option("partitioned_by", "ds")
+    writer.mode("append").save()
+    writer.mode("append").save()
+    assert types(odps, name) == [("id", "bigint"), ("ds", "string")]
+    assert odps.table(name).read().row_count == 8
+
+
+@pytest.mark.spark
+def test_a_struct_of_content_becomes_a_blob(
+    spark: SparkSession, odps: Connection, new_name: Names
+) -> None:
+    name = new_name("blobs")
+    content = F.struct(
+        F.encode(F.lit("hello"), "utf-8").alias("data"),
+        F.lit("text/plain").alias("mime_type"),
+        F.lit("a.txt").alias("file_name"),
+    )
+    frame = spark.range(1).select("id", content.alias("content"))
+    odps_nb.spark.write(frame, odps, name, create=True)
+    assert types(odps, name) == [("id", "bigint"), ("content", "blob")]
+    (blob,) = odps.table(name).blobs("content")
+    assert (blob.bytes(), blob.file_name) == (b"hello", "a.txt")
