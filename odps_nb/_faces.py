@@ -249,6 +249,12 @@ def _listing(listing: Listing) -> Mapping[str, Any]:
     return shown._repr_mimebundle_()
 
 
+def _media_type(head: bytes, size: int, name: str) -> str:
+    from odps_nb.notebook.preview.media_type import media_type
+
+    return media_type(head, size, name)
+
+
 FACES = Faces(
     listener=_listener,
     after_cell=_after_cell,
@@ -260,4 +266,5 @@ FACES = Faces(
     gallery=_gallery,
     preview=_preview,
     listing=_listing,
+    media_type=_media_type,
 )

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -78,6 +79,10 @@ def _plain_bundle(_: object) -> Bundle:
     return {}
 
 
+def _media_type_of_name(head: bytes, size: int, name: str) -> str:
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
 def _no_spark(*_: Any, **__: Any) -> Any:
     from odps_nb.errors import MissingDependencyError
 
@@ -93,6 +98,7 @@ class Faces:
     """Functions of higher floors; the defaults show nothing and have no Spark.
 
     ``gallery``, ``preview`` and ``listing`` return MIME bundles for a notebook, already escaped.
+    ``media_type`` takes the first 64 kB of a file, its size and its name.
     """
 
     listener: MakesListener = _silent
@@ -105,6 +111,7 @@ class Faces:
     gallery: Callable[[BlobColumn], Bundle] = _plain_bundle
     preview: Callable[[Blob], Bundle] = _plain_bundle
     listing: Callable[[Listing], Bundle] = _plain_bundle
+    media_type: Callable[[bytes, int, str], str] = _media_type_of_name
 
 
 PLAIN = Faces()

@@ -1,21 +1,25 @@
 """The methods of a `Connection` that make and drop tables.
 
-What they do is in ``odps_nb.access.creating``.
+What they do is in ``odps_nb.access.creating`` and ``odps_nb.access.writing_files``.
 """
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from odps_nb.access.checks import Overwrite, PartitionLike
 from odps_nb.client.calls.progress import Progress
-from odps_nb.terms import TableName
+from odps_nb.terms import Compression, PartitionSpec, TableName
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.faces import Faces
+    from odps_nb.access.receipt import Receipt
     from odps_nb.access.table import Table
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.schema import TableSchema
@@ -141,3 +145,96 @@ class MakesTables:
         from odps_nb.client.catalog import drop_table
 
         drop_table(self.storage, self.table(name).name, if_exists=if_exists)
+
+    def write_files(
+        self,
+        folder: str | os.PathLike[str],
+        table: str | TableName,
+        *,
+        pattern: str | Sequence[str] = "*",
+        recursive: bool = True,
+        hidden: bool = False,
+        follow_links: bool = False,
+        partition: PartitionLike | None = None,
+        overwrite: Overwrite = False,
+        create: bool = True,
+        compression: str | Compression | None = None,
+        progress: Progress = None,
+    ) -> Receipt:
+        """Write the files of a folder to a table, one row each, in one commit.
+
+        ===============  ==========  ================================================
+        column           type        holds
+        ===============  ==========  ================================================
+        ``path``         STRING      the path below the folder, with ``/``
+        ``name``         STRING      the file's name
+        ``size``         BIGINT      its bytes
+        ``mime_type``    STRING      what its first bytes are; its name decides where
+                                     they leave it open (``.docx`` is a zip)
+        ``modified``     TIMESTAMP   when it was changed last
+        ``content``      BLOB        the file, with its name and type
+        ===============  ==========  ================================================
+
+        Files are streamed in the order of their paths; memory holds a bounded part. A file that
+        changes meanwhile ends the call. After an error nothing is written, and a write that
+        broke begins again: for one that goes on where it was, write parts of the folder with
+        `Table.open_write`.
+
+        Parameters
+        ----------
+        table
+            Made if it is not there. One that is there needs a BLOB column ``content``; of the
+            others it gets those that it has.
+        pattern
+            Which files: ``"*.jpg"`` is held against names, ``"2024/*.jpg"`` against paths (there
+            ``*`` stands for ``/`` too). One or several; case matters.
+        recursive, hidden
+            Whether to go into folders inside; whether to take what begins with a dot.
+        follow_links
+            Take symbolic links for what they lead to; otherwise one is an error.
+        partition, overwrite, compression
+            As for `Table.write`.
+        create
+            ``False``: the table must be there.
+
+        Raises
+        ------
+        ConfigError
+            The folder is none, or has a link, an unreadable file or a pipe; nothing was written.
+        ArgumentError
+            No file is named like that.
+        FramingError
+            A file changed while it was written.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name in ("a.txt", "b.txt"):
+        ...         _ = pathlib.Path(folder, name).write_text(f"this is {name}")
+        ...     odps.write_files(folder, "doc_files").blobs
+        2
+        >>> odps.table("doc_files").read(["path", "size", "mime_type"]).to_pandas()
+            path  size   mime_type
+        0  a.txt    13  text/plain
+        1  b.txt    13  text/plain
+        >>> odps.drop_table("doc_files")
+        """
+        from odps_nb.access.folder_files import FolderFiles
+        from odps_nb.access.writing import WriteOptions
+        from odps_nb.access.writing_files import write_files
+
+        files = FolderFiles(
+            folder=Path(folder).expanduser(),
+            patterns=(pattern,) if isinstance(pattern, str) else tuple(pattern),
+            recursive=recursive,
+            hidden=hidden,
+            follow_links=follow_links,
+        )
+        options = WriteOptions(
+            partition=PartitionSpec.of(partition),
+            overwrite=overwrite,
+            compression=Compression.of(compression),
+            progress=progress,
+        )
+        return write_files(files, self.table(table), options, create=create)

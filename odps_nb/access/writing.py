@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.write.session import StreamReceipt, WriteSessionRef
 
-__all__ = ["WriteOptions", "fitted_batches", "write_data"]
+__all__ = ["WriteOptions", "fitted_batches", "write_chunks", "write_data"]
 
 
 def _nothing() -> None:
@@ -70,7 +70,12 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
         )
         data = options.change.narrowed(data, target)
     given = open_input(data, target, workers=options.workers)
-    listener = listener_of(options.progress, default=faces.listener)
+    return write_chunks(table, target, given, options)
+
+
+def write_chunks(table: Table, target: Target, given: WriteInput, options: WriteOptions) -> Receipt:
+    """Write rows that are converted already, and commit them once."""
+    listener = listener_of(options.progress, default=table.connection.faces.listener)
     with ProgressTracker("write", str(table.name), listener=listener) as tracker:
         return _Write(table=table, target=target, options=options, tracker=tracker).run(given)
 

@@ -1,0 +1,176 @@
+"""Lists the files of a folder in a fixed order, one after the other.
+
+Must not know: tables, blobs.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from odps_nb.errors import ArgumentError, ConfigError, FramingError
+
+__all__ = ["FolderFile", "FolderFiles"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderFile:
+    """One file; ``path`` is below the folder, with ``/``; ``modified`` in nanoseconds of UTC."""
+
+    file: Path
+    path: str
+    size: int
+    modified: int
+
+    def head(self, size: int) -> bytes:
+        """Return the first bytes of the file.
+
+        Raises
+        ------
+        ConfigError
+            It cannot be read.
+        """
+        try:
+            with self.file.open("rb") as opened:
+                return opened.read(size)
+        except OSError as error:
+            raise _unreadable(self.file, error) from error
+
+    def require_unchanged(self) -> None:
+        """Raise if the file is another one than when it was listed.
+
+        Raises
+        ------
+        FramingError
+            Its size or time has changed, or it is gone.
+        """
+        try:
+            now = self.file.stat()
+        except OSError as error:
+            raise _unreadable(self.file, error) from error
+        if (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
+            raise FramingError(
+                f"{self.file} changed while it was written",
+                hint="write the folder again when nothing else writes to it",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderFiles:
+    """The files of a folder, sorted by path within each folder; nothing is read of them.
+
+    Iterating walks the folder anew and holds the names of one folder at each depth.
+
+    Parameters
+    ----------
+    patterns
+        Which files: ``*.jpg`` is held against names, ``2024/*.jpg`` against paths.
+    recursive
+        Also the files of the folders inside.
+    hidden
+        Also what begins with a dot.
+    follow_links
+        Take symbolic links for what they lead to; otherwise one is an error.
+    """
+
+    folder: Path
+    patterns: Sequence[str] = ("*",)
+    recursive: bool = True
+    hidden: bool = False
+    follow_links: bool = False
+
+    def check(self) -> tuple[int, int]:
+        """Walk the folder once; return the number of files and their bytes.
+
+        Raises
+        ------
+        ConfigError
+            It is no folder, or something in it cannot be written.
+        ArgumentError
+            No file is among them.
+        """
+        if not self.folder.is_dir():
+            raise ConfigError(
+                f"{self.folder} is not a folder", option="folder", hint="pass an existing folder"
+            )
+        count = size = 0
+        for one in self:
+            count, size = count + 1, size + one.size
+            if not os.access(one.file, os.R_OK):
+                raise _unreadable(one.file, PermissionError(13, "Permission denied"))
+        if not count:
+            raise ArgumentError(
+                f"no file of {self.folder} is named like {' or '.join(self.patterns)}",
+                argument="pattern",
+                hint="hidden files are left out; '*' takes all others, in folders inside as well",
+            )
+        return count, size
+
+    def __iter__(self) -> Iterator[FolderFile]:
+        return self._walk(self.folder, "", ())
+
+    def _walk(self, folder: Path, below: str, above: tuple[str, ...]) -> Iterator[FolderFile]:
+        real = os.path.realpath(folder)
+        if real in above:
+            raise ConfigError(
+                f"{folder} leads back to a folder that it is in",
+                option="follow_links",
+                hint="remove the link, or leave follow_links out",
+            )
+        for name in self._names(folder):
+            file, path = folder / name, below + name
+            found = self._stat(file, path)
+            if stat.S_ISDIR(found.st_mode):
+                if self.recursive:
+                    yield from self._walk(file, path + "/", (*above, real))
+            elif any(fnmatchcase(path if "/" in one else name, one) for one in self.patterns):
+                _check_kind(file, path, found)
+                yield FolderFile(
+                    file=file, path=path, size=found.st_size, modified=found.st_mtime_ns
+                )
+
+    def _names(self, folder: Path) -> list[str]:
+        try:
+            names = sorted(path.name for path in folder.iterdir())
+        except OSError as error:
+            raise _unreadable(folder, error) from error
+        return names if self.hidden else [name for name in names if not name.startswith(".")]
+
+    def _stat(self, file: Path, path: str) -> os.stat_result:
+        try:
+            if not self.follow_links and file.is_symlink():
+                raise ConfigError(
+                    f"{path} is a symbolic link",
+                    option="follow_links",
+                    hint="follow_links=True takes what it leads to; or choose files with pattern=",
+                )
+            return file.stat()
+        except OSError as error:
+            raise _unreadable(file, error) from error
+
+
+def _check_kind(file: Path, path: str, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise ConfigError(
+            f"{file} is not a file with content (a pipe, socket or device)",
+            option="folder",
+            hint="move it, or choose files with pattern=",
+        )
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"the name of {path!r} is not text in UTF-8", option="folder", hint="rename it"
+        ) from None
+
+
+def _unreadable(file: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"{file} cannot be read: {error.strerror or error}",
+        option="folder",
+        hint="nothing was written; choose files with pattern=, or make it readable",
+    )

@@ -1,0 +1,181 @@
+"""A folder of files becomes a table: rows, media types, links, what cannot be read, one commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.access.faces import Faces
+from odps_nb.access.folder_files import FolderFiles
+from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.errors import (
+    ArgumentError,
+    ConfigError,
+    ConversionError,
+    FramingError,
+    NotFoundError,
+)
+
+Name = Callable[[str], str]
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with files in it, one of them named wrongly, and some hidden."""
+    root = tmp_path / "files"
+    for path, content in {
+        "b.txt": b"hello",
+        "a/deep/photo.jpg": PNG,
+        "a/table.csv": b"x,y\n1,2\n3,4\n",
+        "a/report.docx": b"PK\x03\x04" + bytes(60),
+        "script.py": b"print('hi')\n",
+        "empty.bin": b"",
+        "ünïcode ☃.dat": bytes(range(256)) * 300,
+        ".hidden": b"no",
+        ".git/config": b"no",
+    }.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+    return root
+
+
+def test_a_folder_becomes_a_table(odps: Connection, new_name: Name, folder: Path) -> None:
+    name = new_name("files")
+    receipt = odps.write_files(folder, name)
+    rows = odps.table(name).read().to_arrow().to_pylist()
+    assert {row["path"]: row["mime_type"] for row in rows} == {
+        "a/deep/photo.jpg": "image/png",
+        "a/report.docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "a/table.csv": "text/csv",
+        "b.txt": "text/plain",
+        "empty.bin": "application/x-empty",
+        "script.py": "text/x-python",
+        "ünïcode ☃.dat": "application/octet-stream",
+    }
+    assert [row["path"] for row in rows] == sorted(row["path"] for row in rows)
+    assert (receipt.rows, receipt.blobs) == (7, 7)
+    for row in rows:
+        file, blob = folder / row["path"], odps.blob(row["content"])
+        content = file.read_bytes()
+        assert (blob.bytes(), row["size"]) == (content, len(content))
+        assert (blob.file_name, blob.mime_type) == (file.name, row["mime_type"])
+        assert row["name"] == file.name
+        assert row["modified"] == pd.Timestamp(file.stat().st_mtime_ns)
+
+
+def test_patterns_choose_and_partitions_are_made(
+    odps: Connection, new_name: Name, folder: Path
+) -> None:
+    name = new_name("some")
+    odps.write_files(folder, name, pattern=["*.txt", "a/*.csv"], partition="ds=1")
+    odps.write_files(folder, name, recursive=False, hidden=True, partition="ds=2")
+    odps.write_files(folder, name, pattern="*.py", partition="ds=2", overwrite=True)
+    found = odps.table(name).read(["path", "ds"]).to_arrow().to_pylist()
+    assert sorted((row["ds"], row["path"]) for row in found) == [
+        ("1", "a/table.csv"),
+        ("1", "b.txt"),
+        ("2", "script.py"),
+    ]
+    assert [one.path for one in FolderFiles(folder=folder, hidden=True, recursive=False)] == [
+        ".hidden",
+        "b.txt",
+        "empty.bin",
+        "script.py",
+        "ünïcode ☃.dat",
+    ]
+
+
+def test_a_table_that_is_there_gets_the_columns_it_has(
+    odps: Connection, new_name: Name, folder: Path
+) -> None:
+    own = odps.create_table(new_name("own"), "id bigint, NAME string, content blob")
+    odps.write_files(folder, own.name, pattern="b.txt")
+    (row,) = own.read().to_arrow().to_pylist()
+    assert (row["id"], row["NAME"], odps.blob(row["content"]).bytes()) == (None, "b.txt", b"hello")
+    bare = odps.create_table(new_name("bare"), "content blob")
+    assert odps.write_files(folder, bare.name).rows == 7
+    for columns, error in (
+        ("id bigint, path string", ConversionError),
+        ("content string", ConversionError),
+        ("id bigint not null, content blob", ConversionError),
+        ("size string, content blob, day date not null", ConversionError),
+    ):
+        table = odps.create_table(new_name("bad"), columns)
+        with pytest.raises(error):
+            odps.write_files(folder, table.name)
+    with pytest.raises(NotFoundError):
+        odps.write_files(folder, new_name("none"), create=False)
+
+
+def test_links_pipes_and_what_is_not_there_are_told_before_anything_is_written(
+    odps: Connection, new_name: Name, folder: Path, tmp_path: Path
+) -> None:
+    name = new_name("never")
+    (tmp_path / "outside.txt").write_bytes(b"outside")
+    (folder / "link.txt").symlink_to(tmp_path / "outside.txt")
+    with pytest.raises(ConfigError, match="symbolic link"):
+        odps.write_files(folder, name)
+    assert odps.write_files(folder, new_name("l"), follow_links=True, pattern="*.txt").rows == 2
+    (folder / "link.txt").unlink()
+    (folder / "a" / "up").symlink_to(folder)
+    with pytest.raises(ConfigError, match="leads back"):
+        odps.write_files(folder, name, follow_links=True)
+    (folder / "a" / "up").unlink()
+    (folder / "broken").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        odps.write_files(folder, name, follow_links=True)
+    (folder / "broken").unlink()
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(ConfigError, match="pipe"):
+        odps.write_files(folder, name)
+    (folder / "pipe").unlink()
+    os.close(os.open(os.fsencode(folder) + b"/bad\xff", os.O_CREAT | os.O_WRONLY))
+    with pytest.raises(ConfigError, match="UTF-8"):
+        odps.write_files(folder, name)
+    with pytest.raises(ConfigError, match="not a folder"):
+        odps.write_files(folder / "b.txt", name)
+    with pytest.raises(ArgumentError, match=r"named like \*\.mp3"):
+        odps.write_files(folder, name, pattern="*.mp3")
+    assert not odps.table(name).exists()
+
+
+class Totals:
+    """A listener that keeps what it is told at the end."""
+
+    def __init__(self) -> None:
+        self.end: ProgressSnapshot | None = None
+
+    def start(self, tracker: ProgressTracker) -> None:
+        """Show nothing."""
+
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        self.end = snapshot
+
+
+def test_a_file_that_changes_meanwhile_ends_the_write_and_leaves_no_table(
+    odps: Connection, new_name: Name, folder: Path
+) -> None:
+    def grow(head: bytes, size: int, name: str) -> str:
+        with (folder / name).open("ab") as file:
+            file.write(b"more")
+        return "text/plain"
+
+    name, totals = new_name("changing"), Totals()
+    with Connection(odps.profile, faces=Faces(media_type=grow)) as other:
+        with pytest.raises(FramingError, match="changed while") as changed:
+            other.write_files(folder, name, pattern="b.txt", progress=totals)
+        assert any("dropped again" in note for note in changed.value.notes)
+        assert not other.table(name).exists()
+    assert totals.end is not None
+    assert (totals.end.rows_total, totals.end.phase.value) == (1, "failed")
+    (one,) = FolderFiles(folder=folder, patterns=("b.txt",))
+    one.file.unlink()
+    for ask in (lambda: one.head(10), one.require_unchanged):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            ask()
