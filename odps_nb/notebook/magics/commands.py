@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
-from odps_nb.notebook.magics import reading, spark_sql
+from odps_nb.notebook.magics import reading, spark_sql, writing
 from odps_nb.notebook.magics.arguments import check_names, parse_partitions, positive
 from odps_nb.notebook.magics.command import Command, argument, parsed_as
 from odps_nb.notebook.magics.context import Context
@@ -104,29 +104,6 @@ def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Tabl
     table = context.table(args.table)
     table.info  # noqa: B018  # asked for now, so that a missing table is an error of this cell
     return table
-
-
-@parsed_as("odps write")
-@argument("variable", metavar="VAR", help="A DataFrame, Arrow table or reader.")
-@argument("table", metavar="TABLE", help="An existing table.")
-@argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write into.")
-@argument("--overwrite", action="store_true", help="Replace what the table or partition holds.")
-@argument("--overwrite-partitions", action="store_true", help="Replace those that get rows.")
-@argument("-q", "--quiet", action="store_true", help="Show no progress.")
-def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
-    """Write a variable into a table, in one commit: all or nothing."""
-    value = context.variable(args.variable)
-    parse_partitions([args.partition] if args.partition else None)
-    table = context.table(args.table)
-    return reading.stoppable(
-        f"write {args.table}",
-        lambda: table.write(
-            value,
-            partition=args.partition,
-            overwrite="partitions" if args.overwrite_partitions else args.overwrite,
-            progress=context.listener(quiet=args.quiet),
-        ),
-    )
 
 
 @parsed_as("odps blobs")
@@ -228,7 +205,7 @@ COMMANDS = {
         Command(name="read", run=reading.read, cell="optional"),
         Command(name="sql", run=reading.sql, cell="required"),
         Command(name="spark", run=spark_sql.spark, cell="required"),
-        Command(name="write", run=write),
+        Command(name="write", run=writing.write),
         Command(name="blobs", run=blobs, cell="optional"),
         Command(name="status", run=status),
         Command(name="cancel", run=cancel),

@@ -373,6 +373,31 @@ def test_a_variable_is_written_and_read_back(ip, odps, new_name):
     assert "write key=value" in usage_error(ip, f"%odps write rows {name} -p 2024-01-01")
 
 
+def test_a_variable_makes_its_table(ip, new_name):
+    name = new_name("magic_made")
+    ip.user_ns["rows"] = pd.DataFrame({"id": [1, 2], "ds": ["a", "b"]})
+    with pytest.raises(NotFoundError) as missing:
+        run(ip, f"%odps write rows {name}")
+    assert "--create" in missing.value.hint
+    run(ip, f"%odps write rows {name} --create --partitioned-by ds -q")
+    assert [str(one) for one in run(ip, f"%odps schema {name}").partitions()] == ["ds=a", "ds=b"]
+    assert "--pattern is for a folder" in usage_error(ip, f"%odps write rows {name} --pattern *.a")
+
+
+def test_a_folder_is_written_as_files(ip, new_name, tmp_path):
+    folder, name = tmp_path / "my files", new_name("magic_files")
+    folder.mkdir()
+    for file in ("a.txt", "b.csv"):
+        (folder / file).write_text("x,y\n1,2\n3,4\n")
+    assert run(ip, f"%odps write '{folder}' {name}").blobs == 2
+    ip.user_ns["folder"] = folder
+    receipt = run(ip, f"%odps write folder {name} --pattern *.csv --overwrite -q")
+    assert (receipt.rows, receipt.overwrite) == (1, True)
+    wrong = usage_error(ip, f"%odps write foldr {name}")
+    assert wrong == "there is no variable or folder 'foldr'; did you mean folder?"
+    assert "-p KEY=VALUE" in usage_error(ip, f"%odps write folder {name} --partitioned-by a")
+
+
 # -- blobs ------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,86 @@
+"""The subcommand that writes rows or files: ``%odps write``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from odps_nb.notebook.magics import reading
+from odps_nb.notebook.magics.arguments import parse_partitions, suggest
+from odps_nb.notebook.magics.command import argument, parsed_as
+from odps_nb.notebook.magics.context import Context
+
+if TYPE_CHECKING:
+    from odps_nb.access.checks import Overwrite
+    from odps_nb.access.receipt import Receipt
+
+__all__ = ["write"]
+
+
+@parsed_as("odps write")
+@argument("source", metavar="VAR|DIR", help="A DataFrame, Arrow table or reader; or a folder.")
+@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+@argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write into.")
+@argument("--create", action="store_true", help="Make the table if it is not there.")
+@argument("--partitioned-by", metavar="A,B", help="With --create: columns that partition it.")
+@argument("--pattern", metavar="GLOB", action="append", help="Of a folder: files like *.jpg.")
+@argument("--overwrite", action="store_true", help="Replace what the table or partition holds.")
+@argument("--overwrite-partitions", action="store_true", help="Replace those that get rows.")
+@argument("-q", "--quiet", action="store_true", help="Show no progress.")
+def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
+    """Write a variable, or the files of a folder, into a table in one commit: all or nothing.
+
+    A folder becomes a table of its files, made if it is not there: path, name, size, mime_type,
+    modified, content.
+    """
+    parse_partitions([args.partition] if args.partition else None)
+    folder, value = _source(context, args.source)
+    overwrite: Overwrite = "partitions" if args.overwrite_partitions else args.overwrite
+
+    def run() -> Receipt:
+        progress = context.listener(quiet=args.quiet)
+        if folder is not None:
+            return context.connection.write_files(
+                folder,
+                args.table,
+                pattern=args.pattern or "*",
+                partition=args.partition,
+                overwrite=overwrite,
+                progress=progress,
+            )
+        return context.table(args.table).write(
+            value,
+            partition=args.partition,
+            overwrite=overwrite,
+            create=args.create,
+            partitioned_by=args.partitioned_by,
+            progress=progress,
+        )
+
+    if folder is not None and args.partitioned_by:
+        raise UsageError("--partitioned-by is for rows: a folder has -p KEY=VALUE")
+    if folder is None and args.pattern:
+        raise UsageError("--pattern is for a folder")
+    return reading.stoppable(f"write {args.table}", run)
+
+
+def _source(context: Context, name: str) -> tuple[Path | None, Any]:
+    """Return the folder, or the value of the variable; a variable may hold a folder, too."""
+    known = context.variables
+    value = known.get(name, name)
+    if isinstance(value, (str, Path)) and _is_folder(value):
+        return Path(value).expanduser(), None
+    if name not in known:
+        shown = [one for one in known if not one.startswith("_")]
+        raise UsageError(f"there is no variable or folder {name!r}{suggest(name, shown)}")
+    return None, value
+
+
+def _is_folder(value: str | Path) -> bool:
+    try:
+        return Path(value).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):  # no path at all, or one of an unknown home
+        return False
