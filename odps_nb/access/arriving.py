@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 
@@ -23,6 +23,7 @@ def read_frame(
     tracker: ProgressTracker,
     *,
     row_count: Callable[[], int | None] = lambda: None,
+    blobs: Callable[[], Mapping[str, Any]] = dict,
 ) -> pd.DataFrame:
     """Read all batches into a DataFrame, keeping none of them in memory longer than needed.
 
@@ -32,6 +33,8 @@ def read_frame(
         Called for the columns if there is no batch.
     row_count
         Called after the first batch; returns the expected number of rows.
+    blobs
+        Called after the first batch; returns the dtypes of columns of blobs, by name.
     """
     from odps_nb.convert.pandas_frame import to_pandas
 
@@ -46,7 +49,7 @@ def read_frame(
             yield from batches
             tracker.phase(Phase.CONVERTING)
 
-        return to_pandas(rows(), schema=schema, rows=count)
+        return to_pandas(rows(), schema=schema, rows=count, blobs=blobs())
 
 
 def streaming_reader(

@@ -17,6 +17,7 @@ from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
 from odps_nb.terms import BlobReference, format_bytes
 
 if TYPE_CHECKING:
+    from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobFile
     from odps_nb.client.calls.storage import StorageClient
 
@@ -97,6 +98,19 @@ class Blob:
         """The file name stated by the uploader; empty if none. Not verified."""
         self._load_head()
         return self._file_name or ""
+
+    @property
+    def head(self) -> BlobHead | None:
+        """Size, type and name as one value if they are known already; sends no request."""
+        from odps_nb.client.blob.head import BlobHead
+
+        if not self._has_head:
+            return None
+        return BlobHead(
+            size=self._size or 0,
+            mime_type=self._mime_type or "",
+            file_name=self._file_name or "",
+        )
 
     def bytes(self) -> bytes:
         """Fetch the whole blob into memory; each call is one request.
@@ -182,13 +196,25 @@ class BlobColumn(Sequence[Blob]):
     ['mandelbrot.png', 'julia.webp']
     """
 
-    def __init__(self, blobs: Iterable[Blob], *, title: str, faces: Faces = PLAIN) -> None:
+    def __init__(
+        self,
+        blobs: Iterable[Blob],
+        *,
+        title: str,
+        faces: Faces = PLAIN,
+        captions: Sequence[str] | None = None,
+    ) -> None:
         self._blobs, self._title, self._faces = tuple(blobs), title, faces
+        self._captions = None if captions is None else tuple(captions)
 
     @property
     def title(self) -> str:
         """Table and column, for a caption."""
         return self._title
+
+    def caption(self, index: int) -> str:
+        """Return what a tile says besides what the blob is: its row, or its number here."""
+        return f"blob {index}" if self._captions is None else self._captions[index]
 
     @overload
     def __getitem__(self, index: int) -> Blob: ...
@@ -196,7 +222,10 @@ class BlobColumn(Sequence[Blob]):
     def __getitem__(self, index: slice) -> BlobColumn: ...
     def __getitem__(self, index: int | slice) -> Blob | BlobColumn:
         if isinstance(index, slice):
-            return BlobColumn(self._blobs[index], title=self._title, faces=self._faces)
+            captions = None if self._captions is None else self._captions[index]
+            return BlobColumn(
+                self._blobs[index], title=self._title, faces=self._faces, captions=captions
+            )
         return self._blobs[index]
 
     def __len__(self) -> int:

@@ -18,6 +18,7 @@ import pyarrow.types as pt
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blob_paths import BlobPath, map_blobs
 from odps_nb.access.checks import is_missing
+from odps_nb.convert.arrow_blob import is_reference
 from odps_nb.convert.arrow_schema import fit_batch, shorten
 from odps_nb.convert.arrow_types import is_bytes, is_list
 from odps_nb.convert.python_values import array_of
@@ -34,7 +35,7 @@ from odps_nb.schema import (
 from odps_nb.terms import BlobReference
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["Content", "cells_as_array", "check_cells", "check_leaf_types", "content_of"]
+__all__ = ["Content", "cells_as_array", "cells_of", "check_cells", "check_leaf_types", "content_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,23 @@ class Content:
     file_name: str | None
     size: int | None
     close: Callable[[], None] | None = None
+
+
+def cells_of(column: Any, rows: int) -> list[Any]:
+    """Return the cells of a column of pandas or Arrow, those of a column of blobs as references.
+
+    ``None``, a column that is absent, has only nulls.
+    """
+    if column is None:
+        return [None] * rows
+    if isinstance(column, (pa.Array, pa.ChunkedArray)):
+        values: list[Any] = column.to_pylist()
+        marked = is_reference(column.type)
+    else:
+        values, marked = list(column), column.dtype.name == "blob"
+    if not marked:
+        return values
+    return [None if one is None else BlobReference.from_text(one) for one in values]
 
 
 def check_cells(values: Sequence[Any], column: Column, *, first_row: int = 0) -> list[Any]:
@@ -141,7 +159,7 @@ def check_leaf_types(arrow: pa.DataType, column: Column) -> None:
 def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
     if pt.is_dictionary(arrow):
         arrow = arrow.value_type
-    if pt.is_null(arrow):
+    if pt.is_null(arrow) or (odps.code is TypeCode.BLOB and is_reference(arrow)):
         return
     if isinstance(odps, ArrayType) and is_list(arrow):
         _check_type(arrow.value_type, odps.element, f"{path}.element")

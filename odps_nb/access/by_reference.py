@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from odps_nb.client.calls.progress import Progress, listener_of
 from odps_nb.terms import BlobReference, Compression
 
 if TYPE_CHECKING:
-    from odps_nb.access.blob import Blob
+    from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.connection import Connection
     from odps_nb.access.faces import Faces
+    from odps_nb.access.frame_blobs import FrameBlobs
     from odps_nb.access.many_blobs import Fetch, Reference
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobRecord
@@ -74,6 +76,53 @@ class ByReference:
         from odps_nb.access.many_blobs import iter_records
 
         return iter_records(self._fetch(compression, progress), references)
+
+    def gallery(
+        self,
+        frame: Any,
+        column: str,
+        *,
+        caption: str | Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> BlobColumn:
+        """Return the blobs of a frame's column as a gallery, each under its row.
+
+        In a notebook it shows itself, up to 64 tiles; then its blobs are read.
+
+        Parameters
+        ----------
+        frame
+            A pandas or polars DataFrame or an Arrow table: filtered, sorted, joined, from a file.
+        column
+            The column with references; rows without a blob are left out.
+        caption
+            Columns whose values stand on the tiles, beside the index of the row.
+        limit
+            Blobs at most.
+
+        Raises
+        ------
+        NotFoundError
+            The frame has no such column.
+        ArgumentError
+            A value is no reference.
+
+        Examples
+        --------
+        >>> media = odps.table("media").read(["content", "declared"]).to_pandas()
+        >>> pictures = media[media["declared"] == "image/png"]
+        >>> odps.gallery(pictures, "content", caption="declared", limit=2)
+        BlobColumn(2 blobs of content)
+        """
+        from odps_nb.access.frame_blobs import frame_gallery
+
+        return frame_gallery(cast("Connection", self), frame, column, caption, limit)
+
+    def frame_blobs(self) -> FrameBlobs:
+        """Return what ``series.odps`` fetches blobs with, for a column without a connection."""
+        from odps_nb.access.frame_blobs import FrameBlobs
+
+        return FrameBlobs(cast("Connection", self))
 
     def save_blobs(
         self,

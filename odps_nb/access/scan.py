@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.arriving import read_frame, streaming_reader
 from odps_nb.access.checks import check_count
+from odps_nb.access.frame_blobs import blob_dtypes, tell_polars
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.catalog import suggest_tables
@@ -192,6 +193,7 @@ class Scan:
                 lambda: self.arrow_schema,
                 tracker,
                 row_count=lambda: self.row_count,
+                blobs=lambda: blob_dtypes(self._connection, self.session.schema),
             )
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
@@ -252,6 +254,7 @@ class Scan:
         read_ahead: int | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
         session = self._open(tracker, token)
+        tell_polars(session.schema)
         batches = iter_batches(
             self._connection.storage,
             session,

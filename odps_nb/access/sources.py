@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.access.blob_cells import cells_as_array, check_cells, check_leaf_types
+from odps_nb.access.blob_cells import cells_as_array, cells_of, check_cells, check_leaf_types
 from odps_nb.access.blob_paths import map_blobs
 from odps_nb.convert.arrow_schema import (
     FIT_ROWS,
@@ -272,7 +272,7 @@ def _of_frame(frame: pd.DataFrame, target: Target, workers: int | None) -> Write
     cells: dict[str, list[Any]] = {}
     for column in target.blobs:
         name = named.get(column.name.casefold())
-        given = [None] * len(frame) if name is None else list(frame[name])
+        given = cells_of(None if name is None else frame[name], len(frame))
         cells[column.name] = _probed(check_cells(given, column), column, target)
         frame = frame if name is None else frame.drop(columns=[name])
     rows = len(frame)
@@ -291,7 +291,7 @@ def _of_table(table: pa.Table, target: Target, workers: int | None) -> WriteInpu
         name = named.get(column.name.casefold())
         if name is not None:
             check_leaf_types(table.schema.field(name).type, column)
-        given = [None] * rows if name is None else table.column(name).to_pylist()
+        given = cells_of(None if name is None else table.column(name), rows)
         cells[column.name] = _probed(check_cells(given, column), column, target)
         table = table if name is None else table.drop_columns([name])
     if table.num_columns:
@@ -386,7 +386,7 @@ def _stream_chunk(
     cells: dict[str, list[Any]] = {}
     for column in target.blobs:
         name = named.get(column.name.casefold())
-        given = [None] * batch.num_rows if name is None else batch.column(name).to_pylist()
+        given = cells_of(None if name is None else batch.column(name), batch.num_rows)
         cells[column.name] = check_cells(given, column, first_row=first_row)
     places = [None if name is None else batch.schema.get_field_index(name) for name in names_in]
     plain = fit_batch(

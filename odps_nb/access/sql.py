@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.arriving import read_frame, streaming_reader
 from odps_nb.access.checks import check_count
+from odps_nb.access.frame_blobs import blob_dtypes, tell_polars
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.client.sql.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
@@ -148,7 +149,10 @@ class Result:
         """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
         with self._tracker(progress) as tracker:
             return read_frame(
-                self._batches(tracker, self._zone), lambda: self.arrow_schema, tracker
+                self._batches(tracker, self._zone),
+                lambda: self.arrow_schema,
+                tracker,
+                blobs=lambda: blob_dtypes(self._connection, self.schema),
             )
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
@@ -194,6 +198,7 @@ class Result:
         read_ahead: int | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
         session = self._open(tracker)
+        tell_polars(session.schema)
         tracker.plan(session_id=session.session_id, rows_total=self._cut(session.row_count))
         tracker.phase(Phase.READING)
         storage = self._connection.storage

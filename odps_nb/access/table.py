@@ -167,7 +167,8 @@ class Table(TableMetadata, ByKey):
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame; little is transferred, whatever the table's size.
 
-        One request where the service gives a preview of the table, otherwise a short read.
+        One request where the service gives a preview of the table, otherwise a short read; and a
+        small one for each of the first blobs, so that their columns show what they are.
 
         Parameters
         ----------
@@ -177,16 +178,21 @@ class Table(TableMetadata, ByKey):
             Who is shown the progress; by default nobody.
         """
         from odps_nb.access.first_rows import preview_rows
+        from odps_nb.access.frame_blobs import blob_dtypes, learn_heads
         from odps_nb.convert.pandas_frame import to_pandas
 
         specs = partition_list(partitions)
         listener = listener_of(progress, default=self._connection.faces.listener)
         with ProgressTracker("read", str(self._name), listener=listener) as tracker:
             found = preview_rows(self, rows, partitions=specs, columns=columns, tracker=tracker)
-            if found is not None:
-                return to_pandas(found)
-        scan = self.read(columns, partitions=specs, limit=rows, splits=1)
-        return scan.to_pandas(progress=listener)
+        if found is not None:
+            dtypes = blob_dtypes(self._connection, self.schema)
+            frame = to_pandas(found, blobs=dtypes)
+        else:
+            scan = self.read(columns, partitions=specs, limit=rows, splits=1)
+            frame = scan.to_pandas(progress=listener)
+        learn_heads(frame)
+        return frame
 
     def blobs(
         self,

@@ -18,6 +18,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.types as pt
 
+from odps_nb.convert.arrow_blob import is_reference
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
@@ -187,9 +188,7 @@ def odps_type(arrow: pa.DataType) -> OdpsType:
         No MaxCompute type fits (times of day, calendar intervals, unions).
     """
     if isinstance(arrow, pa.BaseExtensionType):
-        if arrow.extension_name == "arrow.json":
-            return PrimitiveType(TypeCode.JSON)
-        return odps_type(arrow.storage_type)
+        return _extension(arrow)
     if pt.is_dictionary(arrow) or pt.is_run_end_encoded(arrow):
         return odps_type(arrow.value_type)
     if pt.is_nested(arrow):
@@ -204,6 +203,14 @@ def odps_type(arrow: pa.DataType) -> OdpsType:
         if matches(arrow):
             return PrimitiveType(code)
     raise _homeless(arrow)
+
+
+def _extension(arrow: pa.DataType) -> OdpsType:
+    if arrow.extension_name == "arrow.json":
+        return PrimitiveType(TypeCode.JSON)
+    if is_reference(arrow):
+        return PrimitiveType(TypeCode.BLOB)
+    return odps_type(arrow.storage_type)
 
 
 def _nested(arrow: pa.DataType) -> OdpsType:

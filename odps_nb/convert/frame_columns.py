@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.types as pt
+from pandas.api.extensions import ExtensionDtype
 
 __all__ = ["FrameColumn", "frame_column"]
 
@@ -51,7 +52,9 @@ class FrameColumn(Protocol):
         """Return all values, in their own memory; nothing can be added afterwards."""
 
 
-def frame_column(kind: pa.DataType, rows: int | None) -> FrameColumn:
+def frame_column(
+    kind: pa.DataType, rows: int | None, blob: ExtensionDtype | None = None
+) -> FrameColumn:
     """Return a column for values of an Arrow type.
 
     Parameters
@@ -60,7 +63,11 @@ def frame_column(kind: pa.DataType, rows: int | None) -> FrameColumn:
         The type of all parts.
     rows
         How many values are expected, if that is known; it may be wrong.
+    blob
+        The dtype, if these are references of blobs.
     """
+    if blob is not None:
+        return _ArrowColumn(kind, blob)
     if pt.is_timestamp(kind) and kind.tz is not None:
         return _NumpyColumn(np.dtype(f"datetime64[{kind.unit}]"), rows, timezone=kind.tz)
     dtype = _DTYPES.get(kind)
@@ -128,8 +135,8 @@ def _room(rows: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 class _ArrowColumn:
     """Text, exact numbers and nested values; they stay Arrow or are converted at the end."""
 
-    def __init__(self, kind: pa.DataType) -> None:
-        self._kind = kind
+    def __init__(self, kind: pa.DataType, dtype: ExtensionDtype | None = None) -> None:
+        self._kind, self._dtype = kind, dtype
         self._chunks: list[pa.Array] = []
         self._pending: list[pa.Array] = []
         self._pending_bytes = 0
@@ -149,6 +156,8 @@ class _ArrowColumn:
         self._settle()
         column = pa.chunked_array(self._chunks, self._kind)
         self._chunks.clear()
+        if self._dtype is not None:
+            return pd.Series(self._dtype.__from_arrow__(column), copy=False)  # type: ignore[attr-defined]
         exact = pt.is_decimal(self._kind) or pt.is_nested(self._kind)
         mapper = pd.ArrowDtype if exact else None
         series: pd.Series[Any] = column.to_pandas(types_mapper=mapper, date_as_object=False)

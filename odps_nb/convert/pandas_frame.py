@@ -9,7 +9,8 @@ type                                  pandas dtype
 TINYINT … BIGINT, months, BOOLEAN     ``int8`` … ``int64``, ``bool``; where the result has
                                       nulls: ``Int8`` … ``Int64``, ``boolean`` (never float)
 FLOAT, DOUBLE                         ``float32``, ``float64``; null and NaN are both NaN
-STRING, CHAR, VARCHAR, JSON, BLOB     pandas' own text dtype (``str``; ``object`` in pandas 2)
+STRING, CHAR, VARCHAR, JSON           pandas' own text dtype (``str``; ``object`` in pandas 2)
+BLOB                                  ``blob``: references as text, shown as what they are
 BINARY                                ``object`` with ``bytes`` and ``None``
 DECIMAL                               Arrow-backed ``decimal128``/``decimal256``: exact
 DATE                                  ``datetime64[ms]``, which holds the years 1 to 9999
@@ -25,12 +26,13 @@ decides what fits. The index is not written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pandas.api.extensions import ExtensionDtype
 
 from odps_nb.convert.arrow_schema import fit_table
 from odps_nb.convert.frame_columns import frame_column
@@ -50,6 +52,7 @@ def to_pandas(
     *,
     schema: pa.Schema | None = None,
     rows: int | None = None,
+    blobs: Mapping[str, ExtensionDtype] | None = None,
 ) -> pd.DataFrame:
     """Return a DataFrame with the dtypes of the table at the top of this module.
 
@@ -63,6 +66,9 @@ def to_pandas(
         Needed for batches: an empty result has columns too.
     rows
         How many there will be, where that is known: then no value is moved a second time.
+    blobs
+        The dtype of each column of blob references (`odps_nb.convert.blob_array.BlobDtype`);
+        without one they are text.
     """
     if isinstance(data, pa.Table):
         schema, rows, batches = data.schema, data.num_rows, iter(data.to_batches())
@@ -70,7 +76,8 @@ def to_pandas(
         batches = iter(data)
         if schema is None:
             raise TypeError("batches need their schema")
-    columns = [frame_column(field.type, rows) for field in schema]
+    dtypes = blobs or {}
+    columns = [frame_column(field.type, rows, dtypes.get(field.name)) for field in schema]
     count = 0
     for batch in batches:
         count += batch.num_rows

@@ -35,6 +35,9 @@ class BlobColumnLike(Protocol):
     def title(self) -> str:
         """Name of table and column, for a person."""
 
+    def caption(self, index: int, /) -> str:
+        """Return which row the cell is of, for a person, and what else that says."""
+
     def __len__(self) -> int:
         """Return the number of cells."""
 
@@ -153,7 +156,7 @@ def draw_page(
             break
         name = f"blob {index}"
         if silent:
-            made = unread_tile(silent, size=size, name=name)
+            made = unread_tile(silent, size=size, name=name, row=column.caption(index))
         else:
             try:
                 made = _one(column, index, size, allowance=ledger.allowance(), render=render)
@@ -161,7 +164,7 @@ def draw_page(
                 if at == 0:
                     raise
                 silent = f"not read: {error}"
-                made = unread_tile(silent, size=size, name=name)
+                made = unread_tile(silent, size=size, name=name, row=column.caption(index))
         if (keep is None or keep(made)) and not ledger.take(made):
             note = f"{len(todo) - at:,} more do not fit into one output; look at fewer at a time"
             break
@@ -178,7 +181,7 @@ def _one(column: BlobColumnLike, index: int, size: Size, *, allowance: int, rend
         blob,
         size=size,
         fallback_name=f"blob {index}",
-        keep=f"blobs[{index}].save(path)",
+        row=column.caption(index),
         render=render,
         budget=allowance,
     )

@@ -67,6 +67,7 @@ class _Caption:
     size: int | None = None
     verified: bool = False
     notes: tuple[str, ...] = ()
+    row: str = ""
 
 
 def tile(
@@ -74,6 +75,7 @@ def tile(
     *,
     size: Size = GRID,
     fallback_name: str = "blob",
+    row: str = "",
     keep: str = "its save(path)",
     render: bool = False,
     budget: int = TILE_BUDGET,
@@ -88,6 +90,8 @@ def tile(
         How much room the preview has.
     fallback_name
         Its name where the uploader gave none.
+    row
+        Which row it is of, and what else that says.
     keep
         How to save it, said where only the head is shown.
     render
@@ -99,7 +103,8 @@ def tile(
         format, excerpt = peek(blob, embed=min(budget, TILE_BUDGET) // 4 * 3)
         stated, declared = blob.file_name, blob.mime_type
     except (ProtocolError, NotFoundError) as error:
-        return unread_tile(f"{type(error).__name__}: {error}", size=size, name=fallback_name)
+        reason = f"{type(error).__name__}: {error}"
+        return unread_tile(reason, size=size, name=fallback_name, row=row)
     name = " ".join(visible(stated or "").split()) or fallback_name
     drawing, notes = _draw(excerpt, format, size, name=name, render=render, keep=keep)
     about = _Caption(
@@ -109,6 +114,7 @@ def tile(
         size=excerpt.size,
         verified=excerpt.verified,
         notes=notes if excerpt.whole else (*notes, _head_note(excerpt, keep)),
+        row=row,
     )
     made = _assemble(drawing, about, size)
     if len(made.html) <= min(budget, TILE_BUDGET):
@@ -125,10 +131,10 @@ def null_tile(*, size: Size = GRID, name: str = "null") -> Tile:
     return _assemble(Drawing(html=framed(words, size)), about, size)
 
 
-def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob") -> Tile:
+def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob", row: str = "") -> Tile:
     """Return the tile of a blob that was not read, with the reason."""
     words = element("em", "not read", style=MUTED)
-    about = _Caption(name=name, format=_UNREAD, notes=(reason,))
+    about = _Caption(name=name, format=_UNREAD, notes=(reason,), row=row)
     return _assemble(Drawing(html=framed(words, size)), about, size)
 
 
@@ -174,6 +180,7 @@ def _assemble(drawing: Drawing, about: _Caption, size: Size) -> Tile:
                 style="font-weight:bold;overflow:hidden;text-overflow:ellipsis;white-space:nowrap",
             ),
             element("div", words, style=f"{SMALL};{MUTED}"),
+            *_row(about),
             *_badges(about),
             *(
                 element("div", clip(visible(note), 240), style=f"{SMALL};overflow-wrap:anywhere")
@@ -183,6 +190,8 @@ def _assemble(drawing: Drawing, about: _Caption, size: Size) -> Tile:
     )
     label = f"{clip(about.name, 120)}, {words}"
     line = f"{clip(about.name, 48)}  {words}"
+    line += "  verified" if about.verified else ""
+    line += f"  {clip(about.row, 80)}" if _row(about) else ""
     return Tile(
         html=figure(
             drawing.html,
@@ -191,12 +200,19 @@ def _assemble(drawing: Drawing, about: _Caption, size: Size) -> Tile:
             width=size.width,
             beside=size.layout == "row",
         ),
-        text=f"{line}  verified" if about.verified else line,
+        text=line,
         format=about.format,
         name=about.name,
         declared=about.declared,
         size=about.size,
     )
+
+
+def _row(about: _Caption) -> list[Html]:
+    if about.row in ("", about.name):
+        return []
+    style = f"{SMALL};overflow-wrap:anywhere"
+    return [element("div", element("bdi", clip(visible(about.row), 240)), style=style)]
 
 
 def _badges(about: _Caption) -> list[Html]:

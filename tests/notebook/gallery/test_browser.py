@@ -46,6 +46,9 @@ class Value:
 class Column(list):
     title = f"media.{NASTY}"
 
+    def caption(self, index):
+        return f"row {index} · {NASTY}"
+
 
 @pytest.fixture(scope="module")
 def samples():

@@ -1,0 +1,251 @@
+"""The blobs of a DataFrame's columns: what is known of them, and how they are fetched."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.blob import Blob, BlobColumn, reference_of
+from odps_nb.access.checks import did_you_mean, is_missing
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
+from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, visible
+from odps_nb.schema import Column, TypeCode
+from odps_nb.terms import BlobReference, format_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.streamed import StreamedBlob
+    from odps_nb.client.calls.cancel import CancelToken
+
+__all__ = ["FrameBlobs", "blob_dtypes", "frame_gallery", "learn_heads", "tell_polars"]
+
+_SHOWN_NAME = 32
+_AT_A_TIME = 8
+_LEARNED = 20
+
+
+def blob_dtypes(connection: Connection, columns: Iterable[Column]) -> dict[str, Any]:
+    """Return the pandas dtype of each column that is a BLOB, by name."""
+    names = [column.name for column in columns if column.type.code is TypeCode.BLOB]
+    if not names:
+        return {}
+    import odps_nb.convert.blob_series  # noqa: F401  # registers ``series.odps``
+    from odps_nb.convert.blob_array import BlobDtype
+
+    return dict.fromkeys(names, BlobDtype(FrameBlobs(connection)))
+
+
+def tell_polars(columns: Iterable[Column]) -> None:
+    """Add ``series.odps`` to polars, if it is loaded and there are columns for it."""
+    if "polars" in sys.modules and any(one.type.code is TypeCode.BLOB for one in columns):
+        from odps_nb.convert.blob_series import register_polars
+
+        register_polars()
+
+
+def learn_heads(frame: pd.DataFrame) -> None:
+    """Ask for the heads of a few blobs, so that a small frame shows what they are.
+
+    What cannot be asked stays unknown.
+    """
+    for place, dtype in enumerate(frame.dtypes):
+        source = getattr(dtype, "source", None)
+        if isinstance(source, FrameBlobs):
+            with suppress(OdpsNbError):
+                source.heads(frame.iloc[:_LEARNED, place].tolist(), progress=False)
+
+
+class FrameBlobs:
+    """Fetches the blobs of columns that were read together, and remembers their heads.
+
+    What was learned stays with the columns and what is derived from them; it is pickled with
+    them, the connection is not.
+    """
+
+    def __init__(
+        self, connection: Connection | None, heads: Mapping[str, BlobHead] | None = None
+    ) -> None:
+        self.connection = connection
+        self._heads: dict[str, BlobHead] = dict(heads or {})
+        self._handles: dict[str, Blob] = {}
+
+    def __reduce__(self) -> Any:
+        return type(self), (None, self._known())
+
+    def __repr__(self) -> str:
+        return f"<blobs over {self.connection!r}, {len(self._known())} known>"
+
+    def describe(self, reference: str) -> str:
+        """Return name, type and size of a blob as far as they are known; sends no request."""
+        from odps_nb.convert.blob_array import short_name
+
+        handle = self._handles.get(reference)
+        head = self._heads.get(reference) or (handle and handle.head)
+        if not head:
+            return short_name(reference)
+        name = " ".join(visible(head.file_name).split())
+        if len(name) > _SHOWN_NAME:
+            name = name[: _SHOWN_NAME - 1] + "…"
+        kind = visible(head.mime_type.split(";")[0].strip()) or "blob"
+        return " · ".join(part for part in (name, kind, format_bytes(head.size)) if part)
+
+    def heads(self, references: Sequence[Any], progress: Progress = None) -> list[BlobHead | None]:
+        """Return the head of each blob, ``None`` for a null; side by side, each asked once."""
+        texts = _texts(references)
+        wanted = [text for text in dict.fromkeys(texts) if text and text not in self._heads]
+        wanted = [text for text in wanted if not self._from_handle(text)]
+        if wanted:
+            self._fetch(wanted, progress)
+        return [None if text is None else self._heads[text] for text in texts]
+
+    def gallery(self, references: Sequence[Any], labels: Sequence[str], limit: int) -> BlobColumn:
+        """Return the first blobs that are no nulls, under the labels of their rows."""
+        rows = [(place, text) for place, text in enumerate(_texts(references)) if text][:limit]
+        return BlobColumn(
+            [self._handle(text) for _, text in rows],
+            title="blobs",
+            faces=self._open().faces,
+            captions=[f"row {labels[place]}" for place, _ in rows],
+        )
+
+    def save(
+        self, references: Sequence[Any], folder: Any, options: Mapping[str, Any]
+    ) -> list[Path | None]:
+        """Save the blobs; see `Connection.save_blobs`."""
+        return self._open().save_blobs(references, folder, **options)
+
+    def each(
+        self,
+        references: Sequence[Any],
+        fn: Callable[[StreamedBlob], object],
+        options: Mapping[str, Any],
+    ) -> int:
+        """Call a function with each blob; see `Connection.each_blob`."""
+
+        def told(blob: StreamedBlob) -> None:
+            self._heads[blob.reference.token] = blob.head
+            fn(blob)
+
+        return self._open().each_blob(references, told, **options)
+
+    def handles(self, references: Sequence[Any]) -> Iterator[Blob | None]:
+        """Iterate over handles; what they learn is known here, too."""
+        for text in _texts(references):
+            yield None if text is None else self._handle(text)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _open(self) -> Connection:
+        assert self.connection is not None  # ``series.odps`` has looked
+        return self.connection
+
+    def _handle(self, text: str) -> Blob:
+        if text not in self._handles:
+            self._handles[text] = self._open().blob(text)
+        return self._handles[text]
+
+    def _from_handle(self, text: str) -> bool:
+        handle = self._handles.get(text)
+        if handle is None or handle.head is None:
+            return False
+        self._heads[text] = handle.head
+        return True
+
+    def _known(self) -> dict[str, BlobHead]:
+        seen = {text: one.head for text, one in self._handles.items() if one.head is not None}
+        return {**seen, **self._heads}
+
+    def _fetch(self, wanted: Sequence[str], progress: Progress) -> None:
+        from odps_nb.client.blob.head import fetch_blob_head
+        from odps_nb.client.parallel.fan_out import fan_out
+
+        connection = self._open()
+        storage = connection.storage
+        listener = listener_of(progress, default=connection.faces.listener)
+        with ProgressTracker("blobs", f"{len(wanted)} heads", listener=listener) as tracker:
+            tracker.plan(items_total=len(wanted))
+            tracker.phase(Phase.FETCHING)
+
+            def one(text: str, token: CancelToken) -> Iterator[tuple[str, BlobHead]]:
+                reference = BlobReference(text)
+                yield text, fetch_blob_head(storage, reference, tracker=tracker, cancel=token)
+
+            jobs = (partial(one, text) for text in wanted)
+            found = fan_out(jobs, size=lambda _: 0, workers=_AT_A_TIME, cancel=storage.operation())
+            with closing(found):
+                for text, head in found:
+                    self._heads[text] = head
+                    tracker.add(items=1)
+
+
+def _texts(references: Sequence[Any]) -> list[str | None]:
+    return [None if is_missing(one) else reference_of(one).token for one in references]
+
+
+def frame_gallery(
+    connection: Connection,
+    frame: Any,
+    column: str,
+    caption: str | Sequence[str] | None,
+    limit: int | None,
+) -> BlobColumn:
+    """Return the blobs of a frame's column as a gallery; see `Connection.gallery`."""
+    names = _column_names(frame)
+    beside = [caption] if isinstance(caption, str) else list(caption or ())
+    for name in (column, *beside):
+        if name not in names:
+            shown = ", ".join(map(str, names[:20]))
+            raise NotFoundError(
+                f"the frame has no column {name!r}",
+                code="NoSuchColumn",
+                hint=f"{did_you_mean(str(name), map(str, names))}its columns are: {shown}",
+            )
+    source = getattr(getattr(frame[column], "dtype", None), "source", None)
+    if not isinstance(source, FrameBlobs) or source.connection is not connection:
+        source = FrameBlobs(connection)
+    blobs: list[Blob] = []
+    captions: list[str] = []
+    rows = range(len(frame)) if not hasattr(frame, "index") else frame.index
+    values = zip(*(_values(frame[name]) for name in (column, *beside)), strict=True)
+    for label, (reference, *others) in zip(rows, values, strict=True):
+        if len(blobs) == limit:
+            break
+        (blob,) = source.handles([reference])
+        if blob is not None:
+            blobs.append(blob)
+            captions.append(_caption(label, beside, others))
+    return BlobColumn(blobs, title=column, faces=connection.faces, captions=captions)
+
+
+def _column_names(frame: Any) -> list[Any]:
+    names = getattr(frame, "column_names", None)  # of Arrow; pandas and polars say columns
+    found = names if names is not None else getattr(frame, "columns", None)
+    if found is None or not hasattr(frame, "__getitem__"):
+        raise ArgumentError(
+            f"a {type(frame).__name__} is not a table with columns",
+            argument="frame",
+            hint="pass a pandas or polars DataFrame or an Arrow table; for one column, "
+            "df['content'].odps.thumbnails()",
+        )
+    return list(found)
+
+
+def _values(column: Any) -> list[Any]:
+    for method in ("tolist", "to_list", "to_pylist"):
+        if hasattr(column, method):
+            return list(getattr(column, method)())
+    return list(column)
+
+
+def _caption(label: Any, names: Sequence[str], values: Sequence[Any]) -> str:
+    row = ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+    shown = ["null" if is_missing(value) else str(value) for value in values]
+    told = shown if len(shown) == 1 else [f"{n}: {v}" for n, v in zip(names, shown, strict=True)]
+    return " · ".join([f"row {row}", *told])

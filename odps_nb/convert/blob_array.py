@@ -1,0 +1,205 @@
+"""`BlobDtype` and `BlobArray`: a column of blob references in a pandas DataFrame.
+
+Values are the references as text (``None`` where there is none), held as pandas holds text. What
+is new is how they are shown (kind, size and name as far as they are known; showing asks nobody),
+that a write copies the blobs, and ``series.odps`` (`odps_nb.convert.blob_series`).
+
+Other libraries see text. ``str(dtype)`` is ``str``, which pandas writes into Parquet files and
+DuckDB looks at: a name that they do not know would be an error there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pandas.api.extensions import ExtensionArray, ExtensionDtype, register_extension_dtype
+
+from odps_nb.convert.arrow_blob import ArrowBlob
+from odps_nb.terms import BlobReference
+
+__all__ = ["BlobArray", "BlobDtype", "Describes", "short_name"]
+
+_TEXT = pd.StringDtype("pyarrow")
+
+
+class Describes(Protocol):
+    """What a column asks about its blobs when it is shown."""
+
+    def describe(self, reference: str) -> str:
+        """Return what is known of a blob in a few words; sends no request."""
+
+
+@register_extension_dtype
+class BlobDtype(ExtensionDtype):
+    """The dtype of a column of blob references; all of them are equal.
+
+    ``source`` fetches the blobs (`odps_nb.access.frame_blobs.FrameBlobs`); a column from a file
+    or another process has none.
+    """
+
+    name = "blob"
+    type = str
+    kind = "O"
+    na_value = None
+    _metadata = ()
+
+    def __init__(self, source: Describes | None = None) -> None:
+        self.source = source
+
+    def __str__(self) -> str:
+        return "str"
+
+    def __repr__(self) -> str:
+        return "blob"
+
+    @classmethod
+    def construct_array_type(cls) -> Any:
+        """Return the class of the arrays."""
+        return BlobArray
+
+    def __from_arrow__(self, array: pa.Array | pa.ChunkedArray) -> BlobArray:
+        """Return an Arrow column of references, as text or as `ArrowBlob`."""
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        plain = [one.storage if isinstance(one, pa.ExtensionArray) else one for one in chunks]
+        text: Any = _TEXT  # its stubs lack the method
+        return BlobArray(text.__from_arrow__(pa.chunked_array(plain, pa.string())), self)
+
+
+class BlobArray(ExtensionArray):
+    """References of blobs, as text; see `BlobDtype`."""
+
+    def __init__(self, texts: Any, dtype: BlobDtype) -> None:
+        self._texts, self._dtype = texts, dtype
+
+    @classmethod
+    def _from_sequence(cls, scalars: Any, *, dtype: Any = None, copy: bool = False) -> BlobArray:
+        if isinstance(scalars, BlobArray):
+            kept = scalars.dtype if dtype is None else _as_dtype(dtype, scalars.dtype)
+            return cls(scalars._texts.copy() if copy else scalars._texts, kept)
+        texts = pd.array([_text(value) for value in scalars], dtype=_TEXT)
+        return cls(texts, _as_dtype(dtype, BlobDtype()))
+
+    @classmethod
+    def _from_factorized(cls, values: Any, original: BlobArray) -> BlobArray:
+        return cls._from_sequence(values, dtype=original.dtype)
+
+    @classmethod
+    def _concat_same_type(cls, to_concat: Sequence[BlobArray]) -> BlobArray:
+        sources = (one.dtype for one in to_concat if one.dtype.source is not None)
+        texts = type(to_concat[0]._texts)._concat_same_type([one._texts for one in to_concat])
+        return cls(texts, next(sources, BlobDtype()))
+
+    @property
+    def dtype(self) -> BlobDtype:
+        """The dtype, with the source of the blobs."""
+        return self._dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the references in memory."""
+        return int(self._texts.nbytes)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, item: Any) -> Any:
+        found = self._texts[item]
+        if isinstance(found, ExtensionArray):
+            return type(self)(found, self._dtype)
+        return None if pd.isna(found) else found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, (pd.Series, BlobArray)):
+            value = list(value)
+        if pd.api.types.is_list_like(value):
+            self._texts[key] = [_text(one) for one in value]
+        else:
+            self._texts[key] = _text(value)
+
+    def __eq__(self, other: Any) -> Any:
+        if isinstance(other, (pd.Series, pd.Index, pd.DataFrame)):
+            return NotImplemented
+        if pd.api.types.is_list_like(other):
+            return self._texts == pd.array([_text(one) for one in other], dtype=_TEXT)
+        return self._texts == _text(other)
+
+    def __ne__(self, other: Any) -> Any:
+        same = self.__eq__(other)
+        return same if same is NotImplemented else ~same
+
+    def isna(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Where there is no reference."""
+        return np.asarray(self._texts.isna())
+
+    def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> BlobArray:
+        """Return the values at positions, as pandas asks for them."""
+        fill = pd.NA if _text(fill_value) is None else fill_value
+        found = self._texts.take(indices, allow_fill=allow_fill, fill_value=fill)
+        return type(self)(found, self._dtype)
+
+    def copy(self) -> BlobArray:
+        """Return a copy that shares the source."""
+        return type(self)(self._texts.copy(), self._dtype)
+
+    def astype(self, dtype: Any, copy: bool = True) -> Any:  # noqa: FBT001, FBT002  pandas' own
+        """Return the references as text, or whatever text becomes."""
+        wanted = pd.api.types.pandas_dtype(dtype)
+        if isinstance(wanted, BlobDtype):
+            return type(self)(self._texts.copy() if copy else self._texts, self._dtype)
+        if wanted == np.dtype(object):
+            return np.asarray(self)
+        return self._texts.astype(wanted, copy=copy)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        """Return the references as objects, ``None`` where there is none."""
+        texts = self._texts.to_numpy(dtype=object, na_value=None)
+        made: np.ndarray[Any, Any] = texts if dtype is None else texts.astype(dtype)
+        return made
+
+    def __arrow_array__(self, type: Any = None) -> pa.Array:
+        """Return an Arrow array of `ArrowBlob`, or of another type that is asked for."""
+        storage = pa.array(np.asarray(self), pa.string())
+        if type is None or isinstance(type, pa.BaseExtensionType):
+            return pa.ExtensionArray.from_storage(ArrowBlob(), storage)
+        return storage.cast(type)
+
+    def _values_for_factorize(self) -> tuple[np.ndarray[Any, Any], Any]:
+        return np.asarray(self), None
+
+    def _values_for_argsort(self) -> np.ndarray[Any, Any]:
+        return np.asarray(self.astype(str))
+
+    def _formatter(self, boxed: bool = False) -> Callable[[Any], str]:  # noqa: FBT001, FBT002
+        def shown(value: Any) -> str:
+            if value is None or value is pd.NA:
+                return "None"
+            source = self._dtype.source
+            return short_name(value) if source is None else source.describe(value)
+
+        return shown
+
+
+def short_name(reference: str) -> str:
+    """Return what stands for a blob of which nothing is known: the end of its reference."""
+    return f"blob …{reference.rstrip('=')[-8:]}"
+
+
+def _text(value: Any) -> str | None:
+    if value is None or value is pd.NA or (isinstance(value, float) and value != value):
+        return None
+    value = getattr(value, "reference", value)  # a handle
+    if isinstance(value, BlobReference):
+        return value.token
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__} is no reference of a blob")
+
+
+def _as_dtype(dtype: Any, known: BlobDtype) -> BlobDtype:
+    if isinstance(dtype, BlobDtype) and dtype.source is not None:
+        return dtype
+    return known

@@ -1,0 +1,157 @@
+"""``series.odps``: what a column of blobs can do, in pandas and polars.
+
+Five methods over the connection that the column was read with. Those of pandas are registered when
+this is imported, those of polars by `register_polars`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+from pandas.api.extensions import register_series_accessor
+
+from odps_nb.errors import StateError
+
+__all__ = ["BlobSeries", "register_polars"]
+
+
+class Head(Protocol):
+    """What is known of a blob without its bytes."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+    @property
+    def mime_type(self) -> str:
+        """The type that the uploader stated."""
+
+
+class Source(Protocol):
+    """Fetches the blobs of a column; `odps_nb.access.frame_blobs.FrameBlobs`."""
+
+    def heads(self, references: Sequence[Any], progress: Any) -> list[Any]:
+        """Return the head of each blob, ``None`` for a null."""
+
+    def gallery(self, references: Sequence[Any], labels: Sequence[str], limit: int) -> Any:
+        """Return the first blobs as a gallery."""
+
+    def save(self, references: Sequence[Any], folder: Any, options: Any) -> list[Path | None]:
+        """Save the blobs as files."""
+
+    def each(self, references: Sequence[Any], fn: Callable[[Any], object], options: Any) -> int:
+        """Call a function with each blob."""
+
+
+class HasBlobs(Protocol):
+    """A connection."""
+
+    def frame_blobs(self) -> Any:
+        """Return a `Source`."""
+
+
+class BlobSeries:
+    """What ``series.odps`` is, for a column of blob references.
+
+    ``connection`` is needed only where the column does not know its own: in polars, and in a
+    column that comes from a file or from another process.
+
+    Examples
+    --------
+    >>> media = odps.table("media").read(["id", "content"], limit=3).to_pandas()
+    >>> media["content"].odps.size().tolist()
+    [25861, 138014, 29534]
+    >>> media["content"].odps.mime().tolist()
+    ['image/jpeg', 'image/png', 'image/webp']
+    """
+
+    def __init__(self, series: Any) -> None:
+        self._series = series
+
+    def size(self, *, connection: HasBlobs | None = None, progress: Any = None) -> Any:
+        """Return the bytes of each blob; one small request for each that is not known yet."""
+        heads = self._source(connection).heads(self._references(), progress)
+        return self._like([head and head.size for head in heads], "Int64")
+
+    def mime(self, *, connection: HasBlobs | None = None, progress: Any = None) -> Any:
+        """Return the media type that the uploader stated, as `size` does; empty if none."""
+        heads = self._source(connection).heads(self._references(), progress)
+        return self._like([head and head.mime_type for head in heads], "str")
+
+    def thumbnails(self, limit: int = 24, *, connection: HasBlobs | None = None) -> Any:
+        """Return the first blobs as a gallery, which reads them when it is shown.
+
+        ``odps.gallery(df, column, caption=…)`` adds other columns to the tiles.
+        """
+        index = self._index()
+        labels = [str(label) for label in (range(len(self._series)) if index is None else index)]
+        return self._source(connection).gallery(self._references(), labels, limit)
+
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        connection: HasBlobs | None = None,
+        **options: Any,
+    ) -> Any:
+        """Save each blob as a file of a folder; return the paths beside the column.
+
+        The options are those of `Connection.save_blobs`.
+        """
+        paths = self._source(connection).save(self._references(), folder, options)
+        if self._index() is None:
+            return self._like([path and str(path) for path in paths], None)
+        return self._like(paths, "object")
+
+    def each(
+        self, fn: Callable[[Any], object], *, connection: HasBlobs | None = None, **options: Any
+    ) -> int:
+        """Call a function with each distinct blob as a file, as `Connection.each_blob` does."""
+        return self._source(connection).each(self._references(), fn, options)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _source(self, connection: HasBlobs | None) -> Source:
+        own = getattr(getattr(self._series, "dtype", None), "source", None)
+        if connection is not None:
+            made: Source = connection.frame_blobs()
+            return made
+        if own is None or own.connection is None:
+            raise StateError(
+                "this column does not know over which connection its blobs are fetched",
+                hint="pass it: .odps.size(connection=odps)",
+            )
+        known: Source = own
+        return known
+
+    def _references(self) -> Sequence[Any]:
+        values = self._series.to_list() if self._index() is None else self._series.tolist()
+        return list(values)
+
+    def _index(self) -> Any:
+        return self._series.index if isinstance(self._series, pd.Series) else None
+
+    def _like(self, values: list[Any], dtype: str | None) -> Any:
+        if isinstance(self._series, pd.Series):
+            name: Any = self._series.name
+            return pd.Series(values, index=self._series.index, dtype=dtype, name=name)
+        return type(self._series)(self._series.name, values)
+
+    def __repr__(self) -> str:
+        return "<blobs of a column: size, mime, thumbnails, save, each>"
+
+
+def register_polars() -> None:
+    """Add the methods to columns of polars, if it is loaded."""
+    polars = sys.modules.get("polars")
+    if polars is not None and not hasattr(polars.Series, "odps"):
+        polars.api.register_series_namespace("odps")(BlobSeries)
+
+
+if not hasattr(pd.Series, "odps"):  # this module may be loaded a second time
+    register_series_accessor("odps")(BlobSeries)
