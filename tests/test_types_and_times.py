@@ -22,11 +22,12 @@ import odps_nb
 from odps_nb.access.binding import bind
 from odps_nb.access.blob_cells import check_leaf_types
 from odps_nb.convert.arrow_types import has_blob
+from odps_nb.convert.blob_array import BlobDtype
 from odps_nb.convert.fit import KindError, check_kind
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column
 from odps_nb.spark.tasks.types import spark_type
-from odps_nb.wire.type_text import parse_type
+from odps_nb.wire.type_text import format_type, parse_type
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -85,6 +86,7 @@ def tables(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) 
     return {
         "types": types_table(odps, new_name),
         "writes": writes_table(),
+        "new": new_table(odps, new_name),
         "times read": times_read(odps, zoned, new_name),
         "times written": times_written(odps, zoned, new_name),
         "conditions": conditions(odps, zoned, new_name),
@@ -116,9 +118,9 @@ def types_table(odps: Connection, new_name: Callable[[str], str]) -> str:
 
     def rows() -> Iterator[tuple[str, ...]]:
         for i, (kind, _, polars) in enumerate(TYPES):
-            pandas = code(frame.dtypes.iloc[i])
+            pandas = code(frame.dtypes.iloc[i].name)
             if with_null.dtypes.iloc[i] != frame.dtypes.iloc[i]:
-                pandas += f", with nulls {code(with_null.dtypes.iloc[i])}"
+                pandas += f", with nulls {code(with_null.dtypes.iloc[i].name)}"
             spark = spark_type(parse_type(kind)).simpleString()
             came = str(arrow.schema.types[i])
             yield kind.upper(), code(came), pandas, code(polars), code(spark)
@@ -149,6 +151,69 @@ def writes_table() -> str:
             yield kind.upper(), ", ".join(taken)
 
     return markdown(("into", "taken, where each value fits"), rows())
+
+
+# What a column holds, and columns that do; the types they make in a new table.
+NEW: list[tuple[str, list[Any]]] = [
+    (
+        "pandas `int8` … `int64`, `Int8` … `Int64`",
+        [pd.Series([1], dtype=f"int{n}") for n in (8, 16, 32, 64)] + [pd.array([None], "Int64")],
+    ),
+    (
+        "pandas `uint8`, `uint16`, `uint32`, `uint64`",
+        [pd.Series([1], dtype=f"uint{n}") for n in (8, 16, 32, 64)],
+    ),
+    ("pandas `float32`, `float64`", [pd.Series([1], dtype="float32"), pd.Series([1.5])]),
+    ("pandas `bool`, `boolean`", [pd.Series([True]), pd.array([None], "boolean")]),
+    (
+        "pandas `str`, `string`; Arrow and polars text",
+        [pd.Series(["a"]), pd.array(["a"], "string"), pa.array(["a"])],
+    ),
+    (
+        "`category`, Arrow dictionaries",
+        [pd.Categorical(["a"]), pa.array(["a"]).dictionary_encode()],
+    ),
+    (
+        "`datetime64[s]`, `[ms]`; Arrow `timestamp` of these",
+        [pd.Series([CLOCK]).astype("datetime64[ms]"), pa.array([CLOCK], pa.timestamp("s"))],
+    ),
+    (
+        "`datetime64[us]`, `[ns]`; with a zone, too",
+        [pd.Series([CLOCK]), pd.Series([AWARE]), pa.array([CLOCK])],
+    ),
+    (
+        "`timedelta64`, Arrow `duration`",
+        [pd.Series([dt.timedelta(1)]), pa.array([dt.timedelta(1)])],
+    ),
+    (
+        "Arrow `date32`; Python `date`",
+        [pa.array([CLOCK.date()]), pd.Series([CLOCK.date()], dtype=object)],
+    ),
+    ("Arrow `decimal128(9, 2)`", [pa.array([Decimal("1.25")], pa.decimal128(9, 2))]),
+    ("Python `Decimal`", [pd.Series([Decimal("1.25"), Decimal("123.5")], dtype=object)]),
+    ("bytes", [pd.Series([b"a"], dtype=object), pa.array([b"a"])]),
+    (
+        "`Path`, `NewBlob`, files, handles of blobs",
+        [pd.Series([None, Path(__file__)]), pd.Series([odps_nb.NewBlob(b"a")])],
+    ),
+    ("a column of blobs (`blob`)", [pd.Series([None], dtype=BlobDtype())]),
+    ("lists; Arrow lists", [pd.Series([[1]]), pa.array([[1]])]),
+    ("dicts; Arrow structs", [pd.Series([{"a": 1}]), pa.array([{"a": 1}])]),
+    ("nothing but nulls", [pd.Series([None], dtype=object), pa.array([None])]),
+]
+
+
+def new_table(odps: Connection, new_name: Callable[[str], str]) -> str:
+    def made(values: Any) -> str:
+        frame = pa.table if isinstance(values, pa.Array) else pd.DataFrame
+        table = odps.create_table(new_name("new"), frame({"c": values}))
+        return format_type(table.schema.columns[0].type).upper().replace("`", "")
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for what, columns in NEW:
+            yield what, ", ".join(dict.fromkeys(made(one) for one in columns))
+
+    return markdown(("a column of", "becomes"), rows())
 
 
 # -- times ------------------------------------------------------------------------------------

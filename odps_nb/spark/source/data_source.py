@@ -98,7 +98,8 @@ def register(
 
     Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (specs
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes`` and ``compression``;
-    those of a writer ``table``, ``partition``, ``overwrite``, ``max_partitions`` and
+    those of a writer ``table``, ``partition``, ``overwrite``, ``max_partitions``, ``create``,
+    ``partitioned_by`` (as of `odps_nb.spark.write`) and
     ``compression``; and those of `options`, or ``profile`` with a profile's name.
 
     ``readStream`` takes the options of a reader but ``limit``, and ``starting_version`` (the
@@ -108,7 +109,8 @@ def register(
     (``true``: leave out versions that replaced rows, which are errors otherwise) and
     ``poll_seconds`` (how old the newest version may be, 1 by default).
 
-    ``writeStream`` takes the options of a writer; ``checkpointLocation`` must be among them.
+    ``writeStream`` takes the options of a writer but ``create`` and ``partitioned_by``;
+    ``checkpointLocation`` must be among them.
     Each micro-batch is committed once, also across restarts from the checkpoint. Output mode
     ``complete`` replaces the table.
 
