@@ -12,6 +12,7 @@ import pyarrow as pa
 
 __all__ = ["ArrowBlob", "is_reference"]
 
+TEXT = pa.string()
 _NAME = "odps.blob"
 
 
@@ -21,10 +22,10 @@ def is_reference(arrow: pa.DataType) -> bool:
 
 
 class ArrowBlob(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
-    """The type of references; its storage is the text of a reference."""
+    """The type of references; its storage is text, in any of Arrow's layouts."""
 
-    def __init__(self) -> None:
-        super().__init__(pa.string(), _NAME)
+    def __init__(self, storage: pa.DataType = TEXT) -> None:
+        super().__init__(storage, _NAME)
 
     def __arrow_ext_serialize__(self) -> bytes:
         """Return no parameters."""
@@ -32,8 +33,8 @@ class ArrowBlob(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
 
     @classmethod
     def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> ArrowBlob:
-        """Return the type; it has no parameters."""
-        return cls()
+        """Return the type; polars has another layout of text."""
+        return cls(storage_type)
 
     def to_pandas_dtype(self) -> Any:
         """Return the dtype of such a column."""

@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import ExtensionArray, ExtensionDtype, register_extension_dtype
 
-from odps_nb.convert.arrow_blob import ArrowBlob
+from odps_nb.convert.arrow_blob import TEXT, ArrowBlob
 from odps_nb.terms import BlobReference
 
 __all__ = ["BlobArray", "BlobDtype", "Describes", "short_name"]
@@ -66,7 +66,8 @@ class BlobDtype(ExtensionDtype):
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
         plain = [one.storage if isinstance(one, pa.ExtensionArray) else one for one in chunks]
         text: Any = _TEXT  # its stubs lack the method
-        return BlobArray(text.__from_arrow__(pa.chunked_array(plain, pa.string())), self)
+        found = pa.chunked_array([one.cast(TEXT) for one in plain], TEXT)
+        return BlobArray(text.__from_arrow__(found), self)
 
 
 class BlobArray(ExtensionArray):
@@ -162,7 +163,7 @@ class BlobArray(ExtensionArray):
 
     def __arrow_array__(self, type: Any = None) -> pa.Array:
         """Return an Arrow array of `ArrowBlob`, or of another type that is asked for."""
-        storage = pa.array(np.asarray(self), pa.string())
+        storage = pa.array(np.asarray(self), TEXT)
         if type is None or isinstance(type, pa.BaseExtensionType):
             return pa.ExtensionArray.from_storage(ArrowBlob(), storage)
         return storage.cast(type)
@@ -172,6 +173,13 @@ class BlobArray(ExtensionArray):
 
     def _values_for_argsort(self) -> np.ndarray[Any, Any]:
         return np.asarray(self.astype(str))
+
+    def _cast_pointwise_result(self, values: Any) -> Any:
+        """Keep the dtype of what is picked from the column; ``map`` makes something else."""
+        own = {*np.asarray(self), None}
+        if all(isinstance(one, str) and one in own for one in values if one is not None):
+            return self._from_sequence(values, dtype=self._dtype)
+        return pd.Series(list(values)).array
 
     def _formatter(self, boxed: bool = False) -> Callable[[Any], str]:  # noqa: FBT001, FBT002
         def shown(value: Any) -> str:

@@ -121,6 +121,13 @@ def test_pandas_keeps_the_column_what_it_is(odps: Connection, frame: pd.DataFram
     assert frame["content"].isin(texts[:1]).tolist() == [True, False, False, False]
     assert frame["content"].astype(str).tolist()[:2] == texts[:2]
     assert frame["content"].astype(object).tolist() == texts
+    handles = frame["content"].dropna().map(odps.blob)
+    assert [blob.bytes() for blob in handles] == [b"one", b"two, longer", b"one"]
+    assert frame["content"].dropna().map(len).dtype == "int64"
+    assert isinstance(frame["content"].mask(frame["id"] > 2).ffill().dtype, BlobDtype)
+    assert len(frame.merge(frame, on="content")) == 4
+    assert len(frame.query("content == @texts[0]")) == 1
+    pd.testing.assert_frame_equal(frame, frame.copy())
     changed = frame.copy()
     changed.loc[0, "content"] = texts[1]
     changed.loc[1, "content"] = None
@@ -156,7 +163,8 @@ def test_files_processes_and_other_libraries_get_the_references(
     assert texts[1] in frame.to_csv()
     assert pd.read_json(io.StringIO(frame.to_json()))["content"][0] == texts[0]
     assert duckdb.sql("select content from frame where id = 2").fetchall() == [(texts[1],)]
-    assert pl.from_pandas(frame)["id"].to_list() == [1, 2, 3, 4]
+    polars = pl.from_pandas(frame)
+    assert polars["content"].odps.size(connection=odps).to_list() == [3, 11, None, 3]
     assert np.asarray(frame["content"]).tolist() == texts
 
 
