@@ -64,7 +64,7 @@ class ByReference:
         """Fetch many blobs in few requests: one record per reference, in order, verified.
 
         Leaving the iterator early closes its connection. For blobs that do not fit into memory use
-        `save_blobs` and `each_blob`.
+        `save_blobs` and `each_blob`; to look at them, `gallery`.
 
         Raises
         ------

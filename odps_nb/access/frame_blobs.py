@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blob import Blob, BlobColumn, reference_of
@@ -29,6 +30,7 @@ __all__ = ["FrameBlobs", "blob_dtypes", "frame_gallery", "learn_heads", "tell_po
 _SHOWN_NAME = 32
 _AT_A_TIME = 8
 _LEARNED = 20
+_PATIENCE = 3.0  # seconds that a look at the first rows waits for what it can do without
 
 
 def blob_dtypes(connection: Connection, columns: Iterable[Column]) -> dict[str, Any]:
@@ -59,7 +61,8 @@ def learn_heads(frame: pd.DataFrame) -> None:
         source = getattr(dtype, "source", None)
         if isinstance(source, FrameBlobs):
             with suppress(OdpsNbError):
-                source.heads(frame.iloc[:_LEARNED, place].tolist(), progress=False)
+                first = frame.iloc[:_LEARNED, place].tolist()
+                source.heads(first, progress=False, seconds=_PATIENCE)
 
 
 class FrameBlobs:
@@ -96,13 +99,29 @@ class FrameBlobs:
         kind = visible(head.mime_type.split(";")[0].strip()) or "blob"
         return " · ".join(part for part in (name, kind, format_bytes(head.size)) if part)
 
-    def heads(self, references: Sequence[Any], progress: Progress = None) -> list[BlobHead | None]:
-        """Return the head of each blob, ``None`` for a null; side by side, each asked once."""
+    def heads(
+        self,
+        references: Sequence[Any],
+        progress: Progress = None,
+        *,
+        seconds: float | None = None,
+    ) -> list[BlobHead | None]:
+        """Return the head of each blob, ``None`` for a null; side by side, each asked once.
+
+        After ``seconds`` what has not come is cancelled, and so is the call.
+        """
         texts = _texts(references)
         wanted = [text for text in dict.fromkeys(texts) if text and text not in self._heads]
         wanted = [text for text in wanted if not self._from_handle(text)]
         if wanted:
-            self._fetch(wanted, progress)
+            token = self._open().storage.operation()
+            with ExitStack() as stack:
+                if seconds is not None:
+                    alarm = Timer(seconds, token.cancel)
+                    alarm.daemon = True
+                    alarm.start()
+                    stack.callback(alarm.cancel)
+                self._fetch(wanted, progress, token)
         return [None if text is None else self._heads[text] for text in texts]
 
     def gallery(self, references: Sequence[Any], labels: Sequence[str], limit: int) -> BlobColumn:
@@ -162,7 +181,7 @@ class FrameBlobs:
         seen = {text: one.head for text, one in self._handles.items() if one.head is not None}
         return {**seen, **self._heads}
 
-    def _fetch(self, wanted: Sequence[str], progress: Progress) -> None:
+    def _fetch(self, wanted: Sequence[str], progress: Progress, cancel: CancelToken) -> None:
         from odps_nb.client.blob.head import fetch_blob_head
         from odps_nb.client.parallel.fan_out import fan_out
 
@@ -178,7 +197,7 @@ class FrameBlobs:
                 yield text, fetch_blob_head(storage, reference, tracker=tracker, cancel=token)
 
             jobs = (partial(one, text) for text in wanted)
-            found = fan_out(jobs, size=lambda _: 0, workers=_AT_A_TIME, cancel=storage.operation())
+            found = fan_out(jobs, size=lambda _: 0, workers=_AT_A_TIME, cancel=cancel)
             with closing(found):
                 for text, head in found:
                     self._heads[text] = head

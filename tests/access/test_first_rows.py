@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import odps_nb
+from odps_nb.access import frame_blobs
 from odps_nb.errors import NotFoundError, SessionExpiredError
 from odps_nb.local.server.launch import start
 from odps_nb.wire.calls import WireRequest
@@ -113,7 +114,10 @@ def test_a_session_that_is_not_there_says_so(odps):
 
 
 @pytest.mark.parametrize("status", [400, 403])
-def test_a_preview_that_is_refused_is_a_short_read_instead(status):
+def test_a_preview_that_is_refused_is_a_short_read_and_blobs_are_waited_for_briefly(
+    status, monkeypatch
+):
+    monkeypatch.setattr(frame_blobs, "_PATIENCE", 0.2)
     with (
         start(samples=False, options=("--misbehave",)) as service,
         odps_nb.connect(
@@ -124,12 +128,18 @@ def test_a_preview_that_is_refused_is_a_short_read_instead(status):
             access_key=service.access_key,
         ) as odps,
     ):
-        table = odps.create_table("refused", "id bigint")
-        table.write(pa.table({"id": [1, 2, 3]}))
-        rules = [{"action": "TablePreview", "fault": "status", "status": status, "times": 9}]
+        rows = pa.table({"id": [1, 2, 3], "content": [b"a", b"b", b"c"]})
+        table = odps.create_table("refused", "id bigint, content blob")
+        table.write(rows)
+        rules = [
+            {"action": "TablePreview", "fault": "status", "status": status, "times": 9},
+            {"action": "BlobRead", "fault": "stall", "at": 0, "seconds": 600, "times": 0},
+        ]
         body = json.dumps({"rules": rules}).encode()
         odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
-        assert table.head(2)["id"].tolist() == [1, 2]
+        first = table.head(2)
+        assert first["id"].tolist() == [1, 2]
+        assert repr(first).count("blob …") == 2  # nobody said what they are
 
 
 def test_the_first_rows_of_a_table_with_a_key_are_merged(odps, new_name):

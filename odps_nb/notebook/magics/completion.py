@@ -109,7 +109,17 @@ _CHOICES = {
     "--type": ("pandas", "arrow", "spark", "batches"),
     "--view": ("grid", "list"),
 }
-_FLAGS = {"-q", "--quiet", "--bg", "--dry-run", "--overwrite", "--render", "--help", "-h"}
+_FLAGS = {
+    "-q",
+    "--quiet",
+    "--bg",
+    "--create",
+    "--dry-run",
+    "--overwrite",
+    "--render",
+    "--help",
+    "-h",
+}
 
 
 def _positionals(args: Sequence[str]) -> list[str]:
