@@ -124,12 +124,14 @@ class FrameBlobs:
                 self._fetch(wanted, progress, token)
         return [None if text is None else self._heads[text] for text in texts]
 
-    def gallery(self, references: Sequence[Any], labels: Sequence[str], limit: int) -> BlobColumn:
+    def gallery(
+        self, references: Sequence[Any], labels: Sequence[str], limit: int, title: str
+    ) -> BlobColumn:
         """Return the first blobs that are no nulls, under the labels of their rows."""
         rows = [(place, text) for place, text in enumerate(_texts(references)) if text][:limit]
         return BlobColumn(
             [self._handle(text) for _, text in rows],
-            title="blobs",
+            title=title,
             faces=self._open().faces,
             captions=[f"row {labels[place]}" for place, _ in rows],
         )

@@ -38,7 +38,9 @@ class Source(Protocol):
     def heads(self, references: Sequence[Any], progress: Any) -> list[Any]:
         """Return the head of each blob, ``None`` for a null."""
 
-    def gallery(self, references: Sequence[Any], labels: Sequence[str], limit: int) -> Any:
+    def gallery(
+        self, references: Sequence[Any], labels: Sequence[str], limit: int, title: str
+    ) -> Any:
         """Return the first blobs as a gallery."""
 
     def save(self, references: Sequence[Any], folder: Any, options: Any) -> list[Path | None]:
@@ -90,7 +92,8 @@ class BlobSeries:
         """
         index = self._index()
         labels = [str(label) for label in (range(len(self._series)) if index is None else index)]
-        return self._source(connection).gallery(self._references(), labels, limit)
+        title = str(self._series.name or "blobs")
+        return self._source(connection).gallery(self._references(), labels, limit, title)
 
     def save(
         self,

@@ -202,6 +202,7 @@ def test_the_methods_of_a_column(odps: Connection, frame: pd.DataFrame, tmp_path
     assert chosen.odps.each(lambda blob: seen.append(blob.read())) == 2
     assert seen == [CONTENTS[2], CONTENTS[4]]
     gallery = chosen.odps.thumbnails()
+    assert gallery.title == "content"
     assert [gallery.caption(place) for place in range(len(gallery))] == ["row 2", "row 4"]
     assert len(chosen.odps.thumbnails(1)) == 1
     assert "size, mime, thumbnails, save, each" in repr(chosen.odps)
