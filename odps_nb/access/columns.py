@@ -79,6 +79,14 @@ def _data_columns(columns: str | Mapping[str, str] | pa.Schema | TableSchema) ->
     if isinstance(columns, str):
         return TableSchema(columns=parse_columns(columns))
     if isinstance(columns, Mapping):
+        for name, text in columns.items():
+            if not isinstance(text, str):
+                raise ArgumentError(
+                    f"the type of {name!r} is a {type(text).__name__}",
+                    argument="columns",
+                    hint="a dict names types: {'id': 'bigint'}; rows come in a DataFrame or an "
+                    "Arrow table",
+                )
         made = (Column(name=name, type=parse_type(text)) for name, text in columns.items())
         return TableSchema(columns=tuple(made))
     import pyarrow as pa

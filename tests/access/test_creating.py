@@ -167,6 +167,8 @@ def test_what_cannot_be_a_table_makes_none(odps: Connection, new_name: Name) -> 
             odps.table(name).write(wrong, create=True)
         assert text in f"{refused.value} {refused.value.hint}"
         assert not odps.table(name).exists()
+    with pytest.raises(ArgumentError, match="the type of 'id' is a list"):
+        odps.create_table(name, {"id": [1, 2]})
     odps.create_table(name, frame)
     with pytest.raises(ConflictError):
         odps.create_table(name, frame)
