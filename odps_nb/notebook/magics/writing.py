@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from odps_nb.notebook.magics import reading
-from odps_nb.notebook.magics.arguments import parse_partitions, suggest
+from odps_nb.notebook.magics.arguments import parse_partitions
 from odps_nb.notebook.magics.command import argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 
@@ -69,14 +69,12 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 def _source(context: Context, name: str) -> tuple[Path | None, Any]:
     """Return the folder, or the value of the variable; a variable may hold a folder, too."""
-    known = context.variables
-    value = known.get(name, name)
+    value = context.variables.get(name, name)
     if isinstance(value, (str, Path)) and _is_folder(value):
         return Path(value).expanduser(), None
-    if name not in known:
-        shown = [one for one in known if not one.startswith("_")]
-        raise UsageError(f"there is no variable or folder {name!r}{suggest(name, shown)}")
-    return None, value
+    if not name.isidentifier():
+        raise UsageError(f"there is no folder {name!r}")
+    return None, context.variable(name)
 
 
 def _is_folder(value: str | Path) -> bool:

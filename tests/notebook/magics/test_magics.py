@@ -394,7 +394,8 @@ def test_a_folder_is_written_as_files(ip, new_name, tmp_path):
     receipt = run(ip, f"%odps write folder {name} --pattern *.csv --overwrite -q")
     assert (receipt.rows, receipt.overwrite) == (1, True)
     wrong = usage_error(ip, f"%odps write foldr {name}")
-    assert wrong == "there is no variable or folder 'foldr'; did you mean folder?"
+    assert wrong == "there is no variable 'foldr'; did you mean folder?"
+    assert usage_error(ip, f"%odps write ./foldr {name}") == "there is no folder './foldr'"
     assert "-p KEY=VALUE" in usage_error(ip, f"%odps write folder {name} --partitioned-by a")
 
 
