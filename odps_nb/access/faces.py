@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.schema import TableSchema
 
-__all__ = ["PLAIN", "AfterCell", "Faces", "Listing", "MakesListener", "SparkRows"]
+__all__ = ["PLAIN", "AfterCell", "Explorer", "Faces", "Listing", "MakesListener", "SparkRows"]
 
 Bundle = Mapping[str, Any]
 AfterCell = Callable[[Callable[[BaseException | None], None]], Callable[[], None]]
@@ -45,6 +45,17 @@ class Listing:
     headers: tuple[str, ...]
     rows: Sequence[tuple[object, ...]]
     caption: str = ""
+
+
+class Explorer(Protocol):
+    """A view of remote rows that displays itself in a notebook."""
+
+    @property
+    def code(self) -> str:
+        """Python that reads the rows that are shown."""
+
+    def close(self) -> None:
+        """Stop what it reads; the rows that are shown stay. Idempotent."""
 
 
 class SparkRows(Protocol):
@@ -78,6 +89,16 @@ def _plain_bundle(_: object) -> Bundle:
     return {}
 
 
+def _no_explorer(*_: Any) -> Any:
+    from odps_nb.errors import MissingDependencyError
+
+    raise MissingDependencyError(
+        "this connection was made without a notebook",
+        extra="notebook",
+        hint="connect with odps_nb.connect(…)",
+    )
+
+
 def _no_spark(*_: Any, **__: Any) -> Any:
     from odps_nb.errors import MissingDependencyError
 
@@ -92,7 +113,8 @@ def _no_spark(*_: Any, **__: Any) -> Any:
 class Faces:
     """Functions of higher floors; the defaults show nothing and have no Spark.
 
-    ``gallery``, ``preview`` and ``listing`` return MIME bundles for a notebook, already escaped.
+    ``gallery``, ``preview``, ``listing`` and ``rows`` (of a `Scan` or `Result`) return MIME
+    bundles for a notebook, already escaped.
     """
 
     listener: MakesListener = _silent
@@ -104,6 +126,8 @@ class Faces:
     gallery: Callable[[BlobColumn], Bundle] = _plain_bundle
     preview: Callable[[Blob], Bundle] = _plain_bundle
     listing: Callable[[Listing], Bundle] = _plain_bundle
+    rows: Callable[[Any], Bundle] = _plain_bundle
+    explore: Callable[[Any, int, int, int | None], Explorer] = _no_explorer
 
 
 PLAIN = Faces()

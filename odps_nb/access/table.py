@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from odps_nb.access.blob import BlobColumn
+    from odps_nb.access.faces import Explorer
     from odps_nb.access.open_write import OpenWrite
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
@@ -187,6 +188,34 @@ class Table(TableMetadata, ByKey):
                 return to_pandas(found)
         scan = self.read(columns, partitions=specs, limit=rows, splits=1)
         return scan.to_pandas(progress=listener)
+
+    def explore(
+        self, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
+    ) -> Explorer:
+        """Return a view to page through, filter, sort and search; displays itself in a notebook.
+
+        The same as ``table.read().explore()``; for some columns or partitions explore a `read`.
+
+        Parameters
+        ----------
+        rows, sample, seed
+            As for `Scan.explore`.
+
+        Raises
+        ------
+        NotFoundError
+            No such table.
+
+        Examples
+        --------
+        >>> view = odps.table("orders").explore()
+        >>> view.code
+        "odps.table('orders').read()"
+        >>> view.close()
+        """
+        from odps_nb.access.looked import opened_read
+
+        return opened_read(self).explore(rows=rows, sample=sample, seed=seed)
 
     def blobs(
         self,
