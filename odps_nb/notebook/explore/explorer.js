@@ -38,6 +38,7 @@ function render({ model, el }) {
 
   const title = h("b");
   const facts = h("span", { class: "odps-x-muted" });
+  const described = h("span", { class: "odps-x-muted odps-x-described" });
   const search = h("input", {
     type: "search",
     placeholder: "Search text",
@@ -85,7 +86,7 @@ function render({ model, el }) {
   const root = h(
     "div",
     { class: "odps-x", role: "group", "data-lm-suppress-shortcuts": "true" },
-    h("div", { class: "odps-x-bar" }, h("div", {}, title, facts), search, all),
+    h("div", { class: "odps-x-bar" }, h("div", {}, title, facts, described), search, all),
     chips,
     busy,
     problem,
@@ -192,7 +193,7 @@ function render({ model, el }) {
     const cell = h("td", {
       role: "gridcell",
       tabindex: -1,
-      class: "odps-x-profile",
+      class: `odps-x-profile${column.number ? " odps-x-number" : ""}`,
       "data-row": -1,
       "data-column": n,
       onclick: () => openColumn(n),
@@ -233,6 +234,11 @@ function render({ model, el }) {
       drawn.append(both);
     });
     if (found.bars.length) cell.append(drawn);
+    const [top] = found.bars;
+    const onLine = found.is_range || column.number;
+    const mostly = !onLine && top ? `${top[0]} ${share(top[1], found.rows)}` : "";
+    const ends = onLine && found.least ? `${found.least} – ${found.greatest}` : mostly;
+    cell.append(h("div", { class: "odps-x-ends" }, ends || "\u00a0"));
     cell.append(h("div", { class: "odps-x-muted" }, found.words || "\u00a0"));
     cell.setAttribute("aria-label", `profile of ${column.name}: ${spoken(found)}`);
     cell.title = `${spoken(found)}\n${profile.label}`;
@@ -361,15 +367,13 @@ function render({ model, el }) {
 
   function showProfile(message) {
     profile = message;
+    described.textContent = ` · profile: ${profile.label}`;
     all.hidden = profile.whole;
     if (!grid) return;
     const hadFocus = grid.contains(document.activeElement);
     const cells = table.columns.map(summary);
     grid.querySelectorAll("thead tr")[1].replaceChildren(...cells);
     place(hadFocus);
-    const label = grid.querySelector("caption");
-    if (label) label.remove();
-    grid.prepend(h("caption", { class: "odps-x-muted" }, `profile: ${profile.label}`));
     if (!panel.hidden && panel.dataset.column) openColumn(Number(panel.dataset.column));
   }
 

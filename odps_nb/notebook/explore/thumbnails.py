@@ -51,7 +51,10 @@ def thumbnail(
     except OdpsNbError as error:
         return Thumbnail("", f"not read: {error}"[:200])
     found = _PICTURE.search(made.html)
-    return Thumbnail(found[1] if found else "", made.text)
+    name, _, facts = made.text.partition("  ")
+    facts, verified, _ = facts.partition("  verified")
+    mark = "✓ verified · " if verified else ""
+    return Thumbnail(found[1] if found else "", f"{mark}{facts}" if facts else name)
 
 
 def thumbnails(
