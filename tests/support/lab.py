@@ -77,9 +77,7 @@ def lab(folder: Path, home: Path) -> Iterator[str]:
         "--ServerApp.terminals_enabled=False",
     ]
     with (home / "lab.log").open("wb") as log:
-        server = subprocess.Popen(
-            command, env=env, stdout=log, stderr=log, start_new_session=True
-        )
+        server = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
     try:
         _await(server, f"http://127.0.0.1:{port}/api/status?token={token}", home / "lab.log")
         yield f"http://127.0.0.1:{port}/{{}}?token={token}"

@@ -236,9 +236,11 @@ function render({ model, el }) {
     if (found.bars.length) cell.append(drawn);
     const [top] = found.bars;
     const onLine = found.is_range || column.number;
-    const mostly = !onLine && top ? `${top[0]} ${share(top[1], found.rows)}` : "";
-    const ends = onLine && found.least ? `${found.least} – ${found.greatest}` : mostly;
-    cell.append(h("div", { class: "odps-x-ends" }, ends || "\u00a0"));
+    const ends = h("div", { class: "odps-x-ends" });
+    if (onLine && found.least) ends.append(`${found.least} – ${found.greatest}`);
+    else if (top) ends.append(h("bdi", {}, top[0]), ` ${share(top[1], found.rows)}`);
+    else ends.append("\u00a0");
+    cell.append(ends);
     cell.append(h("div", { class: "odps-x-muted" }, found.words || "\u00a0"));
     cell.setAttribute("aria-label", `profile of ${column.name}: ${spoken(found)}`);
     cell.title = `${spoken(found)}\n${profile.label}`;

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import CancelledError, OdpsNbError, StateError
 from odps_nb.lifetime import start_thread
 
 __all__ = ["Lanes", "Work"]
@@ -74,9 +73,7 @@ class Lanes:
         try:
             token.check()
             work(token)
-        except CancelledError as stopped:
-            error = stopped
-        except (OdpsNbError, StateError, OSError, ValueError, ArithmeticError) as found:
+        except Exception as found:  # noqa: BLE001  # a thread has no caller: the view tells it
             error = found
         with self._lock:
             is_last = self._tokens.get(lane) is token and not self._closed

@@ -16,7 +16,7 @@ from odps_nb.errors import SessionExpiredError, visible
 from odps_nb.notebook.explore.cells import Cut, cell_texts
 from odps_nb.schema import Column
 
-__all__ = ["CACHE_BYTES", "Page", "PageCache", "RangePager", "StreamPager", "drawn_page"]
+__all__ = ["CACHE_BYTES", "Cell", "Page", "PageCache", "RangePager", "StreamPager", "drawn_page"]
 
 CACHE_BYTES = 1024 * 1024
 PAGE_BYTES = CACHE_BYTES // 4
@@ -193,16 +193,15 @@ class StreamPager:
         if found is not None:
             return found
         if start < self._at:
-            self.close()
+            self._end()
         try:
             return self._found(start, cancel)
         except SessionExpiredError:
             self.close()
-            self._cache.clear()
             self.renewals += 1
             return self._found(start, cancel)
         except BaseException:
-            self.close()
+            self._end()
             raise
 
     def _found(self, start: int, cancel: CancelToken) -> Page:
@@ -233,7 +232,11 @@ class StreamPager:
         return page
 
     def close(self) -> None:
-        """Close the stream; what was counted stays."""
+        """Close the stream and forget all pages."""
+        self._end()
+        self._cache.clear()
+
+    def _end(self) -> None:
         stream, self._stream = self._stream, None
         self._rest, self._at = [], 0
         if stream is not None:

@@ -28,7 +28,7 @@ from odps_nb.notebook.explore.conditions import (
     null_condition,
     search_condition,
 )
-from odps_nb.notebook.explore.pages import Page, RangePager, StreamPager
+from odps_nb.notebook.explore.pages import Cell, Page, RangePager, StreamPager
 from odps_nb.notebook.explore.profile import Profile, Profiler, sample_label
 from odps_nb.schema import Column, TypeCode
 
@@ -152,12 +152,13 @@ class RowView:
         """Return the text of one cell, and whether it is cut; nested values over several lines."""
         token, of = cancel or CancelToken(), self.columns[column]
         if not isinstance(self._pager, RangePager):
-            page = self.page(row, token)
-            found = page.columns[column][row - page.start]
+            found = self._on_page(row, column, token)
             cut = isinstance(found, list)
             return str(found[0] if isinstance(found, list) else found), cut
         with self._lock:
             batches = self._pager.row(row, token)
+        if not batches:
+            raise ArgumentError(f"there is no row {row:,}")
         array = batches[0].column(column)
         if pa.types.is_nested(array.type):
             text = nested_text(array[0].as_py(), of, indent=2)
@@ -167,10 +168,15 @@ class RowView:
 
     def reference(self, row: int, column: int, cancel: CancelToken | None = None) -> str | None:
         """Return the reference of the blob in a cell of the page that was looked at."""
-        page = self.page(row, cancel)
-        found = page.columns[column][row - page.start]
+        found = self._on_page(row, column, cancel)
         is_blob = self.columns[column].type.code is TypeCode.BLOB
         return found if is_blob and isinstance(found, str) else None
+
+    def _on_page(self, row: int, column: int, cancel: CancelToken | None) -> Cell:
+        page = self.page(row, cancel)
+        if not 0 <= row - page.start < page.count:
+            raise ArgumentError(f"there is no row {row:,}")
+        return page.columns[column][row - page.start]
 
     # -- the choice -----------------------------------------------------------------------------
 

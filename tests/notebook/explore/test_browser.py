@@ -295,9 +295,7 @@ def test_texts_are_readable_in_dark_and_light(page, theme):
     page.evaluate(
         "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
     )
-    page.wait_for_function(
-        "(theme) => document.body.dataset.jpThemeName === theme", arg=theme
-    )
+    page.wait_for_function("(theme) => document.body.dataset.jpThemeName === theme", arg=theme)
     contrast = """(one) => {
         const light = (text) => {
             const [r, g, b] = text.match(/[\\d.]+/g).map(Number)
