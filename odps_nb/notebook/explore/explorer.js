@@ -412,20 +412,22 @@ function render({ model, el }) {
   function openColumn(n) {
     const column = table.columns[n];
     const found = profile && profile.columns[n];
-    const parts = [h("div", { class: "odps-x-muted" }, `${column.type}  ${column.comment}`)];
+    const kind = [column.type, column.comment].filter(Boolean).join(" · ");
+    const parts = [h("div", { class: "odps-x-muted" }, kind)];
     if (!found) {
       openPanel(column.name, [...parts, h("div", {}, "no profile yet")]);
       return;
     }
-    const list = h("dl");
+    const list = h("div", { class: "odps-x-facts" });
     const over = found.more_distinct ? "over " : "";
     for (const [name, value] of [
-      ["nulls", `${count(found.nulls)} (${share(found.nulls, found.rows)})`],
+      ["nulls", found.nulls ? `${count(found.nulls)} (${share(found.nulls, found.rows)})` : "0"],
       ["distinct", found.distinct === null ? "" : over + count(found.distinct)],
       ["least", found.least],
       ["greatest", found.greatest],
     ])
-      if (value) list.append(h("dt", {}, name), h("dd", { dir: "auto" }, value));
+      if (value)
+        list.append(h("span", {}, h("span", { class: "odps-x-muted" }, name), " ", h("bdi", {}, value)));
     parts.push(list);
     const rows = found.bars.map(([label, size], bar) => [label, size, bar]);
     if (found.nulls) rows.push(["null", found.nulls, -1]);

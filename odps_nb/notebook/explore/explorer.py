@@ -241,6 +241,7 @@ class Explorer:
         self._send(profile_message(self._view))
         if self._view.choice == Choice():
             self._show_static(self._view.page(0, token))
+        self._view.prepare()
 
     def _profile_all(self, _: Mapping[str, Any]) -> None:
         def work(token: CancelToken) -> None:

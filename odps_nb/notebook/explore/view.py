@@ -10,6 +10,7 @@ import itertools
 import random
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -215,6 +216,11 @@ class RowView:
             self._pager.close()
             self._pager = self._pager_of(shown, where)
             self._shown, self.choice = shown, choice
+
+    def prepare(self) -> None:
+        """Load what reads conditions (most of a second, once), before somebody waits for it."""
+        with suppress(ArgumentError):  # of a read with a limit, which takes none
+            self._rows.check(null_condition(self.columns[0]))
 
     def bar(self, column: int, bar: int) -> Choice:
         """Return the choice with the rows of a bar of a column's profile; -1: its nulls."""
