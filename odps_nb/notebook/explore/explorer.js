@@ -4,6 +4,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const PICTURE = /^data:image\/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*$/;
 const FOLD = 80;
+const NO_ANSWER = "no answer yet: the kernel is busy, or was restarted (then run the cell again)";
 
 function h(tag, props = {}, ...children) {
   const made = document.createElement(tag);
@@ -16,11 +17,17 @@ function h(tag, props = {}, ...children) {
   return made;
 }
 
+const many = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 const count = (n) => Number(n).toLocaleString("en-US");
 const share = (n, of) => (of ? `${((100 * n) / of).toPrecision(2)} %` : "");
 
 function render({ model, el }) {
-  const send = (message) => model.send(message);
+  let silence = 0;
+  const send = (message) => {
+    clearTimeout(silence);
+    silence = setTimeout(() => (problem.textContent = NO_ANSWER), 10000);
+    model.send(message);
+  };
   let table = null;
   let page = null;
   let profile = null;
@@ -46,9 +53,9 @@ function render({ model, el }) {
     title: "finds text in any column; upper and lower case differ",
     maxlength: 200,
     onkeydown: (event) => {
-      if (event.key === "Enter") send({ do: "search", text: search.value });
+      if (event.key === "Enter") find();
     },
-    onsearch: () => send({ do: "search", text: search.value }),
+    onsearch: find,
   });
   const all = h(
     "button",
@@ -113,6 +120,12 @@ function render({ model, el }) {
     wait("sorting: a SQL job runs on the service");
   }
 
+  function find() {
+    if (!page || search.value.trim() === page.search) return;
+    wait("searching");
+    send({ do: "search", text: search.value });
+  }
+
   function filter(column, bar) {
     closePanel();
     wait("filtering");
@@ -163,8 +176,8 @@ function render({ model, el }) {
     table = message;
     title.textContent = table.title;
     root.setAttribute("aria-label", `rows of ${table.title}`);
-    const rows = table.rows === null ? "" : ` · ${count(table.rows)} rows`;
-    facts.textContent = `${rows} · ${count(table.all_columns)} columns`;
+    const rows = table.rows === null ? "" : ` · ${many(table.rows, "row")}`;
+    facts.textContent = `${rows} · ${many(table.all_columns, "column")}`;
     grid = null;
   }
 
@@ -225,7 +238,7 @@ function render({ model, el }) {
       }
       const both = document.createElementNS(SVG, "g");
       const tip = document.createElementNS(SVG, "title");
-      tip.textContent = `${label}: ${count(rows)} rows`;
+      tip.textContent = `${label}: ${many(rows, "row")}`;
       both.append(tip, space, bar);
       both.addEventListener("click", (event) => {
         event.stopPropagation();
@@ -359,7 +372,7 @@ function render({ model, el }) {
       )
     );
     if (page.search) {
-      const clear = () => ((search.value = ""), send({ do: "search", text: "" }));
+      const clear = () => ((search.value = ""), find());
       made.push(
         h("button", { class: "odps-x-chip", onclick: clear }, "search: ", h("bdi", {}, page.search), " ×")
       );
@@ -531,6 +544,8 @@ function render({ model, el }) {
   // -- messages -------------------------------------------------------------------------------
 
   function receive(message, buffers) {
+    clearTimeout(silence);
+    if (problem.textContent === NO_ANSWER) problem.textContent = "";
     if (message.kind === "table") showTable(message);
     else if (message.kind === "page") showPage(message, buffers[0]);
     else if (message.kind === "profile") showProfile(message);
@@ -546,6 +561,7 @@ function render({ model, el }) {
     model.off("msg:custom", receive);
     visible.disconnect();
     clearTimeout(timer);
+    clearTimeout(silence);
   };
 }
 

@@ -252,7 +252,7 @@ class _Bins:
 def sample_label(rows: int, total: int | None, *, random: bool) -> str:
     """Return ``sample of 64,000 of 2,048,000 rows``, or what else the rows are."""
     if total is not None and rows >= total:
-        return f"all {total:,} rows"
+        return f"all {total:,} rows" if total != 1 else "the only row"
     if random and total is not None:
         return f"sample of {rows:,} of {total:,} rows"
     return f"the first {rows:,} rows"

@@ -19,6 +19,7 @@ from odps_nb.notebook.explore.pages import Page, drawn_page
 from odps_nb.notebook.explore.profile import ColumnProfile, Profile
 from odps_nb.notebook.explore.thumbnails import Thumbnail, thumbnails
 from odps_nb.notebook.explore.view import RowView
+from odps_nb.notebook.preview.drawing import count_of
 from odps_nb.schema import TypeCode
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def mimebundle(source: Scan | Result) -> dict[str, str]:
     try:
         if _is_running(source):
             return {"text/plain": f"{source!r}\nthe query is running: .wait() waits for it"}
+        if not len(source.schema):
+            return {"text/plain": f"{source!r}\ndone: a statement without rows"}
         return shown_bundle(_looked_up(source))
     except (OdpsNbError, StateError) as error:
         return {"text/plain": visible("\n".join([repr(source), *explain(error)]))}
@@ -129,8 +132,8 @@ def shown_bundle(shown: Shown) -> dict[str, str]:
 
 def _heading(shown: Shown) -> str:
     view = shown.view
-    facts = [f"{view.all_rows:,} rows"] if view.all_rows is not None else []
-    facts.append(f"{view.all_columns:,} columns")
+    facts = [count_of(view.all_rows, "row")] if view.all_rows is not None else []
+    facts.append(count_of(view.all_columns, "column"))
     return " · ".join(facts)
 
 

@@ -82,6 +82,8 @@ class RowView:
         if sample < 0:
             raise ArgumentError(f"sample is {sample}; it must not be negative")
         self.all_columns = len(rows.columns)
+        if not self.all_columns:
+            raise ArgumentError(f"{rows.title} is done and has no rows to look at")
         wide = self.all_columns > MAX_COLUMNS
         self._rows = rows.narrowed(MAX_COLUMNS) if wide else rows
         self.columns: tuple[Column, ...] = self._rows.columns
@@ -290,7 +292,13 @@ class RowView:
         jobs: Iterator[Job[pa.RecordBatch]] = (
             partial(rows.page, start, count) for start, count in ranges
         )
-        return fan_out(jobs, size=lambda batch: int(batch.nbytes), workers=SAMPLERS, cancel=token)
+        return fan_out(
+            jobs,
+            size=lambda batch: int(batch.nbytes),
+            workers=SAMPLERS,
+            max_bytes=SAMPLE_BYTES,
+            cancel=token,
+        )
 
     def describe_all(self, progress: Progress = None) -> Profile:
         """Describe the columns by all rows: reads the table, in bounded memory; `stop` ends it."""
@@ -334,7 +342,7 @@ def sample_ranges(total: int, sample: int, seed: int | None) -> list[tuple[int, 
         step = max(1, -(-total // SAMPLE_RANGES))
         return [(start, min(step, total - start)) for start in range(0, total, step)]
     draw = random.Random(seed)
-    count = min(SAMPLE_RANGES, max(1, sample // 100))
+    count = min(SAMPLE_RANGES, max(1, sample // 500))
     bounds = [total * n // count for n in range(count + 1)]
     rows = sample // count
     found = [

@@ -351,6 +351,7 @@ def test_reopened_without_trust_it_shows_the_static_view(browser, site, folder, 
     assert all(tables.nth(n).is_visible() for n in range(4))
     assert page.locator(".odps-x").count() == 0
     assert "shipped" in tables.nth(0).inner_text()
+    assert "sample of 64,000 of 2,048,000 rows" in page.locator("body").inner_text()
     assert NASTY[:40] in tables.nth(2).inner_text()
     assert page.evaluate("() => window.odpsNbProbe ?? null") is None
     assert "run the cell again" in page.locator(".jp-OutputArea").nth(1).inner_text()

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pyarrow as pa
 import pytest
 
-from odps_nb.errors import NotFoundError
+from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.notebook.explore import explorer as exploring
 from odps_nb.notebook.explore.static import HTML_BYTES, mimebundle
 
@@ -72,8 +72,13 @@ def test_an_error_stands_in_place_of_rows(odps):
     assert list(shown) == ["text/plain"]
     assert "Scan(local.no_such_table)" in shown["text/plain"]
     assert NotFoundError.__name__ in shown["text/plain"]
+
+
+def test_a_statement_without_rows_says_that_it_is_done(odps):
     created = odps.sql("create table if not exists orders (id bigint)")
-    assert "text/plain" in created._repr_mimebundle_()
+    assert created._repr_mimebundle_()["text/plain"].endswith("done: a statement without rows")
+    with pytest.raises(ArgumentError, match="no rows to look at"):
+        created.explore()
 
 
 def test_values_are_escaped_and_folded(nasty):
