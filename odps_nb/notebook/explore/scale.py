@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -130,6 +131,7 @@ def scale_of(column: Column, arrow: pa.DataType) -> Scale | None:
 
 def _times(arrow: pa.DataType) -> Scale:
     per_second = _PER_SECOND[arrow.unit]
+    shown = None if arrow.tz is None else ZoneInfo(arrow.tz)
     zone = None if arrow.tz is None else datetime.UTC
 
     def at(place: float, _: float) -> datetime.datetime:
@@ -148,11 +150,19 @@ def _times(arrow: pa.DataType) -> Scale:
         places=lambda array: array.cast(pa.int64()).to_numpy().astype(float) / per_second,
         at=at,
         place=lambda moment: (moment.replace(tzinfo=None) - _EPOCH).total_seconds(),
-        text=lambda moment: moment.replace(tzinfo=None).isoformat(sep=" "),
+        text=lambda moment: _clock(moment, shown),
         exact=exact,
         step=_time_step,
         whole=True,
     )
+
+
+def _clock(moment: datetime.datetime, zone: ZoneInfo | None) -> str:
+    try:
+        local = moment if zone is None else moment.astimezone(zone)
+    except OverflowError:  # at an end of the calendar
+        local = moment
+    return local.isoformat(sep=" ")
 
 
 def _floats(array: pa.Array) -> np.ndarray:

@@ -227,7 +227,7 @@ def _bars(profile: ColumnProfile) -> Html:
         "div",
         *drawn,
         attributes={"role": "img", "aria-label": label or "no bars"},
-        style="height:26px;white-space:nowrap",
+        style="height:26px;margin-top:4px;white-space:nowrap",
     )
 
 
@@ -238,7 +238,7 @@ def _td(shown: Shown, column: int, row: int, cell: object) -> Html:
         return element("td", element("em", "null", style="opacity:.5"), style=_CELL + side)
     if of.type.code is TypeCode.BLOB:
         made = (shown.pictures or {}).get((row, column))
-        return element("td", _blob(made), style=_CELL)
+        return element("td", _blob(made), style=_CELL + _LEFT)
     text, cut = (str(cell[0]), True) if isinstance(cell, list) else (str(cell), False)
     if len(text) <= CELL and not cut:
         return element("td", text, attributes={"dir": "auto"}, style=_CELL + side)

@@ -90,6 +90,7 @@ class RowView:
         self.page_rows, self._sample, self._seed = page_rows, sample, seed
         self.choice = Choice()
         self.profile: Profile | None = None
+        self._clicked: dict[str, int] = {}  # condition → column whose bar it is
         self._lock = threading.Lock()
         self._read: Rows | None = None  # what `describe_all` reads
         self._sorting: Rows | None = None
@@ -225,7 +226,10 @@ class RowView:
             self._rows.check(null_condition(self.columns[0]))
 
     def bar(self, column: int, bar: int) -> Choice:
-        """Return the choice with the rows of a bar of a column's profile; -1: its nulls."""
+        """Return the choice with the rows of a bar of a column's profile; -1: its nulls.
+
+        It takes the place of another bar of that column.
+        """
         of = self.columns[column]
         if bar < 0:
             text = null_condition(of)
@@ -233,7 +237,8 @@ class RowView:
             raise ArgumentError("there is no such bar any more")
         else:
             text = bar_condition(of, self.profile.columns[column].bars[bar], self.timezone)
-        kept = [one for one in self.choice.conditions if one != text]
+        kept = [one for one in self.choice.conditions if self._clicked.get(one) != column]
+        self._clicked[text] = column
         return replace(self.choice, conditions=(*kept, text))
 
     def _where(self, choice: Choice) -> str | None:

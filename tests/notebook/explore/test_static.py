@@ -107,6 +107,14 @@ def test_a_wide_read_of_long_texts_stays_in_bounds(odps, new_name):
     assert len(html.encode()) < HTML_BYTES + 1000
 
 
+def test_in_a_terminal_a_view_is_its_first_rows_as_text(shell, shown, odps):
+    view = odps.table("orders").explore()
+    view._ipython_display_()
+    assert len(shown) == 1
+    assert shown[0]["data"]["text/plain"].startswith("local.orders · 2,048,000 rows")
+    view.close()
+
+
 # -- the protocol, without a browser --------------------------------------------------------------
 
 

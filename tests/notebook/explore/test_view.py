@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import odps_nb
 from odps_nb.access.browsing import ScanRows, name_in_sql, rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError
@@ -144,6 +145,24 @@ def test_each_bar_chooses_exactly_the_rows_that_it_counts(view, written):
             view.choose(Choice())
             clicked += 1
     assert clicked > 15
+
+
+def test_times_are_shown_and_filtered_in_the_zone_of_the_connection(service, written):
+    with odps_nb.connect(
+        endpoint=service.endpoint,
+        tunnel_endpoint=service.tunnel_endpoint,
+        project=service.project,
+        access_id=service.access_id,
+        access_key=service.access_key,
+        timezone="Asia/Shanghai",
+    ) as shanghai:
+        view = RowView(rows_of(shanghai.table("explore_view").read(["id", "seen"])))
+        assert view.page(0).columns[1][0] == "2024-01-01 08:00:00+08:00"
+        bars = view.describe().columns[1].bars
+        assert bars[0].label.startswith("2024-01-01 08:00:00+08:00 – 2024-01-01 ")
+        for bar in (0, 5, len(bars) - 1):
+            view.choose(view.bar(1, bar))
+            assert len(all_ids(view)) == bars[bar].count, view.where
 
 
 def test_the_bars_of_a_range_count_every_row_once(view):
