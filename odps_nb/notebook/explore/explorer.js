@@ -179,6 +179,7 @@ function render({ model, el }) {
     const rows = table.rows === null ? "" : ` · ${many(table.rows, "row")}`;
     facts.textContent = `${rows} · ${many(table.all_columns, "column")}`;
     grid = null;
+    wait("reading");
   }
 
   function header(column, n) {

@@ -34,7 +34,7 @@ from odps_nb.notebook.explore.messages import (
     table_message,
 )
 from odps_nb.notebook.explore.progress import Told
-from odps_nb.notebook.explore.static import Shown, shown_bundle
+from odps_nb.notebook.explore.static import Shown, first_found, shown_bundle
 from odps_nb.notebook.explore.thumbnails import LARGE, LARGE_BUDGET, thumbnail, thumbnails
 from odps_nb.notebook.explore.view import Choice, RowView
 from odps_nb.schema import TypeCode
@@ -74,6 +74,7 @@ class Explorer:
         self._id = uuid.uuid4().hex
         self._widget: Any = None
         self._shown = False
+        self._static: tuple[Page, str] | None = None
         self._start = 0
         self._lanes = Lanes(tell_error=self._tell_error, tell_end=self._tell_end)
         end_at_exit(self)
@@ -108,7 +109,10 @@ class Explorer:
     def _ipython_display_(self) -> None:
         from IPython import get_ipython
 
-        self._show_static(self._view.page(0))
+        if self._view.all_rows is None:  # of a condition, which may find nothing for long
+            self._show_static(*first_found(self._view))
+        else:
+            self._show_static(self._view.page(0))
         if getattr(get_ipython(), "kernel", None) is None:
             return
         bundle = self.widget()._repr_mimebundle_()
@@ -116,13 +120,14 @@ class Explorer:
         # the text is what an untrusted or exported notebook shows in place of the widget
         output.show({**bundle, "text/plain": _NO_WIDGET})
 
-    def _show_static(self, page: Page) -> None:
+    def _show_static(self, page: Page, note: str = "") -> None:
         view = self._view
         rows = min(STATIC_ROWS, page.count)
         cells = [column[:rows] for column in page.columns]
         first = replace(page, count=rows, data=_as_json(cells))
         pictures = thumbnails(view, first, most=6) if view.profile is not None else None
-        shown = Shown(view=view, page=first, profile=view.profile, pictures=pictures)
+        shown = Shown(view=view, page=first, profile=view.profile, pictures=pictures, note=note)
+        self._static = (first, note)
         made = shown_bundle(shown)
         # The widget hides it while it is there itself (explorer.js): by this class.
         made["text/html"] = f'<div class="odps-nb-{self._id}">{made["text/html"]}</div>'
@@ -239,8 +244,8 @@ class Explorer:
         self._view.describe(token)
         token.check()
         self._send(profile_message(self._view))
-        if self._view.choice == Choice():
-            self._show_static(self._view.page(0, token))
+        if self._static is not None:
+            self._show_static(*self._static)
         self._view.prepare()
 
     def _profile_all(self, _: Mapping[str, Any]) -> None:

@@ -23,12 +23,10 @@ from odps_nb.notebook.preview.drawing import count_of
 from odps_nb.schema import TypeCode
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from odps_nb.access.scan import Scan
     from odps_nb.access.sql import Result
 
-__all__ = ["HTML_BYTES", "Shown", "mimebundle", "shown_bundle"]
+__all__ = ["HTML_BYTES", "Shown", "first_found", "mimebundle", "shown_bundle"]
 
 HTML_BYTES = 150_000
 ROWS, TEXT_ROWS = 20, 10
@@ -88,7 +86,7 @@ def _looked_up(source: Scan | Result) -> Shown:
     rows = rows_of(source)
     view = RowView(rows, page_rows=ROWS, sample=SAMPLE)
     if view.all_rows is None:
-        page, note = _first_found(view, rows_of(source).matching(None))
+        page, note = first_found(view)
         return Shown(view=view, page=page, note=note)
     page = view.page(0)
     pictures = thumbnails(view, page, most=6)
@@ -96,25 +94,16 @@ def _looked_up(source: Scan | Result) -> Shown:
     return Shown(view=view, page=page, profile=profile, pictures=pictures)
 
 
-def _first_found(view: RowView, batches: object) -> tuple[Page, str]:
-    """Return the first rows that a condition finds in `SECONDS`."""
-    from collections.abc import Generator
-
-    assert isinstance(batches, Generator)
-    until, found, count, note = time.monotonic() + SECONDS, list["pa.RecordBatch"](), 0, ""
-    try:
-        for batch in batches:
-            found.append(batch.slice(0, ROWS - count))
-            count += found[-1].num_rows
-            if count >= ROWS:
-                note = "more may follow: explore() shows them"
-                break
-            if time.monotonic() > until:
-                note = f"found in the first {SECONDS:.0f} s: explore() looks further"
-                break
-    finally:
-        batches.close()
-    return drawn_page(0, found, view.columns), note
+def first_found(view: RowView) -> tuple[Page, str]:
+    """Return the first rows that the condition of a read finds in `SECONDS`, and a note."""
+    until = time.monotonic() + SECONDS
+    found = list(view.first_rows(ROWS, seconds=SECONDS))
+    page = drawn_page(0, found, view.columns)
+    if page.count >= ROWS:
+        return page, "more may follow: explore() shows them"
+    if time.monotonic() >= until:
+        return page, f"found in the first {SECONDS:.0f} s: explore() looks further"
+    return page, ""
 
 
 def shown_bundle(shown: Shown) -> dict[str, str]:

@@ -10,7 +10,7 @@ import itertools
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from odps_nb.access.browsing import MAX_SORTED, Rows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.client.parallel.fan_out import Job, fan_out
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, CancelledError
 from odps_nb.notebook.explore.cells import cell_texts, nested_text
 from odps_nb.notebook.explore.conditions import (
     all_of,
@@ -42,6 +42,8 @@ MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
 SAMPLE_RANGES = 64
 SAMPLE_BYTES = 16 * 2**20
+SAMPLE_SECONDS = 5.0
+"""How long rows of a condition are looked for, to describe them."""
 SAMPLERS = 8
 MAX_CELL = 100_000
 
@@ -151,6 +153,27 @@ class RowView:
             if not page.count and page.start:  # the rows ended with the page before it
                 page = self._pager.page(page.start - self.page_rows, token)
             return page
+
+    def first_rows(
+        self, count: int, *, seconds: float, cancel: CancelToken | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Iterate over the first rows without the choice, as many as come within some seconds."""
+        token, rows = cancel or CancelToken(), self._rows.twin()
+        timer = threading.Timer(seconds, rows.stop)  # a condition may find nothing for long
+        timer.daemon = True
+        timer.start()
+        try:
+            with closing(rows.matching(None)) as batches:
+                for batch in batches:
+                    token.check()
+                    yield batch.slice(0, count)
+                    count -= batch.num_rows
+                    if count <= 0:
+                        return
+        except CancelledError:
+            token.check()  # if not by the caller, the time is over
+        finally:
+            timer.cancel()
 
     def cell(self, row: int, column: int, cancel: CancelToken | None = None) -> tuple[str, bool]:
         """Return the text of one cell, and whether it is cut; nested values over several lines."""
@@ -292,7 +315,7 @@ class RowView:
         self, rows: Rows, total: int | None, token: CancelToken
     ) -> Iterator[pa.RecordBatch]:
         if total is None:
-            return _first(rows, self._sample, token)
+            return self.first_rows(self._sample, seconds=SAMPLE_SECONDS, cancel=token)
         ranges = sample_ranges(total, self._sample, self._seed)
         jobs: Iterator[Job[pa.RecordBatch]] = (
             partial(rows.page, start, count) for start, count in ranges
@@ -356,16 +379,3 @@ def sample_ranges(total: int, sample: int, seed: int | None) -> list[tuple[int, 
     ]
     draw.shuffle(found)
     return found
-
-
-def _first(rows: Rows, count: int, token: CancelToken) -> Iterator[pa.RecordBatch]:
-    batches = rows.matching(None)
-    try:
-        for batch in batches:
-            token.check()
-            yield batch.slice(0, count)
-            count -= batch.num_rows
-            if count <= 0:
-                return
-    finally:
-        batches.close()

@@ -376,6 +376,12 @@ def test_a_stalled_search_is_stopped_at_once_and_the_view_works_on(moody_odps, s
     assert view.page(0).count == 100
 
 
+def test_first_rows_that_nobody_finds_are_looked_for_only_so_long(moody_odps, stalled):
+    read = moody_odps.table("orders").read(where="note = 'nobody wrote this'")
+    assert list(RowView(rows_of(read)).first_rows(20, seconds=0.5)) == []
+    stalled()
+
+
 def test_a_cancelled_request_reads_nothing(view):
     token = CancelToken()
     token.cancel()
