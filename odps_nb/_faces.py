@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.faces import Faces, Listing, SparkRows
+from odps_nb.access.faces import Explorer, Faces, Listing, SparkRows
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 from odps_nb.secret import hidden, hides_secrets
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from odps_nb.access.blob import Blob, BlobColumn
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
+    from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
     from odps_nb.client.calls.progress import Progress, ProgressListener
     from odps_nb.schema import TableSchema
@@ -255,6 +256,18 @@ def _media_type(head: bytes, size: int, name: str) -> str:
     return media_type(head, size, name)
 
 
+def _rows(source: Scan | Result) -> Mapping[str, Any]:
+    from odps_nb.notebook.explore.static import mimebundle
+
+    return mimebundle(source)
+
+
+def _explore(source: Scan | Result, rows: int, sample: int, seed: int | None) -> Explorer:
+    from odps_nb.notebook.explore.explorer import explore
+
+    return explore(source, rows=rows, sample=sample, seed=seed)
+
+
 FACES = Faces(
     listener=_listener,
     after_cell=_after_cell,
@@ -267,4 +280,6 @@ FACES = Faces(
     preview=_preview,
     listing=_listing,
     media_type=_media_type,
+    rows=_rows,
+    explore=_explore,
 )

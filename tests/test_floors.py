@@ -59,6 +59,7 @@ ONLY_IN = {
     "pandas": {"convert"},
     "pyspark": {"spark"},
     "IPython": {"notebook"},
+    "anywidget": {"notebook"},
     "ipywidgets": {"notebook"},
     "traitlets": {"notebook"},
     "ipykernel": {"notebook"},

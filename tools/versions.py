@@ -47,6 +47,7 @@ SPARK = "test,spark,connect,local"
 
 # The lowest that pyproject.toml allows; on Python 3.11, where all of them have wheels.
 OLDEST = (
+    "anywidget==0.11.0",
     "crc32c==2.7",
     "duckdb==2.0.0",
     "h11==0.16.0",

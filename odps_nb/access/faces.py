@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.schema import TableSchema
 
-__all__ = ["PLAIN", "AfterCell", "Faces", "Listing", "MakesListener", "SparkRows"]
+__all__ = ["PLAIN", "AfterCell", "Explorer", "Faces", "Listing", "MakesListener", "SparkRows"]
 
 Bundle = Mapping[str, Any]
 AfterCell = Callable[[Callable[[BaseException | None], None]], Callable[[], None]]
@@ -46,6 +46,17 @@ class Listing:
     headers: tuple[str, ...]
     rows: Sequence[tuple[object, ...]]
     caption: str = ""
+
+
+class Explorer(Protocol):
+    """A view of remote rows that displays itself in a notebook."""
+
+    @property
+    def code(self) -> str:
+        """Python that reads the rows that are shown."""
+
+    def close(self) -> None:
+        """Stop what it reads; the rows that are shown stay. Idempotent."""
 
 
 class SparkRows(Protocol):
@@ -83,6 +94,16 @@ def _media_type_of_name(head: bytes, size: int, name: str) -> str:
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
+def _no_explorer(*_: Any) -> Any:
+    from odps_nb.errors import MissingDependencyError
+
+    raise MissingDependencyError(
+        "this connection was made without a notebook",
+        extra="notebook",
+        hint="connect with odps_nb.connect(…)",
+    )
+
+
 def _no_spark(*_: Any, **__: Any) -> Any:
     from odps_nb.errors import MissingDependencyError
 
@@ -97,8 +118,9 @@ def _no_spark(*_: Any, **__: Any) -> Any:
 class Faces:
     """Functions of higher floors; the defaults show nothing and have no Spark.
 
-    ``gallery``, ``preview`` and ``listing`` return MIME bundles for a notebook, already escaped.
-    ``media_type`` takes the first 64 kB of a file, its size and its name.
+    ``gallery``, ``preview``, ``listing`` and ``rows`` (of a `Scan` or `Result`) return MIME
+    bundles for a notebook, already escaped. ``media_type`` takes the first 64 kB of a file, its
+    size and its name.
     """
 
     listener: MakesListener = _silent
@@ -112,6 +134,8 @@ class Faces:
     preview: Callable[[Blob], Bundle] = _plain_bundle
     listing: Callable[[Listing], Bundle] = _plain_bundle
     media_type: Callable[[bytes, int, str], str] = _media_type_of_name
+    rows: Callable[[Any], Bundle] = _plain_bundle
+    explore: Callable[[Any, int, int, int | None], Explorer] = _no_explorer
 
 
 PLAIN = Faces()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.arriving import read_frame, streaming_reader
 from odps_nb.access.checks import check_count
 from odps_nb.access.frame_blobs import blob_dtypes, tell_polars
+from odps_nb.access.looked import Looked
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.catalog import suggest_tables
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Scan"]
 
 
-class Scan:
+class Scan(Looked):
     """A planned read; made by ``table.read(…)``.
 
     The first use of `splits`, `row_count`, `schema` or a result opens the read session (one
@@ -66,6 +67,7 @@ class Scan:
         self._connection, self._plan, self._progress = connection, plan, progress
         self._max_bytes, self._reopens = max_bytes, session_id
         self._session: ReadSession | None = None
+        self._table_schema = plan.schema
         self._lock = threading.RLock()
         self._running: list[CancelToken] = []
         renew_after_fork(self)
@@ -80,6 +82,11 @@ class Scan:
     def plan(self) -> ReadPlan:
         """The arguments of the read, checked."""
         return self._plan
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the table."""
+        return self._connection
 
     @property
     def profile(self) -> Profile:
@@ -121,6 +128,18 @@ class Scan:
     def schema(self) -> TableSchema:
         """The columns of the results; data columns and partition columns apart."""
         return self.session.schema
+
+    @property
+    def table_schema(self) -> TableSchema:
+        """All columns of the table, with comments; one request, unless the plan has them."""
+        if self._table_schema is None:
+            self._table_schema = self._connection.table(self._plan.table).schema
+        return self._table_schema
+
+    def learn(self, schema: TableSchema) -> Scan:
+        """Take the table's columns from who knows them, so that nobody asks for them again."""
+        self._table_schema = schema
+        return self
 
     @property
     def arrow_schema(self) -> pa.Schema:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.arriving import read_frame, streaming_reader
 from odps_nb.access.checks import check_count
 from odps_nb.access.frame_blobs import blob_dtypes, tell_polars
+from odps_nb.access.looked import Looked
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.client.sql.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Result"]
 
 
-class Result:
+class Result(Looked):
     """A query on the service; made by ``odps.sql(…)``.
 
     Rows are read over the Storage API, any number of times, for as long as the service keeps them.
@@ -72,6 +73,22 @@ class Result:
         made._whole, made._token = self, self._token
         limit = check_count("rows", rows, at_least=0)
         made._limit = limit if self._limit is None or limit is None else min(limit, self._limit)
+        return made
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the query."""
+        return self._connection
+
+    @property
+    def session(self) -> ResultSession:
+        """The session over the rows; waits for the query, opened at the first use."""
+        return self._open(None)
+
+    def reopened(self) -> Result:
+        """Return the same result with a new session, for one that has expired."""
+        made = Result(self._connection, self._instance)
+        made._limit = self._limit
         return made
 
     @property

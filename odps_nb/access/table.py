@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from odps_nb.access.blob import BlobColumn
+    from odps_nb.access.faces import Explorer
     from odps_nb.access.open_write import OpenWrite
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
@@ -193,6 +194,34 @@ class Table(TableMetadata, ByKey):
             frame = scan.to_pandas(progress=listener)
         learn_heads(frame)
         return frame
+
+    def explore(
+        self, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
+    ) -> Explorer:
+        """Return a view to page through, filter, sort and search; displays itself in a notebook.
+
+        The same as ``table.read().explore()``; for some columns or partitions explore a `read`.
+
+        Parameters
+        ----------
+        rows, sample, seed
+            As for `Scan.explore`.
+
+        Raises
+        ------
+        NotFoundError
+            No such table.
+
+        Examples
+        --------
+        >>> view = odps.table("orders").explore()
+        >>> view.code
+        "odps.table('orders').read()"
+        >>> view.close()
+        """
+        from odps_nb.access.looked import opened_read
+
+        return opened_read(self).explore(rows=rows, sample=sample, seed=seed)
 
     def blobs(
         self,

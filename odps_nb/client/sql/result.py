@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["ResultSession", "iter_accelerated", "iter_result", "open_result"]
+__all__ = ["ResultSession", "iter_accelerated", "iter_result", "iter_result_rows", "open_result"]
 
 PAGE_ROWS = 100_000
 ACCELERATED_TASK = "console_sqlrt_task"
@@ -176,6 +176,26 @@ def iter_result(
         cancel=storage.operation(cancel),
     )
     return counted(batches, tracker)
+
+
+def iter_result_rows(
+    storage: StorageClient,
+    session: ResultSession,
+    rows: RowRangeSplit,
+    *,
+    cancel: CancelToken | None = None,
+) -> Batches:
+    """Iterate over some rows by number: one request, continued at the exact row when it breaks."""
+    stream = ResumableRowStream(
+        storage,
+        partial(_request, session, rows, Compression.NONE),
+        what=f"{rows} of the result of instance {session.instance_id}",
+        start=rows.offset,
+        expected=rows.offset + rows.count,
+        columns=tuple(session.schema),
+        cancel=storage.operation(cancel),
+    )
+    return stream.batches()
 
 
 def iter_accelerated(

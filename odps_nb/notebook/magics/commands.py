@@ -22,6 +22,7 @@ from odps_nb.notebook.magics.context import Context
 if TYPE_CHECKING:
     from odps_nb.access.blob import BlobColumn
     from odps_nb.access.connection import Connection
+    from odps_nb.access.faces import Explorer
     from odps_nb.access.table import Table
 
 __all__ = ["COMMANDS"]
@@ -104,6 +105,22 @@ def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Tabl
     table = context.table(args.table)
     table.info  # noqa: B018  # asked for now, so that a missing table is an error of this cell
     return table
+
+
+@parsed_as("odps explore")
+@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+@argument("-p", "--partition", metavar="KEY=VALUE", action="append", help="May be repeated.")
+@argument("-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value.")
+def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Explorer:
+    """Page through a table; filter, sort, search and describe it.
+
+    view = %odps explore TABLE gives its handle.
+    """
+    table = context.table(args.table)
+    if args.partition is None and args.where is None:
+        return table.explore()
+    where = reading.filter_of(context, args.where, cell)
+    return table.read(where=where, partitions=parse_partitions(args.partition)).explore()
 
 
 @parsed_as("odps blobs")
@@ -206,6 +223,7 @@ COMMANDS = {
         Command(name="sql", run=reading.sql, cell="required"),
         Command(name="spark", run=spark_sql.spark, cell="required"),
         Command(name="write", run=writing.write),
+        Command(name="explore", run=explore),
         Command(name="blobs", run=blobs, cell="optional"),
         Command(name="status", run=status),
         Command(name="cancel", run=cancel),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from contextlib import closing
 
 import pandas as pd
 import pyarrow as pa
@@ -150,6 +151,15 @@ def test_head_shows_preview_rows_of_the_partitions(ip):
     several = run(ip, "%odps head orders -n 7 -p ds=2024-01-03 -p ds=2024-01-05 -c ds")
     assert set(several["ds"]) <= {"2024-01-03", "2024-01-05"}
     assert len(several) == 7
+
+
+def test_explore_gives_a_view_of_the_table_or_of_some_rows(ip):
+    with closing(run(ip, "%odps explore orders")) as view:
+        assert view.code == "odps.table('orders').read()"
+    with closing(run(ip, "%odps explore orders -p ds=2024-01-03 -w 'quantity > 9'")) as view:
+        assert "where='quantity > 9', partitions=['ds=2024-01-03']" in view.code
+    with pytest.raises(NotFoundError):
+        run(ip, "%odps explore orderz")
 
 
 # -- reading ----------------------------------------------------------------------------------

@@ -1,0 +1,386 @@
+"""Rows to look at: pages by row number, rows by a condition, an order by SQL.
+
+`ScanRows` and `ResultRows` give an explorer what it needs of a `Scan` and of a `Result`. Must not
+know: what a notebook shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from odps_nb.access.binding import literal
+from odps_nb.access.paging import iter_result_rows, iter_scan_rows
+from odps_nb.access.scan import Scan
+from odps_nb.access.sql import Result
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Progress
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.sql.definitions import quoted
+from odps_nb.errors import ArgumentError
+from odps_nb.filters.row_filter import RowFilter
+from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.terms import PartitionSpec
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+
+__all__ = ["MAX_SORTED", "ResultRows", "Rows", "ScanRows", "name_in_sql", "rows_of"]
+
+MAX_SORTED = 10_000
+"""Rows of an order: SQL asks for a limit there."""
+READ_AHEAD = 512 * 1024
+"""Bytes of rows that may be here before somebody turns the page."""
+READERS = 4
+STEP_ROWS = 4_000
+"""Rows of a result that are read at a time for a condition."""
+
+_NO_ORDER = (
+    *(TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT),
+    *(TypeCode.BLOB, TypeCode.BINARY, TypeCode.JSON, TypeCode.VARIANT),
+)
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
+_WORDS = frozenset({"all", "and", "as", "asc", "between", "by", "case", "cast", "date", "desc"})
+_WORDS |= {"distinct", "else", "end", "exists", "false", "from", "group", "having", "if", "in"}
+_WORDS |= {"interval", "is", "join", "left", "like", "limit", "not", "null", "on", "or", "order"}
+_WORDS |= {"right", "select", "table", "then", "timestamp", "true", "union", "using", "values"}
+_WORDS |= {"when", "where", "with"}
+
+
+def name_in_sql(name: str) -> str:
+    """Return the name of a column as SQL and ``where=`` take it, in back-quotes if it must be."""
+    plain = _PLAIN_NAME.fullmatch(name) and name.casefold() not in _WORDS
+    return name if plain else f"`{name.replace('`', '``')}`"
+
+
+class Rows(Protocol):
+    """Rows of the service that can be looked at in pages."""
+
+    @property
+    def title(self) -> str:
+        """What they are, for a person."""
+
+    @property
+    def connection(self) -> Connection:
+        """The connection over which they come."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns, in the order of the rows."""
+
+    @property
+    def row_count(self) -> int | None:
+        """How many there are; ``None`` where rows have no numbers and come by `matching` only."""
+
+    def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
+        """Fetch rows by number: one request."""
+
+    def matching(
+        self, where: str | None, *, ahead: int = READ_AHEAD, progress: Progress = False
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Read the rows that satisfy a condition, which is applied here; `stop` ends it.
+
+        ``ahead`` bounds the bytes that are here before they are asked for.
+        """
+
+    def check(self, where: str) -> None:
+        """Raise `ArgumentError` for a condition that `matching` would refuse."""
+
+    def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
+        """Run a SQL job and return the first `MAX_SORTED` rows of the order."""
+
+    def code(self, where: str | None) -> str:
+        """Return Python that reads the same rows."""
+
+    def narrowed(self, columns: int) -> Rows:
+        """Return the rows with their first columns only."""
+
+    def twin(self) -> Rows:
+        """Return the same rows, to be read and stopped apart."""
+
+    def renewed(self) -> Rows:
+        """Return the rows as they are now, after a session has expired."""
+
+    def stop(self) -> None:
+        """Cancel what is being read, from any thread."""
+
+
+def rows_of(source: Scan | Result) -> Rows:
+    """Return what an explorer needs of a read or of the result of a query."""
+    return ScanRows(source) if isinstance(source, Scan) else ResultRows(source)
+
+
+class ScanRows:
+    """The rows of a `Scan`; those without a condition have numbers."""
+
+    def __init__(self, scan: Scan, columns: tuple[Column, ...] | None = None) -> None:
+        self._scan, self._columns = scan, columns
+        self._running: Scan | None = None
+        self._job = _Job()
+
+    @property
+    def title(self) -> str:
+        """The table."""
+        return str(self._scan.plan.table)
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the read."""
+        return self._scan.connection
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the read, in its order."""
+        if self._columns is None:
+            schema, names = self._scan.schema, self._scan.plan.columns
+            found = [schema.find(name) for name in names] if names else list(schema)
+            # a session's columns have no comments
+            commented = (
+                self._scan.plan.schema or self.connection.table(self._scan.plan.table).schema
+            )
+            self._columns = tuple(
+                _commented(column, commented) for column in found if column is not None
+            )
+        return self._columns
+
+    @property
+    def row_count(self) -> int | None:
+        """How many rows the read has, where rows have numbers."""
+        return self._scan.row_count
+
+    def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
+        """Fetch rows by number: one request over the session of the read."""
+        return iter_scan_rows(self._scan, start, rows, cancel=cancel)
+
+    def matching(
+        self, where: str | None, *, ahead: int = READ_AHEAD, progress: Progress = False
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Read the rows that satisfy a condition, in bounded memory."""
+        running = self._scan if where is None else Scan(self.connection, self._filtered(where))
+        self._running = running
+        batches = running.batches(workers=READERS, read_ahead=ahead, progress=progress)
+        with closing(batches):
+            yield from batches
+
+    def check(self, where: str) -> None:
+        """Raise `ArgumentError` for a condition that cannot be applied exactly."""
+        self._filtered(where)
+
+    def _filtered(self, where: str) -> ReadPlan:
+        plan = self._scan.plan
+        if plan.limit is not None:
+            raise ArgumentError(
+                "rows of a read with a limit cannot be filtered further",
+                hint="explore the table, or a read without limit=",
+            )
+        both = f"({plan.where}) and ({where})" if plan.where else where
+        schema = self._scan.table_schema
+        RowFilter.parse(both, schema, timezone=plan.timezone)  # refused before anything is sent
+        return replace(plan, where=both, schema=schema)
+
+    def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
+        """Run ``select … order by`` on the service."""
+        plan = self._scan.plan
+        if plan.limit is not None or plan.increment is not None:
+            raise ArgumentError(
+                "only whole tables and partitions can be sorted",
+                hint="explore a read without limit=, since= and changes=",
+            )
+        named = [name_in_sql(one.name) for one in self.columns]
+        conditions = [f"({one})" for one in (plan.where, where, _inside(plan.partitions)) if one]
+        text = f"select {', '.join(named) if plan.columns else '*'} from {quoted(plan.table)}"
+        text += f" where {' and '.join(conditions)}" if conditions else ""
+        return self._job.sort(self, text, column, descending=descending)
+
+    def code(self, where: str | None) -> str:
+        """Return ``odps.table(…).read(…)``."""
+        plan = self._scan.plan
+        both = [one for one in (plan.where, where) if one]
+        condition = " and ".join(f"({one})" for one in both) if len(both) > 1 else "".join(both)
+        said = [
+            ("columns", list(plan.columns) or None),
+            ("where", condition or None),
+            ("partitions", [str(one) for one in plan.partitions] or None),
+            ("limit", plan.limit),
+        ]
+        options = ", ".join(f"{key}={value!r}" for key, value in said if value is not None)
+        return f"odps.table({_short_name(self)!r}).read({options})"
+
+    def narrowed(self, columns: int) -> Rows:
+        """Return the read with its first columns only."""
+        plan, kept = self._scan.plan, self.columns[:columns]
+        schema = self._scan.table_schema
+        made = replace(
+            plan,
+            columns=tuple(column.name for column in kept),
+            partition_columns=tuple(column.name for column in schema.partition_columns),
+            schema=schema,
+        )
+        return ScanRows(Scan(self.connection, made), kept)
+
+    def twin(self) -> Rows:
+        """Return the rows of the same session, to be read and stopped apart."""
+        return ScanRows(self._scan, self._columns)
+
+    def renewed(self) -> Rows:
+        """Return the same read with a session of its own: a new snapshot."""
+        return ScanRows(Scan(self.connection, self._scan.plan), self._columns)
+
+    def stop(self) -> None:
+        """Cancel what is being read or sorted."""
+        self._job.stop()
+        if self._running is not None:
+            self._running.cancel()
+
+
+class ResultRows:
+    """The rows of a `Result`; all of them have numbers."""
+
+    def __init__(
+        self,
+        result: Result,
+        *,
+        title: str = "",
+        like: Sequence[Column] = (),
+        first_columns: int | None = None,
+    ) -> None:
+        self._result, self._title, self._like = result, title, like
+        self._first_columns = first_columns
+        self._token, self._job = CancelToken(), _Job()
+
+    @property
+    def title(self) -> str:
+        """The query, or what was sorted."""
+        return self._title or " ".join(self._result.sql.split())[:80]
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the query."""
+        return self._result.connection
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the query; those that are read of a table have its types and comments."""
+        known = TableSchema(columns=tuple(self._like))
+        found = tuple(known.find(column.name) or column for column in self._result.schema)
+        return found[: self._first_columns]
+
+    @property
+    def row_count(self) -> int | None:
+        """How many rows the query has."""
+        return self._result.row_count
+
+    def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
+        """Fetch rows by number: one request."""
+        for batch in iter_result_rows(self._result, start, rows, cancel=cancel):
+            yield self._shown(batch)
+
+    def matching(
+        self, where: str | None, *, ahead: int = READ_AHEAD, progress: Progress = False
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Read the rows that satisfy a condition, some thousands at a time."""
+        self._token = token = CancelToken()
+        if where is None:
+            with closing(self._result.batches(read_ahead=ahead, progress=progress)) as batches:
+                for batch in batches:
+                    token.check()
+                    yield self._shown(batch)
+            return
+        row_filter = self._filter(where)
+        for start in range(0, self._result.row_count, STEP_ROWS):
+            for batch in iter_result_rows(self._result, start, STEP_ROWS, cancel=token):
+                kept = row_filter.apply(batch)
+                if kept.num_rows:
+                    yield self._shown(kept)
+
+    def check(self, where: str) -> None:
+        """Raise `ArgumentError` for a condition that cannot be applied exactly."""
+        self._filter(where)
+
+    def _filter(self, where: str) -> RowFilter:
+        zone = self.connection.profile.timezone or "UTC"
+        return RowFilter.parse(where, self._result.schema, timezone=zone)
+
+    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._first_columns is None or self._first_columns >= batch.num_columns:
+            return batch
+        return batch.select(range(self._first_columns))
+
+    def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
+        """Run the query again as a subquery of a ``select … order by``."""
+        inner = self._result.sql.strip().rstrip(";")
+        text = f"select * from (\n{inner}\n) t" + (f" where {where}" if where else "")
+        return self._job.sort(self, text, column, descending=descending)
+
+    def code(self, where: str | None) -> str:
+        """Return ``odps.sql(…)``."""
+        query = self._result.sql.strip().rstrip(";")
+        text = f"select * from (\n{query}\n) t where {where}" if where else query
+        return f"odps.sql({text!r})"
+
+    def narrowed(self, columns: int) -> Rows:
+        """Return the rows with their first columns only."""
+        return self._with(self._result, columns)
+
+    def twin(self) -> Rows:
+        """Return the rows of the same session, to be read and stopped apart."""
+        return self._with(self._result, self._first_columns)
+
+    def renewed(self) -> Rows:
+        """Return the rows of the same instance, opened again."""
+        return self._with(self._result.reopened(), self._first_columns)
+
+    def _with(self, result: Result, columns: int | None) -> Rows:
+        return ResultRows(result, title=self._title, like=self._like, first_columns=columns)
+
+    def stop(self) -> None:
+        """Cancel what is being read or sorted; the query itself is over."""
+        self._job.stop()
+        self._token.cancel()
+
+
+def _commented(column: Column, schema: TableSchema | None) -> Column:
+    known = None if schema is None else schema.find(column.name)
+    return column if known is None else replace(column, comment=known.comment)
+
+
+def _short_name(rows: Rows) -> str:
+    project, _, rest = rows.title.partition(".")
+    return rest if project == rows.connection.profile.project else rows.title
+
+
+def _inside(partitions: Sequence[PartitionSpec]) -> str:
+    said = []
+    for spec in partitions:
+        parts = [f"{name_in_sql(key)} = {literal(value)}" for key, value in spec]
+        said.append(f"({' and '.join(parts)})")
+    return " or ".join(said)
+
+
+class _Job:
+    """The SQL job that sorts rows, so that it can be stopped."""
+
+    def __init__(self) -> None:
+        self._result: Result | None = None
+
+    def sort(self, rows: Rows, query: str, column: str, *, descending: bool) -> Rows:
+        known = next((one for one in rows.columns if one.name == column), None)
+        if known is None or known.type.code in _NO_ORDER:
+            raise ArgumentError(f"rows cannot be sorted by {column!r}")
+        way = " desc" if descending else ""
+        text = f"{query} order by {name_in_sql(column)}{way} limit {MAX_SORTED}"
+        self._result = result = rows.connection.sql(text, wait=False)
+        try:
+            result.wait()
+        finally:
+            self._result = None
+        return ResultRows(result, title=rows.title, like=rows.columns)
+
+    def stop(self) -> None:
+        if self._result is not None:
+            self._result.cancel()

@@ -1,0 +1,88 @@
+"""Rows of a read or of a result by their numbers: one request for a page.
+
+An explorer turns pages with it. The session of the read is opened once; it is refreshed before it
+expires, as in every read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.read.splits import iter_split
+from odps_nb.client.sql.result import iter_result_rows as iter_rows
+from odps_nb.convert.references import present_batch
+from odps_nb.terms import RowRangeSplit
+from odps_nb.wire.calls import MIN_BATCH_BYTES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odps_nb.access.scan import Scan
+    from odps_nb.access.sql import Result
+
+__all__ = ["iter_result_rows", "iter_scan_rows"]
+
+Batches = Generator["pa.RecordBatch", None, None]
+
+
+def iter_scan_rows(
+    scan: Scan,
+    start: int,
+    rows: int,
+    *,
+    cancel: CancelToken | None = None,
+) -> Batches:
+    """Iterate over rows of a read by number; ``scan.row_count`` must be known.
+
+    Parameters
+    ----------
+    start, rows
+        Beyond the end there are none.
+
+    Raises
+    ------
+    SessionExpiredError
+        The snapshot is gone; a new read has another one.
+    """
+    session, total = scan.session, scan.row_count or 0
+    wanted = list(scan.plan.columns)
+    part = RowRangeSplit(start, max(0, min(rows, total - start)))
+    if not part.count:
+        return
+    storage = scan.connection.storage
+    batches = iter_split(
+        storage,
+        session,
+        part,
+        max_batch_bytes=MIN_BATCH_BYTES,
+        cancel=storage.operation(cancel),
+    )
+    try:
+        for batch in batches:
+            shown = present_batch(batch, session.schema, timezone=scan.profile.timezone)
+            yield shown.select(wanted) if wanted else shown
+    finally:
+        batches.close()  # type: ignore[attr-defined]  # it is an iterator with close()
+
+
+def iter_result_rows(
+    result: Result, start: int, rows: int, *, cancel: CancelToken | None = None
+) -> Batches:
+    """Iterate over rows of a result by number; waits for the query.
+
+    Raises
+    ------
+    SessionExpiredError
+        The service has dropped the result.
+    """
+    session = result.session
+    part = RowRangeSplit(start, max(0, min(rows, result.row_count - start)))
+    if not part.count:
+        return
+    zone, storage = result.connection.profile.timezone, result.connection.storage
+    with closing(iter_rows(storage, session, part, cancel=cancel)) as batches:
+        for batch in batches:
+            yield present_batch(batch, session.schema, timezone=zone)

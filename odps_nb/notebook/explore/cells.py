@@ -1,0 +1,140 @@
+"""Writes Arrow columns as texts for a grid: one text for a cell, nulls apart, long ones cut.
+
+The texts are data of a service: whoever shows them escapes them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.access.blob_paths import map_blobs
+from odps_nb.convert.arrow_types import has_blob
+from odps_nb.schema import Column, TypeCode
+from odps_nb.wire.type_text import format_type
+
+__all__ = ["Cut", "cell_texts", "is_number", "nested_text", "type_label"]
+
+_NUMBERS = (
+    *(TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT),
+    *(TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.DECIMAL),
+)
+_INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
+_FRACTION = re.compile(r"\.(\d+)")
+_OFFSET = re.compile(r"([+-]\d\d)(\d\d)$")
+_SHOWN_BYTES = 32
+
+
+class Cut(str):
+    """A text that is the beginning of a longer one."""
+
+    __slots__ = ()
+
+
+def is_number(column: Column) -> bool:
+    """Whether the cells of the column are aligned at the right."""
+    return column.type.code in _NUMBERS
+
+
+def type_label(column: Column, timezone: str | None) -> str:
+    """Return the type of a column as SQL writes it, with the zone in which its times are shown."""
+    text = format_type(column.type)
+    return f"{text}, {timezone or 'UTC'}" if column.type.code in _INSTANTS else text
+
+
+def cell_texts(array: pa.Array | pa.ChunkedArray, column: Column, limit: int) -> list[str | None]:
+    """Return a text for each cell, ``None`` for nulls; those over ``limit`` characters are `Cut`.
+
+    The references of a BLOB column are never cut.
+    """
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pt.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if column.type.code is TypeCode.BLOB:
+        return [None if one is None else str(one) for one in array.to_pylist()]
+    if pt.is_nested(array.type):
+        return [_cut(text, limit) for text in _nested(array, column)]
+    if pt.is_binary(array.type) or pt.is_large_binary(array.type):
+        return [_cut(_bytes_text(one), limit) for one in array.to_pylist()]
+    if pt.is_string(array.type) or pt.is_large_string(array.type):
+        heads = pc.utf8_slice_codeunits(array, 0, limit + 1)
+        return [_cut(text, limit) for text in heads.to_pylist()]
+    texts = _cast(array)
+    if pt.is_timestamp(array.type):
+        return _same_fraction(texts)
+    return [_cut(text, limit) for text in texts]
+
+
+def nested_text(value: Any, column: Column, *, indent: int | None = None) -> str:
+    """Return a nested value as JSON; BLOBs in it are named, not shown."""
+    if has_blob(column.type):
+        value = map_blobs(value, column.type, lambda leaf, _: None if leaf is None else "<blob>")
+    return json.dumps(_plain(value), ensure_ascii=False, default=str, indent=indent)
+
+
+def _cut(text: str | None, limit: int) -> str | None:
+    return text if text is None or len(text) <= limit else Cut(text[:limit])
+
+
+def _nested(array: pa.Array, column: Column) -> list[str | None]:
+    found: list[str | None] = []
+    for cell in array:
+        try:
+            value = cell.as_py()
+        except (ValueError, OverflowError):  # a time beyond Python's own
+            found.append(str(cell))
+            continue
+        found.append(None if value is None else nested_text(value, column))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: pairs of a map as an object, bytes as hexadecimal digits."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):
+            return {str(key): _plain(one) for key, one in value}
+        return [_plain(one) for one in value]
+    if isinstance(value, bytes):
+        return _bytes_text(value)
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(sep=" ")
+    return value
+
+
+def _bytes_text(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    more = "…" if len(value) > _SHOWN_BYTES else ""
+    return f"0x{value[:_SHOWN_BYTES].hex()}{more} ({len(value):,} B)"
+
+
+def _cast(array: pa.Array) -> list[str | None]:
+    try:
+        texts: Sequence[Any] = array.cast(pa.string()).to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        texts = [None if one is None else str(one) for one in array.to_pylist()]
+    return list(texts)
+
+
+def _same_fraction(texts: list[str | None]) -> list[str | None]:
+    """Give all times the same number of digits, no more than one of them needs."""
+    found = [_FRACTION.search(text) for text in texts if text is not None]
+    needed = max((len(one[1].rstrip("0")) for one in found if one), default=0)
+
+    def shorter(match: re.Match[str]) -> str:
+        return f".{match[1][:needed]}" if needed else ""
+
+    return [
+        None if text is None else _OFFSET.sub(r"\1:\2", _FRACTION.sub(shorter, text))
+        for text in texts
+    ]

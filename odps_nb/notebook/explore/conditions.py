@@ -1,0 +1,98 @@
+"""Conditions of ``where=`` for what a person clicks or types: a bar, a text to search."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from odps_nb.access.binding import bind
+from odps_nb.access.browsing import name_in_sql
+from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.profile import Bar
+from odps_nb.schema import Column, TypeCode
+
+__all__ = ["all_of", "bar_condition", "null_condition", "search_condition"]
+
+_TEXTS = (TypeCode.STRING, TypeCode.VARCHAR)
+_WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
+_WHOLE_BOUND = 2**63
+
+
+def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
+    """Return the condition of the rows that a bar counts.
+
+    Raises
+    ------
+    ArgumentError
+        The value cannot be written in SQL.
+    """
+    name = name_in_sql(column.name)
+    if bar.low is None:
+        if bar.value is None:
+            raise ArgumentError(f"values of {column.name!r} cannot be written in a condition")
+        return bind(f"{name} = :v", {"v": bar.value}, timezone=timezone or "UTC")
+    if isinstance(bar.low, int) and isinstance(bar.high, int) and bar.high - bar.low == 1:
+        return bind(f"{name} = :v", {"v": bar.low}, timezone="UTC")
+    high = "<=" if bar.last else "<"
+    text = f"{name} >= :low and {name} {high} :high"
+    return bind(text, {"low": bar.low, "high": bar.high}, timezone=timezone or "UTC")
+
+
+def null_condition(column: Column) -> str:
+    """Return the condition of the rows without a value."""
+    return f"{name_in_sql(column.name)} is null"
+
+
+def search_condition(columns: Sequence[Column], text: str) -> str:
+    """Return the condition of the rows that have a text in some column, or a number as its value.
+
+    Raises
+    ------
+    ArgumentError
+        There is no column that could have it.
+    """
+    pattern = "".join(f"\\{one}" if one in "%_\\" else one for one in text)
+    found = [
+        bind(f"{name_in_sql(column.name)} like :p", {"p": f"%{pattern}%"}, timezone="UTC")
+        for column in columns
+        if column.type.code in _TEXTS
+    ]
+    number = _number(text)
+    if number is not None:
+        found += [
+            f"{name_in_sql(column.name)} = {number}"
+            for column in columns
+            if column.type.code in _WHOLE
+        ]
+    day = _day(text)
+    if day is not None:
+        found += [
+            bind(f"{name_in_sql(column.name)} = :d", {"d": day}, timezone="UTC")
+            for column in columns
+            if column.type.code is TypeCode.DATE
+        ]
+    if not found:
+        raise ArgumentError(f"no column here can have {text!r}")
+    return " or ".join(found)
+
+
+def all_of(conditions: Sequence[str]) -> str | None:
+    """Return the condition that all of them hold, or ``None`` for none."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return " and ".join(f"({one})" for one in conditions)
+
+
+def _number(text: str) -> int | None:
+    try:
+        number = int(text)
+    except ValueError:
+        return None
+    return number if abs(number) < _WHOLE_BOUND else None
+
+
+def _day(text: str) -> datetime.date | None:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        return None

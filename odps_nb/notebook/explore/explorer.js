@@ -1,0 +1,569 @@
+// The browser's side of an explorer (explorer.py). Texts of the service become text nodes, never
+// markup; pages come as messages and are no widget state. Nothing is loaded from anywhere.
+
+const SVG = "http://www.w3.org/2000/svg";
+const PICTURE = /^data:image\/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*$/;
+const FOLD = 80;
+const NO_ANSWER = "no answer yet: the kernel is busy, or was restarted (then run the cell again)";
+
+function h(tag, props = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : String(value));
+  }
+  for (const child of children) if (child !== null) made.append(child);
+  return made;
+}
+
+const many = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
+const count = (n) => Number(n).toLocaleString("en-US");
+const share = (n, of) => (of ? `${((100 * n) / of).toPrecision(2)} %` : "");
+
+function render({ model, el }) {
+  let silence = 0;
+  const send = (message) => {
+    clearTimeout(silence);
+    silence = setTimeout(() => (problem.textContent = NO_ANSWER), 10000);
+    model.send(message);
+  };
+  let table = null;
+  let page = null;
+  let profile = null;
+  let grid = null;
+  let focus = { row: 0, column: 0 }; // rows: -2 names, -1 profiles, 0… cells
+  let wanted = null; // where the focus goes when the page has come
+  let back = null; // what had the focus before the panel
+  let waiting = [];
+  let timer = 0;
+
+  // While this is here, it stands in place of the static view that the notebook keeps.
+  const id = String(model.get("static_id")).replace(/[^0-9a-f]/g, "");
+  const hide = document.createElement("style");
+  hide.textContent = `.jp-OutputArea-child:has(.odps-nb-${id}) { display: none }`;
+
+  const title = h("b");
+  const facts = h("span", { class: "odps-x-muted" });
+  const described = h("span", { class: "odps-x-muted odps-x-described" });
+  const search = h("input", {
+    type: "search",
+    placeholder: "Search text",
+    "aria-label": "search text in all columns; upper and lower case differ",
+    title: "finds text in any column; upper and lower case differ",
+    maxlength: 200,
+    onkeydown: (event) => {
+      if (event.key === "Enter") find();
+    },
+    onsearch: find,
+  });
+  const all = h(
+    "button",
+    { class: "odps-x-all", title: "reads the whole table", onclick: () => send({ do: "profile" }) },
+    "Profile all rows"
+  );
+  const chips = h("div", { class: "odps-x-chips" });
+  const busyText = h("span");
+  const busyBar = h("progress", { "aria-label": "progress" });
+  const busyStop = h("button", {}, "Cancel");
+  const busy = h("div", { class: "odps-x-busy", hidden: true }, busyText, busyBar, busyStop);
+  const problem = h("div", { class: "odps-x-problem", role: "alert" });
+  const box = h("div", { class: "odps-x-box" });
+  const where = h("span", { role: "status", "aria-live": "polite" });
+  const turn = (label, text, to) =>
+    h("button", { "aria-label": label, title: label, onclick: () => go(to()) }, text);
+  const first = turn("first page", "«", () => 0);
+  const before = turn("previous page", "‹ Back", () => page.start - table.page_rows);
+  const next = turn("next page", "Next ›", () => page.start + table.page_rows);
+  const last = turn("last page", "»", () => page.total - 1);
+  const jump = h("input", {
+    type: "text",
+    inputmode: "numeric",
+    size: 9,
+    "aria-label": "go to row",
+    placeholder: "go to row",
+    onkeydown: (event) => {
+      const row = Number(jump.value.replace(/[^0-9]/g, ""));
+      if (event.key === "Enter" && row > 0) go(row - 1, { row: row - 1, absolute: true });
+    },
+  });
+  const code = h("code");
+  const copy = h("button", { onclick: copyCode }, "Copy");
+  const panel = h("div", { class: "odps-x-panel", role: "dialog", hidden: true });
+  const root = h(
+    "div",
+    { class: "odps-x", role: "group", "data-lm-suppress-shortcuts": "true" },
+    h("div", { class: "odps-x-bar" }, h("div", {}, title, facts, described), search, all),
+    chips,
+    busy,
+    problem,
+    box,
+    h("div", { class: "odps-x-bar" }, first, before, where, next, last, jump),
+    panel,
+    h("div", { class: "odps-x-bar odps-x-code" }, code, copy)
+  );
+  el.append(hide, root);
+
+  // -- asking ---------------------------------------------------------------------------------
+
+  function go(start, then = null) {
+    wanted = then;
+    problem.textContent = "";
+    box.setAttribute("aria-busy", "true");
+    send({ do: "page", start: Math.max(0, start) });
+  }
+
+  function sort(column) {
+    const isThis = page.order === column;
+    if (isThis && page.descending) send({ do: "sort", column: null });
+    else send({ do: "sort", column, descending: isThis });
+    wait("sorting: a SQL job runs on the service");
+  }
+
+  function find() {
+    if (!page || search.value.trim() === page.search) return;
+    wait("searching");
+    send({ do: "search", text: search.value });
+  }
+
+  function filter(column, bar) {
+    closePanel();
+    wait("filtering");
+    send({ do: "bar", column, bar });
+  }
+
+  function wait(text) {
+    problem.textContent = "";
+    box.setAttribute("aria-busy", "true");
+    clearTimeout(timer);
+    timer = setTimeout(() => showBusy({ lane: "page", text, share: null }), 300);
+  }
+
+  async function copyCode() {
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+    } catch {
+      const range = document.createRange(); // no permission: the text is selected at least
+      range.selectNodeContents(code);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      document.execCommand("copy");
+    }
+    copy.textContent = "Copied";
+    setTimeout(() => (copy.textContent = "Copy"), 1500);
+  }
+
+  // -- showing --------------------------------------------------------------------------------
+
+  function showBusy(message) {
+    busy.hidden = false;
+    busy.dataset.lane = message.lane;
+    busyText.textContent = message.text;
+    if (message.share === null) busyBar.removeAttribute("value");
+    else busyBar.value = message.share;
+    busyStop.onclick = () => send({ do: "cancel", lane: message.lane });
+  }
+
+  function endBusy(lane) {
+    if (lane === "page") {
+      clearTimeout(timer);
+      box.removeAttribute("aria-busy");
+    }
+    if (busy.dataset.lane === lane) busy.hidden = true;
+  }
+
+  function showTable(message) {
+    table = message;
+    title.textContent = table.title;
+    root.setAttribute("aria-label", `rows of ${table.title}`);
+    const rows = table.rows === null ? "" : ` · ${many(table.rows, "row")}`;
+    facts.textContent = `${rows} · ${many(table.all_columns, "column")}`;
+    grid = null;
+    wait("reading");
+  }
+
+  function header(column, n) {
+    const order = page.order === n ? (page.descending ? "descending" : "ascending") : "none";
+    const mark = { ascending: " ▲", descending: " ▼", none: "" }[order];
+    return h(
+      "th",
+      {
+        scope: "col",
+        role: "columnheader",
+        "aria-sort": order,
+        tabindex: -1,
+        class: column.number ? "odps-x-number" : null,
+        title: `${column.comment ? column.comment + "\n" : ""}sort: starts a SQL job`,
+        "data-row": -2,
+        "data-column": n,
+        onclick: () => sort(n),
+      },
+      h("div", { class: "odps-x-name" }, h("bdi", {}, column.name), mark),
+      h("div", { class: "odps-x-muted" }, column.type)
+    );
+  }
+
+  function summary(column, n) {
+    const cell = h("td", {
+      role: "gridcell",
+      tabindex: -1,
+      class: `odps-x-profile${column.number ? " odps-x-number" : ""}`,
+      "data-row": -1,
+      "data-column": n,
+      onclick: () => openColumn(n),
+    });
+    const found = profile && profile.columns[n];
+    if (!found) {
+      cell.append(h("span", { class: "odps-x-muted" }, "…"));
+      return cell;
+    }
+    const most = Math.max(1, ...found.bars.map((bar) => bar[1]));
+    const drawn = document.createElementNS(SVG, "svg");
+    const width = 6;
+    drawn.setAttribute("width", Math.max(1, found.bars.length) * width);
+    drawn.setAttribute("height", 28);
+    drawn.setAttribute("aria-hidden", "true");
+    found.bars.forEach(([label, rows], place) => {
+      const bar = document.createElementNS(SVG, "rect");
+      const high = rows ? Math.max(1, Math.round((26 * rows) / most)) : 0;
+      const space = document.createElementNS(SVG, "rect"); // the place above it can be clicked, too
+      for (const [one, y, tall, kind] of [
+        [space, 0, 28, "space"],
+        [bar, 28 - high, high, "count"],
+      ]) {
+        one.setAttribute("x", place * width);
+        one.setAttribute("y", y);
+        one.setAttribute("width", width - 1);
+        one.setAttribute("height", tall);
+        one.setAttribute("class", `odps-x-${kind}`);
+      }
+      const both = document.createElementNS(SVG, "g");
+      const tip = document.createElementNS(SVG, "title");
+      tip.textContent = `${label}: ${many(rows, "row")}`;
+      both.append(tip, space, bar);
+      both.addEventListener("click", (event) => {
+        event.stopPropagation();
+        filter(n, place);
+      });
+      drawn.append(both);
+    });
+    if (found.bars.length) cell.append(drawn);
+    const [top] = found.bars;
+    const onLine = found.is_range || column.number;
+    const ends = h("div", { class: "odps-x-ends" });
+    if (onLine && found.least) ends.append(`${found.least} – ${found.greatest}`);
+    else if (top) ends.append(h("bdi", {}, top[0]), ` ${share(top[1], found.rows)}`);
+    else ends.append("\u00a0");
+    cell.append(ends);
+    cell.append(h("div", { class: "odps-x-muted" }, found.words || "\u00a0"));
+    cell.setAttribute("aria-label", `profile of ${column.name}: ${spoken(found)}`);
+    cell.title = `${spoken(found)}\n${profile.label}`;
+    return cell;
+  }
+
+  function spoken(found) {
+    const ends = found.least || found.greatest ? `${found.least} to ${found.greatest}` : "";
+    return [found.words, ends].filter(Boolean).join(", ");
+  }
+
+  const visible = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) {
+        if (!entry.isIntersecting) continue;
+        visible.unobserve(entry.target);
+        waiting.push([Number(entry.target.dataset.row), Number(entry.target.dataset.column)]);
+      }
+      while (waiting.length) {
+        send({ do: "blobs", start: page.start, cells: waiting.splice(0, 24) });
+      }
+    },
+    { root: null }
+  );
+
+  function cellOf(value, column, row, n) {
+    const cell = h("td", {
+      role: "gridcell",
+      tabindex: -1,
+      dir: "auto",
+      class: column.number ? "odps-x-number" : null,
+      "data-row": row,
+      "data-column": n,
+    });
+    if (value === null) {
+      cell.append(h("em", { class: "odps-x-null" }, "null"));
+      return cell;
+    }
+    if (column.blob) {
+      cell.append(h("span", { class: "odps-x-muted" }, "blob"));
+      cell.classList.add("odps-x-blob");
+      visible.observe(cell);
+    } else {
+      const cut = Array.isArray(value);
+      const text = cut ? value[0] : value;
+      const folds = cut || text.length > FOLD || column.nested || text.includes("\n");
+      cell.textContent = folds && text.length > FOLD ? text.slice(0, FOLD) + "…" : text;
+      if (cut && text.length <= FOLD) cell.textContent += "…";
+      if (!folds) return cell;
+    }
+    cell.classList.add("odps-x-folds");
+    cell.title = "click, or Enter: show all of it";
+    cell.addEventListener("click", () => openCell(row, n));
+    return cell;
+  }
+
+  function showPage(message, buffer) {
+    const text = new TextDecoder().decode(buffer);
+    page = { ...message, cells: JSON.parse(text) };
+    visible.disconnect();
+    waiting = [];
+    const hadFocus = grid !== null && grid.contains(document.activeElement);
+    const names = h("tr", { role: "row" }, ...table.columns.map(header));
+    const profiles = h("tr", { role: "row" }, ...table.columns.map(summary));
+    const body = h("tbody", { role: "rowgroup" });
+    for (let row = 0; row < page.count; row++) {
+      const cells = table.columns.map((one, n) => cellOf(page.cells[n][row], one, row, n));
+      body.append(h("tr", { role: "row", "aria-rowindex": page.start + row + 3 }, ...cells));
+    }
+    const made = h(
+      "table",
+      {
+        role: "grid",
+        "aria-label": `rows of ${table.title}`,
+        "aria-rowcount": page.total === null ? -1 : page.total + 2,
+        "aria-colcount": table.all_columns,
+        onkeydown: keys,
+        onfocusin: (event) => remember(event.target),
+      },
+      h("thead", { role: "rowgroup" }, names, profiles),
+      body
+    );
+    grid = made;
+    box.replaceChildren(made);
+    if (!page.count) box.append(h("div", { class: "odps-x-muted odps-x-none" }, "no rows"));
+    showAround();
+    if (wanted && wanted.absolute) focus.row = wanted.row - page.start;
+    else if (wanted) focus = { ...focus, ...wanted };
+    const moves = hadFocus || wanted !== null;
+    wanted = null;
+    place(moves);
+  }
+
+  function showAround() {
+    const end = page.start + page.count;
+    const of = page.total === null ? "· more may follow" : `of ${count(page.total)}`;
+    where.textContent = page.count ? `rows ${count(page.start + 1)}–${count(end)} ${of}` : "no rows";
+    if (page.note) where.textContent += ` · ${page.note}`;
+    first.disabled = before.disabled = page.start === 0;
+    next.disabled = page.total !== null && end >= page.total;
+    last.disabled = next.disabled || page.total === null;
+    jump.disabled = page.total === null;
+    code.textContent = page.code;
+    if (document.activeElement !== search) search.value = page.search;
+    const made = page.conditions.map((text, index) =>
+      h(
+        "button",
+        {
+          class: "odps-x-chip",
+          "aria-label": `remove the filter ${text}`,
+          title: "remove this filter",
+          onclick: () => (wait("filtering"), send({ do: "unfilter", index })),
+        },
+        h("bdi", {}, text),
+        " ×"
+      )
+    );
+    if (page.search) {
+      const clear = () => ((search.value = ""), find());
+      made.push(
+        h("button", { class: "odps-x-chip", onclick: clear }, "search: ", h("bdi", {}, page.search), " ×")
+      );
+    }
+    chips.replaceChildren(...made);
+  }
+
+  function showProfile(message) {
+    profile = message;
+    described.textContent = ` · profile: ${profile.label}`;
+    all.hidden = profile.whole;
+    if (!grid) return;
+    const hadFocus = grid.contains(document.activeElement);
+    const cells = table.columns.map(summary);
+    grid.querySelectorAll("thead tr")[1].replaceChildren(...cells);
+    place(hadFocus);
+    if (!panel.hidden && panel.dataset.column) openColumn(Number(panel.dataset.column));
+  }
+
+  function showBlobs(message) {
+    if (!page || message.start !== page.start) return;
+    for (const [row, column, src, text] of message.cells) {
+      const cell = at(row, column);
+      if (!cell) continue;
+      const parts = [h("div", { class: "odps-x-muted" }, text)];
+      if (PICTURE.test(src)) parts.unshift(h("img", { src, alt: text }));
+      cell.replaceChildren(...parts);
+    }
+  }
+
+  // -- panels ---------------------------------------------------------------------------------
+
+  function openPanel(label, parts) {
+    if (panel.hidden) back = document.activeElement;
+    const close = h("button", { "aria-label": "close", onclick: closePanel }, "×");
+    panel.setAttribute("aria-label", label);
+    panel.replaceChildren(h("div", { class: "odps-x-bar" }, h("b", {}, label), close), ...parts);
+    panel.hidden = false;
+    (panel.querySelector("button.odps-x-row") || close).focus();
+  }
+
+  function closePanel() {
+    if (panel.hidden) return;
+    panel.hidden = true;
+    delete panel.dataset.column;
+    if (back && root.contains(back)) back.focus();
+    else place(true);
+  }
+
+  function openColumn(n) {
+    const column = table.columns[n];
+    const found = profile && profile.columns[n];
+    const kind = [column.type, column.comment].filter(Boolean).join(" · ");
+    const parts = [h("div", { class: "odps-x-muted" }, kind)];
+    if (!found) {
+      openPanel(column.name, [...parts, h("div", {}, "no profile yet")]);
+      return;
+    }
+    const list = h("div", { class: "odps-x-facts" });
+    const over = found.more_distinct ? "over " : "";
+    for (const [name, value] of [
+      ["nulls", found.nulls ? `${count(found.nulls)} (${share(found.nulls, found.rows)})` : "0"],
+      ["distinct", found.distinct === null ? "" : over + count(found.distinct)],
+      ["least", found.least],
+      ["greatest", found.greatest],
+    ])
+      if (value)
+        list.append(h("span", {}, h("span", { class: "odps-x-muted" }, name), " ", h("bdi", {}, value)));
+    parts.push(list);
+    const rows = found.bars.map(([label, size], bar) => [label, size, bar]);
+    if (found.nulls) rows.push(["null", found.nulls, -1]);
+    const most = Math.max(1, ...rows.map((one) => one[1]));
+    for (const [label, size, bar] of rows) {
+      const filled = h("span", { class: "odps-x-filled" });
+      filled.style.width = `${(100 * size) / most}%`;
+      parts.push(
+        h(
+          "button",
+          { class: "odps-x-row", title: "show only these rows", onclick: () => filter(n, bar) },
+          filled,
+          h("bdi", {}, label || "(empty)"),
+          h("span", {}, `${count(size)} · ${share(size, found.rows)}`)
+        )
+      );
+    }
+    parts.push(h("div", { class: "odps-x-muted" }, profile.label));
+    openPanel(column.name, parts);
+    panel.dataset.column = String(n);
+  }
+
+  function openCell(row, n) {
+    openPanel(`${table.columns[n].name}, row ${count(page.start + row + 1)}`, [h("pre", {}, "…")]);
+    send({ do: "cell", row: page.start + row, column: n });
+  }
+
+  function showCell(message) {
+    const into = panel.querySelector("pre");
+    if (panel.hidden || !into) return;
+    into.textContent = message.text + (message.cut ? "… (cut)" : "");
+    if (PICTURE.test(message.src)) into.before(h("img", { src: message.src, alt: message.text }));
+  }
+
+  panel.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") closePanel();
+    const rows = [...panel.querySelectorAll("button.odps-x-row")];
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const now = rows.indexOf(document.activeElement);
+    if (step && now >= 0 && rows[now + step]) {
+      rows[now + step].focus();
+      event.preventDefault();
+    }
+  });
+
+  // -- the keyboard in the grid ---------------------------------------------------------------
+
+  const at = (row, column) =>
+    grid.querySelector(`[data-row="${row}"][data-column="${column}"]`);
+
+  function remember(target) {
+    const cell = target.closest("[data-row]");
+    if (!cell) return;
+    for (const old of grid.querySelectorAll('[tabindex="0"]')) old.tabIndex = -1;
+    cell.tabIndex = 0;
+    focus = { row: Number(cell.dataset.row), column: Number(cell.dataset.column) };
+  }
+
+  function place(moves) {
+    focus.row = Math.max(-2, Math.min(focus.row, page.count - 1));
+    const cell = at(focus.row, focus.column) || at(-2, 0);
+    if (!cell) return;
+    for (const old of grid.querySelectorAll('[tabindex="0"]')) old.tabIndex = -1;
+    cell.tabIndex = 0;
+    if (moves) cell.focus();
+  }
+
+  function keys(event) {
+    const step = Math.max(1, Math.floor(box.clientHeight / 26) - 3);
+    let { row, column } = focus;
+    const most = page.count - 1;
+    const whole = event.ctrlKey || event.metaKey;
+    if (event.key === "ArrowDown") row += 1;
+    else if (event.key === "ArrowUp") row -= 1;
+    else if (event.key === "ArrowRight") column += 1;
+    else if (event.key === "ArrowLeft") column -= 1;
+    else if (event.key === "PageDown") row = row === most ? row + 1 : Math.min(most, row + step);
+    else if (event.key === "PageUp") row = row <= 0 ? row - 1 : Math.max(0, row - step);
+    else if (event.key === "Home") [row, column] = whole ? [-2, 0] : [row, 0];
+    else if (event.key === "End") [row, column] = [whole ? most : row, table.columns.length - 1];
+    else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      const cell = at(row, column);
+      if (row === -2) sort(column);
+      else if (row === -1) openColumn(column);
+      else if (cell && cell.classList.contains("odps-x-folds")) openCell(row, column);
+      return;
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (row > most && !next.disabled) return go(page.start + table.page_rows, { row: 0 });
+    if (row < 0 && event.key === "PageUp" && page.start > 0)
+      return go(page.start - table.page_rows, { row: table.page_rows - 1 });
+    focus = {
+      row: Math.max(-2, Math.min(row, most)),
+      column: Math.max(0, Math.min(column, table.columns.length - 1)),
+    };
+    place(true);
+  }
+
+  // -- messages -------------------------------------------------------------------------------
+
+  function receive(message, buffers) {
+    clearTimeout(silence);
+    if (problem.textContent === NO_ANSWER) problem.textContent = "";
+    if (message.kind === "table") showTable(message);
+    else if (message.kind === "page") showPage(message, buffers[0]);
+    else if (message.kind === "profile") showProfile(message);
+    else if (message.kind === "blobs") showBlobs(message);
+    else if (message.kind === "cell") showCell(message);
+    else if (message.kind === "busy") showBusy(message);
+    else if (message.kind === "idle") endBusy(message.lane);
+    else if (message.kind === "problem") problem.textContent = message.text;
+  }
+  model.on("msg:custom", receive);
+  send({ do: "ready" });
+  return () => {
+    model.off("msg:custom", receive);
+    visible.disconnect();
+    clearTimeout(timer);
+    clearTimeout(silence);
+  };
+}
+
+export default { render };

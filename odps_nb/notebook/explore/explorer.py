@@ -1,0 +1,327 @@
+"""`Explorer`: the widget of ``explore()``, over a `RowView`.
+
+Nothing that came from the service is widget state: pages, profiles and pictures go to the browser
+as messages, and the saved notebook has the static view alone. Requests of the browser are small
+messages, too; they are numbers and texts, and never code.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.browsing import rows_of
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.errors import (
+    ArgumentError,
+    CancelledError,
+    MissingDependencyError,
+    OdpsNbError,
+    StateError,
+    explain,
+)
+from odps_nb.lifetime import end_at_exit
+from odps_nb.notebook.display import output
+from odps_nb.notebook.explore.lanes import Lanes
+from odps_nb.notebook.explore.messages import (
+    page_message,
+    problem_message,
+    profile_message,
+    table_message,
+)
+from odps_nb.notebook.explore.progress import Told
+from odps_nb.notebook.explore.static import Shown, first_found, shown_bundle
+from odps_nb.notebook.explore.thumbnails import LARGE, LARGE_BUDGET, thumbnail, thumbnails
+from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.schema import TypeCode
+
+if TYPE_CHECKING:
+    from odps_nb.access.scan import Scan
+    from odps_nb.access.sql import Result
+    from odps_nb.notebook.explore.pages import Page
+
+__all__ = ["Explorer", "explore"]
+
+STATIC_ROWS = 20
+MAX_SEARCH = 200
+_NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
+
+
+def explore(
+    source: Scan | Result, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
+) -> Explorer:
+    """Return a view of the rows of a read or of a result; opens its session."""
+    return Explorer(RowView(rows_of(source), page_rows=rows, sample=sample, seed=seed))
+
+
+class Explorer:
+    """Pages, filters, sorts and describes remote rows; displays itself in a notebook.
+
+    Examples
+    --------
+    >>> orders = odps.table("orders").explore()
+    >>> orders.code
+    "odps.table('orders').read()"
+    >>> orders.close()
+    """
+
+    def __init__(self, view: RowView) -> None:
+        self._view = view
+        self._id = uuid.uuid4().hex
+        self._widget: Any = None
+        self._shown = False
+        self._static: tuple[Page, str] | None = None
+        self._start = 0
+        self._lanes = Lanes(tell_error=self._tell_error, tell_end=self._tell_end)
+        end_at_exit(self)
+
+    @property
+    def code(self) -> str:
+        """Python that reads the rows that are looked at."""
+        return self._view.code
+
+    @property
+    def view(self) -> RowView:
+        """The rows without the widget: pages, conditions, profile."""
+        return self._view
+
+    def close(self) -> None:
+        """Stop what it reads; the rows that are shown stay. Idempotent."""
+        self._lanes.close()
+        self._view.close()
+
+    def end(self) -> None:
+        """Stop, called when the interpreter exits."""
+        self._lanes.close()
+        self._view.stop()
+        self._view.stop_profile()
+
+    def __repr__(self) -> str:
+        where = f", where {self._view.where}" if self._view.where else ""
+        return f"<Explorer of {self._view.title}{where}>"[:300]
+
+    # -- in a notebook --------------------------------------------------------------------------
+
+    def _ipython_display_(self) -> None:
+        from IPython import get_ipython
+
+        if self._view.all_rows is None:  # of a condition, which may find nothing for long
+            self._show_static(*first_found(self._view))
+        else:
+            self._show_static(self._view.page(0))
+        if getattr(get_ipython(), "kernel", None) is None:
+            return
+        bundle = self.widget()._repr_mimebundle_()
+        bundle = bundle[0] if isinstance(bundle, tuple) else bundle
+        # the text is what an untrusted or exported notebook shows in place of the widget
+        output.show({**bundle, "text/plain": _NO_WIDGET})
+
+    def _show_static(self, page: Page, note: str = "") -> None:
+        view = self._view
+        rows = min(STATIC_ROWS, page.count)
+        cells = [column[:rows] for column in page.columns]
+        first = replace(page, count=rows, data=_as_json(cells))
+        pictures = thumbnails(view, first, most=6) if view.profile is not None else None
+        shown = Shown(view=view, page=first, profile=view.profile, pictures=pictures, note=note)
+        self._static = (first, note)
+        made = shown_bundle(shown)
+        # The widget hides it while it is there itself (explorer.js): by this class.
+        made["text/html"] = f'<div class="odps-nb-{self._id}">{made["text/html"]}</div>'
+        if self._shown:
+            output.replace(made, display_id=self._id)
+        else:
+            self._shown = True
+            output.show(made, display_id=self._id)
+
+    def widget(self) -> Any:
+        """Return the anywidget.
+
+        Raises
+        ------
+        MissingDependencyError
+            Without anywidget.
+        """
+        if self._widget is None:
+            self._widget = _widget_class()(static_id=self._id)
+            self._widget.on_msg(lambda _, content, __: self.receive(content))
+        return self._widget
+
+    def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
+        if self._widget is not None:
+            self._widget.send(dict(message), list(buffers))
+
+    # -- requests of the browser ----------------------------------------------------------------
+
+    def receive(self, content: object) -> None:
+        """Do what a message of the browser asks for; returns at once, never raises."""
+        if not isinstance(content, Mapping):
+            return
+        known: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "ready": self._ready,
+            "page": self._turn,
+            "bar": self._filter,
+            "unfilter": self._unfilter,
+            "search": self._search,
+            "sort": self._sort,
+            "profile": self._profile_all,
+            "cancel": self._cancel,
+            "cell": self._cell,
+            "blobs": self._blobs,
+        }
+        act = known.get(str(content.get("do")))
+        if act is None:
+            return
+        try:
+            act(content)
+        except (OdpsNbError, StateError, KeyError, ValueError, TypeError, IndexError) as error:
+            self._send(problem_message("page", _words(error)))
+
+    def _ready(self, _: Mapping[str, Any]) -> None:
+        self._send(table_message(self._view))
+        self._turn({"start": self._start})
+        if self._view.profile is not None:
+            self._send(profile_message(self._view))
+        elif self._view.all_rows != 0:
+            self._lanes.run("profile", self._describe)
+
+    def _turn(self, content: Mapping[str, Any]) -> None:
+        start = int(content["start"])
+        self._lanes.run("page", lambda token: self._send_page(start, token))
+
+    def _send_page(self, start: int, token: CancelToken) -> None:
+        page = self._view.page(start, token)
+        token.check()
+        self._start = page.start
+        self._send(page_message(self._view, page), page.data)
+
+    def _choose(self, choice: Choice) -> None:
+        self._view.stop()  # what is read for the rows before is not wanted any more
+
+        def work(token: CancelToken) -> None:
+            if choice.order is not None:
+                text = "sorting: a SQL job runs on the service"
+                self._send({"kind": "busy", "lane": "page", "text": text, "share": None})
+            self._view.choose(choice, token)
+            self._send_page(0, token)
+
+        self._lanes.run("page", work)
+
+    def _filter(self, content: Mapping[str, Any]) -> None:
+        self._choose(self._view.bar(int(content["column"]), int(content["bar"])))
+
+    def _unfilter(self, content: Mapping[str, Any]) -> None:
+        kept = list(self._view.choice.conditions)
+        del kept[int(content["index"])]
+        self._choose(replace(self._view.choice, conditions=tuple(kept)))
+
+    def _search(self, content: Mapping[str, Any]) -> None:
+        text = str(content["text"]).strip()
+        if len(text) > MAX_SEARCH:
+            raise ArgumentError(f"a text to search has at most {MAX_SEARCH} characters")
+        self._choose(replace(self._view.choice, search=text))
+
+    def _sort(self, content: Mapping[str, Any]) -> None:
+        number = content["column"]
+        order = None if number is None else self._view.columns[int(number)].name
+        descending = bool(content.get("descending"))
+        self._choose(replace(self._view.choice, order=order, descending=descending))
+
+    def _cancel(self, content: Mapping[str, Any]) -> None:
+        lane = str(content["lane"])
+        self._lanes.cancel(lane)
+        if lane == "profile":
+            self._view.stop_profile()
+        else:
+            self._view.stop()
+
+    # -- profiles and cells ---------------------------------------------------------------------
+
+    def _describe(self, token: CancelToken) -> None:
+        self._view.describe(token)
+        token.check()
+        self._send(profile_message(self._view))
+        if self._static is not None:
+            self._show_static(*self._static)
+        self._view.prepare()
+
+    def _profile_all(self, _: Mapping[str, Any]) -> None:
+        def work(token: CancelToken) -> None:
+            self._view.describe_all(Told(self._send, self._view.stop_profile))
+            self._send(profile_message(self._view))
+
+        self._lanes.run("profile", work)
+
+    def _cell(self, content: Mapping[str, Any]) -> None:
+        row, column = int(content["row"]), int(content["column"])
+
+        def work(token: CancelToken) -> None:
+            of, src = self._view.columns[column], ""
+            if of.type.code is TypeCode.BLOB:
+                reference = self._view.reference(row, column, token)
+                text, cut = "null", False
+                if reference is not None:
+                    connection = self._view.connection
+                    made = thumbnail(connection, reference, size=LARGE, budget=LARGE_BUDGET)
+                    text, src = made.text, made.src
+            else:
+                text, cut = self._view.cell(row, column, token)
+            told = {"row": row, "column": column, "text": text, "cut": cut, "src": src}
+            self._send({"kind": "cell", **told})
+
+        self._lanes.run("cell", work)
+
+    def _blobs(self, content: Mapping[str, Any]) -> None:
+        cells = [(int(row), int(column)) for row, column in content["cells"]][:24]
+        start = int(content["start"])
+
+        def work(token: CancelToken) -> None:
+            page = self._view.page(start, token)
+            found = thumbnails(self._view, page, cells=cells, cancel=token)
+            told = [[row, column, made.src, made.text] for (row, column), made in found.items()]
+            self._send({"kind": "blobs", "start": page.start, "cells": told})
+
+        self._lanes.run(f"blobs {cells[0]}" if cells else "blobs", work)
+
+    def _tell_error(self, lane: str, error: BaseException) -> None:
+        if not isinstance(error, CancelledError):
+            self._send(problem_message(lane, _words(error)))
+        elif lane in ("page", "profile"):
+            self._send(problem_message(lane, "cancelled"))
+
+    def _tell_end(self, lane: str) -> None:
+        self._send({"kind": "idle", "lane": lane})
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(explain(error)) if isinstance(error, (OdpsNbError, StateError)) else str(error)
+
+
+def _as_json(cells: object) -> bytes:
+    import json
+
+    return json.dumps(cells, ensure_ascii=False).encode()
+
+
+@cache
+def _widget_class() -> Any:
+    try:
+        import anywidget
+        import traitlets
+    except ImportError:
+        raise MissingDependencyError(
+            "an explorer needs anywidget", extra="notebook", hint="pip install 'odps-nb[notebook]'"
+        ) from None
+    here = Path(__file__).parent
+
+    class ExplorerWidget(anywidget.AnyWidget):
+        """The browser's side; its state is our script and the name of the static view."""
+
+        _esm = (here / "explorer.js").read_text(encoding="utf-8")
+        _css = (here / "explorer.css").read_text(encoding="utf-8")
+        static_id = traitlets.Unicode("").tag(sync=True)
+
+    return ExplorerWidget

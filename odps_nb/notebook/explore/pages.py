@@ -1,0 +1,259 @@
+"""Pages of rows, as the bytes of the message that shows them, and a bounded store of them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from odps_nb.access.browsing import Rows
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.errors import SessionExpiredError, visible
+from odps_nb.notebook.explore.cells import Cut, cell_texts
+from odps_nb.schema import Column
+
+__all__ = ["CACHE_BYTES", "Cell", "Page", "PageCache", "RangePager", "StreamPager", "drawn_page"]
+
+CACHE_BYTES = 1024 * 1024
+PAGE_BYTES = CACHE_BYTES // 4
+"""Bytes that one page may have: longer texts are cut shorter until it fits."""
+LIMITS = (2000, 300, 80, 20, 0)
+
+Batches = Generator[pa.RecordBatch, None, None]
+_MARKS = "\u061c\u200e\u200f"  # of right-to-left text
+Cell = str | None | list[str] | int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some rows as JSON: a list for each column, of texts, nulls, ``[cut text]`` and, for a BLOB,
+    its reference.
+    """
+
+    start: int
+    count: int
+    data: bytes
+
+    @property
+    def columns(self) -> list[list[Cell]]:
+        """The cells, column by column."""
+        found: list[list[Cell]] = json.loads(self.data)
+        return found
+
+    def __repr__(self) -> str:
+        return f"Page(rows {self.start}…{self.start + self.count}, <{len(self.data)} bytes>)"
+
+
+def drawn_page(start: int, batches: Sequence[pa.RecordBatch], columns: Sequence[Column]) -> Page:
+    """Return rows as a page of no more than `PAGE_BYTES`, references of BLOBs apart."""
+    count = sum(batch.num_rows for batch in batches)
+    data = b""
+    for limit in LIMITS:
+        cells = [
+            [
+                _cell(text)
+                for batch in batches
+                for text in cell_texts(batch.column(n), column, limit)
+            ]
+            for n, column in enumerate(columns)
+        ]
+        data = json.dumps(cells, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "replace"
+        )
+        if len(data) <= PAGE_BYTES:
+            break
+    return Page(start=start, count=count, data=data)
+
+
+def _cell(text: str | None) -> Cell:
+    if text is None:
+        return None
+    shown = text if text.isprintable() else visible(text, keep=_MARKS)
+    return [shown] if isinstance(text, Cut) else shown
+
+
+class PageCache:
+    """The pages that were looked at last, up to `CACHE_BYTES`; thread-safe."""
+
+    def __init__(self, limit: int = CACHE_BYTES) -> None:
+        self._limit, self._pages, self._lock = limit, OrderedDict[int, Page](), threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pages."""
+        with self._lock:
+            return sum(len(page.data) for page in self._pages.values())
+
+    def get(self, start: int) -> Page | None:
+        """Return the page that begins at this row, if it is here."""
+        with self._lock:
+            if start in self._pages:
+                self._pages.move_to_end(start)
+            return self._pages.get(start)
+
+    def put(self, page: Page) -> None:
+        """Keep a page; those that nobody looked at for longest go."""
+        with self._lock:
+            self._pages[page.start] = page
+            while sum(len(one.data) for one in self._pages.values()) > self._limit:
+                self._pages.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all pages."""
+        with self._lock:
+            self._pages.clear()
+
+
+class RangePager:
+    """Pages of numbered rows: each is one request, in any order."""
+
+    def __init__(self, rows: Rows, columns: Sequence[Column], size: int) -> None:
+        self._rows, self._columns, self._size = rows, tuple(columns), size
+        self._cache = PageCache()
+        self.renewals = 0
+
+    @property
+    def total(self) -> int | None:
+        """The number of rows."""
+        return self._rows.row_count or 0
+
+    @property
+    def known(self) -> int:
+        """Rows that can be paged to."""
+        return self._rows.row_count or 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept."""
+        return self._cache.nbytes
+
+    def page(self, start: int, cancel: CancelToken) -> Page:
+        """Return the page that begins at this row."""
+        found = self._cache.get(start)
+        if found is None:
+            found = drawn_page(start, self._fetched(start, self._size, cancel), self._columns)
+            self._cache.put(found)
+        return found
+
+    def row(self, number: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+        """Fetch one row again, whole."""
+        return self._fetched(number, 1, cancel)
+
+    def _fetched(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+        try:
+            return list(self._rows.page(start, count, cancel))
+        except SessionExpiredError:
+            self._rows = self._rows.renewed()
+            self._cache.clear()
+            self.renewals += 1
+            return list(self._rows.page(start, count, cancel))
+
+    def close(self) -> None:
+        """Forget all pages."""
+        self._cache.clear()
+
+
+class StreamPager:
+    """Pages of rows that come one after the other, as those of a condition do.
+
+    The stream stays open between pages. A page that is no longer kept is found again by reading
+    from the beginning.
+    """
+
+    def __init__(
+        self,
+        open_stream: Callable[[], Batches],
+        columns: Sequence[Column],
+        size: int,
+        *,
+        stop: Callable[[], None],
+    ) -> None:
+        self._open_stream, self._columns, self._size = open_stream, tuple(columns), size
+        self._stop = stop
+        self._cache = PageCache(CACHE_BYTES // 2)
+        self._stream: Batches | None = None
+        self._rest: list[pa.RecordBatch] = []
+        self._at = 0
+        self.total: int | None = None
+        self.known = 0
+        self.renewals = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept."""
+        return self._cache.nbytes + sum(int(batch.nbytes) for batch in self._rest)
+
+    def page(self, start: int, cancel: CancelToken) -> Page:
+        """Return the page that begins at this row, or the last one before it."""
+        found = self._cache.get(start)
+        if found is not None:
+            return found
+        if start < self._at:
+            self._end()
+        try:
+            return self._found(start, cancel)
+        except SessionExpiredError:
+            self.close()
+            self.renewals += 1
+            return self._found(start, cancel)
+        except BaseException:
+            self._end()
+            raise
+
+    def _found(self, start: int, cancel: CancelToken) -> Page:
+        while True:
+            cancel.check()
+            page = self._next(cancel)
+            self._cache.put(page)
+            if page.start >= start or page.count < self._size:
+                return page
+
+    def _next(self, cancel: CancelToken) -> Page:
+        if self._stream is None:
+            self._stream = self._open_stream()
+        have = sum(batch.num_rows for batch in self._rest)
+        while have < self._size:
+            cancel.check()
+            batch = next(self._stream, None)
+            if batch is None:
+                break
+            self._rest.append(batch)
+            have += batch.num_rows
+        page = drawn_page(self._at, list(_taken(self._rest, self._size)), self._columns)
+        self._rest = list(_left(self._rest, self._size))
+        self._at += page.count
+        self.known = max(self.known, self._at)
+        if have < self._size:
+            self.total = self.known = self._at
+        return page
+
+    def close(self) -> None:
+        """Close the stream and forget all pages."""
+        self._end()
+        self._cache.clear()
+
+    def _end(self) -> None:
+        stream, self._stream = self._stream, None
+        self._rest, self._at = [], 0
+        if stream is not None:
+            self._stop()
+            stream.close()
+
+
+def _taken(batches: Iterable[pa.RecordBatch], count: int) -> Iterable[pa.RecordBatch]:
+    for batch in batches:
+        if count <= 0:
+            return
+        yield batch.slice(0, count)
+        count -= batch.num_rows
+
+
+def _left(batches: Iterable[pa.RecordBatch], count: int) -> Iterable[pa.RecordBatch]:
+    for batch in batches:
+        if batch.num_rows > count:
+            yield batch.slice(max(0, count))
+        count -= batch.num_rows

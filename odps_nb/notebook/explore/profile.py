@@ -1,0 +1,258 @@
+"""Describes columns from some of their rows: nulls, distinct values, least, greatest, bars.
+
+`Profiler` adds batch after batch in bounded memory. Without bounds from an earlier profile its
+first batch must have all rows: bars begin and end where its values do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.notebook.explore.cells import cell_texts
+from odps_nb.notebook.explore.scale import Scale, scale_of
+from odps_nb.schema import Column, TypeCode
+
+__all__ = ["Bar", "ColumnProfile", "Profile", "Profiler", "sample_label"]
+
+MAX_VALUES = 1000
+"""Distinct values that are counted one by one where all rows are looked at."""
+MOST_BARS = 20
+TOP_VALUES = 10
+LABEL = 60
+
+_COUNTED_NOT = (TypeCode.BLOB, TypeCode.BINARY, TypeCode.JSON, TypeCode.VARIANT)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar: what it stands for, how many rows, and the values between which they are.
+
+    ``value`` is of one value; ``low`` and ``high`` (``last``: inclusive) of a range.
+    """
+
+    label: str
+    count: int
+    value: object = None
+    low: object = None
+    high: object = None
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnProfile:
+    """What some rows say of a column; texts are data of the service."""
+
+    rows: int
+    nulls: int
+    distinct: int | None = None
+    more_distinct: bool = False
+    least: str = ""
+    greatest: str = ""
+    is_range: bool = False
+    bars: tuple[Bar, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The profiles of the columns, and of how many rows they are."""
+
+    columns: tuple[ColumnProfile, ...]
+    rows: int
+    total: int | None
+    label: str
+
+
+class Profiler:
+    """Adds batches; `result` gives the profiles of their columns."""
+
+    def __init__(self, columns: Sequence[Column], *, before: Profile | None = None) -> None:
+        known: Iterable[ColumnProfile | None] = (
+            before.columns if before is not None else [None] * len(columns)
+        )
+        self._columns = [
+            _Described(column, one) for column, one in zip(columns, known, strict=True)
+        ]
+
+    def add(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Count the rows of a batch."""
+        for n, one in enumerate(self._columns):
+            one.add(batch.column(n))
+
+    def result(self) -> tuple[ColumnProfile, ...]:
+        """Return what the rows so far say."""
+        return tuple(one.result() for one in self._columns)
+
+
+class _Described:
+    """The counters of one column."""
+
+    def __init__(self, column: Column, before: ColumnProfile | None) -> None:
+        self._column, self._before = column, before
+        self._rows = self._nulls = 0
+        self._most = MAX_VALUES if before is not None else None
+        self._values: pa.Table | None = None
+        self._too_many = False
+        self._bins: _Bins | None = None
+        self._ends: tuple[pa.Scalar, pa.Scalar] | None = None
+
+    def add(self, array: pa.ChunkedArray | pa.Array) -> None:
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        self._rows += len(array)
+        self._nulls += array.null_count
+        array = array.drop_null()
+        if pt.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pt.is_nested(array.type) or self._column.type.code in _COUNTED_NOT or not len(array):
+            return
+        if pt.is_floating(array.type):
+            array = array.filter(pc.is_finite(array))
+        self._count_values(array)
+        self._widen(array)
+        scale = scale_of(self._column, array.type)
+        if scale is not None and len(array):
+            if self._bins is None:
+                self._bins = _Bins.between(scale, array, self._before)
+            if self._bins is not None:
+                self._bins.add(array)
+
+    def _count_values(self, array: pa.Array) -> None:
+        if self._too_many or not len(array):
+            return
+        counts = array.value_counts()
+        new = pa.table({"value": counts.field("values"), "n": counts.field("counts")})
+        if self._values is not None:
+            both = pa.concat_tables([self._values, new])
+            grouped = both.group_by("value").aggregate([("n", "sum")])
+            new = grouped.rename_columns(["value", "n"])
+        if self._most is not None and new.num_rows > self._most:
+            self._too_many, self._values = True, None
+        else:
+            self._values = new
+
+    def _widen(self, array: pa.Array) -> None:
+        if not len(array):
+            return
+        found = pc.min_max(array)
+        ends = (found["min"], found["max"])
+        if self._ends is not None:
+            low, high = self._ends
+            ends = (
+                low if pc.less(low, ends[0]).as_py() else ends[0],
+                high if pc.greater(high, ends[1]).as_py() else ends[1],
+            )
+        self._ends = ends
+
+    def result(self) -> ColumnProfile:
+        values = self._values
+        distinct = MAX_VALUES if self._too_many else None if values is None else values.num_rows
+        least, greatest = (
+            ("", "")
+            if self._ends is None
+            else (_scalar_text(one, self._column) for one in self._ends)
+        )
+        few = distinct is not None and not self._too_many and distinct <= TOP_VALUES
+        use_bins = self._bins is not None and not few
+        bars: tuple[Bar, ...] = ()
+        if use_bins and self._bins is not None:
+            bars = self._bins.bars()
+        elif values is not None:
+            bars = self._top(values, ordered=few and self._bins is not None)
+        return ColumnProfile(
+            rows=self._rows,
+            nulls=self._nulls,
+            distinct=distinct,
+            more_distinct=self._too_many,
+            least=least,
+            greatest=greatest,
+            is_range=use_bins,
+            bars=bars,
+        )
+
+    def _top(self, values: pa.Table, *, ordered: bool) -> tuple[Bar, ...]:
+        order = (
+            [("value", "ascending")] if ordered else [("n", "descending"), ("value", "ascending")]
+        )
+        top = values.take(pc.sort_indices(values, sort_keys=order)[:TOP_VALUES])
+        if not ordered and top.num_rows and top.column("n")[0].as_py() == 1 and values.num_rows > 1:
+            return ()  # all of them are different
+        labels = cell_texts(top.column("value"), self._column, LABEL)
+        scale = scale_of(self._column, top.column("value").type)
+        found = []
+        for label, value, count in zip(
+            labels, top.column("value"), top.column("n").to_pylist(), strict=True
+        ):
+            said = scale.exact(value) if scale is not None else value.as_py()
+            found.append(Bar(str(label), int(count), value=said))
+        return tuple(found)
+
+
+def _scalar_text(value: pa.Scalar, column: Column) -> str:
+    return str(cell_texts(pa.repeat(value, 1), column, LABEL)[0])
+
+
+@dataclass(slots=True)
+class _Bins:
+    """Counters of ranges: the outermost ones also take what lies beyond them."""
+
+    scale: Scale
+    edges: list[object]
+    places: np.ndarray
+    counts: np.ndarray
+    low: float
+    high: float
+
+    @classmethod
+    def between(cls, scale: Scale, array: pa.Array, before: ColumnProfile | None) -> _Bins | None:
+        places = scale.places(array)
+        low, high = float(places.min()), float(places.max())
+        edges: list[object] = []
+        if before is not None and before.is_range:
+            edges = [bar.low for bar in before.bars] + [before.bars[-1].high]
+        if not edges:
+            edges = scale.edges(low, high, MOST_BARS)
+        if len(edges) < 2:
+            return None
+        at = np.array([scale.place(edge) for edge in edges])
+        return cls(scale, edges, at, np.zeros(len(edges) - 1, dtype=np.int64), low, high)
+
+    def add(self, array: pa.Array) -> None:
+        places = self.scale.places(array)
+        self.low = min(self.low, float(places.min()))
+        self.high = max(self.high, float(places.max()))
+        inner = self.places[1:-1]
+        found = np.searchsorted(inner, places, side="right")
+        self.counts += np.bincount(found, minlength=len(self.counts))[: len(self.counts)]
+
+    def bars(self) -> tuple[Bar, ...]:
+        edges = list(self.edges)
+        if self.low < self.places[0]:
+            edges[0] = self.scale.edge(self.low)
+        if self.high > self.places[-1]:
+            edges[-1] = self.scale.edge(self.high, up=True)
+        last = len(self.counts) - 1
+        return tuple(
+            Bar(
+                self.scale.label(edges[n], edges[n + 1]),
+                int(count),
+                low=edges[n],
+                high=edges[n + 1],
+                last=n == last,
+            )
+            for n, count in enumerate(self.counts)
+        )
+
+
+def sample_label(rows: int, total: int | None, *, random: bool) -> str:
+    """Return ``sample of 64,000 of 2,048,000 rows``, or what else the rows are."""
+    if total is not None and rows >= total:
+        return f"all {total:,} rows" if total != 1 else "the only row"
+    if random and total is not None:
+        return f"sample of {rows:,} of {total:,} rows"
+    return f"the first {rows:,} rows"

@@ -1,0 +1,191 @@
+"""Puts numbers and times on a line, for bars of a histogram and the conditions of them."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.schema import Column, DecimalType, TypeCode
+
+__all__ = ["Scale", "scale_of"]
+
+_WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
+_WIDE = Context(prec=400)
+_EPOCH = datetime.datetime(1970, 1, 1)
+_DAY = datetime.date(1970, 1, 1)
+_HOUR, _DAY_SECONDS, _YEAR = 3600, 86400, 86400 * 365.2425
+_CLOCK = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800]
+_CLOCK += [_HOUR * n for n in (1, 2, 3, 6, 12)]
+_CLOCK += [_DAY_SECONDS * n for n in (1, 2, 5, 7, 14, 30, 60, 90, 180, 365)]
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """A line on which the values of a column have places (floats).
+
+    ``edge`` gives the value at a place, rounded as ``step`` (a distance) allows; ``place`` the
+    place of such a value; ``exact`` a cell as a value for a condition.
+    """
+
+    places: Callable[[pa.Array], np.ndarray]
+    at: Callable[[float, float], Any]
+    place: Callable[[Any], float]
+    text: Callable[[Any], str]
+    exact: Callable[[pa.Scalar], Any]
+    step: Callable[[float], float]
+    whole: bool = False
+
+    def edges(self, low: float, high: float, most: int) -> list[Any]:
+        """Return the values at which at most ``most`` bars begin and end."""
+        if not math.isfinite(high - low):
+            return []
+        step = self.step((high - low) / most)
+        first = math.floor(low / step) * step
+        count = max(1, math.ceil((high - first) / step + 1e-9))
+        return [self.at(first + n * step, step) for n in range(count + 1)]
+
+    def label(self, low: Any, high: Any) -> str:
+        """Return the name of the bar between two values."""
+        if self.whole and self.place(high) - self.place(low) == 1:
+            return self.text(low)
+        return f"{self.text(low)} – {self.text(high)}"
+
+    def edge(self, place: float, *, up: bool = False) -> Any:
+        """Return the value at a place, rounded outwards."""
+        step = 1.0 if self.whole else abs(place) * 1e-6 or 1e-6
+        return self.at((math.ceil if up else math.floor)(place / step) * step, step)
+
+
+def _round_step(step: float) -> float:
+    """Return 1, 2, 2.5 or 5 times a power of ten, not less than ``step``."""
+    if step <= 0 or not math.isfinite(step):
+        return 1.0
+    unit = 10.0 ** math.floor(math.log10(step))
+    return next(unit * n for n in (1, 2, 2.5, 5, 10) if unit * n >= step * (1 - 1e-9))
+
+
+def _whole_step(step: float) -> float:
+    """Return the same for whole numbers."""
+    return max(1.0, float(math.ceil(_round_step(step))))
+
+
+def _time_step(step: float) -> float:
+    """Return a number of seconds that a clock or a calendar has, not less than ``step``."""
+    return next((float(n) for n in _CLOCK if n >= step), _round_step(step / _YEAR) * _YEAR)
+
+
+def scale_of(column: Column, arrow: pa.DataType) -> Scale | None:
+    """Return the line of a column, ``None`` where its values have no distance."""
+    code = column.type.code
+    if code in _WHOLE:
+        return Scale(
+            places=_floats,
+            at=lambda place, _: round(place),
+            place=float,
+            text=str,
+            exact=lambda cell: cell.as_py(),
+            step=_whole_step,
+            whole=True,
+        )
+    if code in (TypeCode.FLOAT, TypeCode.DOUBLE):
+        return Scale(
+            places=_floats,
+            at=_rounded,
+            place=float,
+            text=_short,
+            exact=lambda cell: cell.as_py(),
+            step=_round_step,
+        )
+    if isinstance(column.type, DecimalType):
+        digits = column.type.scale if column.type.scale is not None else 18
+        return Scale(
+            places=_floats,
+            at=lambda place, step: _decimal_at(place, step, digits),
+            place=float,
+            text=lambda value: f"{value.normalize():f}",
+            exact=lambda cell: cell.as_py(),
+            step=_round_step,
+        )
+    if pt.is_date(arrow):
+        return Scale(
+            places=lambda array: array.cast(pa.date32()).cast(pa.int32()).to_numpy().astype(float),
+            at=lambda place, _: _day_at(place),
+            place=lambda day: float((day - _DAY).days),
+            text=str,
+            exact=lambda cell: cell.as_py(),
+            step=_whole_step,
+            whole=True,
+        )
+    return _times(arrow) if pt.is_timestamp(arrow) else None
+
+
+def _times(arrow: pa.DataType) -> Scale:
+    per_second = _PER_SECOND[arrow.unit]
+    shown = None if arrow.tz is None else ZoneInfo(arrow.tz)
+    zone = None if arrow.tz is None else datetime.UTC
+
+    def at(place: float, _: float) -> datetime.datetime:
+        seconds = min(max(place, -62135596800.0), 253402300799.0)
+        moment = _EPOCH + datetime.timedelta(seconds=round(seconds))
+        return moment.replace(tzinfo=zone)
+
+    def exact(cell: pa.Scalar) -> datetime.datetime | None:
+        ticks = cell.value
+        if ticks is None or ticks % max(1, per_second // 10**6):
+            return None  # finer than Python's own times
+        moment = _EPOCH + datetime.timedelta(microseconds=ticks * 10**6 // per_second)
+        return moment.replace(tzinfo=zone)
+
+    return Scale(
+        places=lambda array: array.cast(pa.int64()).to_numpy().astype(float) / per_second,
+        at=at,
+        place=lambda moment: (moment.replace(tzinfo=None) - _EPOCH).total_seconds(),
+        text=lambda moment: _clock(moment, shown),
+        exact=exact,
+        step=_time_step,
+        whole=True,
+    )
+
+
+def _clock(moment: datetime.datetime, zone: ZoneInfo | None) -> str:
+    try:
+        local = moment if zone is None else moment.astimezone(zone)
+    except OverflowError:  # at an end of the calendar
+        local = moment
+    return local.isoformat(sep=" ")
+
+
+def _floats(array: pa.Array) -> np.ndarray:
+    found: np.ndarray = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _rounded(place: float, step: float) -> float:
+    """Return a place without the digits that lie far below a step."""
+    if not step or not math.isfinite(place):
+        return place
+    return round(place, max(0, 2 - math.floor(math.log10(abs(step)))))
+
+
+def _decimal_at(place: float, step: float, digits: int) -> Decimal:
+    unit = Decimal(1).scaleb(-digits)
+    return Decimal(repr(_rounded(float(place), step))).quantize(unit, context=_WIDE)
+
+
+def _short(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def _day_at(place: float) -> datetime.date:
+    days = min(max(round(place), -719162), 2932896)
+    return _DAY + datetime.timedelta(days=days)

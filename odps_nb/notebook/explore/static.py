@@ -1,0 +1,295 @@
+"""The first page of rows and the profile of their columns, as HTML without scripts and as text.
+
+It is the display of a `Scan` and a `Result`, and stands beside the widget of an explorer for
+reopened, exported and untrusted notebooks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odps_nb.access.browsing import rows_of
+from odps_nb.errors import OdpsNbError, StateError, explain, visible
+from odps_nb.notebook.display.html import LINE, MUTED, Html, bundle, element, join, scroller
+from odps_nb.notebook.explore.cells import is_number, type_label
+from odps_nb.notebook.explore.pages import Page, drawn_page
+from odps_nb.notebook.explore.profile import ColumnProfile, Profile
+from odps_nb.notebook.explore.thumbnails import Thumbnail, thumbnails
+from odps_nb.notebook.explore.view import RowView
+from odps_nb.notebook.preview.drawing import count_of
+from odps_nb.schema import TypeCode
+
+if TYPE_CHECKING:
+    from odps_nb.access.scan import Scan
+    from odps_nb.access.sql import Result
+
+__all__ = ["HTML_BYTES", "Shown", "first_found", "mimebundle", "shown_bundle"]
+
+HTML_BYTES = 150_000
+ROWS, TEXT_ROWS = 20, 10
+SAMPLE = 8_000
+SECONDS = 2.0
+"""How long rows of a condition are looked for, to display them."""
+CELL, FOLDED, TEXT_CELL = 60, 500, 24
+TEXT_WIDTH = 100
+BARS = 12
+
+_CELL = f"padding:2px 10px;border-bottom:{LINE};white-space:nowrap;vertical-align:top"
+_LEFT, _RIGHT = ";text-align:left", ";text-align:right;font-variant-numeric:tabular-nums"
+_BAR = "display:inline-block;width:5px;margin-right:1px;vertical-align:bottom;background:#4c8bf5"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the static view shows: a page, the profile if it is there, and thumbnails by cell."""
+
+    view: RowView
+    page: Page
+    profile: Profile | None = None
+    pictures: dict[tuple[int, int], Thumbnail] | None = None
+    note: str = ""
+
+
+def mimebundle(source: Scan | Result) -> dict[str, str]:
+    """Return the first rows of a read or of a result as ``text/html`` and ``text/plain``.
+
+    Costs a session, a page, and a small sample for the profile. What fails is told in place of
+    the rows.
+    """
+    try:
+        if _is_running(source):
+            return {"text/plain": f"{source!r}\nthe query is running: .wait() waits for it"}
+        if not len(source.schema):
+            return {"text/plain": f"{source!r}\ndone: a statement without rows"}
+        return shown_bundle(_looked_up(source))
+    except (OdpsNbError, StateError) as error:
+        return {"text/plain": visible("\n".join([repr(source), *explain(error)]))}
+
+
+def _is_running(source: Scan | Result) -> bool:
+    wait = getattr(source, "wait", None)
+    if wait is None:
+        return False
+    from odps_nb.errors import RequestTimeoutError
+
+    try:
+        wait(timeout=0)
+    except RequestTimeoutError:
+        return True
+    return False
+
+
+def _looked_up(source: Scan | Result) -> Shown:
+    rows = rows_of(source)
+    view = RowView(rows, page_rows=ROWS, sample=SAMPLE)
+    if view.all_rows is None:
+        page, note = first_found(view)
+        return Shown(view=view, page=page, note=note)
+    page = view.page(0)
+    pictures = thumbnails(view, page, most=6)
+    profile = view.describe() if view.all_rows else None
+    return Shown(view=view, page=page, profile=profile, pictures=pictures)
+
+
+def first_found(view: RowView) -> tuple[Page, str]:
+    """Return the first rows that the condition of a read finds in `SECONDS`, and a note."""
+    until = time.monotonic() + SECONDS
+    found = list(view.first_rows(ROWS, seconds=SECONDS))
+    page = drawn_page(0, found, view.columns)
+    if page.count >= ROWS:
+        return page, "more may follow: explore() shows them"
+    if time.monotonic() >= until:
+        return page, f"found in the first {SECONDS:.0f} s: explore() looks further"
+    return page, ""
+
+
+def shown_bundle(shown: Shown) -> dict[str, str]:
+    """Return a static view as ``text/html``, of no more than `HTML_BYTES`, and ``text/plain``."""
+    html, rows = "", shown.page.count
+    while True:
+        html = _html(shown, rows)
+        if len(html.encode()) <= HTML_BYTES or rows <= 1:
+            break
+        rows //= 2
+    if len(html.encode()) > HTML_BYTES:
+        html = element("div", "too wide to show here: explore() shows it", style=MUTED)
+    return bundle(html, _text(shown))
+
+
+def _heading(shown: Shown) -> str:
+    view = shown.view
+    facts = [count_of(view.all_rows, "row")] if view.all_rows is not None else []
+    facts.append(count_of(view.all_columns, "column"))
+    return " · ".join(facts)
+
+
+def _foot(shown: Shown, rows: int) -> str:
+    total = shown.view.all_rows
+    if total is None:
+        count = f"first {rows:,} rows" if rows else "no rows"
+    elif not total:
+        count = "no rows"
+    else:
+        count = f"rows 1–{rows:,} of {total:,}" if rows < total else ""
+    described = f"profile: {shown.profile.label}" if shown.profile is not None else ""
+    return " · ".join(part for part in (count, described, shown.note, shown.view.note) if part)
+
+
+# -- HTML ---------------------------------------------------------------------------------------
+
+
+def _html(shown: Shown, rows: int) -> Html:
+    view, cells = shown.view, shown.page.columns
+    profiles: Sequence[ColumnProfile | None] = (
+        shown.profile.columns if shown.profile is not None else [None] * len(view.columns)
+    )
+    heads = [_head(view, n, profiles[n]) for n in range(len(view.columns))]
+    body = [
+        element(
+            "tr", *(_td(shown, column, row, cells[column][row]) for column in range(len(cells)))
+        )
+        for row in range(rows)
+    ]
+    table = element(
+        "table",
+        element("thead", element("tr", *heads)),
+        element("tbody", *body),
+        style="border-collapse:collapse;margin:0;font-size:12px;line-height:1.4",
+    )
+    title = element(
+        "div",
+        element("b", view.title[:200]),
+        element("span", f" · {_heading(shown)}", style=MUTED),
+        style="margin:0 0 6px 0",
+    )
+    foot = element("div", _foot(shown, rows), style=f"font-size:12px;{MUTED};margin:6px 0 0 0")
+    box = scroller("div", table, label=f"rows of {view.title[:200]}", style="max-height:480px")
+    return element("div", title, box, foot, style="padding:4px 0")
+
+
+def _head(view: RowView, n: int, profile: ColumnProfile | None) -> Html:
+    column = view.columns[n]
+    side = _RIGHT if is_number(column) else _LEFT
+    parts = [
+        element("div", element("bdi", column.name[:120]), style="font-weight:bold"),
+        element("div", type_label(column, view.timezone)[:40], style=f"font-weight:normal;{MUTED}"),
+    ]
+    if profile is not None:
+        parts.append(_bars(profile))
+        parts.append(element("div", profile_words(profile), style=f"font-weight:normal;{MUTED}"))
+    return element(
+        "th",
+        *parts,
+        attributes={"scope": "col", "title": column.comment[:400] or None},
+        style=_CELL + side + ";background:none",
+    )
+
+
+def profile_words(profile: ColumnProfile) -> str:
+    """Return what a profile says in few words: ``5 distinct · 3 % null``."""
+    said = []
+    if profile.distinct is not None:
+        more = "over " if profile.more_distinct else ""
+        said.append(f"{more}{profile.distinct:,} distinct")
+    if profile.nulls:
+        share = 100 * profile.nulls / max(1, profile.rows)
+        said.append("all null" if profile.nulls == profile.rows else f"{share:.2g} % null")
+    return " · ".join(said)
+
+
+def _bars(profile: ColumnProfile) -> Html:
+    shown = profile.bars if profile.is_range else profile.bars[:BARS]
+    most = max((bar.count for bar in shown), default=0)
+    drawn = [
+        element(
+            "span",
+            attributes={"title": f"{bar.label}: {bar.count:,}"},
+            style=f"{_BAR};height:{max(1, round(24 * bar.count / most)) if bar.count else 0}px",
+        )
+        for bar in shown
+    ]
+    label = "; ".join(f"{bar.label}: {bar.count:,}" for bar in shown[:BARS])
+    return element(
+        "div",
+        *drawn,
+        attributes={"role": "img", "aria-label": label or "no bars"},
+        style="height:26px;margin-top:4px;white-space:nowrap",
+    )
+
+
+def _td(shown: Shown, column: int, row: int, cell: object) -> Html:
+    of = shown.view.columns[column]
+    side = _RIGHT if is_number(of) else _LEFT
+    if cell is None:
+        return element("td", element("em", "null", style="opacity:.5"), style=_CELL + side)
+    if of.type.code is TypeCode.BLOB:
+        made = (shown.pictures or {}).get((row, column))
+        return element("td", _blob(made), style=_CELL + _LEFT)
+    text, cut = (str(cell[0]), True) if isinstance(cell, list) else (str(cell), False)
+    if len(text) <= CELL and not cut:
+        return element("td", text, attributes={"dir": "auto"}, style=_CELL + side)
+    more = text[:FOLDED] + ("…" if cut or len(text) > FOLDED else "")
+    folded = element(
+        "details",
+        element("summary", text[:CELL] + "…", attributes={"dir": "auto"}),
+        element(
+            "div",
+            more,
+            attributes={"dir": "auto"},
+            style="white-space:pre-wrap;overflow-wrap:anywhere;max-width:40em",
+        ),
+    )
+    return element("td", folded, style=_CELL + side)
+
+
+def _blob(made: Thumbnail | None) -> Html:
+    if made is None:
+        return element("span", "blob", style=MUTED)
+    words = element("div", made.text, style=f"font-size:11px;{MUTED}")
+    if not made.src:
+        return words
+    picture = element(
+        "img",
+        attributes={"src": made.src, "alt": made.text},
+        style="max-width:96px;max-height:64px;width:auto;height:auto",
+    )
+    return join((picture, words))
+
+
+# -- text ---------------------------------------------------------------------------------------
+
+
+def _text(shown: Shown) -> str:
+    view, cells = shown.view, shown.page.columns
+    rows = min(TEXT_ROWS, shown.page.count)
+    columns: list[list[str]] = []
+    used = 0
+    for n, column in enumerate(view.columns):
+        lines = [column.name[:TEXT_CELL]]
+        lines += [
+            _short(cells[n][row], is_blob=column.type.code is TypeCode.BLOB) for row in range(rows)
+        ]
+        width = max(map(len, lines))
+        if used + width > TEXT_WIDTH and columns:
+            break
+        used += width + 2
+        right = is_number(column)
+        columns.append([one.rjust(width) if right else one.ljust(width) for one in lines])
+    table = ["  ".join(parts).rstrip() for parts in zip(*columns, strict=True)]
+    hidden = len(view.columns) - len(columns)
+    more = [f"… and {hidden:,} more columns"] if hidden else []
+    foot = _foot(shown, rows)
+    return "\n".join(
+        [f"{view.title} · {_heading(shown)}", *table, *more, *([foot] if foot else [])]
+    )
+
+
+def _short(cell: object, *, is_blob: bool) -> str:
+    if cell is None:
+        return "null"
+    text = "<blob>" if is_blob else str(cell[0] if isinstance(cell, list) else cell)
+    line = "".join(one if one.isprintable() else " " for one in text[: TEXT_CELL + 1])
+    return line if len(line) <= TEXT_CELL and not isinstance(cell, list) else line[:23] + "…"

@@ -1,0 +1,381 @@
+"""`RowView`: what an explorer shows of remote rows, without any widget.
+
+It knows which rows are looked at (filter, search, order), turns pages of them, and describes the
+columns. Each call may wait for the service; `stop` ends a wait from another thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from odps_nb.access.browsing import MAX_SORTED, Rows
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Progress
+from odps_nb.client.parallel.fan_out import Job, fan_out
+from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.notebook.explore.cells import cell_texts, nested_text
+from odps_nb.notebook.explore.conditions import (
+    all_of,
+    bar_condition,
+    null_condition,
+    search_condition,
+)
+from odps_nb.notebook.explore.pages import Cell, Page, RangePager, StreamPager
+from odps_nb.notebook.explore.profile import Profile, Profiler, sample_label
+from odps_nb.schema import Column, TypeCode
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+
+__all__ = ["MAX_COLUMNS", "Choice", "RowView"]
+
+MAX_COLUMNS = 100
+PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
+SAMPLE_RANGES = 64
+SAMPLE_BYTES = 16 * 2**20
+SAMPLE_SECONDS = 5.0
+"""How long rows of a condition are looked for, to describe them."""
+SAMPLERS = 8
+MAX_CELL = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which rows are looked at: conditions that all hold, a text to find, and an order."""
+
+    conditions: tuple[str, ...] = ()
+    search: str = ""
+    order: str | None = None
+    descending: bool = False
+
+
+class RowView:
+    """Pages and profiles of remote rows, by a filter and an order that can be changed.
+
+    Parameters
+    ----------
+    rows
+        The rows (`odps_nb.access.browsing`).
+    page_rows
+        Rows of a page.
+    sample, seed
+        Rows that describe the columns, and what their random choice begins with.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        *,
+        page_rows: int = PAGE_ROWS,
+        sample: int = 64_000,
+        seed: int | None = None,
+    ) -> None:
+        if not 1 <= page_rows <= MAX_PAGE_ROWS:
+            raise ArgumentError(f"rows is {page_rows}; a page has 1 to {MAX_PAGE_ROWS} rows")
+        if sample < 0:
+            raise ArgumentError(f"sample is {sample}; it must not be negative")
+        self.all_columns = len(rows.columns)
+        if not self.all_columns:
+            raise ArgumentError(f"{rows.title} is done and has no rows to look at")
+        wide = self.all_columns > MAX_COLUMNS
+        self._rows = rows.narrowed(MAX_COLUMNS) if wide else rows
+        self.columns: tuple[Column, ...] = self._rows.columns
+        self.page_rows, self._sample, self._seed = page_rows, sample, seed
+        self.choice = Choice()
+        self.profile: Profile | None = None
+        self._clicked: dict[str, int] = {}  # condition → column whose bar it is
+        self._lock = threading.Lock()
+        self._read: Rows | None = None  # what `describe_all` reads
+        self._sorting: Rows | None = None
+        self._shown = self._rows
+        self._pager = self._pager_of(self._rows, None)
+
+    @property
+    def title(self) -> str:
+        """The table or the query."""
+        return self._rows.title
+
+    @property
+    def connection(self) -> Connection:
+        """The connection over which rows and blobs come."""
+        return self._rows.connection
+
+    @property
+    def timezone(self) -> str | None:
+        """The zone in which times are shown and meant."""
+        return self._rows.connection.profile.timezone
+
+    # -- rows -----------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> int | None:
+        """Rows of the choice; ``None`` while it is not known."""
+        return self._pager.total
+
+    @property
+    def known(self) -> int:
+        """Rows of the choice that are known to be there."""
+        return self._pager.known
+
+    @property
+    def all_rows(self) -> int | None:
+        """Rows without the choice."""
+        return self._rows.row_count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of rows that are kept; at most 1 MiB."""
+        return self._pager.nbytes
+
+    @property
+    def renewals(self) -> int:
+        """How often a session had expired, so that what is shown is a newer snapshot."""
+        return self._pager.renewals
+
+    def page(self, start: int, cancel: CancelToken | None = None) -> Page:
+        """Return the page that begins at a row of the choice, or the last page before it."""
+        token = cancel or CancelToken()
+        start = max(0, start) // self.page_rows * self.page_rows
+        with self._lock:
+            token.check()
+            if self.total is not None:
+                start = min(start, max(0, self.total - 1) // self.page_rows * self.page_rows)
+            page = self._pager.page(start, token)
+            if not page.count and page.start:  # the rows ended with the page before it
+                page = self._pager.page(page.start - self.page_rows, token)
+            return page
+
+    def first_rows(
+        self, count: int, *, seconds: float, cancel: CancelToken | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Iterate over the first rows without the choice, as many as come within some seconds."""
+        token, rows = cancel or CancelToken(), self._rows.twin()
+        timer = threading.Timer(seconds, rows.stop)  # a condition may find nothing for long
+        timer.daemon = True
+        timer.start()
+        try:
+            with closing(rows.matching(None)) as batches:
+                for batch in batches:
+                    token.check()
+                    yield batch.slice(0, count)
+                    count -= batch.num_rows
+                    if count <= 0:
+                        return
+        except CancelledError:
+            token.check()  # if not by the caller, the time is over
+        finally:
+            timer.cancel()
+
+    def cell(self, row: int, column: int, cancel: CancelToken | None = None) -> tuple[str, bool]:
+        """Return the text of one cell, and whether it is cut; nested values over several lines."""
+        token, of = cancel or CancelToken(), self.columns[column]
+        if not isinstance(self._pager, RangePager):
+            found = self._on_page(row, column, token)
+            cut = isinstance(found, list)
+            return str(found[0] if isinstance(found, list) else found), cut
+        with self._lock:
+            batches = self._pager.row(row, token)
+        if not batches:
+            raise ArgumentError(f"there is no row {row:,}")
+        array = batches[0].column(column)
+        if pa.types.is_nested(array.type):
+            text = nested_text(array[0].as_py(), of, indent=2)
+        else:
+            text = str(cell_texts(array, of, MAX_CELL + 1)[0])
+        return text[:MAX_CELL], len(text) > MAX_CELL
+
+    def reference(self, row: int, column: int, cancel: CancelToken | None = None) -> str | None:
+        """Return the reference of the blob in a cell of the page that was looked at."""
+        found = self._on_page(row, column, cancel)
+        is_blob = self.columns[column].type.code is TypeCode.BLOB
+        return found if is_blob and isinstance(found, str) else None
+
+    def _on_page(self, row: int, column: int, cancel: CancelToken | None) -> Cell:
+        page = self.page(row, cancel)
+        if not 0 <= row - page.start < page.count:
+            raise ArgumentError(f"there is no row {row:,}")
+        return page.columns[column][row - page.start]
+
+    # -- the choice -----------------------------------------------------------------------------
+
+    @property
+    def where(self) -> str | None:
+        """The condition of the rows that are looked at."""
+        return self._where(self.choice)
+
+    @property
+    def code(self) -> str:
+        """Python that reads the rows that are looked at."""
+        return self._shown.code(None) if self.choice.order else self._rows.code(self.where)
+
+    def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
+        """Look at other rows; with an order this runs a SQL job.
+
+        Raises
+        ------
+        ArgumentError
+            A condition that cannot be applied exactly, or rows that cannot be sorted.
+        """
+        where, token = self._where(choice), cancel or CancelToken()
+        with self._lock:
+            token.check()
+            shown = self._rows
+            if choice.order is not None:
+                self._sorting = sorting = self._rows.twin()
+                try:
+                    shown = sorting.ordered(choice.order, descending=choice.descending, where=where)
+                finally:
+                    self._sorting = None
+                where = None
+            elif where is not None:
+                self._rows.check(where)
+            token.check()
+            self._pager.close()
+            self._pager = self._pager_of(shown, where)
+            self._shown, self.choice = shown, choice
+
+    def prepare(self) -> None:
+        """Load what reads conditions (most of a second, once), before somebody waits for it."""
+        with suppress(ArgumentError):  # of a read with a limit, which takes none
+            self._rows.check(null_condition(self.columns[0]))
+
+    def bar(self, column: int, bar: int) -> Choice:
+        """Return the choice with the rows of a bar of a column's profile; -1: its nulls.
+
+        It takes the place of another bar of that column.
+        """
+        of = self.columns[column]
+        if bar < 0:
+            text = null_condition(of)
+        elif self.profile is None or bar >= len(self.profile.columns[column].bars):
+            raise ArgumentError("there is no such bar any more")
+        else:
+            text = bar_condition(of, self.profile.columns[column].bars[bar], self.timezone)
+        kept = [one for one in self.choice.conditions if self._clicked.get(one) != column]
+        self._clicked[text] = column
+        return replace(self.choice, conditions=(*kept, text))
+
+    def _where(self, choice: Choice) -> str | None:
+        found = list(choice.conditions)
+        if choice.search:
+            found.append(search_condition(self.columns, choice.search))
+        return all_of(found)
+
+    def _pager_of(self, rows: Rows, where: str | None) -> RangePager | StreamPager:
+        if where is None and rows.row_count is not None:
+            return RangePager(rows, self.columns, self.page_rows)
+        return StreamPager(
+            lambda: rows.matching(where), self.columns, self.page_rows, stop=rows.stop
+        )
+
+    @property
+    def note(self) -> str:
+        """What has to be said of the rows that are shown."""
+        notes = []
+        if self.choice.order is not None and (self.total or 0) >= MAX_SORTED:
+            notes.append(f"the first {MAX_SORTED:,} rows of this order, from a SQL job")
+        elif self.choice.order is not None:
+            notes.append("sorted by a SQL job")
+        if self.all_columns > len(self.columns):
+            notes.append(f"first {len(self.columns)} of {self.all_columns:,} columns")
+        if self.renewals:
+            notes.append("the session had expired: this is a newer snapshot")
+        return " · ".join(notes)
+
+    # -- profiles -------------------------------------------------------------------------------
+
+    def describe(self, cancel: CancelToken | None = None) -> Profile:
+        """Describe the columns by a sample: some thousand rows at random places."""
+        token, rows = cancel or CancelToken(), self._rows.twin()
+        total, profiler = self.all_rows, Profiler(self.columns)
+        parts, size = [], 0
+        for batch in self._sampled(rows, total, token):
+            token.check()
+            parts.append(batch)
+            size += int(batch.nbytes)
+            if size > SAMPLE_BYTES:
+                break
+        count = sum(batch.num_rows for batch in parts)
+        if parts:
+            profiler.add(pa.Table.from_batches(parts))
+        label = sample_label(count, total, random=total is not None)
+        self.profile = Profile(columns=profiler.result(), rows=count, total=total, label=label)
+        return self.profile
+
+    def _sampled(
+        self, rows: Rows, total: int | None, token: CancelToken
+    ) -> Iterator[pa.RecordBatch]:
+        if total is None:
+            return self.first_rows(self._sample, seconds=SAMPLE_SECONDS, cancel=token)
+        ranges = sample_ranges(total, self._sample, self._seed)
+        jobs: Iterator[Job[pa.RecordBatch]] = (
+            partial(rows.page, start, count) for start, count in ranges
+        )
+        return fan_out(
+            jobs,
+            size=lambda batch: int(batch.nbytes),
+            workers=SAMPLERS,
+            max_bytes=SAMPLE_BYTES,
+            cancel=token,
+        )
+
+    def describe_all(self, progress: Progress = None) -> Profile:
+        """Describe the columns by all rows: reads the table, in bounded memory; `stop` ends it."""
+        before = self.profile or self.describe()
+        profiler, count = Profiler(self.columns, before=before), 0
+        self._read = rows = self._rows.twin()
+        try:
+            for batch in rows.matching(None, ahead=SAMPLE_BYTES, progress=progress):
+                profiler.add(batch)
+                count += batch.num_rows
+        finally:
+            self._read = None
+        label = f"all {count:,} rows"
+        self.profile = Profile(columns=profiler.result(), rows=count, total=count, label=label)
+        return self.profile
+
+    # -- life -----------------------------------------------------------------------------------
+
+    def stop_profile(self) -> None:
+        """Cancel `describe_all`, from any thread."""
+        if (rows := self._read) is not None:
+            rows.stop()
+
+    def stop(self) -> None:
+        """Cancel what is read for a page or an order, from any thread."""
+        self._rows.stop()
+        if (sorting := self._sorting) is not None:
+            sorting.stop()
+
+    def close(self) -> None:
+        """Cancel everything and forget the pages. Idempotent."""
+        self.stop()
+        self.stop_profile()
+        with self._lock:
+            self._pager.close()
+
+
+def sample_ranges(total: int, sample: int, seed: int | None) -> list[tuple[int, int]]:
+    """Return ``(start, rows)`` of random ranges that do not meet, in random order."""
+    if total <= sample:
+        step = max(1, -(-total // SAMPLE_RANGES))
+        return [(start, min(step, total - start)) for start in range(0, total, step)]
+    draw = random.Random(seed)
+    count = min(SAMPLE_RANGES, max(1, sample // 500))
+    bounds = [total * n // count for n in range(count + 1)]
+    rows = sample // count
+    found = [
+        (draw.randrange(low, max(low, high - rows) + 1), rows)
+        for low, high in itertools.pairwise(bounds)
+    ]
+    draw.shuffle(found)
+    return found

@@ -1,0 +1,372 @@
+"""Explorers in a real JupyterLab: every interaction, by mouse and by keyboard, live and saved.
+
+One server, one kernel and one page for all; the tests run in order and leave no filter behind.
+"""
+
+import json
+import os
+import re
+
+import pytest
+from nbconvert import HTMLExporter
+from playwright.sync_api import expect, sync_playwright
+
+from tests.support.browser import CHROMIUM, FLAGS
+from tests.support.lab import lab, notebook, open_notebook, run_all, save
+
+pytestmark = pytest.mark.browser
+
+NASTY = '"><img src=/beacon/value onerror="odpsNbProbe=1"><script>odpsNbProbe=1</script>'
+CELLS = [
+    "import odps_nb\nodps = odps_nb.connect()",
+    "odps.table('orders').explore(seed=1)",
+    "odps.table('media').explore()",
+    "odps.table('TABLE').explore()",
+    "odps.table('media').read(['id', 'name'])",
+]
+ORDERS, MEDIA, HOSTILE = 0, 1, 2
+
+
+@pytest.fixture(scope="module")
+def hostile(odps):
+    import pyarrow as pa
+
+    name = f"explore_hostile_{os.getpid()}"
+    comment = "<img src=/beacon/comment onerror=odpsNbProbe=1>"
+    table = odps.create_table(name, f"id bigint comment '{comment}', word string")
+    texts = [NASTY, "\u202egnp.exe", "long " * 100, "two\nlines"]
+    table.write(pa.table({"id": range(4), "word": texts}))
+    yield name
+    odps.drop_table(name)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, hostile):
+    folder = tmp_path_factory.mktemp("notebooks")
+    cells = [cell.replace("TABLE", hostile) for cell in CELLS]
+    (folder / "explore.ipynb").write_text(json.dumps(notebook(*cells)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(service, folder, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ODPS_ENDPOINT", service.endpoint)
+        patch.setenv("ODPS_TUNNEL_ENDPOINT", service.tunnel_endpoint)
+        patch.setenv("ODPS_PROJECT", service.project)
+        patch.setenv("ODPS_ACCESS_ID", service.access_id)
+        patch.setenv("ODPS_ACCESS_KEY", service.access_key)
+        with lab(folder, tmp_path_factory.mktemp("lab")) as url:
+            yield url
+
+
+@pytest.fixture(scope="module")
+def browser():
+    assert CHROMIUM.exists(), "browser tests need Debian's chromium: apt-get install chromium"
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+class Traffic:
+    """What the page asked for, and the sizes of messages that came to it."""
+
+    def __init__(self, page):
+        self.urls, self.sizes = [], []
+        page.on("request", lambda request: self.urls.append(request.url))
+        page.on("websocket", lambda socket: socket.on("framereceived", self._came))
+
+    def _came(self, frame):
+        self.sizes.append(len(frame))
+
+
+@pytest.fixture(scope="module")
+def page(browser, site):
+    page = browser.new_page(viewport={"width": 1280, "height": 1400})
+    page.set_default_timeout(60_000)
+    page.traffic = Traffic(page)
+    open_notebook(page, site, "explore.ipynb")
+    run_all(page)
+    page.wait_for_function(
+        "() => document.querySelectorAll('.odps-x-described:not(:empty)').length === 3"
+    )
+    return page
+
+
+def explorer(page, number):
+    return page.locator(".odps-x").nth(number)
+
+
+def cell(view, row, column):
+    return view.locator(f'[data-row="{row}"][data-column="{column}"]')
+
+
+def column_of(view, name):
+    names = view.locator("th bdi").all_inner_texts()
+    return names.index(name)
+
+
+def status(view):
+    return view.locator('[role="status"]')
+
+
+def active(page):
+    return page.evaluate(
+        "() => [document.activeElement.dataset.row, document.activeElement.dataset.column]"
+    )
+
+
+def test_pages_turn_forwards_backwards_and_to_any_row(page, odps):
+    view = explorer(page, ORDERS)
+    expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
+    view.get_by_label("next page").click()
+    expect(status(view)).to_have_text("rows 101–200 of 2,048,000")
+    view.get_by_label("last page").click()
+    expect(status(view)).to_have_text("rows 2,047,901–2,048,000 of 2,048,000")
+    assert view.get_by_label("next page").is_disabled()
+    view.get_by_label("go to row").fill("1,000,001")
+    view.get_by_label("go to row").press("Enter")
+    expect(status(view)).to_have_text("rows 1,000,001–1,000,100 of 2,048,000")
+    assert active(page) == ["0", str(0)]
+    shown = cell(view, 0, 0).inner_text()
+    view.get_by_label("first page").click()
+    expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
+    reader = odps.table("orders").read(["id"])
+    ids = [one for batch in reader.batches() for one in batch.column(0).to_pylist()]
+    assert int(shown) == ids[1_000_000]
+
+
+def test_a_bar_filters_and_its_chip_takes_the_filter_away(page):
+    view = explorer(page, ORDERS)
+    n = column_of(view, "status")
+    cell(view, -1, n).locator("g").nth(1).click()
+    expect(view.locator(".odps-x-chip")).to_have_count(1)
+    condition = view.locator(".odps-x-chip bdi").inner_text()
+    wanted = re.fullmatch(r"status = '(\w+)'", condition)[1]
+    texts = [cell(view, row, n).inner_text() for row in (0, 50, 99)]
+    assert texts == [wanted] * 3
+    assert f"status = '{wanted}'" in view.locator("code").inner_text()
+    expect(status(view)).to_have_text("rows 1–100 · more may follow")
+    view.get_by_label("next page").click()
+    expect(status(view)).to_have_text("rows 101–200 · more may follow")
+    view.locator(".odps-x-chip").click()
+    expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
+    assert view.locator("code").inner_text() == "odps.table('orders').read()"
+
+
+def test_the_panel_of_a_column_tells_its_profile_and_of_how_many_rows_it_is(page):
+    view = explorer(page, ORDERS)
+    assert "sample of 64,000 of 2,048,000 rows" in view.locator(".odps-x-described").inner_text()
+    cell(view, -1, column_of(view, "status")).locator(".odps-x-ends").click()
+    panel = view.get_by_role("dialog")
+    assert "distinct" in panel.inner_text()
+    assert "sample of 64,000 of 2,048,000 rows" in panel.inner_text()
+    rows = panel.locator("button.odps-x-row").all_inner_texts()
+    assert any("shipped" in row for row in rows)
+    panel.press("Escape")
+    expect(panel).to_be_hidden()
+
+
+def test_a_profile_of_all_rows_can_be_cancelled(page):
+    view = explorer(page, ORDERS)
+    view.get_by_role("button", name="Profile all rows").click()
+    busy = view.locator(".odps-x-busy")
+    expect(busy).to_contain_text("profile: reading")
+    busy.get_by_role("button", name="Cancel").click()
+    expect(busy).to_be_hidden()
+    expect(view.locator(".odps-x-problem")).to_have_text("cancelled")
+    assert "sample of" in view.locator(".odps-x-described").inner_text()
+
+
+def test_a_search_finds_text_and_its_chip_ends_it(page):
+    view = explorer(page, MEDIA)
+    box = view.get_by_role("searchbox")
+    box.fill("mandel")
+    box.press("Enter")
+    expect(status(view)).to_have_text("rows 1–1 of 1")
+    assert "mandelbrot.png" in cell(view, 0, 1).inner_text()
+    view.locator(".odps-x-chip").click()
+    expect(status(view)).to_have_text("rows 1–46 of 46")
+
+
+def test_a_click_on_a_header_sorts_by_a_sql_job_and_says_so(page):
+    view = explorer(page, MEDIA)
+    header = view.locator("th").nth(1)
+    assert "SQL job" in header.get_attribute("title")
+    assert header.get_attribute("aria-sort") == "none"
+    for order, mark in (("ascending", "sorted by a SQL job"), ("descending", "SQL job")):
+        header.click()
+        expect(view.locator("th").nth(1)).to_have_attribute("aria-sort", order)
+        expect(status(view)).to_contain_text(mark)
+        names = [cell(view, row, 1).inner_text() for row in range(10)]
+        assert names == sorted(names, reverse=order == "descending")
+        assert "order by name" in view.locator("code").inner_text()
+    header.click()
+    expect(view.locator("th").nth(1)).to_have_attribute("aria-sort", "none")
+    expect(status(view)).to_have_text("rows 1–46 of 46")
+
+
+def test_blobs_are_drawn_as_verified_thumbnails_when_they_are_seen(page):
+    view = explorer(page, MEDIA)
+    view.scroll_into_view_if_needed()
+    picture = cell(view, 0, 3).locator("img")
+    expect(picture).to_be_visible()
+    assert picture.get_attribute("src").startswith("data:image/")
+    assert picture.evaluate("(one) => one.naturalWidth") > 0
+    expect(cell(view, 0, 3)).to_contain_text("✓ verified")
+    last = cell(view, 40, 3)
+    last.scroll_into_view_if_needed()
+    expect(last.locator(".odps-x-muted")).not_to_have_text("blob")
+
+
+def test_the_keyboard_alone_moves_turns_filters_and_opens(page):
+    view = explorer(page, ORDERS)
+    cell(view, 0, 0).focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowLeft"):
+        page.keyboard.press(key)
+    assert active(page) == ["0", "1"]
+    page.keyboard.press("Control+End")
+    assert active(page) == ["99", "21"]
+    page.keyboard.press("PageDown")
+    expect(status(view)).to_have_text("rows 101–200 of 2,048,000")
+    assert active(page) == ["0", "21"]
+    page.keyboard.press("PageUp")
+    expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
+    assert active(page) == ["99", "21"]
+    page.keyboard.press("Control+Home")
+    assert active(page) == ["-2", "0"]
+    for _ in range(column_of(view, "gift")):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    panel = view.get_by_role("dialog")
+    expect(panel).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(view.locator(".odps-x-chip bdi")).to_have_text("gift = TRUE")
+    view.locator(".odps-x-chip").press("Enter")
+    expect(view.locator(".odps-x-chip")).to_have_count(0)
+    expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
+    # no key reached the notebook: its cells are as they were
+    assert page.locator(".jp-CodeCell").count() == len(CELLS)
+
+
+def test_a_long_and_a_nested_value_unfold(page):
+    view = explorer(page, ORDERS)
+    cell(view, 0, column_of(view, "address")).click()
+    panel = view.get_by_role("dialog")
+    expect(panel.locator("pre")).to_contain_text('"city": ')
+    panel.get_by_label("close").click()
+    view = explorer(page, HOSTILE)
+    cell(view, 2, 1).press("Enter")
+    expect(view.get_by_role("dialog").locator("pre")).to_have_text("long " * 100)
+    page.keyboard.press("Escape")
+    expect(view.get_by_role("dialog")).to_be_hidden()
+    assert active(page) == ["2", "1"]
+
+
+def test_a_grid_tells_its_size_and_its_cells_to_a_screen_reader(page):
+    grid = explorer(page, ORDERS).get_by_role("grid")
+    assert grid.get_attribute("aria-rowcount") == "2048002"
+    assert grid.get_attribute("aria-colcount") == "22"
+    assert grid.get_by_role("columnheader").count() == 22
+    assert grid.locator('[tabindex="0"]').count() == 1
+    assert grid.locator("tbody tr").nth(0).get_attribute("aria-rowindex") == "3"
+
+
+def test_values_are_text_and_nothing_is_loaded_from_elsewhere(page, site):
+    view = explorer(page, HOSTILE)
+    assert view.locator("th bdi").all_inner_texts() == ["id", "word"]
+    assert cell(view, 0, 1).inner_text().startswith(NASTY[:60])
+    assert cell(view, 1, 1).inner_text() == "\\u202egnp.exe"
+    assert view.locator("td img, td script").count() == 0
+    assert page.evaluate("() => window.odpsNbProbe ?? null") is None
+    origin = site.split("/{}")[0]
+    allowed = (origin, "data:", "blob:")
+    assert [url for url in page.traffic.urls if not url.startswith(allowed)] == []
+    assert not [url for url in page.traffic.urls if "beacon" in url]
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
+def test_texts_are_readable_in_dark_and_light(page, theme):
+    page.evaluate(
+        "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
+    )
+    page.wait_for_function("(theme) => document.body.dataset.jpThemeName === theme", arg=theme)
+    contrast = """(one) => {
+        const light = (text) => {
+            const [r, g, b] = text.match(/[\\d.]+/g).map(Number)
+                .map((v) => v / 255)
+                .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        const head = one.closest('.odps-x').querySelector('thead');
+        const [a, b] = [getComputedStyle(one).color, getComputedStyle(head).backgroundColor]
+            .map(light);
+        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    }"""
+    view = explorer(page, ORDERS)
+    assert cell(view, 0, 0).evaluate(contrast) > 7
+    assert view.locator("th .odps-x-muted").first.evaluate(contrast) > 4
+
+
+def test_a_view_stands_in_place_of_its_static_twin(page):
+    tables = page.locator(".jp-OutputArea-child table:not([role=grid])")
+    # three static twins are there, hidden; the read of the last cell is all that is static
+    assert tables.count() == 4
+    assert [tables.nth(n).is_visible() for n in range(4)] == [False, False, False, True]
+
+
+# -- afterwards: the page is not used any more ----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(page, folder):
+    save(page)
+    return json.loads((folder / "explore.ipynb").read_text())
+
+
+def test_messages_and_the_saved_notebook_are_small(page, saved):
+    assert 20_000 < max(page.traffic.sizes) < 300_000
+    for number in (1, 2, 3):
+        outputs = saved["cells"][number]["outputs"]
+        assert len(json.dumps(outputs)) < 200_000
+    assert "widgets" not in saved["metadata"] or len(json.dumps(saved["metadata"])) < 200_000
+
+
+def test_a_saved_notebook_has_no_key(saved, service):
+    assert service.access_key not in json.dumps(saved)
+
+
+def test_reopened_without_trust_it_shows_the_static_view(browser, site, folder, saved):
+    added = notebook("1")["cells"][0] | {"id": "added"}  # no signature knows it
+    changed = saved | {"cells": [*saved["cells"], added]}
+    (folder / "untrusted.ipynb").write_text(json.dumps(changed))
+    page = browser.new_page(viewport={"width": 1280, "height": 1400})
+    open_notebook(page, site, "untrusted.ipynb")
+    tables = page.locator(".jp-OutputArea-child table")
+    expect(tables).to_have_count(4)
+    assert all(tables.nth(n).is_visible() for n in range(4))
+    assert page.locator(".odps-x").count() == 0
+    assert "shipped" in tables.nth(0).inner_text()
+    assert "sample of 64,000 of 2,048,000 rows" in page.locator("body").inner_text()
+    assert NASTY[:40] in tables.nth(2).inner_text()
+    assert page.evaluate("() => window.odpsNbProbe ?? null") is None
+    assert "run the cell again" in page.locator(".jp-OutputArea").nth(1).inner_text()
+    page.close()
+
+
+@pytest.mark.usefixtures("saved")
+def test_an_export_shows_the_static_view(browser, folder, tmp_path):
+    made, _ = HTMLExporter().from_filename(str(folder / "explore.ipynb"))
+    (tmp_path / "saved.html").write_text(made, encoding="utf-8")
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto((tmp_path / "saved.html").as_uri(), wait_until="domcontentloaded")
+    tables = page.locator(".jp-OutputArea-child table")
+    assert tables.count() == 4
+    assert tables.nth(0).is_visible()
+    assert "2,048,000 rows" in page.locator("body").inner_text()
+    assert page.evaluate("() => window.odpsNbProbe ?? null") is None
+    context.close()

@@ -1,0 +1,200 @@
+"""The static view of rows: safe HTML and text, of bounded size; and the messages of an explorer."""
+
+import json
+import re
+import threading
+from html.parser import HTMLParser
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.errors import ArgumentError, NotFoundError
+from odps_nb.notebook.explore import explorer as exploring
+from odps_nb.notebook.explore.static import HTML_BYTES, mimebundle
+
+NASTY = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+
+
+class Tags(HTMLParser):
+    def __init__(self, html):
+        super().__init__()
+        self.names, self.attributes, self.text = set(), set(), []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def nasty(odps):
+    table = odps.create_table("explore_nasty", "id bigint, text string, item map<string,string>")
+    rows = {
+        "id": [1, 2],
+        "text": [NASTY, "x" * 5000],
+        "item": pa.array([[(NASTY, NASTY)], None], pa.map_(pa.string(), pa.string())),
+    }
+    table.write(pa.table(rows))
+    yield table
+    odps.drop_table("explore_nasty")
+
+
+def test_a_read_shows_its_first_rows_and_profile(odps):
+    shown = odps.table("orders").read()._repr_mimebundle_()
+    assert sorted(shown) == ["text/html", "text/plain"]
+    text = "".join(Tags(shown["text/html"]).text)
+    assert "local.orders · 2,048,000 rows · 22 columns" in text
+    assert "rows 1–20 of 2,048,000 · profile: sample of 8,000 of 2,048,000 rows" in text
+    assert "5 distinct" in text
+    assert "datetime, UTC" in text
+    lines = shown["text/plain"].splitlines()
+    assert lines[0] == "local.orders · 2,048,000 rows · 22 columns"
+    assert lines[1].split()[:3] == ["id", "customer", "amount"]
+    assert lines[-2] == "… and 16 more columns"
+    assert max(map(len, lines)) < 110
+
+
+def test_a_result_and_a_filtered_read_show_rows_too(odps):
+    shown = odps.sql("select status, count(*) as n from orders group by status")._repr_mimebundle_()
+    assert "shipped" in shown["text/plain"]
+    assert "6 rows" in shown["text/html"]
+    shown = odps.table("orders").read(["id"], where="quantity > 9")._repr_mimebundle_()
+    assert "more may follow: explore() shows them" in shown["text/plain"]
+    shown = odps.table("orders").read(["id"], where="id < 0")._repr_mimebundle_()
+    assert "no rows" in shown["text/plain"]
+
+
+def test_an_error_stands_in_place_of_rows(odps):
+    shown = odps.table("no_such_table").read()._repr_mimebundle_()
+    assert list(shown) == ["text/plain"]
+    assert "Scan(local.no_such_table)" in shown["text/plain"]
+    assert NotFoundError.__name__ in shown["text/plain"]
+
+
+def test_a_statement_without_rows_says_that_it_is_done(odps):
+    created = odps.sql("create table if not exists orders (id bigint)")
+    assert created._repr_mimebundle_()["text/plain"].endswith("done: a statement without rows")
+    with pytest.raises(ArgumentError, match="no rows to look at"):
+        created.explore()
+
+
+def test_values_are_escaped_and_folded(nasty):
+    shown = mimebundle(nasty.read())
+    tags = Tags(shown["text/html"])
+    assert not tags.names & {"script", "img", "iframe", "a", "style", "link"}
+    assert not {name for name in tags.attributes if name.startswith("on")}
+    assert "alert(1)" in "".join(tags.text)
+    assert "details" in tags.names
+    assert len(shown["text/html"]) < 10_000
+
+
+def test_blobs_are_drawn_in_bounds(odps):
+    html = odps.table("media").read()._repr_mimebundle_()["text/html"]
+    pictures = re.findall(r'<img src="(data:image/[a-z+]+;base64,)', html)
+    assert 4 <= len(pictures) <= 6
+    assert "✓ verified" in html
+    assert len(html) < HTML_BYTES
+
+
+def test_a_wide_read_of_long_texts_stays_in_bounds(odps, new_name):
+    names = [f"c{n}" for n in range(90)]
+    table = odps.create_table(new_name("wide"), ", ".join(f"{name} string" for name in names))
+    table.write(pa.table({name: [f"{name} " + "word " * 500] * 30 for name in names}))
+    html = table.read()._repr_mimebundle_()["text/html"]
+    assert len(html.encode()) < HTML_BYTES + 1000
+
+
+def test_in_a_terminal_a_view_is_its_first_rows_as_text(shell, shown, odps):
+    view = odps.table("orders").explore()
+    view._ipython_display_()
+    assert len(shown) == 1
+    assert shown[0]["data"]["text/plain"].startswith("local.orders · 2,048,000 rows")
+    view.close()
+
+
+# -- the protocol, without a browser --------------------------------------------------------------
+
+
+class Browser:
+    """Keeps what would go to the browser."""
+
+    def __init__(self):
+        self.messages, self.came = [], threading.Condition()
+
+    def send(self, content, buffers):
+        with self.came:
+            self.messages.append((content, buffers))
+            self.came.notify_all()
+
+    def wait(self, kind, **facts):
+        def found():
+            for content, buffers in self.messages:
+                if content["kind"] == kind and facts.items() <= content.items():
+                    return content, buffers
+            return None
+
+        with self.came:
+            assert self.came.wait_for(found, 60), self.messages
+            return found()
+
+
+@pytest.fixture
+def live(odps):
+    made = exploring.explore(odps.table("orders").read(), seed=1)
+    made._widget = browser = Browser()
+    yield made, browser
+    made.close()
+
+
+def test_a_page_is_one_message_of_bounded_size(live):
+    explorer, browser = live
+    explorer.receive({"do": "ready"})
+    content, buffers = browser.wait("page", start=0)
+    assert (content["total"], content["count"], len(buffers)) == (2_048_000, 100, 1)
+    assert len(buffers[0]) < 100_000
+    assert len(json.loads(buffers[0])) == 22
+    assert browser.wait("table")[0]["title"] == "local.orders"
+    explorer.receive({"do": "page", "start": 1_000_000})
+    browser.wait("page", start=1_000_000)
+
+
+def test_requests_without_sense_are_told_and_harm_nothing(live):
+    explorer, browser = live
+    for content in (
+        None,
+        "page",
+        {"do": "rm"},
+        {"do": "page"},
+        {"do": "page", "start": "x"},
+        {"do": "bar", "column": 10**9, "bar": 0},
+        {"do": "unfilter", "index": 5},
+        {"do": "search", "text": "x" * 1000},
+        {"do": "sort", "column": 99},
+        {"do": "blobs", "start": 0, "cells": [[10**9, 0]]},
+        {"do": "cell", "row": 10**9, "column": 0},
+    ):
+        explorer.receive(content)
+    explorer.receive({"do": "page", "start": 0})
+    browser.wait("page", start=0)
+    assert [one for one, _ in browser.messages if one["kind"] == "problem"]
+
+
+def test_a_page_that_is_asked_for_later_wins(live):
+    explorer, browser = live
+    for start in range(0, 2000, 100):
+        explorer.receive({"do": "page", "start": start})
+    browser.wait("page", start=1900)
+    browser.wait("idle", lane="page")
+    assert [one["start"] for one, _ in browser.messages if one["kind"] == "page"][-1] == 1900
+
+
+def test_a_closed_explorer_does_nothing_more(live):
+    explorer, browser = live
+    explorer.close()
+    explorer.close()
+    explorer.receive({"do": "page", "start": 0})
+    assert browser.messages == []
+    assert repr(explorer) == "<Explorer of local.orders>"

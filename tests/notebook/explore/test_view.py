@@ -1,0 +1,398 @@
+"""`RowView`: pages, filters, orders and profiles of remote rows, over the service."""
+
+import datetime
+import itertools
+import threading
+from dataclasses import replace
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import odps_nb
+from odps_nb.access.browsing import ScanRows, name_in_sql, rows_of
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.notebook.explore.pages import CACHE_BYTES
+from odps_nb.notebook.explore.view import Choice, RowView, sample_ranges
+
+ROWS = 3000
+
+
+@pytest.fixture(scope="module")
+def written(odps):
+    """A table whose rows this test knows."""
+    name = "explore_view"
+    texts = [None if n % 7 == 0 else f"50%_{n % 40}" for n in range(ROWS)]
+    rows = pa.table(
+        {
+            "id": pa.array(range(ROWS)),
+            "part": pa.array([["red", "green", "it's"][n % 3] for n in range(ROWS)]),
+            "amount": pa.array([Decimal(n).scaleb(-2) for n in range(ROWS)], pa.decimal128(18, 2)),
+            "share": pa.array([n / 8 for n in range(ROWS)]),
+            "day": pa.array([datetime.date(2024, 1, 1 + n % 28) for n in range(ROWS)]),
+            "seen": pa.array(
+                [datetime.datetime(2024, 1, 1) + datetime.timedelta(minutes=n) for n in range(ROWS)]
+            ),
+            "flag": pa.array([n % 5 == 0 for n in range(ROWS)]),
+            "word": pa.array(texts),
+            "tags": pa.array([["a", str(n)] for n in range(ROWS)]),
+            "order": pa.array([n % 15 for n in range(ROWS)]),
+        }
+    )
+    columns = "id bigint comment 'a number', part string, amount decimal(18,2), share double, "
+    columns += "day date, seen datetime, flag boolean, word string, tags array<string>, "
+    table = odps.create_table(name, columns + "`order` bigint")
+    table.write(rows)
+    yield rows
+    odps.drop_table(name)
+
+
+@pytest.fixture
+def view(odps, written):
+    view = RowView(rows_of(odps.table("explore_view").read()), seed=1)
+    yield view
+    view.close()
+
+
+def ids(page):
+    return [int(text) for text in page.columns[0]]
+
+
+def all_ids(view):
+    """Every row of the choice, page by page."""
+    found, start = [], 0
+    while True:
+        page = view.page(start)
+        found += ids(page) if page.start == start else []
+        start += view.page_rows
+        if page.start < start - view.page_rows or page.count < view.page_rows:
+            return found
+
+
+# -- pages --------------------------------------------------------------------------------------
+
+
+def test_a_page_is_the_rows_of_that_number(view):
+    assert view.total == ROWS
+    assert ids(view.page(0)) == list(range(100))
+    assert ids(view.page(2950)) == list(range(2900, 3000))  # pages begin at multiples
+    assert ids(view.page(10**9)) == list(range(2900, 3000))
+    assert ids(view.page(-5)) == list(range(100))
+
+
+def test_columns_have_their_comments_and_cells_are_texts(view):
+    assert view.columns[0].comment == "a number"
+    cells = [column[7] for column in view.page(0).columns]
+    assert cells == [
+        *("7", "green", "0.07", "0.875", "2024-01-08", "2024-01-01 00:07:00", "false"),
+        *(None, '["a", "7"]', "7"),
+    ]
+
+
+def test_no_more_than_a_mebibyte_is_kept_however_many_pages_are_seen(odps, written):
+    view = RowView(rows_of(odps.table("orders").read()))
+    for start in range(0, 6000, 100):
+        view.page(start)
+        assert view.nbytes <= CACHE_BYTES
+    assert view.nbytes > CACHE_BYTES // 2
+    view.choose(Choice(conditions=("quantity > 2",)))
+    for start in range(0, 6000, 100):
+        view.page(start)
+        assert view.nbytes <= CACHE_BYTES
+    view.close()
+    assert view.nbytes == 0
+
+
+def test_a_page_of_huge_values_is_cut_and_the_cell_is_whole(odps, new_name):
+    table = odps.create_table(new_name("huge"), "id bigint, text string")
+    table.write(pa.table({"id": [1, 2], "text": ["x" * 3_000_000, "é" * 50]}))
+    view = RowView(rows_of(table.read()))
+    page = view.page(0)
+    assert len(page.data) < CACHE_BYTES // 4
+    assert page.columns[1] == [["x" * 2000], "é" * 50]
+    text, cut = view.cell(0, 1)
+    assert (len(text), cut) == (100_000, True)
+    assert view.cell(1, 1) == ("é" * 50, False)
+
+
+def test_an_expired_session_is_renewed_and_the_view_says_so(odps, written):
+    scan = odps.table("explore_view").read()
+    view = RowView(rows_of(scan))
+    view.page(0)
+    scan._session = replace(scan.session, session_id="0" * 32)  # no service knows it
+    assert ids(view.page(100)) == list(range(100, 200))
+    assert view.renewals == 1
+    assert "newer snapshot" in view.note
+
+
+# -- conditions ---------------------------------------------------------------------------------
+
+
+def test_each_bar_chooses_exactly_the_rows_that_it_counts(view, written):
+    profile = view.describe()
+    assert profile.label == f"all {ROWS:,} rows"
+    clicked = 0
+    for n, column in enumerate(profile.columns):
+        if not column.is_range:
+            bars = range(min(2, len(column.bars)))
+        else:
+            bars = (0, 3, len(column.bars) - 1)
+        for bar in bars:
+            view.choose(view.bar(n, bar))
+            assert len(all_ids(view)) == column.bars[bar].count, view.where
+            view.choose(Choice())
+            clicked += 1
+    assert clicked > 15
+
+
+def test_times_are_shown_and_filtered_in_the_zone_of_the_connection(service, written):
+    with odps_nb.connect(
+        endpoint=service.endpoint,
+        tunnel_endpoint=service.tunnel_endpoint,
+        project=service.project,
+        access_id=service.access_id,
+        access_key=service.access_key,
+        timezone="Asia/Shanghai",
+    ) as shanghai:
+        view = RowView(rows_of(shanghai.table("explore_view").read(["id", "seen"])))
+        assert view.page(0).columns[1][0] == "2024-01-01 08:00:00+08:00"
+        bars = view.describe().columns[1].bars
+        assert bars[0].label.startswith("2024-01-01 08:00:00+08:00 – 2024-01-01 ")
+        for bar in (0, 5, len(bars) - 1):
+            view.choose(view.bar(1, bar))
+            assert len(all_ids(view)) == bars[bar].count, view.where
+
+
+def test_the_bars_of_a_range_count_every_row_once(view):
+    for column in view.describe().columns:
+        if column.is_range:
+            assert sum(bar.count for bar in column.bars) == column.rows - column.nulls
+
+
+def test_nulls_are_chosen_and_conditions_add_up(view, written):
+    view.describe()
+    view.choose(view.bar(7, -1))
+    assert all_ids(view) == list(range(0, ROWS, 7))
+    view.choose(view.bar(6, 1))  # true
+    assert view.where == "(word is null) and (flag = TRUE)"
+    assert all_ids(view) == list(range(0, ROWS, 35))
+    assert view.total == len(range(0, ROWS, 35))
+
+
+def test_a_search_finds_signs_of_patterns_literally(view, written):
+    view.choose(Choice(search="50%_7"))
+    wanted = [n for n, text in enumerate(written["word"].to_pylist()) if text and "50%_7" in text]
+    assert all_ids(view) == wanted
+    view.choose(Choice(search="it's"))
+    assert all_ids(view) == list(range(2, ROWS, 3))
+    view.choose(Choice(search="1234"))
+    assert all_ids(view) == [1234]
+
+
+def test_what_no_condition_can_say_is_refused_and_the_view_stays(view):
+    with pytest.raises(ArgumentError):
+        view.choose(Choice(conditions=("no_such > 1",)))
+    assert view.choice == Choice()
+    assert ids(view.page(0))[:2] == [0, 1]
+    with pytest.raises(ArgumentError):
+        view.bar(0, 99)
+
+
+def test_pages_of_a_condition_go_back_also_to_those_that_are_not_kept(view):
+    view.choose(Choice(conditions=("flag",)))
+    forwards = [ids(view.page(start)) for start in range(0, 600, 100)]
+    assert view.page(600).start == 500  # the rows end with a full page
+    assert view.total == 600
+    view._pager._cache.clear()
+    backwards = [ids(view.page(start)) for start in range(500, -100, -100)]
+    assert backwards == forwards[::-1]
+
+
+def test_the_code_reads_the_same_rows(view, odps):
+    view.choose(Choice(conditions=("`order` = 3", "part = 'red'")))
+    found = eval(view.code, {"odps": odps}).to_arrow()  # noqa: S307  # our own text
+    assert found["id"].to_pylist() == all_ids(view)
+
+
+def test_a_condition_of_the_read_stays_beside_those_of_the_view(odps, written):
+    read = odps.table("explore_view").read(["id", "part"], where="id < 30 or id > 2990")
+    view = RowView(rows_of(read))
+    assert (view.total, view.all_rows) == (None, None)
+    view.choose(Choice(conditions=("part = 'red'",)))
+    assert all_ids(view) == [n for n in (*range(30), *range(2991, 3000)) if n % 3 == 0]
+    assert "id < 30 or id > 2990) and (part = 'red'" in view.code
+    profile = view.describe()
+    assert profile.columns[0].rows == 39
+    assert profile.label == "the first 39 rows"
+
+
+def test_a_name_that_sql_would_not_take_is_quoted():
+    assert name_in_sql("amount") == "amount"
+    assert [name_in_sql(one) for one in ("order", "a b", "a`b")] == ["`order`", "`a b`", "`a``b`"]
+
+
+# -- orders -------------------------------------------------------------------------------------
+
+
+def test_an_order_is_a_sql_job_over_the_chosen_rows(view, odps):
+    view.choose(Choice(conditions=("part = 'red'",), order="amount", descending=True))
+    assert ids(view.page(0)) == list(range(2997, 2697, -3))
+    assert view.note == "sorted by a SQL job"
+    assert "order by amount desc limit 10000" in view.code
+    found = eval(view.code, {"odps": odps}).to_arrow()  # noqa: S307
+    assert found["id"].to_pylist() == list(range(2997, -1, -3))
+    view.choose(Choice())
+    assert ids(view.page(0)) == list(range(100))
+
+
+def test_what_has_no_order_is_refused(view, odps):
+    with pytest.raises(ArgumentError, match="tags"):
+        view.choose(Choice(order="tags"))
+    limited = RowView(rows_of(odps.table("explore_view").read(limit=10)))
+    with pytest.raises(ArgumentError, match="whole tables"):
+        limited.choose(Choice(order="id"))
+    assert limited.total == 10
+
+
+# -- profiles -----------------------------------------------------------------------------------
+
+
+def test_a_profile_agrees_with_the_rows(view, written):
+    found = dict(zip(written.schema.names, view.describe().columns, strict=True))
+    for name in ("id", "part", "day", "seen", "flag", "word"):
+        column = written[name]
+        assert found[name].nulls == column.null_count
+        assert found[name].distinct == pc.count_distinct(column).as_py()
+    assert (found["id"].least, found["id"].greatest) == ("0", "2999")
+    assert (found["amount"].least, found["amount"].greatest) == ("0.00", "29.99")
+    assert [(bar.label, bar.count) for bar in found["flag"].bars] == [
+        ("false", 2400),
+        ("true", 600),
+    ]
+    assert found["tags"].bars == ()
+
+
+def test_all_rows_give_the_same_profile_as_a_sample_of_all(view):
+    sample, whole = view.describe(), view.describe_all(progress=False)
+    assert whole.label == f"all {ROWS:,} rows"
+    for one, other in zip(sample.columns, whole.columns, strict=True):
+        assert (one.nulls, one.least, one.greatest) == (other.nulls, other.least, other.greatest)
+        if one.is_range:
+            assert [bar.count for bar in one.bars] == [bar.count for bar in other.bars]
+    assert whole.columns[0].more_distinct
+
+
+def test_a_sample_is_random_without_overlap_and_repeatable():
+    found = sample_ranges(2_048_000, 64_000, seed=1)
+    assert found == sample_ranges(2_048_000, 64_000, seed=1)
+    assert found != sample_ranges(2_048_000, 64_000, seed=2)
+    assert sum(rows for _, rows in found) == 64_000
+    ends = sorted((start, start + rows) for start, rows in found)
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(ends))
+    assert ends[-1][1] <= 2_048_000
+    whole = sample_ranges(1000, 64_000, seed=None)
+    assert sum(rows for _, rows in whole) == 1000
+
+
+def test_every_type_has_a_profile_and_a_page(odps):
+    view = RowView(rows_of(odps.table("types_all").read()))
+    assert view.page(0).count == 8
+    view.describe()
+    for n, column in enumerate(view.profile.columns):
+        for bar in range(len(column.bars)):
+            try:
+                view.choose(view.bar(n, bar))
+            except ArgumentError:
+                continue  # SQL has no way to write it
+            if not column.is_range:
+                assert view.page(0).count == column.bars[bar].count, view.where
+            view.choose(Choice())
+    view.describe_all(progress=False)
+
+
+def test_an_empty_table_has_no_rows(odps, new_name):
+    view = RowView(rows_of(odps.create_table(new_name("none"), "id bigint").read()))
+    assert (view.page(0).count, view.total) == (0, 0)
+    assert view.describe().label == "all 0 rows"
+    view.choose(Choice(search="5"))
+    assert (view.page(0).count, view.total) == (0, 0)
+
+
+def test_a_wide_table_shows_its_first_columns(odps, new_name):
+    names = [f"c{n}" for n in range(130)]
+    table = odps.create_table(new_name("wide"), ", ".join(f"{name} bigint" for name in names))
+    table.write(pa.table({name: [n, n + 1] for n, name in enumerate(names)}))
+    view = RowView(rows_of(table.read()))
+    assert [column[1] for column in view.page(0).columns] == [str(n + 1) for n in range(100)]
+    assert view.note == "first 100 of 130 columns"
+    result = RowView(rows_of(odps.sql(f"select * from {table.name.table}")))
+    assert len(result.page(0).columns) == 100
+
+
+def test_pages_without_sense_are_refused(odps):
+    rows = rows_of(odps.table("orders").read())
+    for options in ({"page_rows": 0}, {"page_rows": 10_000}, {"sample": -1}):
+        with pytest.raises(ArgumentError):
+            RowView(rows, **options)
+
+
+# -- results ------------------------------------------------------------------------------------
+
+
+def test_a_result_is_paged_filtered_and_sorted(odps, written):
+    view = RowView(rows_of(odps.sql("select id, part from explore_view order by id limit 2500")))
+    assert (view.total, ids(view.page(2400))) == (2500, list(range(2400, 2500)))
+    view.choose(Choice(conditions=("part = 'green'",)))
+    assert all_ids(view) == list(range(1, 2500, 3))
+    view.choose(Choice(conditions=("part = 'green'",), order="id", descending=True))
+    assert ids(view.page(0))[:2] == [2497, 2494]
+    assert view.describe().columns[0].rows == 2500
+
+
+# -- stops --------------------------------------------------------------------------------------
+
+
+def test_a_stalled_search_is_stopped_at_once_and_the_view_works_on(moody_odps, stalled):
+    view = RowView(rows_of(moody_odps.table("orders").read()))
+    view.choose(Choice(conditions=("note = 'nobody wrote this'",)))
+    ends = []
+
+    def look():
+        try:
+            ends.append(view.page(0))
+        except CancelledError as error:
+            ends.append(error)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    while looking.is_alive():  # it may not have begun yet
+        view.stop()
+        looking.join(0.05)
+    assert [type(end) for end in ends] == [CancelledError]
+    stalled()
+    view.choose(Choice())
+    assert view.page(0).count == 100
+
+
+def test_first_rows_that_nobody_finds_are_looked_for_only_so_long(moody_odps, stalled):
+    read = moody_odps.table("orders").read(where="note = 'nobody wrote this'")
+    assert list(RowView(rows_of(read)).first_rows(20, seconds=0.5)) == []
+    stalled()
+
+
+def test_a_cancelled_request_reads_nothing(view):
+    token = CancelToken()
+    token.cancel()
+    with pytest.raises(CancelledError):
+        view.page(0, token)
+    assert ids(view.page(0))[0] == 0
+
+
+def test_a_page_that_is_kept_costs_no_request(view, monkeypatch):
+    before = ids(view.page(0))
+    monkeypatch.delattr(ScanRows, "page")
+    assert ids(view.page(0)) == before
+    with pytest.raises(AttributeError):
+        view.page(100)

@@ -1,0 +1,129 @@
+"""A real JupyterLab for browser tests: one server in a folder, isolated, ended by its id."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+START = 60.0
+SETTINGS = {
+    # otherwise cells outside of the window are not in the page at all
+    "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
+    "@jupyterlab/apputils-extension/notification": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+        "doNotDisturbMode": True,
+    },
+}
+
+
+def notebook(*cells: str) -> dict[str, Any]:
+    """Return a notebook with code cells, to be written as JSON."""
+    return {
+        "cells": [
+            {
+                "cell_type": "code",
+                "id": f"cell{number}",
+                "metadata": {},
+                "execution_count": None,
+                "outputs": [],
+                "source": text,
+            }
+            for number, text in enumerate(cells)
+        ],
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+@contextmanager
+def lab(folder: Path, home: Path) -> Iterator[str]:
+    """Serve a folder; give a URL with ``{}`` in the place of a path. ``home`` keeps settings."""
+    for name, values in SETTINGS.items():
+        path = home / "settings" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    token = secrets.token_hex(16)
+    places = {
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_DATA_DIR": "data",
+        "JUPYTER_RUNTIME_DIR": "run",
+        "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+    }
+    env = {**os.environ, **{key: str(home / name) for key, name in places.items()}}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path.cwd()), env.get("PYTHONPATH")]))
+    command = [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+        *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
+        *(f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"),
+        *("--LabApp.expose_app_in_browser=True", "--LabApp.news_url="),
+        "--ServerApp.terminals_enabled=False",
+    ]
+    with (home / "lab.log").open("wb") as log:
+        server = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
+    try:
+        _await(server, f"http://127.0.0.1:{port}/api/status?token={token}", home / "lab.log")
+        yield f"http://127.0.0.1:{port}/{{}}?token={token}"
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)  # its own group: the server and its kernels
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def _await(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    turn = 0.1
+    for _ in range(int(START / turn)):
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            try:
+                server.wait(turn)
+            except subprocess.TimeoutExpired:
+                continue
+            break
+    raise AssertionError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+
+
+def open_notebook(page: Any, url: str, name: str) -> None:
+    """Open a notebook alone in its page, and wait until its kernel is idle."""
+    page.goto(url.format(f"doc/tree/{name}"), wait_until="domcontentloaded")
+    page.wait_for_function("() => window.jupyterapp && window.jupyterapp.started")
+    page.evaluate("() => window.jupyterapp.started.then(() => true)")
+    page.wait_for_function(
+        """() => {
+            const widget = window.jupyterapp.shell.currentWidget;
+            const session = widget && widget.context && widget.context.sessionContext.session;
+            return session && session.kernel && session.kernel.status === 'idle';
+        }"""
+    )
+
+
+def run_all(page: Any) -> None:
+    """Run all cells, without waiting for their end."""
+    page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+
+
+def save(page: Any) -> None:
+    """Save the notebook."""
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
