@@ -182,13 +182,22 @@ class BlobColumn(Sequence[Blob]):
     ['mandelbrot.png', 'julia.webp']
     """
 
-    def __init__(self, blobs: Iterable[Blob], *, title: str, faces: Faces = PLAIN) -> None:
+    def __init__(
+        self, blobs: Iterable[Blob], *, title: str, summary: str = "", faces: Faces = PLAIN
+    ) -> None:
         self._blobs, self._title, self._faces = tuple(blobs), title, faces
+        plural = "" if len(self._blobs) == 1 else "s"
+        self._summary = summary or f"{len(self._blobs):,} blob{plural}"
 
     @property
     def title(self) -> str:
         """Table and column, for a caption."""
         return self._title
+
+    @property
+    def summary(self) -> str:
+        """How many these are of how many, e.g. ``first 24 of 45 blobs``."""
+        return self._summary
 
     @overload
     def __getitem__(self, index: int) -> Blob: ...
@@ -203,8 +212,7 @@ class BlobColumn(Sequence[Blob]):
         return len(self._blobs)
 
     def __repr__(self) -> str:
-        plural = "" if len(self) == 1 else "s"
-        return f"BlobColumn({len(self)} blob{plural} of {self._title})"
+        return f"BlobColumn({self._summary} of {self._title})"
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
         return _shown(self, lambda: self._faces.gallery(self))

@@ -7,6 +7,7 @@ arguments and the text of the cell; IPython displays what it returns.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,12 @@ from IPython.core.error import UsageError
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics import reading, spark_sql
-from odps_nb.notebook.magics.arguments import check_names, parse_partitions, positive
+from odps_nb.notebook.magics.arguments import parse_partitions, positive
 from odps_nb.notebook.magics.command import Command, argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 
 if TYPE_CHECKING:
-    from odps_nb.access.blob import BlobColumn
+    from odps_nb.access.blob import Blob, BlobColumn
     from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
 
@@ -131,12 +132,17 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 @parsed_as("odps blobs")
 @argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
-@argument("-c", "--column", metavar="COLUMN", required=True, help="The BLOB column.")
+@argument(
+    "-c",
+    "--column",
+    metavar="COLUMN",
+    help="The BLOB column, or a path such as pages.element.image; needed if there are several.",
+)
 @argument("-n", "--limit", metavar="N", type=positive, default=24, help="At most N blobs.")
 @argument("-p", "--partition", metavar="KEY=VALUE", action="append", help="May be repeated.")
 @argument("-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value.")
 @argument("--view", choices=("grid", "list"), default="grid", help="grid or list.")
-@argument("--mime", metavar="TYPE", help="Only media types that begin like this, e.g. image/.")
+@argument("--mime", metavar="TYPE", help="Only blobs whose bytes are of this type, e.g. image/.")
 @argument("--render", action="store_true", help="Render HTML and SVG in a sandbox.")
 @argument("--save", metavar="DIR", help="Save the files into this folder; overwrites nothing.")
 def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
@@ -144,12 +150,12 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     from odps_nb.notebook.gallery import view as gallery
 
     table = context.table(args.table)
-    check_names([args.column], table.schema.names, what="column", where=args.table)
     column = reading.stoppable(
         f"blobs {args.table}",
         lambda: table.blobs(
             args.column,
             limit=args.limit,
+            keep=_of_type(args.mime),
             where=reading.filter_of(context, args.where, cell),
             partitions=parse_partitions(args.partition),
             progress=context.listener(),
@@ -159,20 +165,26 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         return reading.stoppable(
             f"save {args.table}", lambda: _saved(context, column, Path(args.save))
         )
-    if args.mime is None and len(column) > gallery.MAX_TILES:
-        return gallery.Gallery(column, view=args.view, render=args.render)
+    shown = {"view": args.view, "render": args.render, "summary": column.summary}
+    if len(column) > gallery.MAX_TILES:
+        return gallery.Gallery(column, **shown)
     bundle = reading.stoppable(
         f"blobs {args.table}",
         lambda: gallery.mimebundle(
-            column,
-            view=args.view,
-            render=args.render,
-            mime=args.mime,
-            max_output_bytes=context.options().max_output_bytes,
+            column, max_output_bytes=context.options().max_output_bytes, **shown
         ),
     )
     output.show(bundle)
     return None
+
+
+def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
+    """Return whether the bytes of a blob are of a type, whatever was declared; one request each."""
+    if mime is None:
+        return None
+    from odps_nb.notebook.preview.peek import sniff_blob
+
+    return lambda blob: sniff_blob(blob).mime.startswith(mime.lower())
 
 
 def _saved(context: Context, column: BlobColumn, folder: Path) -> Listing:

@@ -14,6 +14,7 @@ from IPython.utils.capture import capture_output
 
 from odps_nb import load_ipython_extension
 from odps_nb.errors import (
+    ArgumentError,
     CancelledError,
     ConfigError,
     ConversionError,
@@ -385,7 +386,50 @@ def test_blobs_are_shown_listed_and_saved(ip, tmp_path):
         str(path) for path in (tmp_path / "files").iterdir()
     )
     assert len(listing) == 3
-    assert "did you mean content?" in usage_error(ip, "%odps blobs media -c contnt")
+    with pytest.raises(NotFoundError, match="contnt") as caught:
+        run(ip, "%odps blobs media -c contnt")
+    assert "did you mean 'content'?" in caught.value.hint
+
+
+def heading(ip, text: str) -> str:
+    run(ip, text)
+    (bundle,) = ip.user_ns["shown"]
+    return bundle["text/plain"].splitlines()[0]
+
+
+def test_a_gallery_says_of_how_many_it_shows_the_first(ip, odps):
+    every = len(odps.table("media").blobs())
+    column = "local.media.content"
+    assert heading(ip, "%odps blobs media -n 2") == f"{column} · first 2 of {every} blobs"
+    assert heading(ip, "%odps blobs media -n 50") == f"{column} · {every} blobs"
+    filtered = "%odps blobs media -n 2 -w \"declared = 'image/png'\""
+    assert heading(ip, filtered) == f"{column} · first 2 blobs"
+
+
+def test_blobs_of_a_type_are_found_wherever_they_stand(ip, tmp_path):
+    first = ip.user_ns["odps"].table("media").blobs(limit=1)
+    assert first[0].mime_type != "application/pdf"
+    told = heading(ip, "%odps blobs media -n 1 --mime application/pdf")
+    assert told == "local.media.content · first 1 blob"
+    files = run(ip, f"%odps blobs media -n 1 --mime application/pdf --save {tmp_path}")
+    assert [row[0].endswith(".pdf") for row in files] == [True]
+
+
+def test_a_nested_blob_is_named_by_its_path_and_an_only_one_not_at_all(ip):
+    told = heading(ip, "%odps blobs documents -c pages.element.image -n 1")
+    assert told.startswith("local.documents.pages.element.image · first 1 of ")
+    assert heading(ip, "%odps blobs documents -n 1") == told
+    with pytest.raises(NotFoundError, match="no BLOB column"):
+        run(ip, "%odps blobs orders")
+
+
+def test_of_several_blob_columns_one_must_be_named(ip, odps, new_name):
+    name = new_name("blobs")
+    odps.create_table(name, "a blob, b blob")
+    with pytest.raises(ArgumentError, match="2 BLOB columns") as caught:
+        run(ip, f"%odps blobs {name}")
+    assert caught.value.hint == "name one of: a, b"
+    odps.drop_table(name)
 
 
 def test_an_output_of_blobs_keeps_to_its_budget(ip):
