@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
+from odps_nb.access.checks import is_missing
 from odps_nb.access.faces import PLAIN, Faces
 from odps_nb.access.saving import file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
@@ -36,9 +37,12 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
     if isinstance(value, Blob):
         return value.reference
     if not isinstance(value, (str, bytes)):  # a null cell: None, NaN, pd.NA
+        kind = type(value).__name__
         raise ArgumentError(
-            f"a {type(value).__name__} is not a blob reference",
-            hint="leave out the rows without a blob, e.g. by column.dropna()",
+            f"a {kind} is not a blob reference",
+            hint="leave out the rows without a blob, e.g. by column.dropna()"
+            if is_missing(value)
+            else f"pass one value of the column, not a {kind}",
         )
     return BlobReference.from_text(value)
 
@@ -257,7 +261,7 @@ class NewBlob:
     def __post_init__(self) -> None:
         if isinstance(self.data, str):
             raise ConversionError(
-                "text cannot be the content of a blob",
+                "a blob needs bytes or a Path, not a string",
                 source_type="str",
                 target_type="blob",
                 hint="pass pathlib.Path(…) for a file, or text.encode() for the text itself",

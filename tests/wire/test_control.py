@@ -604,7 +604,7 @@ def test_failure_without_text_still_says_what_it_is() -> None:
     error = query_error(TaskResult(name="task", status="Cancelled"))
     assert error.message == "task task ended as Cancelled"
     assert query_error(TaskResult(name="t")).message == "task t ended as unknown"
-    assert (error.code, error.hint) == (None, "check the SQL text against the message")
+    assert (error.code, error.hint) == (None, None)
 
 
 STATUS = InstanceStatus(

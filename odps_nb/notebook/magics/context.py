@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from odps_nb.client.calls.progress import ProgressListener
-from odps_nb.errors import NotFoundError, OdpsNbError, StateError, visible
+from odps_nb.errors import ConfigError, NotFoundError, OdpsNbError, StateError, visible
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import bundle, escape
 from odps_nb.notebook.magics.arguments import suggest
@@ -55,9 +55,7 @@ class Context:
     def connection(self) -> Connection:
         """The connection of the last ``%odps connect``; made from the environment if none was."""
         if self._connection is None:
-            import odps_nb
-
-            self.use(odps_nb.connect(), owned=True)
+            self.use(_from_settings(), owned=True)
         assert self._connection is not None  # set by use()
         return self._connection
 
@@ -130,8 +128,17 @@ class Context:
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """The user's variables: those of the calling scope, then those of the notebook."""
-        return {**self.shell.user_ns, **self._local}
+        """The user's variables: those of the calling scope, then those of the notebook.
+
+        What IPython itself put there (``open``, ``exit``, …) is left out.
+        """
+        theirs = self.shell.user_ns_hidden
+        own = {
+            name: value
+            for name, value in self.shell.user_ns.items()
+            if name not in theirs or theirs[name] is not value
+        }
+        return {**own, **self._local}
 
     def variable(self, name: str) -> Any:
         """Return the value of a variable, or raise a one-line error with the most similar name."""
@@ -200,6 +207,22 @@ class Context:
         """Display a line in small type."""
         style = "font-size:85%;opacity:.75"
         output.show(bundle(f'<div style="{style}">{escape(text)}</div>', text))
+
+
+def _from_settings() -> Connection:
+    """Connect as environment and profile file say."""
+    import odps_nb
+
+    try:
+        return odps_nb.connect()
+    except ConfigError as error:
+        if error.option != "endpoint":
+            raise
+        raise ConfigError(
+            "no connection yet",
+            option="endpoint",
+            hint="try %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT",
+        ) from None
 
 
 class _Names:

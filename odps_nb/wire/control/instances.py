@@ -130,7 +130,7 @@ def query_error(task: TaskResult, *, request_id: str | None = None) -> QueryErro
         text[:4000],
         code=code,
         request_id=request_id,
-        hint=hint_of_code(code) or "check the SQL text against the message",
+        hint=hint_of_code(code),
     )
 
 
