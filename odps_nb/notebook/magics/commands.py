@@ -41,11 +41,13 @@ __all__ = ["COMMANDS"]
 @argument("--schema", help="The default schema.")
 @argument("--timezone", metavar="ZONE", help="Show and take times in it, e.g. Asia/Shanghai.")
 @argument("--root", metavar="DIR", help="With local: the folder that keeps its tables.")
-def connect(context: Context, args: argparse.Namespace, cell: str | None) -> None:
-    """Choose the connection that the %odps magics use; makes no request.
+@argument("--give", action="store_true", help=argparse.SUPPRESS)  # put there by `magics`
+def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Connection | None:
+    """Choose the connection that the %odps magics use, and say whether the service answers.
 
-    Keys are never arguments, since cells are saved: they come from the environment
-    (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …), a profile file or a keyring.
+    c = %odps connect gives the connection. Keys are never arguments, since
+    cells are saved: they come from the environment (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …), a profile
+    file or a keyring.
     """
     context.check_output(args.output)
     if args.root is not None and args.target != "local":
@@ -56,14 +58,32 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Non
     else:
         connection, owned = _connection(context, args)
         context.use(connection, owned=owned, origin=origin)
-    if args.output is not None:
+    if args.output is not None or args.give:
         context.give_away()
+    if args.output is not None:
         context.shell.user_ns[args.output] = connection
+    facts = [_where(connection)]
+    if args.target == "local" and args.root is None:
+        facts.append("tables go with this kernel; --root DIR keeps them")
+    context.show_note(" · ".join([*facts, _answer(connection)]))
+    return connection if args.give else None
+
+
+def _where(connection: Connection) -> str:
     profile = connection.profile
     where = f"project {profile.project}" + (f", schema {profile.schema}" if profile.schema else "")
     named = f" · profile {profile.name}" if profile.name else ""
     zone = f" · times of {profile.timezone}" if profile.timezone else ""
-    context.show_note(f"odps_nb works with {where} at {profile.endpoint}{named}{zone}")
+    return f"{where} at {profile.endpoint}{named}{zone}"
+
+
+def _answer(connection: Connection) -> str:
+    from odps_nb.access.doctor import ask_once
+
+    check = ask_once(connection.profile)
+    if check.ok:
+        return "the service answers"
+    return f"not usable yet: {check.found}; {check.to_do}".rstrip("; ")
 
 
 def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection, bool]:

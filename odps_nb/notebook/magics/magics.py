@@ -35,6 +35,8 @@ __all__ = ["OdpsMagics"]
 
 # "%odps read?" means the help of that subcommand; IPython alone would look for a variable.
 _HELP = re.compile(r"^(?P<start>\s*%odps\s+\w+)\s*\?{1,2}\s*$")
+# Only then a connection is the value of the magic: alone on its line it would be shown twice.
+_ASSIGNED = re.compile(r"^\s*[\w.]+\s*=\s*%odps\s+connect\b")
 
 
 def _overview() -> str:
@@ -113,10 +115,12 @@ class OdpsMagics(Magics):
     ) -> Any:
         """Work with tables and blobs; see the overview below."""
         words = split_line(line)
-        if not words or words[0] in ("-h", "--help", "help"):
+        if not words or words[0] in ("-h", "--help") or words == ["help"]:
             self.context.show_text(_overview())
             return None
         name, *rest = words
+        if name == "help":
+            name, rest = rest[0], ["--help"]
         refuse_keys(rest)
         command = COMMANDS.get(name)
         if command is None:
@@ -144,7 +148,7 @@ class OdpsMagics(Magics):
         self._replaced = {kind: tables[kind].get("odps") for kind in ("line", "cell")}
         self.shell.register_magics(self)
         self.shell.Completer.custom_matchers.append(self._matcher)
-        self.shell.input_transformers_cleanup.append(_help_lines)
+        self.shell.input_transformers_cleanup.append(_our_lines)
         self._failures.install()
 
     def uninstall(self) -> None:
@@ -158,7 +162,7 @@ class OdpsMagics(Magics):
         for kept, item in (
             (self.shell.configurables, self),
             (self.shell.Completer.custom_matchers, self._matcher),
-            (self.shell.input_transformers_cleanup, _help_lines),
+            (self.shell.input_transformers_cleanup, _our_lines),
         ):
             kept[:] = [one for one in kept if one is not item]
         self._failures.remove()
@@ -186,8 +190,8 @@ def _profiles() -> tuple[str, ...]:
 OdpsMagics.odps.__doc__ = _overview()
 
 
-def _help_lines(lines: list[str]) -> list[str]:
-    """Turn ``%odps NAME?`` into ``%odps NAME --help``."""
+def _our_lines(lines: list[str]) -> list[str]:
+    """Turn ``%odps NAME?`` into ``%odps NAME --help``; ``c = %odps connect`` gives a value."""
     if len(lines) == 1 and (match := _HELP.match(lines[0])):
         return [match["start"] + " --help\n"]
-    return lines
+    return [_ASSIGNED.sub(r"\g<0> --give", line) for line in lines]

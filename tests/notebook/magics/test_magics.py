@@ -70,7 +70,8 @@ def test_without_any_setting_the_first_use_says_what_is_missing(shell):
     load_ipython_extension(shell)
     with pytest.raises(ConfigError) as caught:
         run(shell, "%odps tables")
-    assert "ODPS_ENDPOINT" in f"{caught.value} {caught.value.hint}"
+    assert str(caught.value) == "no connection yet"
+    assert caught.value.hint == "try %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT"
 
 
 def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monkeypatch):
@@ -78,16 +79,34 @@ def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monke
     monkeypatch.setenv("ODPS_ACCESS_KEY", service.access_key)
     run(ip, f"%odps connect {service.endpoint} --project {service.project} -o mine")
     (note,) = ip.user_ns["shown"]
-    assert (
-        note["text/plain"] == f"odps_nb works with project {service.project} at {service.endpoint}"
-    )
+    where = f"project {service.project} at {service.endpoint}"
+    assert note["text/plain"] == f"{where} · the service answers"
     assert "orders" in ip.user_ns["mine"].tables()
     ip.user_ns["mine"].close()
+
+
+def test_connect_says_what_the_service_answers(ip, service, monkeypatch):
+    monkeypatch.setenv("ODPS_ACCESS_ID", "nobody")
+    monkeypatch.setenv("ODPS_ACCESS_KEY", "wrong")
+    for target, answer in (
+        (service.endpoint, "not usable yet: AccessDeniedError: access id 'nobody' is unknown"),
+        ("http://127.0.0.1:1/api", "not usable yet: ConnectError: 127.0.0.1:1 refuses"),
+    ):
+        run(ip, f"%odps connect {target} --project {service.project}")
+        (note,) = ip.user_ns["shown"]
+        assert answer in note["text/plain"]
+
+
+def test_connect_gives_the_connection_where_it_is_assigned(ip, odps):
+    assert run(ip, "mine = %odps connect odps") is None
+    assert ip.user_ns["mine"] is odps
+    assert run(ip, "%odps connect odps") is None  # shown in words, not a second time as a repr
 
 
 def test_local_starts_a_service_and_the_same_cell_finds_it_again(ip, tmp_path):
     run(ip, f"%odps connect local --root {tmp_path} -o first")
     try:
+        assert "tables go with this kernel" not in ip.user_ns["shown"][0]["text/plain"]
         ip.user_ns["first"].create_table("kept", "id bigint")
         run(ip, f"%odps connect local --root {tmp_path} -o second")
         assert ip.user_ns["second"] is ip.user_ns["first"]
@@ -103,7 +122,7 @@ def test_a_zone_of_the_connection_is_that_of_every_magic(ip, service, new_name, 
     target = f"{service.endpoint} --project {service.project}"
     run(ip, f"%odps connect {target} --timezone {zone} -o zoned")
     (note,) = ip.user_ns["shown"]
-    assert note["text/plain"].endswith(f" · times of {zone}")
+    assert f" · times of {zone} · " in note["text/plain"]
     clock = pd.Timestamp("2024-01-31 10:00:00")
     with ip.user_ns["zoned"] as zoned:
         zoned.create_table(name, "t timestamp")
