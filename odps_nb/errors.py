@@ -133,7 +133,8 @@ class _Facts(Exception):
 
     def _last_lines(self) -> list[str]:
         told = " · ".join(_facts_told(self))
-        return [*([told] if told else []), *self._to_do()]
+        place = getattr(self, "excerpt", None)
+        return [*([visible(place)] if place else []), *([told] if told else []), *self._to_do()]
 
     def _to_do(self) -> list[str]:
         return [f"to do: {visible(self.hint)}"] if self.hint else []
@@ -261,13 +262,24 @@ class BrokenStreamError(TransportError):
 
 
 class ServiceError(OdpsNbError):
-    """The server's own error: HTTP ``status``, its ``code`` and the ``request_id`` to quote."""
+    """The server's own error: HTTP ``status``, its ``code`` and the ``request_id`` to quote.
 
-    fact_names: ClassVar[tuple[str, ...]] = ("hint", "status", "code", "request_id", "retry_after")
+    ``excerpt`` is the line of a query that it names, with a caret below the place.
+    """
+
+    fact_names: ClassVar[tuple[str, ...]] = (
+        "hint",
+        "status",
+        "code",
+        "request_id",
+        "retry_after",
+        "excerpt",
+    )
     status: int | None
     code: str | None
     request_id: str | None
     retry_after: float | None
+    excerpt: str | None
 
 
 class InvalidRequestError(ServiceError):

@@ -90,7 +90,8 @@ def _parse(text: str) -> Any:
         raise faults.parse_failed(
             str(first.get("description", error)).splitlines()[0],
             line=first.get("line") or 1,
-            column=first.get("col") or 1,
+            # sqlglot names the end of the word, the service its beginning
+            column=max(1, (first.get("col") or 1) - len(first.get("highlight") or " ") + 1),
         ) from None
     except sqlglot.errors.SqlglotError as error:
         raise faults.parse_failed(str(error).splitlines()[0]) from None

@@ -15,7 +15,7 @@ from IPython.core.error import UsageError
 
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
-from odps_nb.notebook.magics import reading, spark_sql
+from odps_nb.notebook.magics import looking, reading, spark_sql
 from odps_nb.notebook.magics.arguments import parse_partitions, positive
 from odps_nb.notebook.magics.command import Command, argument, parsed_as
 from odps_nb.notebook.magics.context import Context
@@ -23,7 +23,6 @@ from odps_nb.notebook.magics.context import Context
 if TYPE_CHECKING:
     from odps_nb.access.blob import Blob, BlobColumn
     from odps_nb.access.connection import Connection
-    from odps_nb.access.table import Table
 
 __all__ = ["COMMANDS"]
 
@@ -101,30 +100,6 @@ def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection,
     if args.target:
         return odps_nb.connect(args.target, **keywords), True
     return odps_nb.connect(**keywords), True
-
-
-@parsed_as("odps tables")
-@argument("pattern", nargs="?", metavar="PATTERN", help="Only names like this, e.g. ord*.")
-def tables(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """List the tables of the project.
-
-    names = %odps tables gives a sequence of rows.
-    """
-    names = [str(name) for name in context.connection.tables(args.pattern)]
-    nothing = f"no table is named like {args.pattern}" if args.pattern else "no tables yet"
-    return Listing(headers=("table",), rows=tuple((name,) for name in names), empty=nothing)
-
-
-@parsed_as("odps schema")
-@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
-def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Table:
-    """Show the columns, partition columns and size of a table.
-
-    table = %odps schema TABLE gives its handle.
-    """
-    table = context.table(args.table)
-    table.info  # noqa: B018  # asked for now, so that a missing table is an error of this cell
-    return table
 
 
 @parsed_as("odps write")
@@ -254,8 +229,9 @@ COMMANDS = {
     command.name: command
     for command in (
         Command(name="connect", run=connect),
-        Command(name="tables", run=tables),
-        Command(name="schema", run=schema),
+        Command(name="tables", run=looking.tables),
+        Command(name="schema", run=looking.schema),
+        Command(name="partitions", run=looking.partitions),
         Command(name="head", run=reading.head),
         Command(name="read", run=reading.read, cell="optional"),
         Command(name="sql", run=reading.sql, cell="required"),

@@ -17,7 +17,7 @@ MAX_SHOWN = 200
 
 # "%odps read ord", also after an assignment and as the first line of a cell.
 _LINE = re.compile(r"^\s*(?:[\w.,\s]+=\s*)?%(?P<cell>%?)odps(?P<rest>\s.*)?$", re.DOTALL)
-_TAKES_TABLE = {"schema", "head", "read", "blobs", "write"}
+_TAKES_TABLE = {"schema", "partitions", "head", "read", "blobs", "write", "explore"}
 _WORD = re.compile(r"[^\s,(]*$")
 _SQL_TABLE = re.compile(r"\b(?:from|join|into|table)\s+[`\w.]*$", re.IGNORECASE)
 _SQL_TABLES = re.compile(r"\b(?:from|join)\s+`?([\w.]+)", re.IGNORECASE)
@@ -109,7 +109,7 @@ _CHOICES = {
     "--type": ("pandas", "arrow", "spark", "batches"),
     "--view": ("grid", "list"),
 }
-_FLAGS = {"-q", "--quiet", "--bg", "--dry-run", "--overwrite", "--render", "--help", "-h"}
+_FLAGS = {"-q", "--quiet", "--bg", "--dry-run", "--overwrite", "--render", "--all", "--help", "-h"}
 
 
 def _positionals(args: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ for completion; `close` closes both.
 
 from __future__ import annotations
 
+import builtins
 import keyword
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -132,13 +133,12 @@ class Context:
 
         What IPython itself put there (``open``, ``exit``, …) is left out.
         """
-        theirs = self.shell.user_ns_hidden
-        own = {
+        theirs, known = self.shell.user_ns_hidden, vars(builtins)
+        return {
             name: value
-            for name, value in self.shell.user_ns.items()
-            if name not in theirs or theirs[name] is not value
+            for name, value in {**self.shell.user_ns, **self._local}.items()
+            if theirs.get(name, self) is not value and not (name in known and callable(value))
         }
-        return {**own, **self._local}
 
     def variable(self, name: str) -> Any:
         """Return the value of a variable, or raise a one-line error with the most similar name."""
@@ -196,6 +196,11 @@ class Context:
         if isinstance(listener, CardListener):
             listener.place(*title.split(" ", 1))
         return listener
+
+    @staticmethod
+    def show(value: Any) -> None:
+        """Display a value that has a MIME bundle."""
+        output.show(value._repr_mimebundle_())
 
     @staticmethod
     def show_text(text: str) -> None:

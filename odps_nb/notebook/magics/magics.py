@@ -64,6 +64,12 @@ class OdpsMagics(Magics):
         min=1,
         help="Rows that a read or query returns without -n; None: all.",
     ).tag(config=True)
+    ask_above = Integer(
+        256 * 1024 * 1024,
+        allow_none=True,
+        min=1,
+        help="Bytes beyond which %odps read asks for -n, -p, -w or --all; None: never.",
+    ).tag(config=True)
     progress = Enum(
         PROGRESS_MODES,
         default_value="auto",
@@ -100,6 +106,7 @@ class OdpsMagics(Magics):
         return Options(
             result_type=self.result_type,
             limit=self.limit,
+            ask_above=self.ask_above,
             progress=self.progress,
             refresh_hz=self.refresh_hz,
             max_output_bytes=self.max_output_bytes,

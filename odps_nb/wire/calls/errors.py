@@ -151,7 +151,7 @@ _HINT_OF_CODE = {
     "TableModified": "the table was changed meanwhile; run the operation again",
     "SchemaModified": "the columns were changed meanwhile; run the operation again",
     "InsufficientStorage": "free space on the disk of the service, and try again",
-    "ParseError": "check the SQL text at the line and column in the message",
+    "ParseError": "check the SQL text",
 }
 _HINT_OF_CLASS: dict[type[ServiceError], str] = {
     AccessDeniedError: "check the access id and key, and the rights to the object",

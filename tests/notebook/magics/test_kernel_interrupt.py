@@ -88,7 +88,7 @@ def test_an_interrupt_stops_a_read_and_the_card_says_where(kernel, stalled):
 
     # Without the interrupt it would wait for ten minutes.
     reply, published = run(
-        client, "%odps read orders -o orders", on_output=interrupt_once_rows_are_there
+        client, "%odps read orders --all -o orders", on_output=interrupt_once_rows_are_there
     )
     assert reply["status"] == "error"
     assert reply["ename"] == "CancelledError"
@@ -120,7 +120,7 @@ print(listing.rows[-1][0])
 
 def test_a_background_read_is_cancelled_by_its_id_and_its_card_says_so(kernel, stalled):
     _, client = kernel
-    _, started = run(client, "%odps read orders --bg -o handle")
+    _, started = run(client, "%odps read orders --all --bg -o handle")
     placed = next(m["content"] for m in started if m["msg_type"] == "display_data")
     assert placed["data"]["text/plain"] == "read orders: creating session"
     seen: list[dict] = []
@@ -143,7 +143,7 @@ def test_a_background_read_is_cancelled_by_its_id_and_its_card_says_so(kernel, s
 
 def test_the_button_of_a_background_card_cancels(kernel, stalled):
     _, client = kernel
-    _, started = run(client, "%odps read orders --bg -o handle")
+    _, started = run(client, "%odps read orders --all --bg -o handle")
     view = "application/vnd.jupyter.widget-view+json"
     shown = [m["content"]["data"] for m in started if m["msg_type"] == "display_data"]
     (button,) = (data[view]["model_id"] for data in shown if view in data)

@@ -149,8 +149,44 @@ def test_without_a_zone_sql_takes_no_time_that_has_one(ip):
 # -- looking ----------------------------------------------------------------------------------
 
 
+def test_tables_say_more_than_names_and_partitions_are_listed(ip):
+    orders = next(row for row in run(ip, "%odps tables") if row[0] == "orders")
+    assert orders[1:4] == ("2,048,000", orders[2], "ds")
+    assert orders[2].endswith(" MB")
+    found = run(ip, "%odps partitions orders")
+    assert len(found) == 8
+    assert found[0][:2] == ("ds=2024-01-01", "231,072")
+    assert [row[0] for row in run(ip, f"%odps partitions orders -p {found[1][0]}")] == [found[1][0]]
+    with pytest.raises(ArgumentError, match="'dt' is not a partition column"):
+        run(ip, "%odps partitions orders -p dt=1")
+    with pytest.raises(ArgumentError, match="no partitions"):
+        run(ip, "%odps partitions media")
+
+
+def test_a_large_table_is_read_only_when_asked(ip):
+    told = usage_error(ip, "%odps read orders -o whole")
+    assert told.startswith("orders is about 404.4 MB: say -n N")
+    assert "whole" not in ip.user_ns
+    run(ip, "%config OdpsMagics.ask_above = 1000")
+    few = "%odps read orders -p ds=2024-01-01 -c id"
+    assert "is about 1.8 MB" in usage_error(ip, few)
+    for allowed in ("--all", "-n 3", '-w "id < 1000003"', "--max-bytes 1GB"):
+        assert len(run(ip, f"{few} {allowed}")) in (2, 3, 231_072)
+    run(ip, "%config OdpsMagics.ask_above = None")
+    assert len(run(ip, few)) == 231_072
+
+
+def test_a_plan_estimates_the_chosen_columns(ip):
+    def size(columns: str) -> str:
+        plan = run(ip, f"%odps read orders -p ds=2024-01-01 -c {columns} --dry-run")
+        return dict(plan.rows)["size"]
+
+    assert size("id") == "about 1.8 MB"  # 231,072 rows of 8 bytes
+    assert size("id,note").endswith(" MB with all columns")
+
+
 def test_tables_are_rows_in_code_too(ip):
-    assert ("orders",) in list(run(ip, "%odps tables"))
+    assert "orders" in [row[0] for row in run(ip, "%odps tables")]
     assert run(ip, "%odps tables zzz*").text() == "no table is named like zzz*"
 
 
@@ -293,7 +329,7 @@ def test_an_interrupt_becomes_our_error_and_no_variable_appears(ip, moody_odps, 
     watcher = threading.Thread(target=interrupt_soon)
     watcher.start()
     with pytest.raises(CancelledError, match="stopped by an interrupt"):
-        run(ip, "%odps read orders -o never")
+        run(ip, "%odps read orders --all -o never")
     watcher.join()
     assert "never" not in ip.user_ns
     (one,) = ip.magics_manager.registry["OdpsMagics"].operations.all()
@@ -344,6 +380,38 @@ def test_sql_brings_only_as_many_rows_as_asked(ip, odps, kind, way, monkeypatch)
     finally:
         run(ip, "%config OdpsMagics.limit = None")
     assert asked == [5]
+
+
+def test_a_statement_without_rows_says_what_was_done(ip, new_name):
+    name = new_name("made")
+    for statement, told in (
+        (f"create table if not exists {name} (id bigint);", "done: table created"),
+        (f"insert into {name} values (1)", "done: rows inserted"),
+        (f"set a=b; insert overwrite table {name} select 2", "done: rows inserted"),
+        (f"drop table {name};", "done: table dropped"),
+    ):
+        assert run(ip, f"%%odps sql\n{statement}") is None
+        assert [one["text/plain"] for one in ip.user_ns["shown"]] == [told]
+    empty = run(ip, "%%odps sql\nselect id from orders where id < 0")
+    assert list(empty.columns) == ["id"]  # rows were asked for: the answer is that there are none
+
+
+def test_an_error_in_sql_shows_its_place(ip, odps, capsys):
+    with pytest.raises(OdpsNbError) as caught:
+        run(ip, "%%odps sql\nselect id\nfrom orders\nwhre id = 1")
+    assert caught.value.excerpt == "  whre id = 1\n       ^"
+    ip.run_cell("%%odps sql\nselect id frm orders")
+    assert "\n  select id frm orders\n                ^\nwhere: " in capsys.readouterr().out
+    with pytest.raises(OdpsNbError) as caught:
+        odps.sql("select no_such_column from orders")
+    assert caught.value.excerpt is None  # the service names no place
+
+
+def test_a_name_without_a_value_suggests_variables_only(ip):
+    assert "did you mean" not in usage_error(ip, '%odps read orders -n 1 -w "status = :oper"')
+    ip.user_ns["states"] = ["new"]
+    told = usage_error(ip, '%odps read orders -n 1 -w "status in (:state)"')
+    assert told.endswith("did you mean :states?")
 
 
 def test_a_limit_says_how_many_rows_there_are(ip):
