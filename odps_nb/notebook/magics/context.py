@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Context"]
 
+PATIENCE = 0.6
+"""Seconds that a first Tab waits for names; JupyterLab gives up after one."""
+
 
 class Context:
     """Connection, variables and output of the magics of one kernel."""
@@ -48,6 +51,7 @@ class Context:
         self._origin: tuple[str | None, ...] = ()
         self._owned = False
         self._names: NameCache | None = None
+        self._others: tuple[Connection, NameCache] | None = None
         self._local: Mapping[str, Any] = {}
 
     # -- the connection -----------------------------------------------------------------------
@@ -74,8 +78,8 @@ class Context:
         """
         self._let_go()
         self._connection, self._owned, self._origin = connection, owned, origin
-        self._names = NameCache(_Names(connection))
-        self._names.tables()  # so that the first Tab already knows them
+        self._names = NameCache(_Names(connection), patience=PATIENCE)
+        self._names.prefetch()  # so that the first Tab already knows the tables
 
     def is_alive(self, origin: tuple[str | None, ...]) -> bool:
         """Whether the current connection has the same arguments and still works."""
@@ -105,9 +109,30 @@ class Context:
         """Return the names for completion; none without a connection."""
         return self._names if self._names is not None else _NO_NAMES
 
+    def tables_of(self, variable: str) -> Sequence[str] | None:
+        """Return the table names of a connection in a variable; ``None`` if it holds none."""
+        from odps_nb.access.connection import Connection
+
+        value = self.shell.user_ns.get(variable)
+        if not isinstance(value, Connection):
+            return None
+        if value is self._connection and self._names is not None:
+            return self._names.tables()
+        if self._others is None or self._others[0] is not value:
+            if self._others is not None:
+                self._others[1].close()
+            try:
+                self._others = value, NameCache(_Names(value), patience=PATIENCE)
+            except StateError:  # it is closed
+                return None
+        return self._others[1].tables()
+
     def close(self) -> None:
-        """Close the connection, if it is owned, and the cache of names. Idempotent."""
+        """Close the connection, if it is owned, and the caches of names. Idempotent."""
         self._let_go()
+        if self._others is not None:
+            self._others[1].close()
+            self._others = None
 
     def _let_go(self) -> None:
         if self._names is not None:

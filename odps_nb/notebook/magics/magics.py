@@ -175,14 +175,15 @@ class OdpsMagics(Magics):
         self._failures.remove()
         self.context.close()
 
-    def _complete(self, before: str) -> completion.Candidates | None:
+    def _complete(self, before: str, after: str) -> completion.Candidates | None:
         known = completion.Known(
             options={name: command.option_strings() for name, command in COMMANDS.items()},
             names=self.context.names(),
             variables=lambda: [n for n in self.shell.user_ns if not n.startswith("_")],
             profiles=_profiles,
+            tables_of=self.context.tables_of,
         )
-        return completion.complete(before, known)
+        return completion.complete(before, known, after)
 
 
 def _profiles() -> tuple[str, ...]:

@@ -53,6 +53,7 @@ _WIDTH = {
     **dict.fromkeys((TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ), 8),
     TypeCode.DECIMAL: 16,
 }
+_TEXT = 32  # of text and the rest, where nothing better is known
 
 
 class Rows(Protocol):
@@ -306,35 +307,36 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
     kind = args.type or context.options().result_type
     if most is None or kind in ("spark", "batches"):
         return
-    size = bytes_of(scan.session)
+    size, word = bytes_of(scan.session)
     if size is None or size <= most:
         return
     context.show(_plan(scan, args.table))
     raise UsageError(
-        f"{args.table} is about {format_bytes(size)}: say -n N for its first rows, -p or -w for "
+        f"{args.table} is {word} {format_bytes(size)}: say -n N for its first rows, -p or -w for "
         "some of them, or --all; %config OdpsMagics.ask_above sets from which size on"
     )
 
 
-def bytes_of(session: ReadSession) -> int | None:
-    """Return an estimate of the bytes of all rows of the chosen columns."""
+def bytes_of(session: ReadSession) -> tuple[int | None, str]:
+    """Return the bytes of all rows of the chosen columns, and a word for how sure that is."""
+    rows, whole = session.row_count, session.estimated_size
+    if rows is None or not session.selects:  # the service estimates all columns
+        return whole, "about"
     widths = [_WIDTH.get(column.type.code) for column in session.schema]
-    if session.row_count is not None and None not in widths:
-        return session.row_count * sum(width for width in widths if width is not None)
-    return session.estimated_size
+    size = rows * sum(_TEXT if width is None else width for width in widths)
+    word = "roughly" if None in widths else "about"
+    return (size if whole is None or word == "about" else min(size, whole)), word
 
 
 def _plan(scan: Scan, name: str) -> Listing:
     """Return the plan of a read: opens the read session and reads no rows."""
     session = scan.session
     rows = "known only by reading (filter)" if scan.row_count is None else f"{scan.row_count:,}"
-    size = bytes_of(session)
-    some = session.selects and size == session.estimated_size
-    told = "unknown" if size is None else f"about {format_bytes(size)}"
+    size, word = bytes_of(session)
     facts = (
         ("rows", rows),
         ("splits", f"{len(session.splits):,}"),
-        ("size", f"{told} with all columns" if some and size is not None else told),
+        ("size", "unknown" if size is None else f"{word} {format_bytes(size)}"),
         ("columns", ", ".join(session.columns or session.schema.names)),
         ("session", session.session_id),
     )

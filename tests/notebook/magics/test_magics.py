@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 
 import pandas as pd
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.utils.capture import capture_output
 
+import odps_nb
 from odps_nb import load_ipython_extension
 from odps_nb.errors import (
     ArgumentError,
@@ -182,7 +182,7 @@ def test_a_plan_estimates_the_chosen_columns(ip):
         return dict(plan.rows)["size"]
 
     assert size("id") == "about 1.8 MB"  # 231,072 rows of 8 bytes
-    assert size("id,note").endswith(" MB with all columns")
+    assert size("id,note") == "roughly 9.2 MB"
 
 
 def test_tables_are_rows_in_code_too(ip):
@@ -529,24 +529,33 @@ def test_an_output_of_blobs_keeps_to_its_budget(ip):
 # -- Tab --------------------------------------------------------------------------------------
 
 
-def test_tab_knows_tables_columns_and_partitions_of_the_service(ip):
-    def offers(text: str, wanted: str) -> bool:
-        with provisionalcompleter():
-            found = ip.Completer.completions(text, len(text))
-            return any(text[: one.start] + one.text == wanted for one in found)
-
-    deadline = time.monotonic() + 30
-    for text, wanted in (
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
         ("%odps read ord", "%odps read orders"),
         ("%odps read orders -c id,amo", "%odps read orders -c id,amount"),
         ("%odps read orders -p ds=2024-01-08", "%odps read orders -p ds=2024-01-08"),
         ("%odps read orders -p ds=2", "%odps read orders -p ds=2024-01-01"),
+        ('%odps read orders -w "quan', '%odps read orders -w "quantity'),
         ("%%odps read orders\nquan", "%%odps read orders\nquantity"),
         ("%%odps sql\nselect * from med", "%%odps sql\nselect * from media"),
-    ):
-        while not offers(text, wanted):
-            assert time.monotonic() < deadline, text
-            threading.Event().wait(0.01)
+        ('odps.table("med', 'odps.table("media'),
+        ('other.table("med', 'other.table("media'),
+    ],
+)
+def test_the_first_tab_knows_tables_columns_and_partitions(ip, odps, profile, text, wanted):
+    ip.user_ns["other"] = odps_nb.connect(profile)
+    with provisionalcompleter(), ip.user_ns["other"]:
+        found = list(ip.Completer.completions(text, len(text)))
+    assert wanted in [text[: one.start] + one.text for one in found]
+    assert all((text[: one.start] + one.text).startswith(text[:-3]) for one in found)
+
+
+def test_tab_before_from_knows_the_columns(ip):
+    text, cursor = "%%odps sql\nselect quan from orders", len("%%odps sql\nselect quan")
+    with provisionalcompleter():
+        found = [one.text for one in ip.Completer.completions(text, cursor)]
+    assert found == ["quantity"]
 
 
 def test_every_failure_of_the_service_is_ours(ip):
