@@ -82,6 +82,7 @@ def submit_sql(
     *,
     name: str = SQL_TASK,
     settings: Mapping[str, str] | None = None,
+    estimates: bool = False,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> SqlInstance:
@@ -108,6 +109,7 @@ def submit_sql(
         name=name,
         settings={**chosen, **(settings or {})},
         unique_id=str(uuid.uuid4()),
+        estimates=estimates,
     )
     try:
         answer = control_call(storage, request, tracker=tracker, cancel=cancel)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.scan import Scan
     from odps_nb.client.read.plan import ReadSession
+    from odps_nb.wire.control import SqlCost
 
 __all__ = ["bound", "filter_of", "head", "read", "spark_session", "sql", "stoppable"]
 
@@ -200,6 +201,7 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @parsed_as("odps sql")
 @_gives_rows
 @argument("--bg", action="store_true", help="Run in the background and return a handle.")
+@argument("--dry-run", action="store_true", help="Run nothing: what the service says it costs.")
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as SQL on the service; its rows arrive over the Storage API.
 
@@ -209,6 +211,8 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     if not (text := (cell or "").strip()):
         raise UsageError("%%odps sql needs a query in the cell")
     query = bound(context, text, lambda: context.connection.profile.timezone)
+    if args.dry_run:
+        return _cost(stoppable("sql", lambda: context.connection.sql_cost(query)))
     result = stoppable("sql", lambda: context.connection.sql(query, wait=False))
     limit = args.limit or context.options().limit
     rows = result if limit is None else result.first(limit)
@@ -216,6 +220,17 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     title = f"sql {line if len(line) <= 60 else line[:59] + '…'}"
     done = f"done: {what_was_done(query)}"
     return _finish(context, args, title, rows, lambda: result.row_count, done=done)
+
+
+def _cost(cost: SqlCost) -> Listing:
+    size, factor = cost.input_bytes, cost.complexity
+    facts = (
+        ("reads", "unknown" if size is None else format_bytes(size)),
+        ("complexity", "unknown" if factor is None else f"{factor:g}"),
+        ("functions of users", "unknown" if cost.udfs is None else str(cost.udfs)),
+    )
+    caption = "sql: nothing run; the estimate of the service, which bills bytes times complexity"
+    return Listing(headers=("cost", ""), rows=facts, caption=caption)
 
 
 def what_was_done(sql: str) -> str:

@@ -396,6 +396,19 @@ def test_a_statement_without_rows_says_what_was_done(ip, new_name):
     assert list(empty.columns) == ["id"]  # rows were asked for: the answer is that there are none
 
 
+def test_a_dry_run_of_sql_gives_the_estimate_of_the_service(ip, odps):
+    before = dict(odps.table("orders").reload().info.properties)
+    days = "select id from orders where ds in ('2024-01-02', '2024-01-03')"
+    cost = dict(run(ip, f"%%odps sql --dry-run\n{days}").rows)
+    sizes = {str(row[0]): row[2] for row in run(ip, "%odps partitions orders")}
+    assert sizes["ds=2024-01-02"] == "47.9 MB"
+    assert cost == {"reads": "96.9 MB", "complexity": "1", "functions of users": "0"}
+    run(ip, "%%odps sql --dry-run\ndrop table orders")
+    assert odps.table("orders").reload().info.properties == before
+    with pytest.raises(NotFoundError):
+        run(ip, "%%odps sql --dry-run\nselect * from no_such_table")
+
+
 def test_an_error_in_sql_shows_its_place(ip, odps, capsys):
     with pytest.raises(OdpsNbError) as caught:
         run(ip, "%%odps sql\nselect id\nfrom orders\nwhre id = 1")
