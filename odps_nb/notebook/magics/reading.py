@@ -214,6 +214,8 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     if args.dry_run:
         return _cost(stoppable("sql", lambda: context.connection.sql_cost(query)))
     result = stoppable("sql", lambda: context.connection.sql(query, wait=False))
+    if not args.quiet:
+        context.show_page(result.instance_id)
     limit = args.limit or context.options().limit
     rows = result if limit is None else result.first(limit)
     line = " ".join(query.split())
