@@ -45,6 +45,8 @@ class Command:
     name: str
     run: Callable[[Context, argparse.Namespace, str | None], Any]
     cell: Literal["never", "optional", "required"] = "never"
+    lines: tuple[list[str], ...] = ()
+    """First words with which a command that requires a cell stands on a line alone."""
 
     @property
     def summary(self) -> str:
@@ -60,5 +62,6 @@ class Command:
 
     def option_strings(self) -> tuple[str, ...]:
         """Return the names of its options, long forms first."""
-        found = [name for action in parser_of(self.run)._actions for name in action.option_strings]
+        shown = [a for a in parser_of(self.run)._actions if a.help is not argparse.SUPPRESS]
+        found = [name for action in shown for name in action.option_strings]
         return tuple(sorted([*found, "--help"], key=lambda name: (not name.startswith("--"), name)))
