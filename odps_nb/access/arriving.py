@@ -9,12 +9,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.errors import ConversionError
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["read_frame", "streaming_reader"]
+__all__ = ["fitting", "lazy_reader", "read_frame", "streaming_reader"]
 
 
 def read_frame(
@@ -72,3 +73,39 @@ def streaming_reader(
             yield from batches
 
     return pa.RecordBatchReader.from_batches(first[0].schema, rows())
+
+
+def lazy_reader(
+    batches: Generator[pa.RecordBatch, None, None], schema: pa.Schema
+) -> pa.RecordBatchReader:
+    """Return a reader that fetches nothing before it is read.
+
+    Some libraries ask for a stream several times, to look at its columns before they read one.
+    """
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_batches(schema, fitting(batches, schema))
+
+
+def fitting(
+    batches: Generator[pa.RecordBatch, None, None], schema: pa.Schema
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the batches with exactly the types that were promised for their columns.
+
+    Raises
+    ------
+    ConversionError
+        A value has no place in the promised type.
+    """
+    import pyarrow as pa
+
+    with closing(batches):
+        for batch in batches:
+            wanted = pa.schema([schema.field(name) for name in batch.schema.names])
+            try:
+                yield batch if batch.schema.equals(wanted) else batch.cast(wanted)
+            except pa.ArrowInvalid as error:
+                raise ConversionError(
+                    f"the rows do not fit their columns: {error}",
+                    hint="for times before 1677 or after 2262: read(timestamp_unit='us')",
+                ) from error

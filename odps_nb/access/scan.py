@@ -11,8 +11,9 @@ from collections.abc import Generator, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.arriving import read_frame, streaming_reader
+from odps_nb.access.arriving import lazy_reader, read_frame, streaming_reader
 from odps_nb.access.checks import check_count
+from odps_nb.access.engines.offered import ForEngines
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.catalog import suggest_tables
@@ -31,13 +32,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
+    from odps_nb.access.engines.dataset import TableDataset
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.read.splits import ReadPlan, ReadSession
 
 __all__ = ["Scan"]
 
 
-class Scan:
+class Scan(ForEngines):
     """A planned read; made by ``table.read(…)``.
 
     The first use of `splits`, `row_count`, `schema` or a result opens the read session (one
@@ -223,8 +225,9 @@ class Scan:
         return streaming_reader(self.batches(progress=progress), lambda: self.arrow_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows through the Arrow C stream interface."""
-        return self.reader().__arrow_c_stream__(requested_schema)
+        """Export the rows through the Arrow C stream interface; nothing is read before they are."""
+        rows = lazy_reader(self.batches(), self.arrow_schema)
+        return rows.__arrow_c_stream__(requested_schema)
 
     def cancel(self) -> None:
         """Cancel all reading of this scan, from any thread; the readers raise."""
@@ -234,6 +237,24 @@ class Scan:
             token.cancel()
 
     # -- inside -------------------------------------------------------------------------------
+
+    def _whole(self) -> Scan:
+        return self
+
+    def _dataset(self) -> TableDataset:
+        from odps_nb.access.engines.dataset import open_dataset
+
+        if self._reopens is not None:
+            raise ArgumentError(
+                "a dataset opens a session of its own for each query",
+                hint="leave out session_id, or use scan.reader()",
+            )
+        connection, bound, progress = self._connection, self._max_bytes, self._progress
+        return open_dataset(
+            self._plan,
+            connection.storage,
+            lambda plan: Scan(connection, plan, max_bytes=bound, progress=progress),
+        )
 
     def works_under(self, token: CancelToken, *, ended: bool = False) -> None:
         """Register a token for `cancel`, or remove it when its work has ended."""

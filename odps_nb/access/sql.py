@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.arriving import read_frame, streaming_reader
+from odps_nb.access.arriving import lazy_reader, read_frame, streaming_reader
 from odps_nb.access.checks import check_count
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
@@ -170,8 +170,9 @@ class Result:
         return streaming_reader(self.batches(progress=progress), lambda: self.arrow_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows through the Arrow C stream interface."""
-        return self.reader().__arrow_c_stream__(requested_schema)
+        """Export the rows through the Arrow C stream interface; nothing is read before they are."""
+        rows = lazy_reader(self.batches(), self.arrow_schema)
+        return rows.__arrow_c_stream__(requested_schema)
 
     def cancel(self) -> None:
         """Cancel the query on the service; calls that wait for it raise. Idempotent."""

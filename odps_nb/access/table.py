@@ -16,6 +16,7 @@ from odps_nb.access.checks import (
     check_partition,
     partition_list,
 )
+from odps_nb.access.engines.offered import ForEngines
 from odps_nb.access.table_metadata import TableMetadata
 from odps_nb.access.upserting import ByKey
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Table"]
 
 
-class Table(TableMetadata, ByKey):
+class Table(TableMetadata, ByKey, ForEngines):
     """A table of the service; made by ``odps.table(name)``.
 
     Examples
@@ -352,6 +353,9 @@ class Table(TableMetadata, ByKey):
             session=session_id,
             compression=Compression.of(compression),
         )
+
+    def _whole(self) -> Scan:
+        return self.read()
 
     def _increment(self, since: Bound | None, until: Bound | None, *, changes: bool) -> Increment:
         keyed, names = bool(self.primary_key), self.schema.names
