@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from odps_nb.convert.frame_options import FrameOptions
+
 __all__ = ["fitting", "lazy_reader", "read_frame", "streaming_reader"]
 
 
@@ -23,6 +25,7 @@ def read_frame(
     columns: Callable[[], pa.Schema],
     tracker: ProgressTracker,
     *,
+    options: FrameOptions | None = None,
     row_count: Callable[[], int | None] = lambda: None,
 ) -> pd.DataFrame:
     """Read all batches into a DataFrame, keeping none of them in memory longer than needed.
@@ -31,6 +34,8 @@ def read_frame(
     ----------
     columns
         Called for the columns if there is no batch.
+    options
+        Which dtypes.
     row_count
         Called after the first batch; returns the expected number of rows.
     """
@@ -47,7 +52,7 @@ def read_frame(
             yield from batches
             tracker.phase(Phase.CONVERTING)
 
-        return to_pandas(rows(), schema=schema, rows=count)
+        return to_pandas(rows(), schema=schema, rows=count, options=options)
 
 
 def streaming_reader(

@@ -21,6 +21,7 @@ from odps_nb.client.catalog import suggest_tables
 # imported here, not where used: a fork while another thread imports leaves a child that hangs
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.lifetime import renew_after_fork
@@ -186,13 +187,29 @@ class Scan(ForEngines):
             schema = batches[0].schema if batches else self.arrow_schema
             return pa.Table.from_batches(batches, schema=schema)
 
-    def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
-        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
+    def to_pandas(
+        self,
+        *,
+        decimals: Decimals = "exact",
+        dtype_backend: DtypeBackend | None = None,
+        progress: Progress = None,
+    ) -> pd.DataFrame:
+        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``.
+
+        Parameters
+        ----------
+        decimals
+            ``"float"``: as floats, which ``describe()`` and ``mean()`` take; exact by default.
+        dtype_backend
+            ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
+        """
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
         with self._tracker(progress) as tracker, self._cancellable() as token:
             return read_frame(
                 self._batches(tracker, token),
                 lambda: self.arrow_schema,
                 tracker,
+                options=options,
                 row_count=lambda: self.row_count,
             )
 

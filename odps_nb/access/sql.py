@@ -16,6 +16,7 @@ from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, list
 from odps_nb.client.sql.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import renew_after_fork
@@ -144,11 +145,29 @@ class Result:
         with self._tracker(progress) as tracker:
             return self._table(tracker, self._zone)
 
-    def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
-        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
+    def to_pandas(
+        self,
+        *,
+        decimals: Decimals = "exact",
+        dtype_backend: DtypeBackend | None = None,
+        progress: Progress = None,
+    ) -> pd.DataFrame:
+        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``.
+
+        Parameters
+        ----------
+        decimals
+            ``"float"``: as floats, which ``describe()`` and ``mean()`` take; exact by default.
+        dtype_backend
+            ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
+        """
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
         with self._tracker(progress) as tracker:
             return read_frame(
-                self._batches(tracker, self._zone), lambda: self.arrow_schema, tracker
+                self._batches(tracker, self._zone),
+                lambda: self.arrow_schema,
+                tracker,
+                options=options,
             )
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:

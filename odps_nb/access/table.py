@@ -21,6 +21,7 @@ from odps_nb.access.table_metadata import TableMetadata
 from odps_nb.access.upserting import ByKey
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.read.increments import Bound, Increment, plan_increment
+from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, PartitionSpec, TimeUnit
 
@@ -164,6 +165,8 @@ class Table(TableMetadata, ByKey, ForEngines):
         *,
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         columns: Sequence[str] | None = None,
+        decimals: Decimals = "exact",
+        dtype_backend: DtypeBackend | None = None,
         progress: Progress = False,
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame; little is transferred, whatever the table's size.
@@ -174,20 +177,23 @@ class Table(TableMetadata, ByKey, ForEngines):
         ----------
         partitions, columns
             As for `read`.
+        decimals, dtype_backend
+            As for `Scan.to_pandas`.
         progress
             Who is shown the progress; by default nobody.
         """
         from odps_nb.access.first_rows import preview_rows
         from odps_nb.convert.pandas_frame import to_pandas
 
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
         specs = partition_list(partitions)
         listener = listener_of(progress, default=self._connection.faces.listener)
         with ProgressTracker("read", str(self._name), listener=listener) as tracker:
             found = preview_rows(self, rows, partitions=specs, columns=columns, tracker=tracker)
             if found is not None:
-                return to_pandas(found)
+                return to_pandas(found, options=options)
         scan = self.read(columns, partitions=specs, limit=rows, splits=1)
-        return scan.to_pandas(progress=listener)
+        return scan.to_pandas(decimals=decimals, dtype_backend=dtype_backend, progress=listener)
 
     def blobs(
         self,

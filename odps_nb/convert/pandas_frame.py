@@ -34,6 +34,7 @@ import pyarrow as pa
 
 from odps_nb.convert.arrow_schema import fit_table
 from odps_nb.convert.frame_columns import frame_column
+from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.python_values import array_of
 from odps_nb.errors import ConversionError
 from odps_nb.schema import OdpsType, TableSchema
@@ -50,6 +51,7 @@ def to_pandas(
     *,
     schema: pa.Schema | None = None,
     rows: int | None = None,
+    options: FrameOptions | None = None,
 ) -> pd.DataFrame:
     """Return a DataFrame with the dtypes of the table at the top of this module.
 
@@ -63,6 +65,8 @@ def to_pandas(
         Needed for batches: an empty result has columns too.
     rows
         How many there will be, where that is known: then no value is moved a second time.
+    options
+        Other dtypes.
     """
     if isinstance(data, pa.Table):
         schema, rows, batches = data.schema, data.num_rows, iter(data.to_batches())
@@ -70,7 +74,8 @@ def to_pandas(
         batches = iter(data)
         if schema is None:
             raise TypeError("batches need their schema")
-    columns = [frame_column(field.type, rows) for field in schema]
+    options = options or FrameOptions()
+    columns = [frame_column(field.type, rows, options) for field in schema]
     count = 0
     for batch in batches:
         count += batch.num_rows
