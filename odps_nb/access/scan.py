@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.access.engines.dataset import TableDataset
+    from odps_nb.access.engines.split_task import SplitTask
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.read.splits import ReadPlan, ReadSession
 
@@ -229,10 +230,7 @@ class Scan(ForEngines):
             The read has ``max_bytes``: they bound what comes here, and nothing would.
         """
         if self._max_bytes is not None:
-            raise ArgumentError(
-                "max_bytes does not apply to Spark, whose tasks read the rows themselves",
-                hint="leave max_bytes out, or pass limit= to the read",
-            )
+            raise _no_bound("Spark, whose tasks read the rows themselves")
         return self._connection.faces.to_spark(
             self, spark, self._progress if progress is None else progress
         )
@@ -272,6 +270,13 @@ class Scan(ForEngines):
             connection.storage,
             lambda plan: Scan(connection, plan, max_bytes=bound, progress=progress),
         )
+
+    def _split_tasks(self) -> list[SplitTask]:
+        from odps_nb.access.engines.split_task import split_tasks
+
+        if self._max_bytes is not None:
+            raise _no_bound("tasks, which read the rows themselves")
+        return split_tasks(self, lambda: self._connection.storage)
 
     def works_under(self, token: CancelToken, *, ended: bool = False) -> None:
         """Register a token for `cancel`, or remove it when its work has ended."""
@@ -360,6 +365,13 @@ class _Registered:
 
     def __exit__(self, *_: object) -> None:
         self._scan.works_under(self._token, ended=True)
+
+
+def _no_bound(where: str) -> ArgumentError:
+    return ArgumentError(
+        f"max_bytes does not apply to {where}",
+        hint="leave max_bytes out, or read fewer partitions",
+    )
 
 
 def _short(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -94,6 +94,13 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
         piece = form.make_fragment(f"/{_NO_FILES}", filesystem=nowhere)
         super().__init__(arrow, [ds.FileSystemDataset([piece], arrow, form, nowhere)])
 
+    @classmethod
+    def like(cls, other: TableDataset, filter: pc.Expression | None = None) -> Self:
+        """Return the same rows as another dataset, of this class and with another filter."""
+        if filter is None:
+            filter = other._filter
+        return cls(other._plan, other._table_schema, other._storage, other._read, filter)
+
     # -- queries ------------------------------------------------------------------------------
 
     def scanner(
@@ -118,8 +125,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
 
     def filter(self, expression: pc.Expression) -> TableDataset:
         """Return the dataset with a condition that all of its queries apply."""
-        both = self._both(expression)
-        return type(self)(self._plan, self._table_schema, self._storage, self._read, both)
+        return type(self).like(self, self._both(expression))
 
     def head(self, num_rows: int, **options: Any) -> pa.Table:
         """Return the first rows; little more is read."""

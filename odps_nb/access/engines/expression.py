@@ -98,7 +98,10 @@ def read(expression: pc.Expression) -> Tree | None:
     """Return the tree of an expression; ``None`` where it is not understood for sure."""
     try:
         tree = _Reader(expression).tree()
-        return tree if build(tree, ARROW).equals(expression) else None
+        again = build(tree, ARROW)
+        # NaN equals no NaN, but is pickled alike
+        same = again.equals(expression) or _pickled(again).equals(_pickled(expression))
+        return tree if same else None
     except (pa.ArrowException, FramingError, LookupError, ValueError, TypeError, AttributeError):
         return None
     except (StopIteration, RecursionError):
@@ -154,11 +157,15 @@ def _names(tree: Tree) -> Iterator[str]:
             yield from _names(argument)
 
 
+def _pickled(expression: pc.Expression) -> pa.Buffer:
+    return pa.py_buffer(expression.__reduce__()[1][0])
+
+
 class _Reader:
     """Reads the pairs of a pickled expression, one after the other."""
 
     def __init__(self, expression: pc.Expression) -> None:
-        pickled = pa.py_buffer(expression.__reduce__()[1][0])
+        pickled = _pickled(expression)
         self._values = pa.ipc.open_file(pickled).get_batch(0)
         data = pickled.to_pybytes()[_MAGIC + _PREFIX :]
         schema = flat.table_at(data, flat.root(data), _HEADER)
