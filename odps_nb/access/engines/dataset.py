@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["TableDataset", "TableScanner", "open_dataset"]
 
 BATCH_ROWS = 131_072
+READ_AHEAD = 64 * 2**20  # an engine may stop after a few rows, and does not say so before
 _NO_FILES = "a table of MaxCompute has no files: read it with its dataset's scanner()"
 _HINT = "read it first: dataset.to_table(columns=…, filter=…), or query it with DuckDB or polars"
 
@@ -63,7 +64,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
     Each query opens one read session: of the columns and partitions that it needs, and with as
     much of its filter as the service surely understands alike. The whole filter is applied to
     the rows that arrive, so the answer is that of a full read. Rows are streamed: hardly more is
-    in memory than the read-ahead of `Scan.batches`. May be used from several threads, and in a
+    in memory than 64 MiB. May be used from several threads, and in a
     forked child.
 
     Examples
@@ -279,7 +280,7 @@ class TableScanner:
         if scan is None:
             return
         keep = dataset._row_filter(filter)
-        with closing(fitting(scan.batches(), dataset.schema)) as batches:
+        with closing(fitting(scan.batches(read_ahead=READ_AHEAD), dataset.schema)) as batches:
             for batch in batches:
                 if keep is not None:
                     batch = keep(batch)
