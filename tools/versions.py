@@ -80,6 +80,12 @@ ROWS = (
     ),
     Row("spark-4.1", pins=("pyspark>=4.1,<4.2",), tests=("tests/spark",), extras=SPARK, java=True),
     Row("polars", pins=("polars>=1",), tests=("tests/versions/polars_frames.py",)),
+    Row(
+        "ray",
+        pins=(),
+        tests=("tests/versions/ray_blocks.py",),
+        extras="test,notebook,local,keyring,ray",
+    ),
     *(
         Row(f"python-{one}", pins=(), tests=(*FRAMES, "tests/http", "tests/wire"), python=one)
         for one in ("3.12", "3.13", "3.14")

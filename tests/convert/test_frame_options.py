@@ -44,8 +44,11 @@ def frame(table: pa.Table = TABLE, **options: object) -> pd.DataFrame:
 
 
 def dtypes(found: pd.DataFrame) -> list[str]:
-    text = pd.Series(["a"]).dtype  # `str`, or `object` in pandas 2
-    return ["str" if dtype == text else str(dtype) for dtype in found.dtypes]
+    usual = pd.Series(["a"]).dtype  # `str`, or `object` in pandas 2
+    return [
+        "str" if name == "text" and dtype == usual else str(dtype)
+        for name, dtype in found.dtypes.items()
+    ]
 
 
 @pytest.mark.parametrize(
