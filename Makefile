@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 SECONDS ?= 60
-WORKERS ?= 2
+WORKERS ?= 3
 RUNS ?= 10000
 QUERIES ?= 3000
 .DEFAULT_GOAL := help

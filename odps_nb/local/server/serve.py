@@ -383,4 +383,7 @@ def _watch_pid(server: uvicorn.Server, done: threading.Event) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # all is closed: what Python would do now is free memory, 0.2 s long

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from odps_nb.errors import CancelledError
 from odps_nb.local import faults
+from odps_nb.local.sql.stored_rows import StoredRows
 from odps_nb.local.sql.worker import (
     BATCH_BYTES,
     BATCHES,
@@ -74,8 +75,8 @@ class Queries:
         self._closed = False
 
     @contextmanager
-    def run(self, tables: Mapping[str, Any]) -> Iterator[QueryRun]:
-        """Open a run of queries over these tables (Arrow tables or datasets) and nothing else."""
+    def run(self, tables: Mapping[str, StoredRows]) -> Iterator[QueryRun]:
+        """Open a run of queries over these tables and nothing else."""
         process = self._take()
         found = QueryRun(process, self._limits)
         kept = False
@@ -128,7 +129,7 @@ class QueryRun:
         self._timer = threading.Timer(limits.seconds, self._too_late)
         self._timer.daemon = True
 
-    def open(self, tables: Mapping[str, Any]) -> None:
+    def open(self, tables: Mapping[str, StoredRows]) -> None:
         """Send the tables to the process; the time limit starts when it is ready."""
         self._ask("open", tables=dict(tables))
         self._answered()

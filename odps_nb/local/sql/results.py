@@ -1,4 +1,4 @@
-"""Tables as Arrow datasets for DuckDB, and result rows in MaxCompute types."""
+"""What a query reads of a table, and result rows in MaxCompute types."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
-from pyarrow import fs
+import pyarrow.compute as pc
 
 from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type
 from odps_nb.local.sql.duck_types import duck_type, result_array, result_type
 from odps_nb.local.sql.queries import QueryRun
 from odps_nb.local.sql.query import TranslatedQuery
+from odps_nb.local.sql.stored_rows import StoredRows
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.partition_values import constant
 from odps_nb.local.store.row_files import FAR
@@ -22,7 +22,7 @@ from odps_nb.local.store.tables import Table
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
 
-__all__ = ["Rows", "dataset", "text_rows", "typed_rows"]
+__all__ = ["Rows", "stored_rows", "text_rows", "typed_rows"]
 
 STRING = PrimitiveType(TypeCode.STRING)
 
@@ -35,25 +35,22 @@ class Rows:
     batches: Iterator[pa.RecordBatch]
 
 
-def dataset(folder: Folder, table: Table, segments: Sequence[Segment]) -> ds.Dataset | pa.Table:
+def stored_rows(folder: Folder, table: Table, segments: Sequence[Segment]) -> StoredRows:
     """Return the visible rows of a table, with partition columns, as a picklable value."""
     far = any(segment.name.endswith(FAR) for segment in segments)
     unit = TimeUnit.MICRO if far else TimeUnit.NANO
     schema = arrow_schema(table.schema, timestamp_unit=unit)
-    schema = pa.schema([field.with_nullable(True) for field in schema])
-    if not segments:
-        return schema.empty_table()
-    files, here = ds.ParquetFileFormat(), fs.LocalFileSystem()
     types = {c.name: arrow_type(c.type) for c in table.schema.partition_columns}
-    fragments = []
+    files = []
     for segment in segments:
         condition: Any = None
         for key, value in segment.spec:
-            one = ds.field(key) == constant(value, types[key], key)
+            one = pc.field(key) == constant(value, types[key], key)
             condition = one if condition is None else condition & one
-        path = str(folder.row_file(segment.name))
-        fragments.append(files.make_fragment(path, here, partition_expression=condition))
-    return ds.FileSystemDataset(fragments, schema, files, here)
+        files.append((str(folder.row_file(segment.name)), condition))
+    return StoredRows(
+        schema=pa.schema([field.with_nullable(True) for field in schema]), files=tuple(files)
+    )
 
 
 def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType]) -> Rows:

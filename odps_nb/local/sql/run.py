@@ -20,7 +20,7 @@ from odps_nb.local.sql.ddl import Definitions, Place
 from odps_nb.local.sql.duck_types import duck_type, result_array
 from odps_nb.local.sql.queries import Queries, QueryRun
 from odps_nb.local.sql.query import TranslatedQuery, translate
-from odps_nb.local.sql.results import Rows, dataset, typed_rows
+from odps_nb.local.sql.results import Rows, stored_rows, typed_rows
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.folder import Folder, new_id
@@ -121,7 +121,7 @@ class SqlRunner:
             table = self._catalog.table(place.table(name))
             segments = self._snapshots.visible(table)
             self._snapshots.pin(pin, segments)
-            tables[ours] = dataset(self._folder, table, segments)
+            tables[ours] = stored_rows(self._folder, table, segments)
         run = stack.enter_context(self._queries.run(tables))
         stopper.watch(run)
         stack.callback(stopper.release, run)

@@ -157,6 +157,7 @@ def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
     """The worker thread of a request waits for ever; SIGTERM is still the end, and rows stay."""
     program = (
         "import sys, threading; from odps_nb.local.server import serve, app\n"
+        "serve.GRACE, serve.HARD_AFTER = 1, 0.5\n"
         "app.status_page = lambda service: threading.Event().wait()\n"
         f"sys.exit(serve.main(['--json', '--no-samples', '--root', {str(root)!r}]))"
     )
