@@ -48,6 +48,7 @@ SPARK = "test,spark,connect,local"
 # The lowest that pyproject.toml allows; on Python 3.11, where all of them have wheels.
 OLDEST = (
     "crc32c==2.7",
+    "dask[dataframe]==2025.1.0",
     "duckdb==2.0.0",
     "h11==0.16.0",
     "ipython==8.12.0",
@@ -57,6 +58,7 @@ OLDEST = (
     "numpy==1.24.0",
     "pandas==2.1.0",
     "pillow==10.3.0",
+    "polars==2.0.0",
     "pyarrow==18.0.0",
     "requests==2.31.0",
     "sqlglot==30.20.0",

@@ -87,9 +87,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
     ) -> None:
         self._plan, self._table_schema, self._filter = plan, table_schema, filter
         self._storage, self._read = storage, read
-        unit = "us" if plan.timestamp_unit is TimeUnit.MICRO else "ns"
-        zone = storage.profile.timezone
-        arrow = arrow_schema(_shown(plan, table_schema), timestamp_unit=unit, timezone=zone)
+        arrow = self._arrow_schema()
         # What Arrow's C++ code makes of this object has no files, and says so when it is read.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
         piece = form.make_fragment(f"/{_NO_FILES}", filesystem=nowhere)
@@ -170,6 +168,12 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
         )
 
     # -- inside -------------------------------------------------------------------------------
+
+    def _arrow_schema(self) -> pa.Schema:
+        """Return the columns of the dataset."""
+        unit = "us" if self._plan.timestamp_unit is TimeUnit.MICRO else "ns"
+        columns, zone = _shown(self._plan, self._table_schema), self._storage.profile.timezone
+        return arrow_schema(columns, timestamp_unit=unit, timezone=zone)
 
     def _both(self, filter: pc.Expression | None) -> pc.Expression | None:
         if filter is None or self._filter is None:

@@ -27,7 +27,9 @@ class ForEngines:
         """Return the rows as a pyarrow Dataset, which DuckDB, polars and others query.
 
         Each query opens one session, of the columns and partitions that it needs; filters are
-        exact. Asks for the table's columns if they are not known yet.
+        exact. Asks for the table's columns if they are not known yet. For polars use `scan_polars`:
+        what polars itself makes of filters for such a dataset has another meaning for NaN, for
+        ``~is_in`` and for times with a zone.
 
         Raises
         ------

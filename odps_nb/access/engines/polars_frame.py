@@ -30,11 +30,30 @@ def scan_polars(dataset: TableDataset) -> pl.LazyFrame:
     """Return a LazyFrame over a dataset; polars pushes columns, filters and ``head`` into it."""
     polars = require("polars")
     found: pl.LazyFrame = polars.scan_pyarrow_dataset(_ForPolars.like(dataset))
-    return found
+    zones = {field.name: field.type.tz for field in dataset.schema if _has_zone(field.type)}
+    return found.with_columns(
+        polars.col(name).dt.convert_time_zone(zone) for name, zone in zones.items()
+    )
+
+
+def _has_zone(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
 class _ForPolars(TableDataset):
-    """A dataset whose filters mean what they mean in polars."""
+    """A dataset whose filters mean what they mean in polars.
+
+    Times with a zone are handed over in UTC and shown in their zone afterwards: of a filter by a
+    time in another zone polars (2.1) makes one that is off by the zone's hours.
+    """
+
+    def _arrow_schema(self) -> pa.Schema:
+        schema = super()._arrow_schema()
+        for place, field in enumerate(schema):
+            if _has_zone(field.type):
+                kind = pa.timestamp(field.type.unit, "UTC")
+                schema = schema.set(place, field.with_type(kind))
+        return schema
 
     def _check(self, columns: Projection, filter: pc.Expression | None) -> pa.Schema:
         return super()._check(columns, None)

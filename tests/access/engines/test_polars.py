@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import pytest
@@ -50,6 +51,21 @@ def test_many_queries_at_once_end(odps, here):
 def test_the_streaming_engine_gives_the_same(odps, here):
     lazy = odps.table("orders").scan_polars().filter(DAY).select("id", "amount", "tags")
     assert lazy.collect(engine="streaming").equals(here.select("id", "amount", "tags"))
+
+
+@pytest.mark.parametrize("sign", ["__ge__", "__lt__"])
+@pytest.mark.parametrize("zone", ["Asia/Shanghai", "UTC", "America/Los_Angeles"])
+def test_times_in_a_zone_are_compared_as_instants(in_shanghai, sign, zone):
+    """polars 2.1 hands such a filter to Arrow datasets off by the hours of the zone."""
+    table = in_shanghai.table("orders")
+    noon = datetime.datetime(2024, 1, 2, 4, tzinfo=datetime.UTC).astimezone(ZoneInfo(zone))
+    noon_there = pl.lit(noon).dt.convert_time_zone("Asia/Shanghai")
+    rows = pl.DataFrame(table.read(["created", "ds"], partitions="ds=2024-01-02").to_arrow())
+    condition = getattr(pl.col("created"), sign)(noon_there)
+    found = table.scan_polars().filter(DAY, condition).select("created").collect()
+    assert found.schema == {"created": pl.Datetime("ms", "Asia/Shanghai")}
+    assert 0 < found.height < rows.height
+    assert found["created"].sort().equals(rows.filter(condition)["created"].sort())
 
 
 def test_it_reads_its_columns_and_partitions_alone(watched, recorder):
