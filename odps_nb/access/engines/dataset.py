@@ -58,7 +58,30 @@ def open_dataset(
     return TableDataset(plan, schema, storage, read)
 
 
-class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
+if TYPE_CHECKING:
+
+    class _Dataset:
+        """What type checkers know of pyarrow's class, which has no types."""
+
+        schema: pa.Schema
+
+        def __init__(self, schema: pa.Schema, children: list[Any]) -> None: ...
+
+        def to_table(
+            self, columns: Projection = ..., filter: pc.Expression | None = ..., **options: Any
+        ) -> pa.Table: ...
+
+        def to_batches(
+            self, columns: Projection = ..., filter: pc.Expression | None = ..., **options: Any
+        ) -> Generator[pa.RecordBatch, None, None]: ...
+
+        def take(self, indices: Any, **options: Any) -> pa.Table: ...
+
+else:
+    _Dataset = ds.UnionDataset
+
+
+class TableDataset(_Dataset):
     """The rows of a `Scan` as a pyarrow dataset; made by ``table.dataset()``.
 
     Each query opens one read session: of the columns and partitions that it needs, and with as
@@ -228,7 +251,7 @@ class TableScanner:
     ) -> None:
         self._dataset, self._columns, self._filter = dataset, columns, filter
         self._batch_size = batch_size
-        self.projected_schema = dataset._check(columns, filter)
+        self.projected_schema: pa.Schema = dataset._check(columns, filter)
 
     @property
     def dataset_schema(self) -> pa.Schema:
