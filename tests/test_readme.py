@@ -27,12 +27,16 @@ def environment(service, odps, monkeypatch):
 
 def test_reading_and_writing_work_as_shown(blocks, environment):
     names: dict[str, object] = {}
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     for block in blocks[:3]:
         exec(block, names)
     assert names["receipt"].rows == names["df"]["status"].nunique()
     changed = names["changes"].sort_values(["id", "_change"], ascending=[True, False])
     assert list(changed["_change"]) == ["insert", "delete", "insert"]
+    exec(blocks[5], names)
+    assert len(names["sums"].fetchall()) == 5
+    assert names["mean"].item() > 1
+    assert names["frame"]["amount"].mean().compute() > 1
     names["odps"].close()
 
 

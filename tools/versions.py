@@ -49,6 +49,7 @@ SPARK = "test,spark,connect,local"
 OLDEST = (
     "anywidget==0.11.0",
     "crc32c==2.7",
+    "dask[dataframe]==2025.1.0",
     "duckdb==2.0.0",
     "h11==0.16.0",
     "ipython==8.12.0",
@@ -58,6 +59,7 @@ OLDEST = (
     "numpy==1.24.0",
     "pandas==2.1.0",
     "pillow==10.3.0",
+    "polars==2.0.0",
     "pyarrow==18.0.0",
     "requests==2.31.0",
     "sqlglot==30.20.0",
@@ -81,6 +83,12 @@ ROWS = (
     ),
     Row("spark-4.1", pins=("pyspark>=4.1,<4.2",), tests=("tests/spark",), extras=SPARK, java=True),
     Row("polars", pins=("polars>=1",), tests=("tests/versions/polars_frames.py",)),
+    Row(
+        "ray",
+        pins=(),
+        tests=("tests/versions/ray_blocks.py",),
+        extras="test,notebook,local,keyring,ray",
+    ),
     *(
         Row(f"python-{one}", pins=(), tests=(*FRAMES, "tests/http", "tests/wire"), python=one)
         for one in ("3.12", "3.13", "3.14")

@@ -9,12 +9,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.errors import ConversionError
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["read_frame", "streaming_reader"]
+    from odps_nb.convert.frame_options import FrameOptions
+
+__all__ = ["fitting", "lazy_reader", "read_frame", "streaming_reader"]
 
 
 def read_frame(
@@ -22,6 +25,7 @@ def read_frame(
     columns: Callable[[], pa.Schema],
     tracker: ProgressTracker,
     *,
+    options: FrameOptions | None = None,
     row_count: Callable[[], int | None] = lambda: None,
     blobs: Callable[[], Mapping[str, Any]] = dict,
 ) -> pd.DataFrame:
@@ -31,6 +35,8 @@ def read_frame(
     ----------
     columns
         Called for the columns if there is no batch.
+    options
+        Which dtypes.
     row_count
         Called after the first batch; returns the expected number of rows.
     blobs
@@ -49,7 +55,7 @@ def read_frame(
             yield from batches
             tracker.phase(Phase.CONVERTING)
 
-        return to_pandas(rows(), schema=schema, rows=count, blobs=blobs())
+        return to_pandas(rows(), schema=schema, rows=count, options=options, blobs=blobs())
 
 
 def streaming_reader(
@@ -75,3 +81,39 @@ def streaming_reader(
             yield from batches
 
     return pa.RecordBatchReader.from_batches(first[0].schema, rows())
+
+
+def lazy_reader(
+    batches: Generator[pa.RecordBatch, None, None], schema: pa.Schema
+) -> pa.RecordBatchReader:
+    """Return a reader that fetches nothing before it is read.
+
+    Some libraries ask for a stream several times, to look at its columns before they read one.
+    """
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_batches(schema, fitting(batches, schema))
+
+
+def fitting(
+    batches: Generator[pa.RecordBatch, None, None], schema: pa.Schema
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the batches with exactly the types that were promised for their columns.
+
+    Raises
+    ------
+    ConversionError
+        A value has no place in the promised type.
+    """
+    import pyarrow as pa
+
+    with closing(batches):
+        for batch in batches:
+            wanted = pa.schema([schema.field(name) for name in batch.schema.names])
+            try:
+                yield batch if batch.schema.equals(wanted) else batch.cast(wanted)
+            except pa.ArrowInvalid as error:
+                raise ConversionError(
+                    f"the rows do not fit their columns: {error}",
+                    hint="for times before 1677 or after 2262: read(timestamp_unit='us')",
+                ) from error

@@ -11,8 +11,9 @@ from collections.abc import Generator, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.arriving import read_frame, streaming_reader
+from odps_nb.access.arriving import lazy_reader, read_frame, streaming_reader
 from odps_nb.access.checks import check_count
+from odps_nb.access.engines.offered import ForEngines
 from odps_nb.access.frame_blobs import blob_dtypes, tell_polars
 from odps_nb.access.looked import Looked
 from odps_nb.client.calls.cancel import CancelToken
@@ -22,6 +23,7 @@ from odps_nb.client.catalog import suggest_tables
 # imported here, not where used: a fork while another thread imports leaves a child that hangs
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.lifetime import renew_after_fork
@@ -33,13 +35,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
+    from odps_nb.access.engines.dataset import TableDataset
+    from odps_nb.access.engines.split_task import SplitTask
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.read.splits import ReadPlan, ReadSession
 
 __all__ = ["Scan"]
 
 
-class Scan(Looked):
+class Scan(Looked, ForEngines):
     """A planned read; made by ``table.read(…)``.
 
     The first use of `splits`, `row_count`, `schema` or a result opens the read session (one
@@ -204,13 +208,29 @@ class Scan(Looked):
             schema = batches[0].schema if batches else self.arrow_schema
             return pa.Table.from_batches(batches, schema=schema)
 
-    def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
-        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
+    def to_pandas(
+        self,
+        *,
+        decimals: Decimals = "exact",
+        dtype_backend: DtypeBackend | None = None,
+        progress: Progress = None,
+    ) -> pd.DataFrame:
+        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``.
+
+        Parameters
+        ----------
+        decimals
+            ``"float"``: as floats, which ``describe()`` and ``mean()`` take; exact by default.
+        dtype_backend
+            ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
+        """
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
         with self._tracker(progress) as tracker, self._cancellable() as token:
             return read_frame(
                 self._batches(tracker, token),
                 lambda: self.arrow_schema,
                 tracker,
+                options=options,
                 row_count=lambda: self.row_count,
                 blobs=lambda: blob_dtypes(self._connection, self.session.schema),
             )
@@ -231,10 +251,7 @@ class Scan(Looked):
             The read has ``max_bytes``: they bound what comes here, and nothing would.
         """
         if self._max_bytes is not None:
-            raise ArgumentError(
-                "max_bytes does not apply to Spark, whose tasks read the rows themselves",
-                hint="leave max_bytes out, or pass limit= to the read",
-            )
+            raise _no_bound("Spark, whose tasks read the rows themselves")
         return self._connection.faces.to_spark(
             self, spark, self._progress if progress is None else progress
         )
@@ -244,8 +261,9 @@ class Scan(Looked):
         return streaming_reader(self.batches(progress=progress), lambda: self.arrow_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows through the Arrow C stream interface."""
-        return self.reader().__arrow_c_stream__(requested_schema)
+        """Export the rows through the Arrow C stream interface; nothing is read before they are."""
+        rows = lazy_reader(self.batches(), self.arrow_schema)
+        return rows.__arrow_c_stream__(requested_schema)
 
     def cancel(self) -> None:
         """Cancel all reading of this scan, from any thread; the readers raise."""
@@ -255,6 +273,31 @@ class Scan(Looked):
             token.cancel()
 
     # -- inside -------------------------------------------------------------------------------
+
+    def _whole(self) -> Scan:
+        return self
+
+    def _dataset(self) -> TableDataset:
+        from odps_nb.access.engines.dataset import open_dataset
+
+        if self._reopens is not None:
+            raise ArgumentError(
+                "a dataset opens a session of its own for each query",
+                hint="leave out session_id, or use scan.reader()",
+            )
+        connection, bound, progress = self._connection, self._max_bytes, self._progress
+        return open_dataset(
+            self._plan,
+            connection.storage,
+            lambda plan: Scan(connection, plan, max_bytes=bound, progress=progress),
+        )
+
+    def _split_tasks(self) -> list[SplitTask]:
+        from odps_nb.access.engines.split_task import split_tasks
+
+        if self._max_bytes is not None:
+            raise _no_bound("tasks, which read the rows themselves")
+        return split_tasks(self, lambda: self._connection.storage)
 
     def works_under(self, token: CancelToken, *, ended: bool = False) -> None:
         """Register a token for `cancel`, or remove it when its work has ended."""
@@ -344,6 +387,13 @@ class _Registered:
 
     def __exit__(self, *_: object) -> None:
         self._scan.works_under(self._token, ended=True)
+
+
+def _no_bound(where: str) -> ArgumentError:
+    return ArgumentError(
+        f"max_bytes does not apply to {where}",
+        hint="leave max_bytes out, or read fewer partitions",
+    )
 
 
 def _short(value: object) -> str:

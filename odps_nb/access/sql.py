@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.arriving import read_frame, streaming_reader
+from odps_nb.access.arriving import lazy_reader, read_frame, streaming_reader
 from odps_nb.access.checks import check_count
 from odps_nb.access.frame_blobs import blob_dtypes, tell_polars
 from odps_nb.access.looked import Looked
@@ -18,6 +18,7 @@ from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, list
 from odps_nb.client.sql.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import renew_after_fork
@@ -171,13 +172,29 @@ class Result(Looked):
         with self._tracker(progress) as tracker:
             return self._table(tracker, self._zone)
 
-    def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
-        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``."""
+    def to_pandas(
+        self,
+        *,
+        decimals: Decimals = "exact",
+        dtype_backend: DtypeBackend | None = None,
+        progress: Progress = None,
+    ) -> pd.DataFrame:
+        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``.
+
+        Parameters
+        ----------
+        decimals
+            ``"float"``: as floats, which ``describe()`` and ``mean()`` take; exact by default.
+        dtype_backend
+            ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
+        """
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
         with self._tracker(progress) as tracker:
             return read_frame(
                 self._batches(tracker, self._zone),
                 lambda: self.arrow_schema,
                 tracker,
+                options=options,
                 blobs=lambda: blob_dtypes(self._connection, self.schema),
             )
 
@@ -200,8 +217,9 @@ class Result(Looked):
         return streaming_reader(self.batches(progress=progress), lambda: self.arrow_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows through the Arrow C stream interface."""
-        return self.reader().__arrow_c_stream__(requested_schema)
+        """Export the rows through the Arrow C stream interface; nothing is read before they are."""
+        rows = lazy_reader(self.batches(), self.arrow_schema)
+        return rows.__arrow_c_stream__(requested_schema)
 
     def cancel(self) -> None:
         """Cancel the query on the service; calls that wait for it raise. Idempotent."""

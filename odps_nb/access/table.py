@@ -16,10 +16,12 @@ from odps_nb.access.checks import (
     check_partition,
     partition_list,
 )
+from odps_nb.access.engines.offered import ForEngines
 from odps_nb.access.table_metadata import TableMetadata
 from odps_nb.access.upserting import ByKey
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.read.increments import Bound, Increment, plan_increment
+from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, PartitionSpec, TimeUnit
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Table"]
 
 
-class Table(TableMetadata, ByKey):
+class Table(TableMetadata, ByKey, ForEngines):
     """A table of the service; made by ``odps.table(name)``.
 
     Examples
@@ -164,6 +166,8 @@ class Table(TableMetadata, ByKey):
         *,
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         columns: Sequence[str] | None = None,
+        decimals: Decimals = "exact",
+        dtype_backend: DtypeBackend | None = None,
         progress: Progress = False,
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame; little is transferred, whatever the table's size.
@@ -175,6 +179,8 @@ class Table(TableMetadata, ByKey):
         ----------
         partitions, columns
             As for `read`.
+        decimals, dtype_backend
+            As for `Scan.to_pandas`.
         progress
             Who is shown the progress; by default nobody.
         """
@@ -182,16 +188,19 @@ class Table(TableMetadata, ByKey):
         from odps_nb.access.frame_blobs import blob_dtypes, learn_heads
         from odps_nb.convert.pandas_frame import to_pandas
 
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
         specs = partition_list(partitions)
         listener = listener_of(progress, default=self._connection.faces.listener)
         with ProgressTracker("read", str(self._name), listener=listener) as tracker:
             found = preview_rows(self, rows, partitions=specs, columns=columns, tracker=tracker)
         if found is not None:
             dtypes = blob_dtypes(self._connection, self.schema)
-            frame = to_pandas(found, blobs=dtypes)
+            frame = to_pandas(found, options=options, blobs=dtypes)
         else:
             scan = self.read(columns, partitions=specs, limit=rows, splits=1)
-            frame = scan.to_pandas(progress=listener)
+            frame = scan.to_pandas(
+                decimals=decimals, dtype_backend=dtype_backend, progress=listener
+            )
         learn_heads(frame)
         return frame
 
@@ -404,6 +413,9 @@ class Table(TableMetadata, ByKey):
             session=session_id,
             compression=Compression.of(compression),
         )
+
+    def _whole(self) -> Scan:
+        return self.read()
 
     def _increment(self, since: Bound | None, until: Bound | None, *, changes: bool) -> Increment:
         keyed, names = bool(self.primary_key), self.schema.names

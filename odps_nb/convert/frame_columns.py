@@ -8,6 +8,7 @@ are converted while a read waits for the network.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.types as pt
 from pandas.api.extensions import ExtensionDtype
+
+from odps_nb.convert.frame_options import FrameOptions
 
 __all__ = ["FrameColumn", "frame_column"]
 
@@ -41,6 +44,9 @@ _DTYPES = {
     **{pa.duration(unit): f"timedelta64[{unit}]" for unit in ("s", "ms", "us", "ns")},
 }
 
+_MASKED = {kind for kind, name in _DTYPES.items() if np.dtype(name).kind in "iubf"}
+_USUAL = FrameOptions()
+
 
 class FrameColumn(Protocol):
     """One column under construction."""
@@ -53,7 +59,10 @@ class FrameColumn(Protocol):
 
 
 def frame_column(
-    kind: pa.DataType, rows: int | None, blob: ExtensionDtype | None = None
+    kind: pa.DataType,
+    rows: int | None,
+    options: FrameOptions = _USUAL,
+    blob: ExtensionDtype | None = None,
 ) -> FrameColumn:
     """Return a column for values of an Arrow type.
 
@@ -67,11 +76,23 @@ def frame_column(
         The dtype, if these are references of blobs.
     """
     if blob is not None:
-        return _ArrowColumn(kind, blob)
+        return _ArrowColumn(kind, lambda _: blob)
+    if options.decimals == "float" and pt.is_decimal(kind):
+        return _FloatColumn(frame_column(pa.float64(), rows, options))
+    if options.dtype_backend == "pyarrow":
+        return _ArrowColumn(kind, pd.ArrowDtype)
+    if options.dtype_backend == "numpy_nullable":
+        if pt.is_string(kind) or pt.is_large_string(kind):
+            return _ArrowColumn(kind, lambda _: pd.StringDtype())
+        if kind in _MASKED:
+            return _NumpyColumn(np.dtype(_DTYPES[kind]), rows, masked=True)
     if pt.is_timestamp(kind) and kind.tz is not None:
         return _NumpyColumn(np.dtype(f"datetime64[{kind.unit}]"), rows, timezone=kind.tz)
     dtype = _DTYPES.get(kind)
-    return _ArrowColumn(kind) if dtype is None else _NumpyColumn(np.dtype(dtype), rows)
+    if dtype is not None:
+        return _NumpyColumn(np.dtype(dtype), rows)
+    exact = pt.is_decimal(kind) or pt.is_nested(kind)
+    return _ArrowColumn(kind, pd.ArrowDtype if exact else None)
 
 
 class _NumpyColumn:
@@ -81,19 +102,27 @@ class _NumpyColumn:
     """
 
     def __init__(
-        self, dtype: np.dtype[Any], rows: int | None, *, timezone: str | None = None
+        self,
+        dtype: np.dtype[Any],
+        rows: int | None,
+        *,
+        timezone: str | None = None,
+        masked: bool = False,
     ) -> None:
         self._timezone = timezone
+        self._masks = "iubf" if masked else "iub"
         room = _FIRST_ROWS if rows is None else min(max(rows, 0), _MAX_FIRST_ROWS)
         self._values = _room(room, dtype)
         self._mask: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+        if masked:
+            self._mask = np.zeros(room, bool)
         self._count = 0
 
     def add(self, part: pa.Array) -> None:
         start, end = self._count, self._count + len(part)
         if end > len(self._values):
             self._grow(end)
-        if part.null_count and self._values.dtype.kind in "iub":
+        if part.null_count and self._values.dtype.kind in self._masks:
             if self._mask is None:
                 self._mask = np.zeros(len(self._values), bool)
             self._mask[start:end] = part.is_null().to_numpy(zero_copy_only=False)
@@ -111,7 +140,7 @@ class _NumpyColumn:
         if self._mask is None:
             return pd.Series(values, copy=False)
         mask = self._mask[: self._count]
-        masked = pd.arrays.BooleanArray if values.dtype == bool else pd.arrays.IntegerArray
+        masked = _MASKED_ARRAYS[values.dtype.kind]
         return pd.Series(masked(values, mask), copy=False)
 
     def _grow(self, needed: int) -> None:
@@ -125,6 +154,27 @@ class _NumpyColumn:
             self._mask = mask
 
 
+_MASKED_ARRAYS: dict[str, Any] = {
+    "b": pd.arrays.BooleanArray,
+    "f": pd.arrays.FloatingArray,
+    "i": pd.arrays.IntegerArray,
+    "u": pd.arrays.IntegerArray,
+}
+
+
+class _FloatColumn:
+    """Decimals, as floats."""
+
+    def __init__(self, floats: FrameColumn) -> None:
+        self._floats = floats
+
+    def add(self, part: pa.Array) -> None:
+        self._floats.add(part.cast(pa.float64()))
+
+    def series(self) -> pd.Series[Any]:
+        return self._floats.series()
+
+
 def _room(rows: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Return an array to write to; from Arrow's pool, which reuses the memory of freed batches."""
     if dtype.hasobject:
@@ -135,8 +185,8 @@ def _room(rows: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 class _ArrowColumn:
     """Text, exact numbers and nested values; they stay Arrow or are converted at the end."""
 
-    def __init__(self, kind: pa.DataType, dtype: ExtensionDtype | None = None) -> None:
-        self._kind, self._dtype = kind, dtype
+    def __init__(self, kind: pa.DataType, mapper: Callable[[pa.DataType], Any] | None) -> None:
+        self._kind, self._mapper = kind, mapper
         self._chunks: list[pa.Array] = []
         self._pending: list[pa.Array] = []
         self._pending_bytes = 0
@@ -156,11 +206,7 @@ class _ArrowColumn:
         self._settle()
         column = pa.chunked_array(self._chunks, self._kind)
         self._chunks.clear()
-        if self._dtype is not None:
-            return pd.Series(self._dtype.__from_arrow__(column), copy=False)  # type: ignore[attr-defined]
-        exact = pt.is_decimal(self._kind) or pt.is_nested(self._kind)
-        mapper = pd.ArrowDtype if exact else None
-        series: pd.Series[Any] = column.to_pandas(types_mapper=mapper, date_as_object=False)
+        series: pd.Series[Any] = column.to_pandas(types_mapper=self._mapper, date_as_object=False)
         if isinstance(series.dtype, np.dtype) and not series.to_numpy().flags.writeable:
             return series.copy()  # a view of Arrow memory would refuse ``df.loc[…] = …``
         return series

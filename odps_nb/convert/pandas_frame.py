@@ -36,6 +36,7 @@ from pandas.api.extensions import ExtensionDtype
 
 from odps_nb.convert.arrow_schema import fit_table
 from odps_nb.convert.frame_columns import frame_column
+from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.python_values import array_of
 from odps_nb.errors import ConversionError
 from odps_nb.schema import OdpsType, TableSchema
@@ -52,6 +53,7 @@ def to_pandas(
     *,
     schema: pa.Schema | None = None,
     rows: int | None = None,
+    options: FrameOptions | None = None,
     blobs: Mapping[str, ExtensionDtype] | None = None,
 ) -> pd.DataFrame:
     """Return a DataFrame with the dtypes of the table at the top of this module.
@@ -66,6 +68,8 @@ def to_pandas(
         Needed for batches: an empty result has columns too.
     rows
         How many there will be, where that is known: then no value is moved a second time.
+    options
+        Other dtypes.
     blobs
         The dtype of each column of blob references (`odps_nb.convert.blob_array.BlobDtype`);
         without one they are text.
@@ -76,8 +80,8 @@ def to_pandas(
         batches = iter(data)
         if schema is None:
             raise TypeError("batches need their schema")
-    dtypes = blobs or {}
-    columns = [frame_column(field.type, rows, dtypes.get(field.name)) for field in schema]
+    options, dtypes = options or FrameOptions(), blobs or {}
+    columns = [frame_column(field.type, rows, options, dtypes.get(field.name)) for field in schema]
     count = 0
     for batch in batches:
         count += batch.num_rows

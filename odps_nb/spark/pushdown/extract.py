@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.spark.pushdown.conditions import (
+from odps_nb.access.conditions import (
     AllOf,
     AnyOf,
     Compare,
@@ -28,6 +27,7 @@ from odps_nb.spark.pushdown.conditions import (
     takes_pattern,
     takes_value,
 )
+from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.spark.pushdown.literals import value_of
 from odps_nb.spark.pushdown.outer_predicates import outer_relations
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fold

@@ -6,17 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from odps_nb.access.conditions import (
+    MAX_PARTITIONS,
+    Condition,
+    Row,
+    may_be_sent,
+    partition_value,
+    within_length,
+)
 from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.columns import used_columns
-from odps_nb.spark.pushdown.conditions import Condition, Row, may_be_sent, partition_value
 from odps_nb.spark.pushdown.extract import conditions_of, where_is_covered
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference
 from odps_nb.terms import PartitionSpec, TableName
 
 __all__ = ["MAX_PARTITIONS", "TableRead", "plan_reads", "with_partitions"]
 
-MAX_PARTITIONS = 1000  # named one by one in a request
-_MAX_WHERE = 16_000  # characters; what is longer stays Spark's
 _SHOWN = 200
 
 
@@ -95,7 +100,7 @@ def plan_reads(
         keys = {column.name for column in schema.partition_columns}
         found = conditions_of(query, reference, schemas)
         chooses = tuple(one for one in found if one.columns() <= keys)
-        sent = _within(tuple(one for one in found if one not in chooses and may_be_sent(one)))
+        sent = within_length(tuple(one for one in found if one not in chooses and may_be_sent(one)))
         reads[reference] = TableRead(
             name=str(reference),
             table=table,
@@ -106,18 +111,6 @@ def plan_reads(
             limit=_limit(query, reference, schemas, limit) if len(chooses) == len(found) else None,
         )
     return reads
-
-
-def _within(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """Keep the filter within the length of a request; Spark applies the rest."""
-    kept, size = [], 0
-    for one in conditions:
-        size += len(str(one))
-        if size <= _MAX_WHERE:
-            kept.append(one)
-        else:
-            size -= len(str(one))
-    return tuple(kept)
 
 
 def with_partitions(read: TableRead, known: Sequence[PartitionSpec]) -> TableRead:
@@ -133,7 +126,7 @@ def with_partitions(read: TableRead, known: Sequence[PartitionSpec]) -> TableRea
     elif len(kept) > MAX_PARTITIONS or not all(spec.has_name for spec in kept):
         sent = tuple(one for one in read.partition_conditions if may_be_sent(one))
         read = replace(
-            read, partitions=None, conditions=_within((*read.conditions, *sent)), limit=None
+            read, partitions=None, conditions=within_length((*read.conditions, *sent)), limit=None
         )
     if read.limit is not None and not _decides(read, known):
         read = replace(read, limit=None)

@@ -1,8 +1,8 @@
 """Conditions that may be sent to the service: values, their SQL text, their evaluation.
 
-Only conditions whose answer is the same for Spark and for the service (`takes_value`): the type
-of the literal is that of the column, and no cast, collation or rounding decides. `Condition.holds`
-tells the answer here as well, by which partitions are chosen.
+Only conditions whose answer is the same for an engine (Spark, Arrow) and for the service
+(`takes_value`): the type of the literal is that of the column, and no cast, collation or rounding
+decides. `Condition.holds` tells the answer here as well, by which partitions are chosen.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import datetime
 import operator
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -20,6 +20,7 @@ from odps_nb.access.binding import literal
 from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
 
 __all__ = [
+    "MAX_PARTITIONS",
     "AllOf",
     "AnyOf",
     "Compare",
@@ -35,7 +36,11 @@ __all__ = [
     "partition_value",
     "takes_pattern",
     "takes_value",
+    "within_length",
 ]
+
+MAX_PARTITIONS = 1000  # named one by one in a request
+_MAX_WHERE = 16_000  # characters; the engine applies what is longer
 
 Value = bool | int | str | datetime.date | Decimal
 Row = Mapping[str, Value | None]
@@ -266,6 +271,17 @@ def may_be_sent(condition: Condition) -> bool:
     if isinstance(condition, Negation):
         return may_be_sent(condition.inner)
     return not isinstance(condition, CompareDigits)
+
+
+def within_length(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+    """Keep the filter within the length of a request; the engine applies the rest."""
+    kept, size = [], 0
+    for one in conditions:
+        length = len(str(one))
+        if size + length <= _MAX_WHERE:
+            kept.append(one)
+            size += length
+    return tuple(kept)
 
 
 def _fenced(part: Condition) -> str:

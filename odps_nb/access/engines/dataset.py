@@ -1,0 +1,333 @@
+"""`TableDataset`: a table as a pyarrow Dataset, which query engines hand columns and filters to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
+
+from odps_nb.access.arriving import fitting
+from odps_nb.access.engines.pushdown import Projection, columns_of, plan_query
+from odps_nb.client.catalog import fetch_table, iter_partitions
+from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.errors import ArgumentError, StateError
+from odps_nb.schema import Column
+from odps_nb.terms import TimeUnit
+
+if TYPE_CHECKING:
+    from odps_nb.access.scan import Scan
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.plan import ReadPlan
+    from odps_nb.schema import TableSchema
+
+__all__ = ["TableDataset", "TableScanner", "open_dataset"]
+
+BATCH_ROWS = 131_072
+READ_AHEAD = 64 * 2**20  # an engine may stop after a few rows, and does not say so before
+_NO_FILES = "a table of MaxCompute has no files: read it with its dataset's scanner()"
+_HINT = "read it first: dataset.to_table(columns=…, filter=…), or query it with DuckDB or polars"
+
+
+def open_dataset(
+    plan: ReadPlan, storage: StorageClient, read: Callable[[ReadPlan], Scan]
+) -> TableDataset:
+    """Return the rows of a plan as a dataset; asks for the table's columns if they are not known.
+
+    Parameters
+    ----------
+    read
+        Makes the scan of one query.
+
+    Raises
+    ------
+    ArgumentError
+        The plan is one of changes.
+    """
+    if plan.increment is not None:
+        raise ArgumentError(
+            "a dataset is of the rows of a table, not of its changes",
+            hint="use the scan itself: scan.reader(), scan.to_arrow()",
+        )
+    schema = plan.schema or fetch_table(storage, plan.table).schema
+    return TableDataset(plan, schema, storage, read)
+
+
+if TYPE_CHECKING:
+
+    class _Dataset:
+        """What type checkers know of pyarrow's class, which has no types."""
+
+        schema: pa.Schema
+
+        def __init__(self, schema: pa.Schema, children: list[Any]) -> None: ...
+
+        def to_table(
+            self, columns: Projection = ..., filter: pc.Expression | None = ..., **options: Any
+        ) -> pa.Table: ...
+
+        def to_batches(
+            self, columns: Projection = ..., filter: pc.Expression | None = ..., **options: Any
+        ) -> Generator[pa.RecordBatch, None, None]: ...
+
+        def take(self, indices: Any, **options: Any) -> pa.Table: ...
+
+else:
+    _Dataset = ds.UnionDataset
+
+
+class TableDataset(_Dataset):
+    """The rows of a `Scan` as a pyarrow dataset; made by ``table.dataset()``.
+
+    Each query opens one read session: of the columns and partitions that it needs, and with as
+    much of its filter as the service surely understands alike. The whole filter is applied to
+    the rows that arrive, so the answer is that of a full read. Rows are streamed: hardly more is
+    in memory than 64 MiB. May be used from several threads, and in a
+    forked child.
+
+    Examples
+    --------
+    >>> import pyarrow.compute as pc
+    >>> orders = odps.table("orders").dataset()
+    >>> orders.count_rows(filter=pc.field("ds") == "2024-01-02") > 0
+    True
+    >>> orders.head(1, columns=["id", "ds"]).to_pylist()
+    [{'id': 1000001, 'ds': '2024-01-01'}]
+    """
+
+    def __init__(
+        self,
+        plan: ReadPlan,
+        table_schema: TableSchema,
+        storage: StorageClient,
+        read: Callable[[ReadPlan], Scan],
+        filter: pc.Expression | None = None,
+    ) -> None:
+        self._plan, self._table_schema, self._filter = plan, table_schema, filter
+        self._storage, self._read = storage, read
+        arrow = self._arrow_schema()
+        # What Arrow's C++ code makes of this object has no files, and says so when it is read.
+        form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
+        piece = form.make_fragment(f"/{_NO_FILES}", filesystem=nowhere)
+        super().__init__(arrow, [ds.FileSystemDataset([piece], arrow, form, nowhere)])
+
+    @classmethod
+    def like(cls, other: TableDataset, filter: pc.Expression | None = None) -> Self:
+        """Return the same rows as another dataset, of this class and with another filter."""
+        if filter is None:
+            filter = other._filter
+        return cls(other._plan, other._table_schema, other._storage, other._read, filter)
+
+    # -- queries ------------------------------------------------------------------------------
+
+    def scanner(
+        self,
+        columns: Projection = None,
+        filter: pc.Expression | None = None,
+        batch_size: int = BATCH_ROWS,
+        **_: Any,
+    ) -> TableScanner:
+        """Plan a query; it opens its session when its first rows are asked for.
+
+        Parameters
+        ----------
+        columns
+            Names, or names and expressions; ``None`` for all.
+        filter
+            A condition over columns of the dataset.
+        batch_size
+            Rows of a batch at most. Other options of pyarrow have no meaning here.
+        """
+        return TableScanner(self, columns, self._both(filter), batch_size)
+
+    def filter(self, expression: pc.Expression) -> TableDataset:
+        """Return the dataset with a condition that all of its queries apply."""
+        return type(self).like(self, self._both(expression))
+
+    def head(self, num_rows: int, **options: Any) -> pa.Table:
+        """Return the first rows; little more is read."""
+        return self.scanner(**options).head(num_rows)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
+        """Count rows; without a filter the service does."""
+        return self.scanner(filter=filter, **options).count_rows()
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> NoReturn:
+        """Raise: there are no files. `Scan.splits` can be read one by one.
+
+        Raises
+        ------
+        StateError
+            Always.
+        """
+        raise _unsupported(
+            "fragments", "to read in parallel use table.to_dask(), or the splits of table.read()"
+        )
+
+    def replace_schema(self, schema: pa.Schema) -> NoReturn:
+        """Raise: the columns are those of the table."""
+        raise _unsupported("another schema", "cast what is read: dataset.to_table().cast(schema)")
+
+    def sort_by(self, sorting: Any, **_: Any) -> NoReturn:
+        """Raise: it would collect the whole table."""
+        raise _unsupported("sort_by", _HINT)
+
+    def join(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise: it would collect the whole table."""
+        raise _unsupported("join", _HINT)
+
+    def join_asof(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise: it would collect the whole table."""
+        raise _unsupported("join_asof", _HINT)
+
+    def __reduce__(self) -> NoReturn:
+        raise _unsupported(
+            "pickling", "it holds a connection: in the other process, connect and call dataset()"
+        )
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _arrow_schema(self) -> pa.Schema:
+        """Return the columns of the dataset."""
+        unit = "us" if self._plan.timestamp_unit is TimeUnit.MICRO else "ns"
+        columns, zone = _shown(self._plan, self._table_schema), self._storage.profile.timezone
+        return arrow_schema(columns, timestamp_unit=unit, timezone=zone)
+
+    def _both(self, filter: pc.Expression | None) -> pc.Expression | None:
+        if filter is None or self._filter is None:
+            return self._filter if filter is None else filter
+        return self._filter & filter
+
+    def _check(self, columns: Projection, filter: pc.Expression | None) -> pa.Schema:
+        """Return the columns of a result; nothing is sent for a query that Arrow refuses."""
+        checked = ds.Scanner.from_batches([], schema=self.schema, columns=columns, filter=filter)
+        return checked.projected_schema
+
+    def _row_filter(
+        self, filter: pc.Expression | None
+    ) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
+        """Return what applies the filter instead of Arrow; here nothing."""
+        return None
+
+    def _query(
+        self, columns: Projection, filter: pc.Expression | None, *, limit: int | None = None
+    ) -> Scan | None:
+        """Return the read of a query; ``None`` if no partition can have rows for it."""
+        storage, table = self._storage, self._plan.table
+        plan = plan_query(
+            self._plan,
+            self._table_schema,
+            self.schema,
+            columns=columns_of(columns, filter, self.schema),
+            filter=filter,
+            list_partitions=lambda: (one.spec for one in iter_partitions(storage, table)),
+        )
+        if plan is not None and limit is not None and filter is None:
+            plan = replace(plan, limit=limit if plan.limit is None else min(limit, plan.limit))
+        return None if plan is None else self._read(plan)
+
+    def __repr__(self) -> str:
+        filtered = "" if self._filter is None else ", filtered"
+        return f"TableDataset({self._plan.table}, {len(self.schema)} columns{filtered})"
+
+
+class TableScanner:
+    """One query over a `TableDataset`, with the methods of pyarrow's Scanner.
+
+    Nothing is sent before rows are asked for; each result opens a session of its own.
+    """
+
+    def __init__(
+        self,
+        dataset: TableDataset,
+        columns: Projection,
+        filter: pc.Expression | None,
+        batch_size: int,
+    ) -> None:
+        self._dataset, self._columns, self._filter = dataset, columns, filter
+        self._batch_size = batch_size
+        self.projected_schema: pa.Schema = dataset._check(columns, filter)
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """The columns of the dataset."""
+        return self._dataset.schema
+
+    def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
+        """Iterate over the rows of the result; leaving it early stops the read."""
+        with closing(self._parts(self._columns)) as parts:
+            for part in parts:
+                yield from part.to_batches(max_chunksize=self._batch_size)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the result as a stream; dropping it stops the read."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """Read the whole result."""
+        return pa.Table.from_batches(list(self.to_batches()), self.projected_schema)
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Return the first rows of the result; little more is read."""
+        taken: list[pa.RecordBatch] = []
+        with closing(self._parts(self._columns, limit=num_rows)) as parts:
+            while num_rows > 0 and (part := next(parts, None)) is not None:
+                taken += part.slice(0, num_rows).to_batches()
+                num_rows -= part.num_rows
+        return pa.Table.from_batches(taken, self.projected_schema)
+
+    def take(self, indices: Any) -> pa.Table:
+        """Return rows by their numbers; all before the last of them are read."""
+        wanted = pa.array(indices, pa.int64())
+        return self.head((pc.max(wanted).as_py() or 0) + 1).take(wanted)
+
+    def count_rows(self) -> int:
+        """Count the rows of the result; without a filter the service does."""
+        if self._filter is None:
+            scan = self._dataset._query([], None)
+            if scan is not None and (count := scan.row_count) is not None:
+                return count
+        with closing(self._parts([])) as parts:
+            return sum(part.num_rows for part in parts)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Export the result through the Arrow C stream interface."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _parts(
+        self, columns: Projection, *, limit: int | None = None
+    ) -> Generator[pa.Table, None, None]:
+        dataset, filter = self._dataset, self._filter
+        scan = dataset._query(columns, filter, limit=limit)
+        if scan is None:
+            return
+        keep = dataset._row_filter(filter)
+        with closing(fitting(scan.batches(read_ahead=READ_AHEAD), dataset.schema)) as batches:
+            for batch in batches:
+                if keep is not None:
+                    batch = keep(batch)
+                yield _selected(batch, columns, filter if keep is None else None)
+
+
+def _selected(batch: pa.RecordBatch, columns: Projection, filter: pc.Expression | None) -> pa.Table:
+    """Apply filter and projection to one batch, as Arrow's own scanner does."""
+    scanner = ds.Scanner.from_batches(
+        [batch], schema=batch.schema, columns=columns, filter=filter, use_threads=False
+    )
+    return scanner.to_table()
+
+
+def _shown(plan: ReadPlan, schema: TableSchema) -> list[Column]:
+    if not plan.columns:
+        return list(schema)
+    found = (schema.find(name) for name in plan.columns)
+    return [column for column in found if column is not None]
+
+
+def _unsupported(what: str, hint: str) -> StateError:
+    return StateError(f"a dataset of a table does not support {what}", hint=hint)

@@ -1,0 +1,206 @@
+"""Reads a pyarrow expression as a tree, and builds expressions from one.
+
+pyarrow shows nothing of the parts of an `Expression`, but pickles it: as an Arrow file whose
+metadata lists calls, fields and literals in order, and whose one row holds their values. That form
+is not documented, so what was read here is built again and counts only if Arrow says that it
+equals what was given; everything else is "not understood", and makes a query read more.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.errors import FramingError
+from odps_nb.wire import _flatbuffer as flat
+
+__all__ = ["Call", "Field", "Literal", "Maker", "Tree", "build", "fields_of", "parts_of", "read"]
+
+_MAGIC = 8  # bytes before the first message of an Arrow file
+_PREFIX = 8  # marker and length before a message
+_HEADER, _METADATA = 2, 2  # field numbers of Message and Schema
+_MAX_NODES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column, or a member of a struct in one: ``("address", "city")``."""
+
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value."""
+
+    value: pa.Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of Arrow, its arguments and its options."""
+
+    name: str
+    arguments: tuple[Tree, ...]
+    options: pa.StructScalar | None = None
+
+    def option(self, name: str) -> Any:
+        """Return the value of an option, ``None`` if there is none."""
+        return None if self.options is None else self.options.as_py().get(name)
+
+    @property
+    def among(self) -> pa.Array:
+        """The values of ``is_in``."""
+        assert self.options is not None
+        return self.options["value_set"].values
+
+
+Tree = Field | Literal | Call
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """How the leaves, and the tests that are methods, are spelled in a library of expressions."""
+
+    field: Callable[[tuple[str, ...]], Any]
+    literal: Callable[[pa.Scalar], Any]
+    among: Callable[[Any, pa.Array], Any]
+    if_else: Callable[[Any, Any, Any], Any]
+    methods: dict[str, str]
+
+
+ARROW = Maker(
+    field=lambda path: pc.field(*path),
+    literal=pc.scalar,
+    among=lambda value, values: value.isin(values),
+    if_else=pc.if_else,
+    methods={"is_null": "is_null", "is_valid": "is_valid", "is_nan": "is_nan"},
+)
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "and_kleene": operator.and_,
+    "or_kleene": operator.or_,
+    "invert": operator.invert,
+}
+
+
+def read(expression: pc.Expression) -> Tree | None:
+    """Return the tree of an expression; ``None`` where it is not understood for sure."""
+    try:
+        tree = _Reader(expression).tree()
+        again = build(tree, ARROW)
+        # NaN equals no NaN, but is pickled alike
+        same = again.equals(expression) or _pickled(again).equals(_pickled(expression))
+        return tree if same else None
+    except (pa.ArrowException, FramingError, LookupError, ValueError, TypeError, AttributeError):
+        return None
+    except (StopIteration, RecursionError):
+        return None
+
+
+def fields_of(expression: pc.Expression) -> frozenset[str] | None:
+    """Return the columns that an expression names; ``None`` where that is not sure."""
+    tree = read(expression)
+    return None if tree is None else frozenset(_names(tree))
+
+
+def parts_of(tree: Tree) -> Iterator[Tree]:
+    """Yield what all has to hold: ``a and (b and c)`` has three parts."""
+    if isinstance(tree, Call) and tree.name == "and_kleene":
+        for argument in tree.arguments:
+            yield from parts_of(argument)
+    else:
+        yield tree
+
+
+def build(tree: Tree, maker: Maker) -> Any:
+    """Return the tree as an expression of a library.
+
+    Raises
+    ------
+    LookupError
+        A function or an option that is not known here.
+    """
+    if isinstance(tree, Field):
+        return maker.field(tree.path)
+    if isinstance(tree, Literal):
+        return maker.literal(tree.value)
+    arguments = [build(one, maker) for one in tree.arguments]
+    if tree.name == "is_in":
+        if tree.option("null_matching_behavior") != 0:
+            raise LookupError(tree.name)
+        return maker.among(arguments[0], tree.among)
+    if tree.name == "if_else":
+        return maker.if_else(*arguments)
+    if tree.name in maker.methods:
+        if tree.option("nan_is_null"):
+            raise LookupError("nan_is_null")
+        return getattr(arguments[0], maker.methods[tree.name])()
+    return _OPERATORS[tree.name](*arguments)
+
+
+def _names(tree: Tree) -> Iterator[str]:
+    if isinstance(tree, Field):
+        yield tree.path[0]
+    elif isinstance(tree, Call):
+        for argument in tree.arguments:
+            yield from _names(argument)
+
+
+def _pickled(expression: pc.Expression) -> pa.Buffer:
+    return pa.py_buffer(expression.__reduce__()[1][0])
+
+
+class _Reader:
+    """Reads the pairs of a pickled expression, one after the other."""
+
+    def __init__(self, expression: pc.Expression) -> None:
+        pickled = _pickled(expression)
+        self._values = pa.ipc.open_file(pickled).get_batch(0)
+        data = pickled.to_pybytes()[_MAGIC + _PREFIX :]
+        schema = flat.table_at(data, flat.root(data), _HEADER)
+        places = flat.tables(data, schema, _METADATA)
+        if len(places) > _MAX_NODES:
+            raise FramingError("the expression is too long to be looked at")
+        self._pairs = iter(
+            [(flat.text(data, at, 0).decode(), flat.text(data, at, 1).decode()) for at in places]
+        )
+
+    def tree(self) -> Tree:
+        found = self._node(*next(self._pairs))
+        if next(self._pairs, None) is not None:
+            raise FramingError("the expression goes on after its end")
+        return found
+
+    def _node(self, kind: str, value: str) -> Tree:
+        if kind == "field_ref":
+            return Field((value,))
+        if kind == "nested_field_ref":
+            return Field(tuple(next(self._pairs)[1] for _ in range(int(value))))
+        if kind == "literal":
+            return Literal(self._value(value))
+        if kind != "call":
+            raise LookupError(kind)
+        arguments: list[Tree] = []
+        options = None
+        for inner, text in self._pairs:
+            if inner == "end":
+                break
+            if inner == "options":
+                options = self._value(text)
+            else:
+                arguments.append(self._node(inner, text))
+        return Call(value, tuple(arguments), options)
+
+    def _value(self, place: str) -> Any:
+        return self._values.column(int(place))[0]

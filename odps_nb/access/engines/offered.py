@@ -1,0 +1,110 @@
+"""The methods of `Table` and `Scan` that give their rows to other libraries."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from odps_nb.access.engines.dataset import TableDataset
+    from odps_nb.access.scan import Scan
+
+__all__ = ["ForEngines"]
+
+
+class ForEngines:
+    """Base class of `Table` and `Scan`: the rows for DuckDB, polars, Dask and Ray."""
+
+    @abstractmethod
+    def _whole(self) -> Scan:
+        """Return the rows that are meant."""
+
+    def dataset(self) -> TableDataset:
+        """Return the rows as a pyarrow Dataset, which DuckDB, polars and others query.
+
+        Each query opens one session, of the columns and partitions that it needs; filters are
+        exact. Asks for the table's columns if they are not known yet. For polars use `scan_polars`:
+        what polars itself makes of filters for such a dataset has another meaning for NaN, for
+        ``~is_in`` and for times with a zone.
+
+        Raises
+        ------
+        ArgumentError
+            The scan is of changes, or of a session that was opened elsewhere.
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> orders = odps.table("orders").dataset()
+        >>> duckdb.sql("select min(id) from orders where ds = '2024-01-02'").fetchall()
+        [(1231073,)]
+        """
+        return self._whole()._dataset()
+
+    def scan_polars(self) -> pl.LazyFrame:
+        """Return the rows as a polars LazyFrame; columns, filters and ``head`` are pushed down.
+
+        As `dataset`, but filters mean exactly what they mean in polars.
+
+        Raises
+        ------
+        MissingDependencyError
+            polars is not installed: ``pip install 'odps-nb[polars]'``.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> orders = odps.table("orders").scan_polars()
+        >>> orders.filter(pl.col("ds") == "2024-01-02").select(pl.col("id").min()).collect().item()
+        1231073
+        """
+        from odps_nb.access.engines.polars_frame import scan_polars
+
+        return scan_polars(self.dataset())
+
+    def to_dask(
+        self, *, decimals: Decimals = "exact", dtype_backend: DtypeBackend = "pyarrow"
+    ) -> Any:
+        """Return the rows as a Dask DataFrame with one partition per split, read when computed.
+
+        The read session is opened at once. Workers in other processes are sent no keys: each uses
+        those of its own environment, profile file or keyring.
+
+        Parameters
+        ----------
+        decimals, dtype_backend
+            As for `Scan.to_pandas`; all partitions get the same dtypes.
+
+        Raises
+        ------
+        MissingDependencyError
+            Dask is not installed: ``pip install 'odps-nb[dask]'``.
+        ArgumentError
+            The scan has ``limit`` or ``max_bytes``, which no task could keep.
+        """
+        from odps_nb.access.engines.task_frames import to_dask
+
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
+        scan = self._whole()
+        return to_dask(scan._split_tasks(), scan.arrow_schema, options)
+
+    def to_ray(self) -> Any:
+        """Return the rows as a Ray Dataset with one read task per split, read when consumed.
+
+        The read session is opened at once. Workers are sent no keys: each uses those of its own
+        environment, profile file or keyring.
+
+        Raises
+        ------
+        MissingDependencyError
+            Ray is not installed: ``pip install 'odps-nb[ray]'``.
+        ArgumentError
+            The scan has ``limit`` or ``max_bytes``, which no task could keep.
+        """
+        from odps_nb.access.engines.task_frames import to_ray
+
+        return to_ray(self._whole()._split_tasks())

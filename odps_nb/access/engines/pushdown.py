@@ -1,0 +1,337 @@
+"""Plans what a query over a `TableDataset` reads: columns, partitions, and a condition to send.
+
+Only less than everything is planned here, never a part of the answer: the engine's filter is
+applied to every row that arrives. What is not understood is read.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
+
+from odps_nb.access.conditions import (
+    MAX_PARTITIONS,
+    AllOf,
+    AnyOf,
+    Compare,
+    Condition,
+    IsIn,
+    IsNull,
+    Negation,
+    may_be_null_tested,
+    partition_value,
+    takes_value,
+    within_length,
+)
+from odps_nb.access.engines.expression import (
+    ARROW,
+    Call,
+    Field,
+    Literal,
+    Tree,
+    build,
+    fields_of,
+    parts_of,
+    read,
+)
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.errors import ArgumentError
+from odps_nb.filters.row_filter import RowFilter
+from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.terms import PartitionSpec
+
+__all__ = ["columns_of", "plan_query"]
+
+Projection = Sequence[str] | dict[str, pc.Expression] | None
+
+
+def plan_query(
+    base: ReadPlan,
+    schema: TableSchema,
+    arrow: pa.Schema,
+    *,
+    columns: Iterable[str],
+    filter: pc.Expression | None,
+    list_partitions: Callable[[], Iterable[PartitionSpec]],
+) -> ReadPlan | None:
+    """Return the plan of one query; ``None`` if no partition can hold a row of its answer.
+
+    Parameters
+    ----------
+    base
+        The read that the dataset stands for, with its own partitions and condition.
+    schema
+        All columns of the table.
+    arrow
+        The columns of the dataset.
+    columns
+        The columns that the query needs, those of its filter among them.
+    list_partitions
+        Called once, if the filter says something about partition columns.
+    """
+    keys = tuple(column.name for column in schema.partition_columns)
+    plan = replace(base, columns=tuple(columns), partition_columns=keys, schema=schema)
+    if filter is None or base.limit is not None:  # a limit comes before the engine's filter
+        return plan
+    tree = read(filter)
+    parts = [filter] if tree is None else [build(one, ARROW) for one in parts_of(tree)]
+    said = [one for one in parts if _columns_in([one], arrow) & set(keys)]
+    chosen = False
+    if said:
+        known = [spec for spec in list_partitions() if _is_under(spec, base.partitions)]
+        kept = _surviving(known, schema, arrow, said)
+        if not kept:
+            return None
+        if len(kept) <= MAX_PARTITIONS and all(spec.has_name for spec in kept):
+            plan, chosen = replace(plan, partitions=tuple(kept)), True
+    return plan if tree is None else _with_condition(plan, tree, set(keys) if chosen else set())
+
+
+def columns_of(
+    projection: Projection, filter: pc.Expression | None, schema: pa.Schema
+) -> tuple[str, ...]:
+    """Return the columns that a projection and a filter need, in the order of the schema.
+
+    One at least: a read of no columns would have no rows to count.
+    """
+    needed: set[str]
+    if projection is None:
+        return tuple(schema.names)
+    if isinstance(projection, dict):
+        needed = _columns_in(projection.values(), schema)
+    else:
+        needed = set(projection)
+    if filter is not None:
+        needed |= _columns_in([filter], schema)
+    return tuple(name for name in schema.names if name in needed) or (schema.names[0],)
+
+
+def _columns_in(expressions: Iterable[pc.Expression], schema: pa.Schema) -> set[str]:
+    found: set[str] = set()
+    for one in expressions:
+        names = fields_of(one)
+        if names is None:  # a column is needed if Arrow does not take the expression without it
+            names = frozenset(n for n in schema.names if not _binds(one, schema, without=n))
+        found |= names
+    return found
+
+
+def _binds(expression: pc.Expression, schema: pa.Schema, *, without: str) -> bool:
+    rest = schema.remove(schema.get_field_index(without))
+    try:
+        ds.Scanner.from_batches([], schema=rest, columns={"it": expression})
+    except pa.ArrowException:
+        return False
+    return True
+
+
+# -- partitions -------------------------------------------------------------------------------
+
+
+def _is_under(spec: PartitionSpec, wanted: Sequence[PartitionSpec]) -> bool:
+    values = {key.casefold(): value for key, value in spec}
+    return not wanted or any(
+        all(values.get(key.casefold()) == value for key, value in one) for one in wanted
+    )
+
+
+def _surviving(
+    known: Sequence[PartitionSpec],
+    schema: TableSchema,
+    arrow: pa.Schema,
+    filters: Iterable[pc.Expression],
+) -> list[PartitionSpec]:
+    """Return the partitions that may hold rows for all filters, as Arrow sees it.
+
+    Arrow prunes the files of a dataset by what is known of each; the names of the files made here
+    are the numbers of the partitions, and nobody opens one.
+    """
+    form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
+    pieces = [
+        form.make_fragment(
+            str(number), filesystem=nowhere, partition_expression=_known_of(spec, schema, arrow)
+        )
+        for number, spec in enumerate(known)
+    ]
+    for one in filters:
+        try:
+            found = ds.FileSystemDataset(pieces, arrow, form, nowhere).get_fragments(filter=one)
+            pieces = list(found)
+        except pa.ArrowException:  # Arrow has no meaning for it: an engine with its own may
+            continue
+    return [known[int(piece.path)] for piece in pieces]
+
+
+def _known_of(spec: PartitionSpec, schema: TableSchema, arrow: pa.Schema) -> pc.Expression:
+    known = pc.scalar(True)
+    texts = {key.casefold(): value for key, value in spec}
+    for column in schema.partition_columns:
+        value = partition_value(column, texts.get(column.name.casefold(), "__"))
+        if value is not None and column.name in arrow.names:
+            kind = arrow.field(column.name).type
+            known &= pc.field(column.name) == pa.scalar(value, kind)
+    return known
+
+
+# -- the condition that is sent ---------------------------------------------------------------
+
+
+def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
+    """Add what can be sent; not what is about ``decided`` columns alone."""
+    assert plan.schema is not None
+    found = (_condition(part, plan.schema, plan.timezone) for part in parts_of(tree))
+    useful = [one for one in found if one is not None and not one.columns() <= decided]
+    taken = [one for one in useful if _is_taken(one, plan)]
+    texts = [f"({one})" for one in within_length(taken)]
+    if not texts:
+        return plan
+    return replace(plan, where=" and ".join([f"({plan.where})"] * bool(plan.where) + texts))
+
+
+def _is_taken(condition: Condition, plan: ReadPlan) -> bool:
+    assert plan.schema is not None
+    try:
+        RowFilter.parse(str(condition), plan.schema, timezone=plan.timezone)
+    except ArgumentError:
+        return False
+    return True
+
+
+def _condition(
+    tree: Tree, schema: TableSchema, zone: str, *, exact: bool = False
+) -> Condition | None:
+    """Return a condition that holds wherever the tree does; ``exact``: also nowhere else."""
+    if isinstance(tree, Field):
+        column = _column(tree, schema)
+        return Compare(column.name, "=", True) if column and takes_value(column, True) else None
+    if isinstance(tree, Literal):
+        return None
+    if tree.name in ("and_kleene", "or_kleene"):
+        parts = [_condition(one, schema, zone, exact=exact) for one in tree.arguments]
+        found = tuple(one for one in parts if one is not None)
+        if len(found) == len(parts):
+            return AllOf(found) if tree.name == "and_kleene" else AnyOf(found)
+        return found[0] if found and tree.name == "and_kleene" and not exact else None
+    if tree.name == "invert":
+        inner = _condition(tree.arguments[0], schema, zone, exact=True)
+        return None if inner is None else Negation(inner)
+    if tree.name in _SIGNS:
+        return _comparison(tree, schema, zone)
+    if tree.name == "is_in":  # false for a null, where SQL's is unknown
+        return None if exact else _membership(tree, schema)
+    if tree.name == "if_else":  # how DuckDB spells SQL's
+        return _membership_of_sql(tree, schema)
+    return _null_test(tree, schema)
+
+
+_SIGNS = {
+    "equal": "=",
+    "not_equal": "<>",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _column(tree: Tree, schema: TableSchema) -> Column | None:
+    if not isinstance(tree, Field) or len(tree.path) > 1:
+        return None
+    return schema.find(tree.path[0])
+
+
+def _comparison(tree: Call, schema: TableSchema, zone: str) -> Condition | None:
+    (left, right), sign = tree.arguments, _SIGNS[tree.name]
+    if isinstance(left, Literal):
+        left, right, sign = right, left, _MIRRORED.get(sign, sign)
+    column = _column(left, schema)
+    if column is None or not isinstance(right, Literal):
+        return None
+    value = _value(right.value, column, zone, sign)
+    return None if value is None else Compare(column.name, sign, value)
+
+
+def _value(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> Any:
+    """Return the value of a literal, if it means the same to everybody; else ``None``."""
+    if not scalar.is_valid:
+        return None
+    if pa.types.is_timestamp(scalar.type):
+        return _clock(scalar, zone) if column.type.code is TypeCode.DATETIME else None
+    if not _plain(scalar.type):
+        return None
+    value = scalar.as_py()
+    return value if takes_value(column, value, sign) else None
+
+
+def _plain(kind: pa.DataType) -> bool:
+    is_a = pa.types
+    return bool(
+        is_a.is_integer(kind)
+        or is_a.is_boolean(kind)
+        or is_a.is_string(kind)
+        or is_a.is_large_string(kind)
+        or is_a.is_date32(kind)
+        or is_a.is_decimal(kind)
+    )
+
+
+def _clock(scalar: pa.Scalar, zone: str) -> datetime.datetime | None:
+    """Return an instant as the clock of the connection's zone shows it, if only once."""
+    try:
+        value = scalar.cast(pa.timestamp("us", scalar.type.tz)).as_py()
+    except (pa.ArrowException, ValueError, OverflowError):
+        return None
+    if value.tzinfo is None:
+        return value if zone == "UTC" else None
+    try:
+        shown = value.astimezone(ZoneInfo(zone))
+    except OverflowError:
+        return None
+    offsets = {shown.replace(fold=fold).utcoffset() for fold in (0, 1)}
+    return shown.replace(tzinfo=None, fold=0) if len(offsets) == 1 else None
+
+
+def _membership(tree: Call, schema: TableSchema) -> Condition | None:
+    column = _column(tree.arguments[0], schema)
+    if column is None:
+        return None
+    values = [_value(one, column, "") for one in tree.among if one.is_valid]
+    if not all(isinstance(one, (bool, int, str, datetime.date, Decimal)) for one in values):
+        return None
+    among = IsIn(column.name, tuple(values)) if values else None
+    if tree.among.null_count:
+        return None if among is None else AnyOf((among, IsNull(column.name)))
+    return among
+
+
+def _membership_of_sql(tree: Call, schema: TableSchema) -> Condition | None:
+    """Return ``x in (…)`` for ``if_else(is_valid(x), is_in(x), null)``."""
+    test, among, otherwise = tree.arguments
+    regular = (
+        isinstance(test, Call)
+        and test.name == "is_valid"
+        and isinstance(among, Call)
+        and among.name == "is_in"
+        and among.arguments == test.arguments
+        and not among.among.null_count
+        and isinstance(otherwise, Literal)
+        and not otherwise.value.is_valid
+    )
+    return _membership(among, schema) if regular and isinstance(among, Call) else None
+
+
+def _null_test(tree: Call, schema: TableSchema) -> Condition | None:
+    column = _column(tree.arguments[0], schema) if tree.name in ("is_null", "is_valid") else None
+    if column is None or not may_be_null_tested(column):
+        return None
+    return IsNull(column.name) if tree.name == "is_null" else Negation(IsNull(column.name))

@@ -1,0 +1,129 @@
+"""`SplitTask`: one split of a read session, read by whoever holds it, in any process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.session import ReadSession
+from odps_nb.client.read.splits import iter_split
+from odps_nb.convert.frame_options import FrameOptions
+from odps_nb.convert.references import present_batch
+from odps_nb.errors import ArgumentError, ConfigError, SessionExpiredError
+from odps_nb.terms import Split
+
+if TYPE_CHECKING:
+    from odps_nb.access.scan import Scan
+
+__all__ = ["SplitTask", "split_tasks"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitTask:
+    """What is needed to read one split; pickled without keys.
+
+    In the process that made it, it reads over the connection there. In another one it opens a
+    client of its own, with the same settings and with the keys that the environment, the profile
+    file or the keyring has there.
+    """
+
+    settings: tuple[tuple[str, str], ...]
+    session: ReadSession
+    split: Split
+    schema: pa.Schema
+    connected: Callable[[], StorageClient] | None = field(default=None, repr=False, compare=False)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the split; leaving the iterator early closes its connection.
+
+        Raises
+        ------
+        SessionExpiredError
+            The session is over; plan the read again.
+        ConfigError
+            Another process has no keys.
+        """
+        if self.connected is not None:
+            yield from self._read(self.connected())
+            return
+        with _client(dict(self.settings)) as storage:
+            yield from self._read(storage)
+
+    def table(self) -> pa.Table:
+        """Read the split as a table."""
+        return pa.Table.from_batches(list(self.batches()), self.schema)
+
+    def frame(self, options: FrameOptions) -> Any:
+        """Read the split as a DataFrame."""
+        from odps_nb.convert.pandas_frame import to_pandas
+
+        return to_pandas(self.batches(), schema=self.schema, options=options)
+
+    def _read(self, storage: StorageClient) -> Iterator[pa.RecordBatch]:
+        zone = dict(self.settings).get("timezone")
+        names = self.schema.names
+        try:
+            with closing(iter_split(storage, self.session, self.split)) as batches:  # type: ignore[type-var]
+                for batch in batches:
+                    shown = present_batch(batch, self.session.schema, timezone=zone)
+                    yield shown.select(names).cast(self.schema)
+        except SessionExpiredError as error:
+            error.add_note("a task opens no other session: it would show other rows")
+            raise
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "connected": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return (self.session.session_id, str(self.split))
+
+
+def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitTask]:
+    """Open the session of a scan, and return one task for each of its splits.
+
+    Parameters
+    ----------
+    storage
+        Gives the client of this process.
+
+    Raises
+    ------
+    ArgumentError
+        The scan has a limit, which no task could keep.
+    """
+    if scan.plan.limit is not None:
+        raise ArgumentError(
+            "a limit does not apply to tasks, which do not know of each other",
+            hint="leave limit= out, and take head() of the result",
+        )
+    session, schema = scan.session, scan.arrow_schema
+    settings = {**scan.profile.as_settings(), "tunnel_endpoint": storage().tunnel_endpoint}
+    return [
+        SplitTask(
+            settings=tuple(settings.items()),
+            session=replace(session, splits=()),
+            split=split,
+            schema=schema,
+            connected=storage,
+        )
+        for split in session.splits
+    ]
+
+
+def _client(settings: dict[str, Any]) -> StorageClient:
+    try:
+        return StorageClient(Profile.resolve(settings.pop("name", None), **settings))
+    except ConfigError as error:
+        error.add_note(
+            "keys are not sent to other processes: each needs its own (ODPS_ACCESS_ID, …)"
+        )
+        raise

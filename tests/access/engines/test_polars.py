@@ -1,0 +1,103 @@
+"""`scan_polars()`: filters as polars means them, and what went wrong with sources of others."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from zoneinfo import ZoneInfo
+
+import polars as pl
+import pytest
+
+from odps_nb.errors import ArgumentError, MissingDependencyError
+from tests.access.engines.test_dataset import asked
+
+DAY = pl.col("ds") == "2024-01-02"
+
+
+@pytest.fixture(scope="module")
+def here(odps):
+    """One day, read in full."""
+    return pl.DataFrame(odps.table("orders").read(partitions="ds=2024-01-02").to_arrow())
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pl.col("weight") > 1,  # NaN is greater in polars, not in Arrow
+        ~pl.col("status").is_in(["paid", "new"]),  # null stays null in polars, not in Arrow
+        pl.col("discount").is_in([0.1, float("nan")]),
+        pl.col("note").str.to_uppercase().is_in(["A"]),  # polars issue 21130: all rows came back
+        pl.col("note").str.json_path_match("$.a").is_in(["1"]),
+        pl.col("created") >= datetime.datetime(2024, 1, 2, 12),
+        pl.col("address").struct.field("city") == "Oslo",
+        pl.lit(True),
+        pl.lit(False),
+    ],
+    ids=str,
+)
+def test_a_filter_gives_what_it_gives_in_memory(odps, here, condition):
+    found = odps.table("orders").scan_polars().filter(DAY, condition).select("id").collect()
+    assert found["id"].sort().equals(here.filter(condition)["id"].sort())
+
+
+def test_many_queries_at_once_end(odps, here):
+    """polars issue 24963: as many as polars has threads made it hang."""
+    lazy = odps.table("orders").scan_polars().filter(DAY).select(pl.col("quantity").sum())
+    found = pl.collect_all([lazy] * (pl.thread_pool_size() + 2))
+    assert {one.item() for one in found} == {here["quantity"].sum()}
+
+
+def test_the_streaming_engine_gives_the_same(odps, here):
+    lazy = odps.table("orders").scan_polars().filter(DAY).select("id", "amount", "tags")
+    assert lazy.collect(engine="streaming").equals(here.select("id", "amount", "tags"))
+
+
+@pytest.mark.parametrize("sign", ["__ge__", "__lt__"])
+@pytest.mark.parametrize("zone", ["Asia/Shanghai", "UTC", "America/Los_Angeles"])
+def test_times_in_a_zone_are_compared_as_instants(in_shanghai, sign, zone):
+    """polars 2.1 hands such a filter to Arrow datasets off by the hours of the zone."""
+    table = in_shanghai.table("orders")
+    noon = datetime.datetime(2024, 1, 2, 4, tzinfo=datetime.UTC).astimezone(ZoneInfo(zone))
+    noon_there = pl.lit(noon).dt.convert_time_zone("Asia/Shanghai")
+    rows = pl.DataFrame(table.read(["created", "ds"], partitions="ds=2024-01-02").to_arrow())
+    condition = getattr(pl.col("created"), sign)(noon_there)
+    found = table.scan_polars().filter(DAY, condition).select("created").collect()
+    assert found.schema == {"created": pl.Datetime("ms", "Asia/Shanghai")}
+    assert 0 < found.height < rows.height
+    assert found["created"].sort().equals(rows.filter(condition)["created"].sort())
+
+
+def test_it_reads_its_columns_and_partitions_alone(watched, recorder):
+    lazy = watched.table("orders").scan_polars()
+    lazy.filter(DAY, pl.col("quantity") >= 9).select("status").collect()
+    found = asked(recorder.take())
+    assert found == ({"status", "quantity", "ds"}, ["ds=2024-01-02"], "quantity >= 9")
+
+
+def test_a_head_opens_one_session_for_its_columns(watched, recorder):
+    lazy = watched.table("orders").scan_polars()
+    assert lazy.select("priority").head(3).collect().height == 3
+    assert asked(recorder.take()) == ({"priority"}, [], "")
+
+
+def test_joins_and_selections_are_polars_own(odps, here):
+    lazy = odps.table("orders").scan_polars().filter(DAY)
+    both = lazy.select("id", "shop").join(lazy.select("id", "priority"), on="id")
+    assert both.select(pl.len()).collect().item() == here.height
+
+
+def test_a_filter_that_polars_hands_on_in_a_form_of_its_own_is_not_guessed(odps, monkeypatch):
+    from odps_nb.access.engines import polars_frame
+
+    monkeypatch.setattr(polars_frame, "read", lambda _: None)
+    with pytest.raises((ArgumentError, pl.exceptions.ComputeError), match="not understood"):
+        odps.table("orders").scan_polars().filter(DAY).collect()
+
+
+def test_without_polars_it_says_what_to_install(odps, monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(MissingDependencyError) as caught:
+        odps.table("orders").scan_polars()
+    assert caught.value.extra == "polars"
+    assert "odps-nb[polars]" in caught.value.hint

@@ -1,0 +1,117 @@
+"""`decimals=` and `dtype_backend=`: other dtypes of the same values."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from odps_nb.client.calls.progress import silent
+from odps_nb.convert.frame_options import FrameOptions
+from odps_nb.convert.pandas_frame import to_pandas
+from odps_nb.errors import ArgumentError
+
+WHEN = datetime.datetime(2024, 1, 31, 10)
+TABLE = pa.table(
+    {
+        "whole": pa.array([1, None, 3], pa.int64()),
+        "full": pa.array([1, 2, 3], pa.int16()),
+        "real": pa.array([0.5, None, float("nan")], pa.float64()),
+        "yes": pa.array([True, None, False], pa.bool_()),
+        "text": pa.array(["a", None, ""], pa.string()),
+        "money": pa.array([Decimal("1.10"), None, Decimal("-2.25")], pa.decimal128(18, 2)),
+        "long": pa.array([Decimal(10) ** 50, None, Decimal(1)], pa.decimal256(60, 0)),
+        "when": pa.array([WHEN, None, WHEN], pa.timestamp("ms", "Asia/Shanghai")),
+        "bytes": pa.array([b"\x00", None, b""], pa.binary()),
+        "list": pa.array([[1, None], None, []], pa.list_(pa.int64())),
+    }
+)
+USUAL = ["Int64", "int16", "float64", "boolean", "str", "decimal128(18, 2)[pyarrow]",
+         "decimal256(60, 0)[pyarrow]", "datetime64[ms, Asia/Shanghai]", "object",
+         "list<item: int64>[pyarrow]"]  # fmt: skip
+NULLABLE = ["Int64", "Int16", "Float64", "boolean", "string", *USUAL[5:]]
+ARROW = ["int64[pyarrow]", "int16[pyarrow]", "double[pyarrow]", "bool[pyarrow]", "string[pyarrow]",
+         *USUAL[5:7], "timestamp[ms, tz=Asia/Shanghai][pyarrow]", "binary[pyarrow]",
+         USUAL[9]]  # fmt: skip
+
+
+def frame(table: pa.Table = TABLE, **options: object) -> pd.DataFrame:
+    return to_pandas(table, options=FrameOptions(**options))
+
+
+def dtypes(found: pd.DataFrame) -> list[str]:
+    usual = pd.Series(["a"]).dtype  # `str`, or `object` in pandas 2
+    return [
+        "str" if name == "text" and dtype == usual else str(dtype)
+        for name, dtype in found.dtypes.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("backend", "expected"), [(None, USUAL), ("numpy_nullable", NULLABLE), ("pyarrow", ARROW)]
+)
+def test_a_backend_gives_its_dtypes_and_the_same_values(backend, expected):
+    found = frame(dtype_backend=backend)
+    assert dtypes(found) == expected
+    back = pa.Table.from_pandas(found, schema=TABLE.schema, safe=False, preserve_index=False)
+    for name in ("whole", "full", "yes", "text", "money", "long", "when", "bytes", "list"):
+        assert back[name].to_pylist() == TABLE[name].to_pylist(), name
+    assert found["real"][0] == 0.5
+
+
+@pytest.mark.parametrize("backend", ["numpy_nullable", "pyarrow"])
+def test_with_a_backend_the_values_do_not_decide_the_dtypes(backend):
+    whole = frame(dtype_backend=backend).dtypes
+    for part in (TABLE.slice(0, 0), TABLE.slice(0, 1), TABLE.slice(1, 1)):
+        assert frame(part, dtype_backend=backend).dtypes.equals(whole)
+
+
+@pytest.mark.parametrize("backend", ["numpy_nullable", "pyarrow"])
+def test_null_and_nan_stay_apart_in_a_backend(backend):
+    real = frame(dtype_backend=backend)["real"]
+    assert real.isna()[1]
+    values = pa.array(real, from_pandas=False) if backend == "pyarrow" else real.array._data
+    assert np.isnan(values[2].as_py() if backend == "pyarrow" else values[2])
+
+
+@pytest.mark.parametrize(
+    ("backend", "dtype"),
+    [(None, "float64"), ("numpy_nullable", "Float64"), ("pyarrow", "double[pyarrow]")],
+)
+def test_decimals_as_floats_are_described_and_averaged(backend, dtype):
+    found = frame(decimals="float", dtype_backend=backend)
+    assert [str(found[name].dtype) for name in ("money", "long")] == [dtype, dtype]
+    assert found["money"].dropna().tolist() == [1.1, -2.25]
+    assert found["long"][0] == 1e50
+    assert found["money"].mean() == pytest.approx(-0.575)
+    assert "money" in found.describe().columns
+
+
+def test_batches_that_still_arrive_give_the_same(odps):
+    scan = odps.table("orders").read(["amount", "quantity", "status"], limit=45_000)
+    found = scan.to_pandas(decimals="float", dtype_backend="numpy_nullable", progress=silent)
+    assert [str(one) for one in found.dtypes] == ["Float64", "Int32", "string"]
+    exact = scan.to_pandas(progress=silent)["amount"]
+    assert found["amount"].tolist() == pytest.approx([float(one) for one in exact])
+
+
+def test_head_and_results_of_sql_take_them_too(odps):
+    orders = odps.table("orders")
+    assert str(orders.head(3, columns=["amount"], decimals="float")["amount"].dtype) == "float64"
+    head = orders.head(3, partitions="ds=2024-01-01", dtype_backend="pyarrow")
+    assert all(isinstance(dtype, pd.ArrowDtype) for dtype in head.dtypes)
+    result = odps.sql("select amount from orders limit 3", progress=silent)
+    assert str(result.to_pandas(decimals="float")["amount"].dtype) == "float64"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("decimals", "double"), ("dtype_backend", "numpy"), ("decimals", None)]
+)
+def test_another_word_is_refused_before_anything_is_read(odps, name, value):
+    with pytest.raises(ArgumentError, match=name) as caught:
+        odps.table("no_such_table").read().to_pandas(**{name: value})
+    assert caught.value.argument == name
