@@ -48,6 +48,9 @@ __all__ = ["Explorer", "explore"]
 
 STATIC_ROWS = 20
 MAX_SEARCH = 200
+_NO_MODEL = (
+    ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
+)
 _NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
 
 
@@ -129,8 +132,11 @@ class Explorer:
         shown = Shown(view=view, page=first, profile=view.profile, pictures=pictures, note=note)
         self._static = (first, note)
         made = shown_bundle(shown)
-        # The widget hides it while it is there itself (explorer.js): by this class.
-        made["text/html"] = f'<div class="odps-nb-{self._id}">{made["text/html"]}</div>'
+        # The widget hides it while it is there itself (explorer.js): by this class. And where a
+        # trusted notebook is reopened, "model not found" in the next output says nothing.
+        mark = f"odps-nb-{self._id}"
+        style = f"<style>{_NO_MODEL.format(mark)}</style>"
+        made["text/html"] = f'<div class="{mark}">{style}{made["text/html"]}</div>'
         if self._shown:
             output.replace(made, display_id=self._id)
         else:

@@ -339,6 +339,22 @@ def test_a_saved_notebook_has_no_key(saved, service):
     assert service.access_key not in json.dumps(saved)
 
 
+def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(
+    browser, page, site, saved
+):
+    page.evaluate("() => window.jupyterapp.serviceManager.sessions.shutdownAll()")
+    page.close()
+    again = browser.new_page(viewport={"width": 1280, "height": 1400})
+    open_notebook(again, site, "explore.ipynb")
+    tables = again.locator(".jp-OutputArea-child table")
+    expect(tables).to_have_count(4, timeout=60_000)
+    failed = again.get_by_text("model not found")
+    expect(failed).to_have_count(3, timeout=60_000)
+    assert [failed.nth(n).is_visible() for n in range(3)] == [False] * 3
+    assert all(tables.nth(n).is_visible() for n in range(4))
+    again.close()
+
+
 def test_reopened_without_trust_it_shows_the_static_view(browser, site, folder, saved):
     added = notebook("1")["cells"][0] | {"id": "added"}  # no signature knows it
     changed = saved | {"cells": [*saved["cells"], added]}
