@@ -224,7 +224,7 @@ def _spark_sql(connection: Connection, spark: Any, text: str, limit: int | None)
 def _gallery(column: BlobColumn) -> Mapping[str, Any]:
     from odps_nb.notebook.gallery.view import mimebundle
 
-    return mimebundle(column)
+    return mimebundle(column, summary=column.summary)
 
 
 def _preview(blob: Blob) -> Mapping[str, Any]:

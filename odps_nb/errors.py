@@ -102,6 +102,7 @@ class _Facts(Exception):
 
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(visible(message))
+        self._notes: list[str] = []
         unknown = facts.keys() - set(self.fact_names)
         if unknown:
             raise TypeError(f"{type(self).__name__} has no facts named {sorted(unknown)}")
@@ -117,7 +118,26 @@ class _Facts(Exception):
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes added by each floor, innermost first."""
-        return tuple(getattr(self, "__notes__", ()))
+        return tuple(self._notes)
+
+    @property
+    def __notes__(self) -> list[str]:
+        """What Python prints below a traceback: the notes, code and request id, and the hint."""
+        return [*self._notes, *self._last_lines()]
+
+    @__notes__.setter
+    def __notes__(self, notes: list[str]) -> None:
+        # libraries that pickle exceptions write back what they read
+        told = self._last_lines()
+        self._notes = [visible(note) for note in notes if note not in told]
+
+    def _last_lines(self) -> list[str]:
+        told = " · ".join(_facts_told(self))
+        place = getattr(self, "excerpt", None)
+        return [*([visible(place)] if place else []), *([told] if told else []), *self._to_do()]
+
+    def _to_do(self) -> list[str]:
+        return [f"to do: {visible(self.hint)}"] if self.hint else []
 
     def __repr__(self) -> str:
         facts = ((name, getattr(self, name)) for name in self.fact_names)
@@ -126,7 +146,7 @@ class _Facts(Exception):
 
     def add_note(self, note: str, /) -> None:
         """Add a line of context."""
-        super().add_note(visible(note))
+        self._notes.append(visible(note))
 
     def __reduce__(self) -> tuple[Any, ...]:
         facts = {name: getattr(self, name) for name in self.fact_names}
@@ -138,6 +158,12 @@ class _Facts(Exception):
         make, parts = self.__reduce__()
         copied: _Facts = make(*parts)
         return copied
+
+
+def _facts_told(error: _Facts) -> list[str]:
+    facts = (("code", "code"), ("status", "HTTP"), ("request_id", "request id"))
+    found = ((label, getattr(error, fact, None)) for fact, label in facts)
+    return [visible(f"{label} {value}") for label, value in found if value is not None]
 
 
 def _shorten(value: object) -> str:
@@ -236,13 +262,24 @@ class BrokenStreamError(TransportError):
 
 
 class ServiceError(OdpsNbError):
-    """The server's own error: HTTP ``status``, its ``code`` and the ``request_id`` to quote."""
+    """The server's own error: HTTP ``status``, its ``code`` and the ``request_id`` to quote.
 
-    fact_names: ClassVar[tuple[str, ...]] = ("hint", "status", "code", "request_id", "retry_after")
+    ``excerpt`` is the line of a query that it names, with a caret below the place.
+    """
+
+    fact_names: ClassVar[tuple[str, ...]] = (
+        "hint",
+        "status",
+        "code",
+        "request_id",
+        "retry_after",
+        "excerpt",
+    )
     status: int | None
     code: str | None
     request_id: str | None
     retry_after: float | None
+    excerpt: str | None
 
 
 class InvalidRequestError(ServiceError):
@@ -335,14 +372,9 @@ def explain(error: BaseException) -> list[str]:
     what = f"{name}: {error}"
     if not isinstance(error, _Facts):
         return [visible(what)]
-    where = [note for note in error.notes if note]
-    for fact, label in (("code", "code"), ("status", "HTTP"), ("request_id", "request id")):
-        value = getattr(error, fact, None)
-        if value is not None:
-            where.append(f"{label} {value}")
+    where = [*(note for note in error.notes if note), *_facts_told(error)]
     lines = [what]
     if where:
         lines.append("where: " + " · ".join(where))
-    if error.hint:
-        lines.append("to do: " + error.hint)
+    lines += error._to_do()
     return [visible(line) for line in lines]  # facts may have been set later

@@ -6,6 +6,9 @@ import copy
 import copyreg
 import inspect
 import pickle
+import subprocess
+import sys
+import traceback
 from typing import Any
 
 import pytest
@@ -151,6 +154,34 @@ def test_notes_are_shown_with_the_traceback() -> None:
     with pytest.raises(FramingError) as caught:
         raise_with_note()
     assert caught.value.__notes__ == ["frame 3"]
+    error = NotFoundError("no table", code="NoSuchTable", request_id="R1")
+    error.add_note("table p.t")
+    error.hint = "did you mean orders?"  # a higher floor may set it later
+    assert "".join(traceback.format_exception(error)).endswith(
+        "NotFoundError: no table\ntable p.t\ncode NoSuchTable · request id R1\n"
+        "to do: did you mean orders?\n"
+    )
+
+
+def test_a_library_that_writes_notes_back_doubles_nothing() -> None:
+    error = NotFoundError("no table", code="NoSuchTable", hint="look")
+    error.add_note("table p.t")
+    error.__notes__ = [*error.__notes__, "and one more"]
+    assert error.notes == ("table p.t", "and one more")
+    assert len(error.__notes__) == 4
+
+
+def test_a_plain_script_ends_with_hint_and_request_id() -> None:
+    script = (
+        "from odps_nb.errors import AccessDeniedError\n"
+        "raise AccessDeniedError('no right', request_id='R1', hint='ask the owner')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-3:] == [
+        "odps_nb.errors.AccessDeniedError: no right",
+        "request id R1",
+        "to do: ask the owner",
+    ]
 
 
 def raise_with_note() -> None:

@@ -206,6 +206,7 @@ DOCUMENTS = {
     )
     .encode()
     .body,
+    "cost": control.SqlCost(input_bytes=142500, complexity=1.5, udfs=0).encode().encode(),
     "result": control.InstanceResult(
         status="Terminated",
         tasks=(control.TaskResult(status="Success", text='"_c0"\n1\n', format="csv"),),

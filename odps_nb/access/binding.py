@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from odps_nb.errors import ArgumentError
 
-__all__ = ["MAX_VALUES", "bind", "literal"]
+__all__ = ["MAX_VALUES", "bind", "bind_query", "literal"]
 
 # For a longer IN list, write a table and join with it.
 MAX_VALUES = 10_000
@@ -94,6 +94,30 @@ def bind(
         return written
 
     return _TOKEN.sub(replace, text)
+
+
+def bind_query(
+    query: str,
+    params: Mapping[str, object] | None,
+    settings: Mapping[str, str] | None,
+    *,
+    timezone: str | None,
+) -> str:
+    """Return a query with ``params`` bound, in the zone of its settings or of the connection.
+
+    Raises
+    ------
+    ArgumentError
+        As `bind`, or the query is empty.
+    """
+    from odps_nb.client.sql.query import SQL_ZONE
+
+    if not query.strip():
+        raise ArgumentError("the query is empty")
+    if params is None:
+        return query
+    zone = (settings or {}).get(SQL_ZONE) or timezone
+    return bind(query, params, source="params has no", timezone=zone)
 
 
 @dataclass(slots=True)

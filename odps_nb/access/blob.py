@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
+from odps_nb.access.checks import is_missing
 from odps_nb.access.faces import PLAIN, Faces
 from odps_nb.access.saving import file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
@@ -36,9 +37,12 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
     if isinstance(value, Blob):
         return value.reference
     if not isinstance(value, (str, bytes)):  # a null cell: None, NaN, pd.NA
+        kind = type(value).__name__
         raise ArgumentError(
-            f"a {type(value).__name__} is not a blob reference",
-            hint="leave out the rows without a blob, e.g. by column.dropna()",
+            f"a {kind} is not a blob reference",
+            hint="leave out the rows without a blob, e.g. by column.dropna()"
+            if is_missing(value)
+            else f"pass one value of the column, not a {kind}",
         )
     return BlobReference.from_text(value)
 
@@ -182,13 +186,22 @@ class BlobColumn(Sequence[Blob]):
     ['mandelbrot.png', 'julia.webp']
     """
 
-    def __init__(self, blobs: Iterable[Blob], *, title: str, faces: Faces = PLAIN) -> None:
+    def __init__(
+        self, blobs: Iterable[Blob], *, title: str, summary: str = "", faces: Faces = PLAIN
+    ) -> None:
         self._blobs, self._title, self._faces = tuple(blobs), title, faces
+        plural = "" if len(self._blobs) == 1 else "s"
+        self._summary = summary or f"{len(self._blobs):,} blob{plural}"
 
     @property
     def title(self) -> str:
         """Table and column, for a caption."""
         return self._title
+
+    @property
+    def summary(self) -> str:
+        """How many these are of how many, e.g. ``first 24 of 45 blobs``."""
+        return self._summary
 
     @overload
     def __getitem__(self, index: int) -> Blob: ...
@@ -203,8 +216,7 @@ class BlobColumn(Sequence[Blob]):
         return len(self._blobs)
 
     def __repr__(self) -> str:
-        plural = "" if len(self) == 1 else "s"
-        return f"BlobColumn({len(self)} blob{plural} of {self._title})"
+        return f"BlobColumn({self._summary} of {self._title})"
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
         return _shown(self, lambda: self._faces.gallery(self))
@@ -249,7 +261,7 @@ class NewBlob:
     def __post_init__(self) -> None:
         if isinstance(self.data, str):
             raise ConversionError(
-                "text cannot be the content of a blob",
+                "a blob needs bytes or a Path, not a string",
                 source_type="str",
                 target_type="blob",
                 hint="pass pathlib.Path(…) for a file, or text.encode() for the text itself",

@@ -84,7 +84,7 @@ def _check_leaf(leaf: Any, path: str, row: int) -> None:
     data = leaf.data if isinstance(leaf, NewBlob) else leaf
     if isinstance(data, str):
         raise _misfit(
-            "text cannot be the content of a blob", path, row, data, hint=_text_hint(data)
+            "a blob needs bytes or a Path, not a string", path, row, data, hint=_text_hint(data)
         )
     if isinstance(data, Path):
         if not data.is_file():

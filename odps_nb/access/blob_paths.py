@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from odps_nb.access.checks import did_you_mean
-from odps_nb.errors import NotFoundError
+from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
 from odps_nb.terms import TableName
 
@@ -37,8 +37,8 @@ def _leaves(path: BlobPath, odps: OdpsType) -> Iterator[BlobPath]:
         yield path
 
 
-def find_blob_path(text: str, schema: TableSchema, table: TableName) -> BlobPath:
-    """Return the leaf for a path, or for a column with only one leaf.
+def find_blob_path(text: str | None, schema: TableSchema, table: TableName) -> BlobPath:
+    """Return the leaf for a path, or for a column (``None``: a table) with only one leaf.
 
     Raises
     ------
@@ -46,6 +46,8 @@ def find_blob_path(text: str, schema: TableSchema, table: TableName) -> BlobPath
         No BLOB is there; the hint lists those that are.
     """
     known = [path for column in schema.columns for path in blob_paths(column)]
+    if text is None:
+        return _only(known, table)
     folded = tuple(part.casefold() for part in text.split("."))
     for path in known:
         if tuple(part.casefold() for part in path) == folded:
@@ -61,6 +63,17 @@ def find_blob_path(text: str, schema: TableSchema, table: TableName) -> BlobPath
         f"{text!r} {problem} of {table}",
         code="NoSuchColumn",
         hint=f"{did_you_mean(text, names)}its BLOBs are: {', '.join(names)}",
+    )
+
+
+def _only(known: list[BlobPath], table: TableName) -> BlobPath:
+    if len(known) == 1:
+        return known[0]
+    if not known:
+        raise NotFoundError(f"{table} has no BLOB column", code="NoSuchColumn")
+    names = ", ".join(".".join(path) for path in known)
+    raise ArgumentError(
+        f"{table} has {len(known)} BLOB columns", argument="column", hint=f"name one of: {names}"
     )
 
 

@@ -125,11 +125,13 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
     for key, value in spec:
         spelled = next((one for one in keys if one.casefold() == key.casefold()), None)
         if spelled is None or spelled in found:
-            problem = "twice" if spelled else "but it is not a partition column"
+            meant = "" if spelled else did_you_mean(key, keys)
             raise ArgumentError(
-                f"{str(spec)!r} names {key!r} {problem} of {table}",
+                f"{key!r} is given twice in {str(spec)!r}"
+                if spelled
+                else f"{key!r} is not a partition column of {table}",
                 code="InvalidPartitionSpec",
-                hint=f"{did_you_mean(key, keys)}partition columns are: {', '.join(keys)}",
+                hint=f"{meant}partition columns are: {', '.join(keys)}",
             )
         found[spelled] = value
     for column in schema.partition_columns:

@@ -14,7 +14,7 @@ from odps_nb.access.by_reference import ByReference
 from odps_nb.access.faces import PLAIN, Faces
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
-from odps_nb.errors import ArgumentError, StateError
+from odps_nb.errors import StateError
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.schema import TableSchema
+    from odps_nb.wire.control import SqlCost
 
 __all__ = ["Connection", "Service"]
 
@@ -274,15 +275,11 @@ class Connection(ByReference):
         >>> found.to_arrow().num_rows
         2
         """
-        from odps_nb.access.binding import bind
+        from odps_nb.access.binding import bind_query
         from odps_nb.access.sql import Result
-        from odps_nb.client.sql.query import SQL_ZONE, run_sql, submit_sql
+        from odps_nb.client.sql.query import run_sql, submit_sql
 
-        if not query.strip():
-            raise ArgumentError("the query is empty")
-        if params is not None:
-            zone = (settings or {}).get(SQL_ZONE) or self._profile.timezone
-            query = bind(query, params, source="params has no", timezone=zone)
+        query = bind_query(query, params, settings, timezone=self._profile.timezone)
         if not wait:
             return Result(self, submit_sql(self.storage, query, settings=settings))
         listener = listener_of(progress, default=self._faces.listener)
@@ -297,6 +294,31 @@ class Connection(ByReference):
                 cancel=self.storage.operation(),
             )
         return Result(self, instance)
+
+    def sql_cost(
+        self,
+        query: str,
+        *,
+        params: Mapping[str, object] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> SqlCost:
+        """Return the service's estimate of what a query costs; nothing is run.
+
+        Parameters
+        ----------
+        query, params, settings
+            As for `sql`.
+
+        Examples
+        --------
+        >>> odps.sql_cost("select * from orders where ds = '2024-01-02'").complexity
+        1.0
+        """
+        from odps_nb.access.binding import bind_query
+        from odps_nb.client.sql.cost import estimate_sql
+
+        text = bind_query(query, params, settings, timezone=self._profile.timezone)
+        return estimate_sql(self.storage, text, settings=settings)
 
     def accelerated_rows(
         self, instance_id: str, query_id: int, *, columns: Sequence[str] | None = None

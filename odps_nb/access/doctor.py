@@ -23,13 +23,15 @@ from odps_nb.errors import (
 
 if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["Check", "examine"]
+__all__ = ["Check", "ask_once", "examine"]
 
 Verdict = Literal["ok", "optional", "bad"]
 MAX_SKEW = 300.0
 """Seconds of clock skew that are reported; the service refuses 900."""
 _TIMEOUT = 10.0
+_PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,24 +188,40 @@ def _profile(
     return profile, Check(name="Profile", verdict="ok", found=repr(profile))
 
 
-def _service(profile: Profile) -> Iterator[Check]:
+def ask_once(profile: Profile) -> Check:
+    """Check with one request, which is not repeated, whether the service takes the key."""
+    with _client(profile, timeout=_PATIENCE) as storage:
+        return _try("Endpoint", lambda: _ask(storage)[0])
+
+
+def _client(profile: Profile, *, timeout: float) -> StorageClient:
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.catalog import list_tables
     from odps_nb.http.retry import RetryPolicy
+
+    once = RetryPolicy(max_attempts=1)
+    return StorageClient(profile, retry=once, connect_timeout=timeout, read_timeout=timeout)
+
+
+def _ask(storage: StorageClient) -> tuple[str, str]:
+    """Ask for the project; return that the service answers, and its date."""
     from odps_nb.wire.calls import Scope
     from odps_nb.wire.control import GetProject
 
-    once = RetryPolicy(max_attempts=1)
-    with StorageClient(
-        profile, retry=once, connect_timeout=_TIMEOUT, read_timeout=_TIMEOUT
-    ) as storage:
-        request = GetProject(project=profile.project)
+    project = storage.profile.project
+    request = GetProject(project=project).encode(scope=Scope(curr_project=project))
+    headers, _ = storage.rest(request)
+    return f"{storage.profile.endpoint} answers", headers.get("Date") or ""
+
+
+def _service(profile: Profile) -> Iterator[Check]:
+    from odps_nb.client.catalog import list_tables
+
+    with _client(profile, timeout=_TIMEOUT) as storage:
 
         def ask() -> str:
-            scope = Scope(curr_project=profile.project)
-            headers, _ = storage.rest(request.encode(scope=scope))
-            dates.append((headers.get("Date") or "", storage.now()))
-            return f"{profile.endpoint} answers"
+            told, date = _ask(storage)
+            dates.append((date, storage.now()))
+            return told
 
         dates: list[tuple[str, float]] = []
         reached = _try("Endpoint", ask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -18,23 +18,49 @@ if TYPE_CHECKING:
 
 __all__ = ["gather_blobs"]
 
+MAX_COUNTED = 10_000
+"""Rows of which all references are counted, to tell of how many blobs these are the first."""
+
 
 def gather_blobs(
-    table: Table, column: str, limit: int | None, scan_of: Callable[[str], Scan]
+    table: Table,
+    column: str | None,
+    limit: int | None,
+    scan_of: Callable[[str], Scan],
+    keep: Callable[[Blob], object] | None = None,
 ) -> BlobColumn:
-    """Read references, split after split, until there are enough."""
+    """Read references, split after split, until there are enough that are to be kept."""
     if limit is not None and limit < 0:
         raise ArgumentError(f"limit is {limit}; it must not be negative")
     path = find_blob_path(column, table.schema, table.name)
     storage, faces = table.connection.storage, table.connection.faces
     blobs: list[Blob] = []
+    summary = ""
     if limit != 0:
         # One split at a time for a few references: the first rows are usually enough.
         workers = None if limit is None else 1
-        with closing(_references(scan_of(path[0]), path, workers)) as references:
-            found = islice(references, limit)
-            blobs = [Blob(storage, BlobReference.from_text(one), faces=faces) for one in found]
-    return BlobColumn(blobs, title=f"{table.name}.{'.'.join(path)}", faces=faces)
+        scan = scan_of(path[0])
+        with closing(_references(scan, path, workers)) as references:
+            made = (Blob(storage, BlobReference.from_text(one), faces=faces) for one in references)
+            blobs = list(islice(made if keep is None else filter(keep, made), limit))
+            if len(blobs) == limit:
+                summary = _summary(limit, references, scan.row_count, searched=keep is not None)
+    title = f"{table.name}.{'.'.join(path)}"
+    return BlobColumn(blobs, title=title, summary=summary, faces=faces)
+
+
+def _summary(limit: int, rest: Iterator[str], rows: int | None, *, searched: bool) -> str:
+    """Return what ``limit`` blobs are the first of; empty if they are all."""
+    first = f"first {limit:,} blob{'' if limit == 1 else 's'}"
+    if searched:  # the next one may be far away: it is not looked for
+        return first
+    if next(rest, None) is None:
+        return ""
+    if rows is None:
+        return first
+    if rows > MAX_COUNTED:
+        return f"{first} of {rows:,} rows"
+    return f"first {limit:,} of {limit + 1 + sum(1 for _ in rest):,} blobs"
 
 
 def _references(scan: Scan, path: BlobPath, workers: int | None) -> Generator[str, None, None]:

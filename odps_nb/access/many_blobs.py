@@ -75,6 +75,15 @@ def _plain(values: Iterable[Any]) -> Iterable[Any]:
     """Return the values of an Arrow column as Python values; anything else unchanged."""
     import pyarrow as pa
 
+    kind = type(values).__name__
+    if kind == "DataFrame" or isinstance(values, (str, bytes, pa.Table)):
+        raise ArgumentError(
+            f"a {kind} is not a column of blob references",
+            argument="references",
+            hint="pass a list of references"
+            if isinstance(values, (str, bytes))
+            else f"pass one column, e.g. values['content'], not a {kind}",
+        )
     return values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values
 
 
@@ -157,6 +166,6 @@ def _note_place(error: BaseException, place: int) -> None:
     """Add a note to any exception that names the blob, unless it has one already."""
     from odps_nb.client.blob.batch import place_note
 
-    note, notes = place_note(place), list(getattr(error, "__notes__", ()))
-    if not any(one.startswith(note) for one in notes):
-        error.__notes__ = [*notes, note]  # what add_note does; Python 3.10 does not have it
+    note = place_note(place)
+    if not any(one.startswith(note) for one in getattr(error, "__notes__", ())):
+        error.add_note(note)

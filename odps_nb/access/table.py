@@ -5,7 +5,7 @@ Making one sends no request. Must not know: the wire, what a notebook shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import (
@@ -26,7 +26,7 @@ from odps_nb.terms import Compression, PartitionSpec, TimeUnit
 if TYPE_CHECKING:
     import pandas as pd
 
-    from odps_nb.access.blob import BlobColumn
+    from odps_nb.access.blob import Blob, BlobColumn
     from odps_nb.access.open_write import OpenWrite
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
@@ -190,9 +190,10 @@ class Table(TableMetadata, ByKey):
 
     def blobs(
         self,
-        column: str,
+        column: str | None = None,
         *,
         limit: int | None = None,
+        keep: Callable[[Blob], object] | None = None,
         where: str | None = None,
         params: Mapping[str, object] | None = None,
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
@@ -203,9 +204,13 @@ class Table(TableMetadata, ByKey):
         Parameters
         ----------
         column
-            The BLOB column, or a path such as ``pages.element.image`` to a nested one.
+            The BLOB column, or a path such as ``pages.element.image`` to a nested one; may be
+            left out where the table has only one.
         limit
             Blobs at most; by default all that there are. Nulls do not count.
+        keep
+            Only blobs for which this is true, e.g. ``lambda blob: blob.size > 1000``; ``limit``
+            counts these. Asking a blob for its size, type or name costs a request.
         where, params, partitions
             As for `read`.
 
@@ -230,6 +235,7 @@ class Table(TableMetadata, ByKey):
             lambda name: scan_of(
                 [name], where=where, params=params, partitions=partitions, progress=progress
             ),
+            keep,
         )
 
     # -- writing ------------------------------------------------------------------------------

@@ -110,9 +110,7 @@ def _unreached(
             CHECK_PROXY,
         )
     if _among(chain, *_NO_NAME):
-        return _connect(
-            f"the host name of {place} cannot be resolved", url, "check the endpoint's host name"
-        )
+        return _connect(f"cannot resolve host name {place}", url, "check the endpoint's host name")
     for one in chain:
         if isinstance(one, ssl.SSLCertVerificationError):
             return _distrusted(one, place, url)

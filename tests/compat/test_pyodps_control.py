@@ -134,6 +134,15 @@ def test_a_query_that_cannot_be_read_is_a_parse_error(entry: ODPS) -> None:
         entry.execute_sql("selec 1")
 
 
+def test_a_query_is_estimated_and_not_run(entry: ODPS, name: str) -> None:
+    entry.execute_sql_cost(f"create table {name} (id bigint)")
+    assert not entry.exist_table(name)
+    entry.execute_sql(f"create table {name} as select 1 as id, 'x' as note")
+    cost = entry.execute_sql_cost(f"select id from {name} order by id")
+    assert (cost.complexity, cost.udf_num) == (1.0, 0)
+    assert cost.input_size > 0
+
+
 def test_a_missing_table_in_a_query_is_named(entry: ODPS) -> None:
     with pytest.raises(errors.NoSuchTable, match="missing_table"):
         entry.execute_sql("select * from missing_table")

@@ -144,7 +144,7 @@ def test_loopback_and_what_no_proxy_names_are_asked_directly(transport, through,
             with ask(transport, f"http://{host}:{peer.port}/") as answer:
                 answer.read()
         monkeypatch.setenv("NO_PROXY", "named.invalid")
-        with pytest.raises(ConnectError, match="cannot be resolved"):
+        with pytest.raises(ConnectError, match="cannot resolve host name"):
             ask(transport, "http://named.invalid/")
     assert proxy.asked == []
 

@@ -232,7 +232,7 @@ def test_nobody_listening_is_a_connect_error_that_may_be_repeated(transport):
 
 
 def test_an_unknown_name_is_a_connect_error(transport):
-    with pytest.raises(ConnectError, match="cannot be resolved"):
+    with pytest.raises(ConnectError, match="cannot resolve host name"):
         ask(transport, "http://no-such-host.invalid/api")
 
 

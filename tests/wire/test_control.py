@@ -23,6 +23,7 @@ from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.calls import Scope, WireRequest
 from odps_nb.wire.control import (
+    COST_TASK,
     CancelInstance,
     GetInstance,
     GetInstanceResult,
@@ -39,6 +40,7 @@ from odps_nb.wire.control import (
     PartitionInfo,
     PartitionPage,
     ProjectInfo,
+    SqlCost,
     SubmitSql,
     SubmittedInstance,
     TableInfo,
@@ -98,6 +100,10 @@ REQUESTS = [
     ),
     (
         SubmitSql(project="p1", sql="select 1;", settings={"a": "b"}, unique_id="u", priority=1),
+        "POST /api/projects/p1/instances?curr_project=p1",
+    ),
+    (
+        SubmitSql(project="p1", sql="select 1;", name=COST_TASK, estimates=True),
         "POST /api/projects/p1/instances?curr_project=p1",
     ),
     (
@@ -467,6 +473,28 @@ def test_job_of_the_stock_client_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    "cost",
+    [SqlCost(), SqlCost(input_bytes=0, complexity=1.5, udfs=2), SqlCost(input_bytes=2**60)],
+)
+def test_estimate_round_trips(cost: SqlCost) -> None:
+    assert SqlCost.decode(cost.encode()) == cost
+
+
+def test_estimate_as_the_stock_client_reads_it() -> None:
+    text = '{"Cost": {"SQL": {"Complexity": "1.0", "Input": 100, "UDF": 0}}}'
+    assert SqlCost.decode(text) == SqlCost(input_bytes=100, complexity=1.0, udfs=0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", '{"Cost": {}}', '{"Cost": {"SQL": {"Complexity": "much"}}}', "[]", '{"Cost": 1}'],
+)
+def test_estimate_that_makes_no_sense_is_a_framing_error(text: str) -> None:
+    with pytest.raises(FramingError):
+        SqlCost.decode(text)
+
+
+@pytest.mark.parametrize(
     ("sql", "sent"),
     [
         (" select 1 ", "select 1;"),
@@ -604,7 +632,7 @@ def test_failure_without_text_still_says_what_it_is() -> None:
     error = query_error(TaskResult(name="task", status="Cancelled"))
     assert error.message == "task task ended as Cancelled"
     assert query_error(TaskResult(name="t")).message == "task t ended as unknown"
-    assert (error.code, error.hint) == (None, "check the SQL text against the message")
+    assert (error.code, error.hint) == (None, None)
 
 
 STATUS = InstanceStatus(

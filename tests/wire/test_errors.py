@@ -46,7 +46,7 @@ def test_every_code_round_trips_in_both_forms(encode: Any, code: str) -> None:
     error = error_of(status, encode(code, "what <failed> & why", "20251120-id"))
     assert (error.code, error.status, error.message) == (code, status, "what <failed> & why")
     assert error.request_id == "20251120-id"
-    assert error.hint
+    assert error.hint or type(error) is InvalidRequestError  # whose message says all
 
 
 def test_both_forms_have_what_clients_insist_on() -> None:
@@ -65,10 +65,10 @@ def test_both_forms_have_what_clients_insist_on() -> None:
 @pytest.mark.parametrize(
     ("status", "code", "kind", "hint"),
     [
-        (400, "InvalidArgument", InvalidRequestError, "arguments"),
+        (400, "InvalidArgument", InvalidRequestError, None),
         (400, "InvalidPartitionSpec", InvalidRequestError, "key=value"),
         (400, "ParseError", InvalidRequestError, "SQL text"),
-        (400, "SomethingNew", InvalidRequestError, "arguments"),
+        (400, "SomethingNew", InvalidRequestError, None),
         (401, "Unauthorized", AccessDeniedError, "access id"),
         (403, "SignatureNotMatch", AccessDeniedError, "check the access key"),
         (403, "SignatureDoesNotMatch", AccessDeniedError, "check the access key"),
@@ -89,16 +89,17 @@ def test_both_forms_have_what_clients_insist_on() -> None:
         (500, "InternalServerError", ServerFaultError, "try again"),
         (503, "ServiceUnavailable", ServerFaultError, "try again"),
         (507, "SomethingNew", ServerFaultError, "try again"),
-        (418, "SomethingNew", InvalidRequestError, "arguments"),
+        (418, "SomethingNew", InvalidRequestError, None),
         (308, "SomethingNew", ServiceError, "check the endpoint"),
     ],
 )
-def test_class_and_hint_of(status: int, code: str, kind: type[ServiceError], hint: str) -> None:
+def test_class_and_hint_of(
+    status: int, code: str, kind: type[ServiceError], hint: str | None
+) -> None:
     error = error_of(status, json_error(code))
     assert type(error) is kind
     assert (error.status, error.code) == (status, code)
-    assert error.hint is not None
-    assert hint in error.hint
+    assert error.hint is None if hint is None else hint in str(error.hint)
 
 
 def test_code_counts_more_than_the_status() -> None:
@@ -214,7 +215,7 @@ def test_unparsable_error_keeps_what_there_is(body: bytes, message: str) -> None
 def test_status_alone_gives_the_class(status: int, kind: type[ServiceError]) -> None:
     error = error_of(status)
     assert type(error) is kind
-    assert (error.code, error.hint is not None) == (None, True)
+    assert (error.code, error.hint is None) == (None, kind is InvalidRequestError)
 
 
 def test_message_is_bounded() -> None:
@@ -247,7 +248,7 @@ def test_any_answer_becomes_a_service_error(
     assert isinstance(error, ServiceError)
     assert error.status == status
     assert error.message
-    assert error.hint
+    assert error.hint or isinstance(error, InvalidRequestError)
 
 
 KEYS = ["Code", "Message", "RequestId", "HoldClientMillis", "code"]

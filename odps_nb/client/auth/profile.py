@@ -337,6 +337,10 @@ def _complete(account: Mapping[str, Any]) -> bool:
 
 
 def _missing(options: list[str]) -> ConfigError:
+    if options == ["access_id"]:
+        return ConfigError(
+            "access_key was given without access_id", option="access_id", hint=_HOW["access_id"]
+        )
     listed = " and ".join(options) if len(options) < 3 else ", ".join(options)
     ways = "; ".join(_HOW[option] for option in options)
     if "access_key" in options:

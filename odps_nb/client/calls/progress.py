@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
+from odps_nb.client.calls.pauses import STALL, Pauses
 from odps_nb.errors import ArgumentError, CancelledError
 from odps_nb.lifetime import renew_after_fork
 
@@ -53,6 +54,9 @@ class Phase(str, Enum):
     def is_final(self) -> bool:
         """Whether the operation has ended."""
         return self in (Phase.DONE, Phase.CANCELLED, Phase.FAILED)
+
+
+_MOVING = (Phase.READING, Phase.WRITING, Phase.UPLOADING, Phase.FETCHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +97,18 @@ class ProgressSnapshot:
     retries: int = 0
     resumes: int = 0
     elapsed: float = 0.0
+    quiet: float = 0.0
+    """Seconds since something arrived, where rows or bytes are on their way."""
+    stalled: float = 0.0
+    """Seconds of earlier pauses of at least `STALL`."""
+    started_at: float = 0.0
+    """When it began, in seconds of the epoch."""
     session_id: str | None = None
     request_ids: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
     message: str = ""
+    error: str = ""
+    """Kind of the error that the caller gets; ``message`` is the text of it."""
 
     @property
     def fraction(self) -> float | None:
@@ -113,11 +125,11 @@ class ProgressSnapshot:
 
     @property
     def eta(self) -> float | None:
-        """Seconds left at the average rate so far; ``None`` while unknown."""
+        """Seconds left at the average rate so far, pauses left out; ``None`` while unknown."""
         share = self.fraction
-        if not share or self.phase.is_final:
+        if not share or share < 0.01 or self.phase.is_final or self.quiet >= STALL:
             return None
-        return self.elapsed * (1 - share) / share
+        return (self.elapsed - self.stalled) * (1 - share) / share
 
 
 class ProgressListener(Protocol):
@@ -213,7 +225,8 @@ class ProgressTracker:
         self._lock = threading.Lock()
         self._counts = _Counts()
         self._phase = Phase.CREATING
-        self._started = clock()
+        self._started, self._started_at = clock(), time.time()
+        self._pauses = Pauses(self._started)
         self._ended: float | None = None
         self._rows_total: int | None = None
         self._items_total: int | None = None
@@ -221,7 +234,7 @@ class ProgressTracker:
         self._session_id: str | None = None
         self._request_ids: deque[str] = deque(maxlen=MAX_REQUEST_IDS)
         self._events: deque[str] = deque(maxlen=MAX_EVENTS)
-        self._message = ""
+        self._message = self._error = ""
         self._meters: dict[int, Callable[[], int]] = {}
         renew_after_fork(self)
 
@@ -243,7 +256,8 @@ class ProgressTracker:
         elif isinstance(error, (KeyboardInterrupt, CancelledError)):
             self.finish(Phase.CANCELLED)
         else:
-            self.finish(Phase.FAILED, message=f"{type(error).__name__}: {error}")
+            name = type(error).__name__
+            self.finish(Phase.FAILED, message=f"{name}: {error}", error=name)
 
     def phase(self, phase: Phase) -> None:
         """Set the current phase."""
@@ -364,18 +378,23 @@ class ProgressTracker:
             with self._lock:
                 self._request_ids.append(request_id)
 
-    def finish(self, phase: Phase, *, message: str = "") -> None:
+    def finish(self, phase: Phase, *, message: str = "", error: str = "") -> None:
         """End the operation once; later calls change nothing."""
         with self._lock:
             if self._ended is not None:
                 return
             self._ended, self._phase, self._message = self._clock(), phase, message
+            self._error = error
         self._listener.stop(self.snapshot())
 
     def snapshot(self) -> ProgressSnapshot:
         """Return all counters as a value."""
         with self._lock:
             counts = self._counts
+            wire_bytes = counts.wire_bytes + sum(meter() for meter in self._meters.values())
+            now = self._ended if self._ended is not None else self._clock()
+            seen = (self._phase, counts.rows, counts.items, self._tasks, wire_bytes)
+            quiet = self._pauses.quiet(seen, now)
             return ProgressSnapshot(
                 operation=self._operation,
                 title=self._title,
@@ -386,16 +405,20 @@ class ProgressTracker:
                 items_total=self._items_total,
                 tasks=self._tasks[0],
                 tasks_total=self._tasks[1],
-                wire_bytes=counts.wire_bytes + sum(meter() for meter in self._meters.values()),
+                wire_bytes=wire_bytes,
                 decoded_bytes=counts.decoded_bytes,
                 complete_bytes=counts.complete_bytes,
                 verified_bytes=counts.verified_bytes,
                 splits=tuple(counts.splits.values()),
                 retries=counts.retries,
                 resumes=counts.resumes,
-                elapsed=(self._ended if self._ended is not None else self._clock()) - self._started,
+                elapsed=now - self._started,
+                quiet=quiet if self._phase in _MOVING else 0.0,
+                stalled=self._pauses.stalled,
+                started_at=self._started_at,
                 session_id=self._session_id,
                 request_ids=tuple(self._request_ids),
                 events=tuple(self._events),
                 message=self._message,
+                error=self._error,
             )

@@ -81,7 +81,7 @@ class AdaptiveConcurrency:
             self._starving = False
             if self._since >= ITEMS_PER_LANE and self._lanes < self._most:
                 self._since = 0
-                self._change(self._lanes + 1, "no request was refused lately")
+                self._change(self._lanes + 1, "no throttling recently")
 
     def _change(self, lanes: int, why: str) -> None:
         lanes, before = max(1, min(self._most, lanes)), self._lanes

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.catalog import control_call, schema_settings
+from odps_nb.client.sql.excerpt import excerpt
 from odps_nb.errors import (
     ConflictError,
     NotFoundError,
@@ -81,6 +82,7 @@ def submit_sql(
     *,
     name: str = SQL_TASK,
     settings: Mapping[str, str] | None = None,
+    estimates: bool = False,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> SqlInstance:
@@ -107,12 +109,17 @@ def submit_sql(
         name=name,
         settings={**chosen, **(settings or {})},
         unique_id=str(uuid.uuid4()),
+        estimates=estimates,
     )
-    answer = control_call(storage, request, tracker=tracker, cancel=cancel)
+    try:
+        answer = control_call(storage, request, tracker=tracker, cancel=cancel)
+    except ServiceError as error:
+        error.excerpt = excerpt(sql, error.message)
+        raise
     tasks = answer.result.tasks if answer.result is not None else ()
     for task in tasks:
         if task.failed:
-            raise _failure(task, answer.instance_id)
+            raise _failure(task, answer.instance_id, sql)
     return SqlInstance(
         project=profile.project,
         instance_id=answer.instance_id,
@@ -182,7 +189,7 @@ def _require_success(
     ended = bad[0] if bad else TaskState(name=instance.task)
     texts = [task.text for task in result.tasks if not bad or task.name == ended.name]
     failed = TaskResult(name=ended.name, status=ended.status, text=texts[0] if texts else "")
-    raise _failure(failed, instance_id)
+    raise _failure(failed, instance_id, instance.sql)
 
 
 # Where the text of a failure says what is missing or taken, its kind is that of a REST answer.
@@ -196,7 +203,7 @@ _KINDS: Mapping[str, type[ServiceError]] = {
 _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", re.IGNORECASE)
 
 
-def _failure(task: TaskResult, instance_id: str) -> ServiceError:
+def _failure(task: TaskResult, instance_id: str, sql: str) -> ServiceError:
     error: ServiceError = query_error(task)
     kind = _KINDS.get(error.code or "")
     if kind is not None:
@@ -214,6 +221,7 @@ def _failure(task: TaskResult, instance_id: str) -> ServiceError:
             code="TableAlreadyExists" if of_table else "ObjectAlreadyExists",
             hint="drop it first, or say if_not_exists",
         )
+    error.excerpt = excerpt(sql, error.message)
     error.add_note(f"instance {instance_id}")
     return error
 

@@ -13,7 +13,7 @@ from odps_nb.local.routes.table import Asked, At, To
 from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.local.sql.ddl import Place
-from odps_nb.local.sql.instances import FAILED, Instance
+from odps_nb.local.sql.instances import Instance
 from odps_nb.local.sql.text import script_settings
 from odps_nb.local.sql.times import ZONE
 from odps_nb.wire import control
@@ -65,7 +65,12 @@ class Instances:
         source = (asked.wire.body or b"").decode("utf-8", "replace")
         job = re.search(r"<Job>.*</Job>", source, re.DOTALL)
         instance = self._service.instances.submit(
-            place, call.sql, task=call.name, source=job[0] if job else "", patience=PATIENCE
+            place,
+            call.sql,
+            task=call.name,
+            source=job[0] if job else "",
+            patience=PATIENCE,
+            estimates=call.estimates,
         )
         location = f"{asked.base}/api/projects/{call.project}/instances"
         result = self._result(instance) if instance.is_over else None
@@ -110,7 +115,7 @@ class Instances:
 
     def _result(self, instance: Instance) -> control.InstanceResult:
         text, kind = "", "csv"
-        if instance.status == FAILED:
+        if instance.message:  # of a failure, or an estimate
             text, kind = instance.message, "text"
         elif instance.schema.columns:
             schema, batches = self._service.instances.rows(instance, 0, CSV_ROWS)

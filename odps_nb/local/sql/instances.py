@@ -98,7 +98,14 @@ class Instances:
         )
 
     def submit(
-        self, place: Place, query: str, *, task: str, source: str = "", patience: float = 0.0
+        self,
+        place: Place,
+        query: str,
+        *,
+        task: str,
+        source: str = "",
+        patience: float = 0.0,
+        estimates: bool = False,
     ) -> Instance:
         """Start a script; parses it first, so that syntax errors are raised here.
 
@@ -106,6 +113,8 @@ class Instances:
         ----------
         patience
             Wait so many seconds for the end before returning.
+        estimates
+            Run nothing; the estimate becomes the message of the instance.
         """
         statements = parse_script(query)
         instance_id = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._clock())) + (
@@ -124,7 +133,10 @@ class Instances:
         )
         stopper = Stopper()
         with self._lock:
-            future = self._pool.submit(self._run, instance_id, statements, place, stopper)
+            work = self._estimate if estimates else self._perform
+            future = self._pool.submit(
+                self._run, instance_id, lambda: work(instance_id, statements, place, stopper)
+            )
             self._running[instance_id] = (stopper, future)
         self.wait(instance_id, patience)
         return self.get(place.project, instance_id)
@@ -264,17 +276,26 @@ class Instances:
 
     # -- running ------------------------------------------------------------------------------
 
-    def _run(
+    def _estimate(
+        self, _id: str, statements: list[Statement], place: Place, _stopper: Stopper
+    ) -> str:
+        return self._runner.cost(statements, place).encode()
+
+    def _perform(
         self, instance_id: str, statements: list[Statement], place: Place, stopper: Stopper
-    ) -> None:
+    ) -> str:
+        for statement in statements:
+            stopper.check()
+            with ExitStack() as stack:
+                rows = self._runner.run(statement, place, stopper, stack)
+                if rows is not None:
+                    self._keep(instance_id, rows, stopper)
+        return ""
+
+    def _run(self, instance_id: str, work: Callable[[], str]) -> None:
         status, message = SUCCESS, ""
         try:
-            for statement in statements:
-                stopper.check()
-                with ExitStack() as stack:
-                    rows = self._runner.run(statement, place, stopper, stack)
-                    if rows is not None:
-                        self._keep(instance_id, rows, stopper)
+            message = work()
         except CancelledError:
             status = CANCELLED
         except OdpsNbError as error:

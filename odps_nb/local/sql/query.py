@@ -15,7 +15,7 @@ from odps_nb.local.sql.calls import called, looks_outside
 from odps_nb.local.sql.functions import maxcompute_dialect, translate_functions
 from odps_nb.local.sql.times import constants_in_utc
 
-__all__ = ["TranslatedQuery", "translate"]
+__all__ = ["TranslatedQuery", "parse_query", "translate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ def translate(
     """
     from sqlglot import exp
 
-    query = _parse(text)
+    query = parse_query(text)
     if not isinstance(query, (exp.Query, exp.Values)):
         raise faults.parse_failed("this is not a query")
     if isinstance(query, exp.Values):
@@ -79,7 +79,8 @@ def _spell(query: Any) -> str:
     return text
 
 
-def _parse(text: str) -> Any:
+def parse_query(text: str) -> Any:
+    """Return the tree of one query."""
     import sqlglot
     from sqlglot import exp
 
@@ -90,7 +91,8 @@ def _parse(text: str) -> Any:
         raise faults.parse_failed(
             str(first.get("description", error)).splitlines()[0],
             line=first.get("line") or 1,
-            column=first.get("col") or 1,
+            # sqlglot names the end of the word, the service its beginning
+            column=max(1, (first.get("col") or 1) - len(first.get("highlight") or " ") + 1),
         ) from None
     except sqlglot.errors.SqlglotError as error:
         raise faults.parse_failed(str(error).splitlines()[0]) from None

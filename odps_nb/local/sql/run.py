@@ -6,6 +6,7 @@ visible atomically.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from odps_nb.local import faults
 from odps_nb.local.server.rights import Right
 from odps_nb.local.sql import statements as sql_statements
 from odps_nb.local.sql.changes import rows_of
+from odps_nb.local.sql.cost import estimate
 from odps_nb.local.sql.ddl import Definitions, Place
 from odps_nb.local.sql.duck_types import duck_type, result_array
 from odps_nb.local.sql.queries import Queries, QueryRun
@@ -30,6 +32,7 @@ from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.upserts import DELETE, UPSERT, Publisher
 from odps_nb.schema import Column, OdpsType, TypeCode
 from odps_nb.terms import PartitionSpec
+from odps_nb.wire.control import SqlCost
 
 __all__ = ["SqlRunner", "Stopper"]
 
@@ -99,6 +102,14 @@ class SqlRunner:
         else:
             self._definitions.change(statement, place)
         return None
+
+    def cost(self, statements: Iterable[sql_statements.Statement], place: Place) -> SqlCost:
+        """Estimate what statements would read; runs none of them."""
+        return estimate(
+            statements,
+            lambda name: self._catalog.table(place.table(name)),
+            self._snapshots.visible,
+        )
 
     # -- queries ------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from odps_nb.errors import OdpsNbError, StateError, explain
+from odps_nb.errors import OdpsNbError, StateError, explain, visible
 
 __all__ = ["OUR_ERRORS", "FailureHook", "error_lines"]
 
@@ -93,7 +93,8 @@ class FailureHook:
             return []
         lines = error_lines(error)
         head, sign, rest = lines[0].partition(":")
-        shown = [f"{_BOLD}{head}{_RESET}{sign}{rest}", *lines[1:]]
+        place = visible(getattr(error, "excerpt", None) or "").splitlines()
+        shown = [f"{_BOLD}{head}{_RESET}{sign}{rest}", *place, *lines[1:]]
         # The one place where front ends differ (terminal, kernel): both override this method.
         shell._showtraceback(kind, error, shown)
         return shown

@@ -75,6 +75,7 @@ class Page:
     tiles: tuple[Tile, ...]
     view: View = "grid"
     note: str = ""
+    summary: str = ""
 
     def bundle(self) -> dict[str, str]:
         """Return ``text/html`` and ``text/plain``."""
@@ -104,9 +105,10 @@ class Page:
         return element("div", *parts, style="padding:4px 0")
 
     def _count(self) -> str:
+        blobs = f"{self.total:,} blobs" if self.total != 1 else "1 blob"
         if len(self.tiles) == self.total:
-            return f"{self.total:,} blobs" if self.total != 1 else "1 blob"
-        return f"{len(self.tiles):,} of {self.total:,} blobs"
+            return self.summary or blobs
+        return f"{len(self.tiles):,} of {f'the {self.summary}' if self.summary else blobs}"
 
     def _text(self) -> str:
         lines = [f"{clip(self.title, 200)} · {self._count()}"]

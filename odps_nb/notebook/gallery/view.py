@@ -48,6 +48,7 @@ def mimebundle(
     render: bool = False,
     mime: str | None = None,
     max_output_bytes: int = OUTPUT_BUDGET,
+    summary: str = "",
 ) -> dict[str, str]:
     """Return the gallery as ``text/html`` without scripts and ``text/plain``.
 
@@ -66,6 +67,8 @@ def mimebundle(
         whatever was declared.
     max_output_bytes
         How large the markup may become; what does not fit is counted, not drawn.
+    summary
+        How many these are, in words; by default their number.
 
     Raises
     ------
@@ -85,7 +88,7 @@ def mimebundle(
         budget=max_output_bytes,
         keep=None if mime is None else lambda made: made.format.mime.startswith(mime.lower()),
     )
-    return page.bundle()
+    return replace(page, summary=summary).bundle()
 
 
 class Gallery:
@@ -95,7 +98,7 @@ class Gallery:
     ----------
     column
         The blobs; see `BlobColumnLike`.
-    view, render
+    view, render, summary
         As for `mimebundle`.
     page_size
         Tiles of one page, at most `MAX_TILES`.
@@ -114,8 +117,9 @@ class Gallery:
         view: View = "grid",
         render: bool = False,
         page_size: int = 12,
+        summary: str = "",
     ) -> None:
-        self._column = column
+        self._column, self._summary = column, summary
         self._view: View = view
         self._render = render
         self._page_size = max(1, min(page_size, MAX_TILES))
@@ -138,7 +142,7 @@ class Gallery:
         page = draw_page(self._column, self._shown(), view=self._view, render=self._render)
         where = f"page {self._number + 1} of {self.pages}"
         note = " · ".join(part for part in (where, self._note, page.note) if part)
-        return replace(page, note=note).bundle()
+        return replace(page, note=note, summary=self._summary).bundle()
 
     def turn(self, step: int) -> None:
         """Turn ``step`` pages forward (back if negative) and redraw."""

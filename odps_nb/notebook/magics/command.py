@@ -60,5 +60,6 @@ class Command:
 
     def option_strings(self) -> tuple[str, ...]:
         """Return the names of its options, long forms first."""
-        found = [name for action in parser_of(self.run)._actions for name in action.option_strings]
+        shown = [a for a in parser_of(self.run)._actions if a.help is not argparse.SUPPRESS]
+        found = [name for action in shown for name in action.option_strings]
         return tuple(sorted([*found, "--help"], key=lambda name: (not name.startswith("--"), name)))

@@ -7,6 +7,7 @@ arguments and the text of the cell; IPython displays what it returns.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,14 @@ from IPython.core.error import UsageError
 
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
-from odps_nb.notebook.magics import reading, spark_sql
-from odps_nb.notebook.magics.arguments import check_names, parse_partitions, positive
+from odps_nb.notebook.magics import looking, reading, spark_sql
+from odps_nb.notebook.magics.arguments import parse_partitions, positive
 from odps_nb.notebook.magics.command import Command, argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 
 if TYPE_CHECKING:
-    from odps_nb.access.blob import BlobColumn
+    from odps_nb.access.blob import Blob, BlobColumn
     from odps_nb.access.connection import Connection
-    from odps_nb.access.table import Table
 
 __all__ = ["COMMANDS"]
 
@@ -40,11 +40,13 @@ __all__ = ["COMMANDS"]
 @argument("--schema", help="The default schema.")
 @argument("--timezone", metavar="ZONE", help="Show and take times in it, e.g. Asia/Shanghai.")
 @argument("--root", metavar="DIR", help="With local: the folder that keeps its tables.")
-def connect(context: Context, args: argparse.Namespace, cell: str | None) -> None:
-    """Choose the connection that the %odps magics use; makes no request.
+@argument("--give", action="store_true", help=argparse.SUPPRESS)  # put there by `magics`
+def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Connection | None:
+    """Choose the connection that the %odps magics use, and say whether the service answers.
 
-    Keys are never arguments, since cells are saved: they come from the environment
-    (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …), a profile file or a keyring.
+    c = %odps connect gives the connection. Keys are never arguments, since
+    cells are saved: they come from the environment (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …), a profile
+    file or a keyring.
     """
     context.check_output(args.output)
     if args.root is not None and args.target != "local":
@@ -55,14 +57,32 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Non
     else:
         connection, owned = _connection(context, args)
         context.use(connection, owned=owned, origin=origin)
-    if args.output is not None:
+    if args.output is not None or args.give:
         context.give_away()
+    if args.output is not None:
         context.shell.user_ns[args.output] = connection
+    facts = [_where(connection)]
+    if args.target == "local" and args.root is None:
+        facts.append("tables go with this kernel; --root DIR keeps them")
+    context.show_note(" · ".join([*facts, _answer(connection)]))
+    return connection if args.give else None
+
+
+def _where(connection: Connection) -> str:
     profile = connection.profile
     where = f"project {profile.project}" + (f", schema {profile.schema}" if profile.schema else "")
     named = f" · profile {profile.name}" if profile.name else ""
     zone = f" · times of {profile.timezone}" if profile.timezone else ""
-    context.show_note(f"odps_nb works with {where} at {profile.endpoint}{named}{zone}")
+    return f"{where} at {profile.endpoint}{named}{zone}"
+
+
+def _answer(connection: Connection) -> str:
+    from odps_nb.access.doctor import ask_once
+
+    check = ask_once(connection.profile)
+    if check.ok:
+        return "the service answers"
+    return f"not usable yet: {check.found}; {check.to_do}".rstrip("; ")
 
 
 def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection, bool]:
@@ -80,30 +100,6 @@ def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection,
     if args.target:
         return odps_nb.connect(args.target, **keywords), True
     return odps_nb.connect(**keywords), True
-
-
-@parsed_as("odps tables")
-@argument("pattern", nargs="?", metavar="PATTERN", help="Only names like this, e.g. ord*.")
-def tables(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """List the tables of the project.
-
-    names = %odps tables gives a sequence of rows.
-    """
-    names = [str(name) for name in context.connection.tables(args.pattern)]
-    nothing = f"no table is named like {args.pattern}" if args.pattern else "no tables yet"
-    return Listing(headers=("table",), rows=tuple((name,) for name in names), empty=nothing)
-
-
-@parsed_as("odps schema")
-@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
-def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Table:
-    """Show the columns, partition columns and size of a table.
-
-    table = %odps schema TABLE gives its handle.
-    """
-    table = context.table(args.table)
-    table.info  # noqa: B018  # asked for now, so that a missing table is an error of this cell
-    return table
 
 
 @parsed_as("odps write")
@@ -131,12 +127,17 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 @parsed_as("odps blobs")
 @argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
-@argument("-c", "--column", metavar="COLUMN", required=True, help="The BLOB column.")
+@argument(
+    "-c",
+    "--column",
+    metavar="COLUMN",
+    help="The BLOB column, or a path such as pages.element.image; needed if there are several.",
+)
 @argument("-n", "--limit", metavar="N", type=positive, default=24, help="At most N blobs.")
 @argument("-p", "--partition", metavar="KEY=VALUE", action="append", help="May be repeated.")
 @argument("-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value.")
 @argument("--view", choices=("grid", "list"), default="grid", help="grid or list.")
-@argument("--mime", metavar="TYPE", help="Only media types that begin like this, e.g. image/.")
+@argument("--mime", metavar="TYPE", help="Only blobs whose bytes are of this type, e.g. image/.")
 @argument("--render", action="store_true", help="Render HTML and SVG in a sandbox.")
 @argument("--save", metavar="DIR", help="Save the files into this folder; overwrites nothing.")
 def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
@@ -144,12 +145,12 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     from odps_nb.notebook.gallery import view as gallery
 
     table = context.table(args.table)
-    check_names([args.column], table.schema.names, what="column", where=args.table)
     column = reading.stoppable(
         f"blobs {args.table}",
         lambda: table.blobs(
             args.column,
             limit=args.limit,
+            keep=_of_type(args.mime),
             where=reading.filter_of(context, args.where, cell),
             partitions=parse_partitions(args.partition),
             progress=context.listener(),
@@ -159,20 +160,26 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         return reading.stoppable(
             f"save {args.table}", lambda: _saved(context, column, Path(args.save))
         )
-    if args.mime is None and len(column) > gallery.MAX_TILES:
-        return gallery.Gallery(column, view=args.view, render=args.render)
+    shown = {"view": args.view, "render": args.render, "summary": column.summary}
+    if len(column) > gallery.MAX_TILES:
+        return gallery.Gallery(column, **shown)
     bundle = reading.stoppable(
         f"blobs {args.table}",
         lambda: gallery.mimebundle(
-            column,
-            view=args.view,
-            render=args.render,
-            mime=args.mime,
-            max_output_bytes=context.options().max_output_bytes,
+            column, max_output_bytes=context.options().max_output_bytes, **shown
         ),
     )
     output.show(bundle)
     return None
+
+
+def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
+    """Return whether the bytes of a blob are of a type, whatever was declared; one request each."""
+    if mime is None:
+        return None
+    from odps_nb.notebook.preview.peek import sniff_blob
+
+    return lambda blob: sniff_blob(blob).mime.startswith(mime.lower())
 
 
 def _saved(context: Context, column: BlobColumn, folder: Path) -> Listing:
@@ -222,8 +229,9 @@ COMMANDS = {
     command.name: command
     for command in (
         Command(name="connect", run=connect),
-        Command(name="tables", run=tables),
-        Command(name="schema", run=schema),
+        Command(name="tables", run=looking.tables),
+        Command(name="schema", run=looking.schema),
+        Command(name="partitions", run=looking.partitions),
         Command(name="head", run=reading.head),
         Command(name="read", run=reading.read, cell="optional"),
         Command(name="sql", run=reading.sql, cell="required"),

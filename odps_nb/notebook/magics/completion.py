@@ -1,7 +1,7 @@
 """Tab completion in ``%odps``: subcommands, options, tables, columns and partitions.
 
 `complete` is a pure function, `matcher` registers it with IPython. Names come from a `NameCache`,
-which never waits for the service.
+which waits for the service at most a moment.
 """
 
 from __future__ import annotations
@@ -17,8 +17,12 @@ MAX_SHOWN = 200
 
 # "%odps read ord", also after an assignment and as the first line of a cell.
 _LINE = re.compile(r"^\s*(?:[\w.,\s]+=\s*)?%(?P<cell>%?)odps(?P<rest>\s.*)?$", re.DOTALL)
-_TAKES_TABLE = {"schema", "head", "read", "blobs", "write"}
+_TAKES_TABLE = {"schema", "partitions", "head", "read", "blobs", "write", "explore"}
 _WORD = re.compile(r"[^\s,(]*$")
+_FILTER = re.compile(r"""(?:-w|--where)[\s=]+(?P<quote>["'])(?P<text>(?:(?!(?P=quote)).)*)$""")
+_TABLE_CALL = re.compile(
+    r"""\b(?P<variable>\w+)\.(?:table|drop_table)\(\s*["'](?P<fragment>[\w.]*)$"""
+)
 _SQL_TABLE = re.compile(r"\b(?:from|join|into|table)\s+[`\w.]*$", re.IGNORECASE)
 _SQL_TABLES = re.compile(r"\b(?:from|join)\s+`?([\w.]+)", re.IGNORECASE)
 
@@ -50,38 +54,55 @@ class Known:
     """The names to choose from.
 
     ``options`` are option strings by subcommand; ``variables`` (the user's, for ``-o`` and
-    ``write``) and ``profiles`` are asked only when they are needed.
+    ``write``), ``profiles`` and ``tables_of`` (of a variable that holds a connection, else
+    ``None``) are asked only when they are needed.
     """
 
     options: Mapping[str, Sequence[str]]
     names: Names
     variables: Callable[[], Iterable[str]] = tuple
     profiles: Callable[[], Iterable[str]] = tuple
+    tables_of: Callable[[str], Sequence[str] | None] = lambda _: None
 
 
-def complete(before: str, known: Known) -> Candidates | None:
-    """Return the completions at the end of ``before``, the text of the cell up to the cursor.
+def complete(before: str, known: Known, after: str = "") -> Candidates | None:
+    """Return the completions between ``before`` and ``after``, the text of the cell.
 
-    ``None`` outside of our magics.
+    ``None`` outside of our magics and of ``odps.table("…``.
     """
     lines = before.split("\n")
     first = _LINE.match(lines[0])
     if first and first["cell"] and len(lines) > 1:
-        return _in_cell(first["rest"] or "", "\n".join(lines[1:]), known.names)
+        return _in_cell(first["rest"] or "", "\n".join(lines[1:]), after, known.names)
     here = _LINE.match(lines[-1])
     if here is None or here["rest"] is None:
-        return None
+        return _in_python(lines[-1], known)
+    if (quoted := _FILTER.search(here["rest"])) is not None:
+        table = _table_of("read", here["rest"][: quoted.start()].split()[1:])
+        fragment = _WORD.search(quoted["text"])
+        return _among(fragment[0] if fragment else "", known.names.columns(table) if table else ())
     words = here["rest"].split()
     typed = "" if here["rest"][-1].isspace() else words.pop()
     if not words:
         return _among(typed, known.options, "magic")
     command, *args = words
+    if command == "help":
+        return _among(typed, known.options, "magic")
     if typed.startswith("-"):
         return _among(typed, known.options.get(command, ()))
     last = args[-1] if args else ""
     if last.startswith("-") and last not in _FLAGS:
         return _value_of(last, typed, _table_of(command, args), known)
     return _positional(command, len(_positionals(args)), typed, known)
+
+
+def _in_python(line: str, known: Known) -> Candidates | None:
+    """Complete ``odps.table("…`` where the variable is a connection."""
+    match = _TABLE_CALL.search(line)
+    if match is None:
+        return None
+    names = known.tables_of(match["variable"])
+    return None if names is None else _among(match["fragment"], names, "class")
 
 
 def _value_of(option: str, typed: str, table: str | None, known: Known) -> Candidates | None:
@@ -109,7 +130,7 @@ _CHOICES = {
     "--type": ("pandas", "arrow", "spark", "batches"),
     "--view": ("grid", "list"),
 }
-_FLAGS = {"-q", "--quiet", "--bg", "--dry-run", "--overwrite", "--render", "--help", "-h"}
+_FLAGS = {"-q", "--quiet", "--bg", "--dry-run", "--overwrite", "--render", "--all", "--help", "-h"}
 
 
 def _positionals(args: Sequence[str]) -> list[str]:
@@ -130,7 +151,7 @@ def _table_of(command: str, args: Sequence[str]) -> str | None:
     return words[index] if len(words) > index else None
 
 
-def _in_cell(rest: str, body: str, names: Names) -> Candidates | None:
+def _in_cell(rest: str, body: str, after: str, names: Names) -> Candidates | None:
     """Complete in the body of a cell: columns of the table, or names of an SQL query."""
     words = rest.split()
     match = _WORD.search(body)
@@ -144,7 +165,11 @@ def _in_cell(rest: str, body: str, names: Names) -> Candidates | None:
         return None
     if _SQL_TABLE.search(body):
         return _among(fragment, names.tables(), "class")
-    known = [c for table in _SQL_TABLES.findall(body) for c in names.columns(table)]
+    # what a query reads often stands behind the cursor: select am… from orders
+    tables = dict.fromkeys(_SQL_TABLES.findall(f"{body} {after}"))
+    known = [column for table in tables for column in names.columns(table)]
+    if "." in fragment:  # of an alias
+        return _among(fragment.rpartition(".")[2], known)
     return _among(fragment, [*known, *names.tables()])
 
 
@@ -154,22 +179,24 @@ def _among(fragment: str, words: Iterable[str], kind: str = "param") -> Candidat
     return Candidates(fragment=fragment, words=tuple(found)[:MAX_SHOWN], kind=kind)
 
 
-def matcher(ask: Callable[[str], Candidates | None]) -> Callable[..., Any]:
-    """Return an IPython matcher (API 2) that calls ``ask`` with the text before the cursor."""
+def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
+    """Return an IPython matcher (API 2) that asks with the text before and after the cursor."""
     from IPython.core.completer import SimpleCompletion, context_matcher
 
     @context_matcher(identifier="odps_nb")  # type: ignore[untyped-decorator]  # IPython's own
     def odps_matcher(context: Any) -> dict[str, Any]:
-        lines = context.full_text.split("\n")[: context.cursor_line + 1]
-        lines[-1] = lines[-1][: context.cursor_position]
-        found = ask("\n".join(lines))
+        lines = context.full_text.split("\n")
+        before, after = lines[: context.cursor_line + 1], lines[context.cursor_line + 1 :]
+        after.insert(0, before[-1][context.cursor_position :])
+        before[-1] = before[-1][: context.cursor_position]
+        found = ask("\n".join(before), "\n".join(after))
         if found is None:
             return {"completions": [], "suppress": False}
         return {
             "completions": [SimpleCompletion(text=word, type=found.kind) for word in found.words],
             "matched_fragment": found.fragment,
-            # Python names and files make no sense as arguments of ours.
-            "suppress": bool(found.words),
+            # Python names and files make no sense as arguments of ours, nor before ours are known
+            "suppress": True,
             "ordered": True,
         }
 

@@ -6,15 +6,16 @@ for completion; `close` closes both.
 
 from __future__ import annotations
 
+import builtins
 import keyword
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
 from odps_nb.client.calls.progress import ProgressListener
-from odps_nb.errors import NotFoundError, OdpsNbError, StateError, visible
+from odps_nb.errors import ConfigError, NotFoundError, OdpsNbError, StateError, visible
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import bundle, escape
 from odps_nb.notebook.magics.arguments import suggest
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
 
 __all__ = ["Context"]
+
+PATIENCE = 0.6
+"""Seconds that a first Tab waits for names; JupyterLab gives up after one."""
 
 
 class Context:
@@ -47,6 +51,7 @@ class Context:
         self._origin: tuple[str | None, ...] = ()
         self._owned = False
         self._names: NameCache | None = None
+        self._others: tuple[Connection, NameCache] | None = None
         self._local: Mapping[str, Any] = {}
 
     # -- the connection -----------------------------------------------------------------------
@@ -55,9 +60,7 @@ class Context:
     def connection(self) -> Connection:
         """The connection of the last ``%odps connect``; made from the environment if none was."""
         if self._connection is None:
-            import odps_nb
-
-            self.use(odps_nb.connect(), owned=True)
+            self.use(_from_settings(), owned=True)
         assert self._connection is not None  # set by use()
         return self._connection
 
@@ -75,8 +78,8 @@ class Context:
         """
         self._let_go()
         self._connection, self._owned, self._origin = connection, owned, origin
-        self._names = NameCache(_Names(connection))
-        self._names.tables()  # so that the first Tab already knows them
+        self._names = NameCache(_Names(connection), patience=PATIENCE)
+        self._names.prefetch()  # so that the first Tab already knows the tables
 
     def is_alive(self, origin: tuple[str | None, ...]) -> bool:
         """Whether the current connection has the same arguments and still works."""
@@ -106,9 +109,30 @@ class Context:
         """Return the names for completion; none without a connection."""
         return self._names if self._names is not None else _NO_NAMES
 
+    def tables_of(self, variable: str) -> Sequence[str] | None:
+        """Return the table names of a connection in a variable; ``None`` if it holds none."""
+        from odps_nb.access.connection import Connection
+
+        value = self.shell.user_ns.get(variable)
+        if not isinstance(value, Connection):
+            return None
+        if value is self._connection and self._names is not None:
+            return self._names.tables()
+        if self._others is None or self._others[0] is not value:
+            if self._others is not None:
+                self._others[1].close()
+            try:
+                self._others = value, NameCache(_Names(value), patience=PATIENCE)
+            except StateError:  # it is closed
+                return None
+        return self._others[1].tables()
+
     def close(self) -> None:
-        """Close the connection, if it is owned, and the cache of names. Idempotent."""
+        """Close the connection, if it is owned, and the caches of names. Idempotent."""
         self._let_go()
+        if self._others is not None:
+            self._others[1].close()
+            self._others = None
 
     def _let_go(self) -> None:
         if self._names is not None:
@@ -130,8 +154,16 @@ class Context:
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """The user's variables: those of the calling scope, then those of the notebook."""
-        return {**self.shell.user_ns, **self._local}
+        """The user's variables: those of the calling scope, then those of the notebook.
+
+        What IPython itself put there (``open``, ``exit``, …) is left out.
+        """
+        theirs, known = self.shell.user_ns_hidden, vars(builtins)
+        return {
+            name: value
+            for name, value in {**self.shell.user_ns, **self._local}.items()
+            if theirs.get(name, self) is not value and not (name in known and callable(value))
+        }
 
     def variable(self, name: str) -> Any:
         """Return the value of a variable, or raise a one-line error with the most similar name."""
@@ -191,6 +223,11 @@ class Context:
         return listener
 
     @staticmethod
+    def show(value: Any) -> None:
+        """Display a value that has a MIME bundle."""
+        output.show(value._repr_mimebundle_())
+
+    @staticmethod
     def show_text(text: str) -> None:
         """Display plain text."""
         output.show({"text/plain": visible(text)})
@@ -200,6 +237,22 @@ class Context:
         """Display a line in small type."""
         style = "font-size:85%;opacity:.75"
         output.show(bundle(f'<div style="{style}">{escape(text)}</div>', text))
+
+
+def _from_settings() -> Connection:
+    """Connect as environment and profile file say."""
+    import odps_nb
+
+    try:
+        return odps_nb.connect()
+    except ConfigError as error:
+        if error.option != "endpoint":
+            raise
+        raise ConfigError(
+            "no connection yet",
+            option="endpoint",
+            hint="try %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT",
+        ) from None
 
 
 class _Names:

@@ -1,7 +1,8 @@
 """Caches the names for completion, and refreshes them in a thread.
 
-Tab never waits for the network. A lookup returns the names known so far, perhaps none, and lets one
-thread ask for newer ones; the next Tab has them.
+A lookup returns the names known so far and lets one thread ask for newer ones; the next Tab has
+them. Only for names that were never asked for it waits, at most ``patience`` seconds: a first Tab
+that offers nothing looks broken, and one that hangs is worse.
 """
 
 from __future__ import annotations
@@ -46,10 +47,15 @@ class NameCache:
         source: NameSource,
         *,
         ttl: float = TIME_TO_LIVE,
+        patience: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source, self._ttl, self._clock = source, ttl, clock
+        self._patience = patience
         self._lock = threading.Lock()
+        self._answered = threading.Condition(self._lock)
+        self._answers: set[_Key] = set()
+        self._waited: set[_Key] = set()
         self._known: dict[_Key, tuple[str, ...]] = {}
         self._asked: dict[_Key, float] = {}
         self._wanted: queue.SimpleQueue[_Key | None] = queue.SimpleQueue()
@@ -60,11 +66,17 @@ class NameCache:
     def after_fork(self) -> None:
         """Start a new thread when needed: threads do not survive a fork."""
         self._lock, self._thread = threading.Lock(), None
+        self._answered = threading.Condition(self._lock)
         self._wanted = queue.SimpleQueue()
 
     def tables(self) -> tuple[str, ...]:
         """Return the table names known now."""
         return self._look_up(("tables", ""))
+
+    def prefetch(self) -> None:
+        """Ask for the table names, without waiting for them."""
+        with self._lock:
+            self._ask(("tables", ""))
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the column names of a table known now."""
@@ -85,13 +97,20 @@ class NameCache:
 
     def _look_up(self, key: _Key) -> tuple[str, ...]:
         with self._lock:
-            now = self._clock()
-            asked = self._asked.get(key)
-            if not self._closed and (asked is None or now - asked >= self._ttl):
-                self._asked[key] = now
-                self._wanted.put(key)
-                self._ensure_thread()
+            self._ask(key)
+            if self._patience and not self._closed and key not in self._waited:
+                self._waited.add(key)  # once: a service that hangs must not hold up every Tab
+                self._answered.wait_for(lambda: key in self._answers, self._patience)
             return self._known.get(key, ())
+
+    def _ask(self, key: _Key) -> None:
+        """Let the thread ask if that was never done or long ago; called under the lock."""
+        now = self._clock()
+        asked = self._asked.get(key)
+        if not self._closed and (asked is None or now - asked >= self._ttl):
+            self._asked[key] = now
+            self._wanted.put(key)
+            self._ensure_thread()
 
     def _ensure_thread(self) -> None:
         if self._thread is None:
@@ -101,12 +120,16 @@ class NameCache:
     def _refresh(self) -> None:
         while (key := self._wanted.get()) is not None:
             kind, table = key
+            found: list[str] | None
             try:
                 found = self._fetch(kind, table)
             except (OdpsNbError, StateError):
-                continue  # completion has nothing to say then; a command would show the error
+                found = None  # completion has nothing to say then; a command would show the error
             with self._lock:
-                self._known[key] = tuple(found[:MAX_NAMES])
+                if found is not None:
+                    self._known[key] = tuple(found[:MAX_NAMES])
+                self._answers.add(key)
+                self._answered.notify_all()
 
     def _fetch(self, kind: str, table: str) -> list[str]:
         if kind == "tables":

@@ -29,17 +29,32 @@ from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.options import RESULT_TYPES
 from odps_nb.notebook.progress.background import BackgroundResult
 from odps_nb.notebook.progress.words import counted
+from odps_nb.schema import TypeCode
 from odps_nb.terms import format_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.scan import Scan
+    from odps_nb.client.read.plan import ReadSession
+    from odps_nb.wire.control import SqlCost
 
 __all__ = ["bound", "filter_of", "head", "read", "spark_session", "sql", "stoppable"]
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+# Bytes of a value in memory; of the other types it differs from value to value.
+_WIDTH = {
+    **dict.fromkeys((TypeCode.TINYINT, TypeCode.BOOLEAN), 1),
+    TypeCode.SMALLINT: 2,
+    **dict.fromkeys((TypeCode.INT, TypeCode.FLOAT, TypeCode.DATE), 4),
+    **dict.fromkeys((TypeCode.BIGINT, TypeCode.DOUBLE, TypeCode.DATETIME), 8),
+    **dict.fromkeys((TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ), 8),
+    TypeCode.DECIMAL: 16,
+}
+_TEXT = 32  # of text and the rest, where nothing better is known
 
 
 class Rows(Protocol):
@@ -157,6 +172,7 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @argument("--max-bytes", metavar="SIZE", type=parse_size, help="Stop beyond this size, e.g. 1GiB.")
 @argument("--dry-run", action="store_true", help="Plan only: splits, rows and size.")
 @argument("--bg", action="store_true", help="Read in the background and return a handle.")
+@argument("--all", action="store_true", help="Read everything, however large.")
 def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Read rows of a table; with %%odps read the cell is the filter.
 
@@ -177,12 +193,15 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     )
     if args.dry_run:
         return stoppable(f"plan {args.table}", lambda: _plan(scan, args.table))
+    if not (args.all or args.where or where or args.max_bytes or scan.plan.limit):
+        stoppable(f"plan {args.table}", lambda: _ask_if_large(context, args, scan))
     return _finish(context, args, f"read {args.table}", scan, lambda: scan.session.row_count)
 
 
 @parsed_as("odps sql")
 @_gives_rows
 @argument("--bg", action="store_true", help="Run in the background and return a handle.")
+@argument("--dry-run", action="store_true", help="Run nothing: what the service says it costs.")
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as SQL on the service; its rows arrive over the Storage API.
 
@@ -192,12 +211,54 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     if not (text := (cell or "").strip()):
         raise UsageError("%%odps sql needs a query in the cell")
     query = bound(context, text, lambda: context.connection.profile.timezone)
+    if args.dry_run:
+        return _cost(stoppable("sql", lambda: context.connection.sql_cost(query)))
     result = stoppable("sql", lambda: context.connection.sql(query, wait=False))
     limit = args.limit or context.options().limit
     rows = result if limit is None else result.first(limit)
     line = " ".join(query.split())
     title = f"sql {line if len(line) <= 60 else line[:59] + '…'}"
-    return _finish(context, args, title, rows, lambda: result.row_count)
+    done = f"done: {what_was_done(query)}"
+    return _finish(context, args, title, rows, lambda: result.row_count, done=done)
+
+
+def _cost(cost: SqlCost) -> Listing:
+    size, factor = cost.input_bytes, cost.complexity
+    facts = (
+        ("reads", "unknown" if size is None else format_bytes(size)),
+        ("complexity", "unknown" if factor is None else f"{factor:g}"),
+        ("functions of users", "unknown" if cost.udfs is None else str(cost.udfs)),
+    )
+    caption = "sql: nothing run; the estimate of the service, which bills bytes times complexity"
+    return Listing(headers=("cost", ""), rows=facts, caption=caption)
+
+
+def what_was_done(sql: str) -> str:
+    """Describe the last of some statements that have no rows, e.g. ``table created``.
+
+    >>> what_was_done("set a=b; create table if not exists t (id bigint);")
+    'table created'
+    """
+    words = sql.split(";")[-1 if sql.split(";")[-1].strip() else -2].casefold().split()
+    verb, rest = (
+        words[0],
+        [word for word in words[1:3] if word not in ("or", "replace", "external")],
+    )
+    if verb in ("insert", "delete", "update", "merge"):
+        return f"rows {_DONE[verb]}"
+    return f"{rest[0]} {_DONE[verb]}" if verb in _DONE and rest else "a statement without rows"
+
+
+_DONE = {
+    "create": "created",
+    "drop": "dropped",
+    "alter": "altered",
+    "truncate": "truncated",
+    "insert": "inserted",
+    "delete": "deleted",
+    "update": "updated",
+    "merge": "merged",
+}
 
 
 def _columns(args: argparse.Namespace, table: Any) -> list[str] | None:
@@ -213,10 +274,13 @@ def _finish(
     title: str,
     source: Rows,
     total: Callable[[], int | None],
+    *,
+    done: str = "",
 ) -> Any:
     """Read a scan or SQL result into the result type, now or in the background.
 
-    ``total`` returns the number of all rows, for the note when a limit left some out.
+    ``total`` returns the number of all rows, for the note when a limit left some out; ``done`` is
+    said of what has no columns.
     """
     kind = args.type or context.options().result_type
     if kind == "spark":
@@ -237,6 +301,9 @@ def _finish(
     value = stoppable(title, lambda: take(progress=listener), cancel=source.cancel)
     if args.quiet:
         return context.deliver(value, into=args.output)
+    if done and value.shape[1] == 0:
+        context.show_note(done)
+        return context.deliver(value, into=args.output) if args.output else None
     cut = _cut(value, args.limit or context.options().limit, total)
     if cut and args.output is None:
         context.show_note(f"{title} · {cut}")
@@ -249,15 +316,42 @@ def _refuse(args: argparse.Namespace, *names: str, why: str) -> None:
             raise UsageError(f"--{name.replace('_', '-')} cannot be used here: {why}")
 
 
+def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> None:
+    """Show the plan and raise a one-line error if a read without a limit is larger than asked."""
+    most = context.options().ask_above
+    kind = args.type or context.options().result_type
+    if most is None or kind in ("spark", "batches"):
+        return
+    size, word = bytes_of(scan.session)
+    if size is None or size <= most:
+        return
+    context.show(_plan(scan, args.table))
+    raise UsageError(
+        f"{args.table} is {word} {format_bytes(size)}: say -n N for its first rows, -p or -w for "
+        "some of them, or --all; %config OdpsMagics.ask_above sets from which size on"
+    )
+
+
+def bytes_of(session: ReadSession) -> tuple[int | None, str]:
+    """Return the bytes of all rows of the chosen columns, and a word for how sure that is."""
+    rows, whole = session.row_count, session.estimated_size
+    if rows is None or not session.selects:  # the service estimates all columns
+        return whole, "about"
+    widths = [_WIDTH.get(column.type.code) for column in session.schema]
+    size = rows * sum(_TEXT if width is None else width for width in widths)
+    word = "roughly" if None in widths else "about"
+    return (size if whole is None or word == "about" else min(size, whole)), word
+
+
 def _plan(scan: Scan, name: str) -> Listing:
     """Return the plan of a read: opens the read session and reads no rows."""
     session = scan.session
     rows = "known only by reading (filter)" if scan.row_count is None else f"{scan.row_count:,}"
-    size = session.estimated_size
+    size, word = bytes_of(session)
     facts = (
         ("rows", rows),
         ("splits", f"{len(session.splits):,}"),
-        ("size", "unknown" if size is None else f"about {format_bytes(size)}"),
+        ("size", "unknown" if size is None else f"{word} {format_bytes(size)}"),
         ("columns", ", ".join(session.columns or session.schema.names)),
         ("session", session.session_id),
     )

@@ -6,8 +6,10 @@ update stays in the saved notebook, so it is small and says how the operation en
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker, SplitProgress
@@ -16,6 +18,7 @@ from odps_nb.notebook.display.html import bundle, escape
 from odps_nb.notebook.magics.options import Options, current_options
 from odps_nb.notebook.magics.status import record
 from odps_nb.notebook.progress import words
+from odps_nb.notebook.progress.button import CancelButton
 from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
 
 __all__ = ["MAX_BARS", "CardListener", "card_html", "card_text"]
@@ -61,7 +64,8 @@ def card_text(snapshot: ProgressSnapshot) -> str:
         lines.append("  " + " · ".join(figures))
     if snapshot.message:
         lines.append("  " + _clip(snapshot.message, 400))
-    if found := words.ids(snapshot):
+    times = [] if snapshot.phase.is_final else words.times(snapshot)
+    if found := [*words.ids(snapshot), *times]:
         lines.append("  " + " · ".join(found))
     return "\n".join(lines)
 
@@ -70,14 +74,26 @@ def _main_bar(snapshot: ProgressSnapshot, accent: str) -> str:
     share = 1.0 if snapshot.phase is Phase.DONE else snapshot.fraction
     if not share and snapshot.phase.is_final:
         return ""  # it ended before any share was known: an empty bar would claim 0 %
-    return _bar(share or None, f"{snapshot.operation} {snapshot.title}", accent, height=10)
+    label = f"{snapshot.operation} {snapshot.title}"
+    return _bar(share or None, label, accent, height=10, elapsed=snapshot.elapsed)
 
 
-def _bar(share: float | None, label: str, accent: str, *, height: int) -> str:
-    """Return a progress bar; without a share an indeterminate one, never an empty 0 %."""
-    value = "" if share is None else f' max="100" value="{max(share * 100, 0.5):.4g}"'
-    style = f"width:100%;height:{height}px;accent-color:{accent};display:block"
-    return f'<progress aria-label="{escape(label)}"{value} style="{style}"></progress>'
+def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: float) -> str:
+    """Return a progress bar; of 0 a little is shown, never an empty 0 %.
+
+    Without a share a block stands where ``elapsed`` puts it, and moves when the card is redrawn: a
+    ``<progress>`` without a value would move by itself, also when the kernel is gone.
+    """
+    if share is not None:
+        style = f"width:100%;height:{height}px;accent-color:{accent};display:block"
+        value = f"{max(share * 100, 0.5):.4g}"
+        about = f'aria-label="{escape(label)}" max="100" value="{value}"'
+        return f'<progress {about} style="{style}"></progress>'
+    shape = f"height:{height}px;border-radius:{height // 2}px"
+    place = 40 * (1 + math.sin(elapsed * 1.5))
+    block = f'<div style="{shape};margin-left:{place:.0f}%;width:20%;background:{accent}"></div>'
+    about = f'role="progressbar" aria-label="{escape(label)}"'
+    return f'<div {about} style="{shape};background:rgba(127,127,127,.25)">{block}</div>'
 
 
 def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
@@ -85,11 +101,12 @@ def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
     parts = []
     if len(snapshot.splits) > 1:
         cells = [
-            f"<div>{escape(label)}{_bar(share, label, accent, height=6)}</div>"
+            f"<div>{escape(label)}"
+            f"{_bar(share, label, accent, height=6, elapsed=snapshot.elapsed)}</div>"
             for label, share in _groups(snapshot.splits)
         ]
         parts.append(f'<div style="{_GRID}">{"".join(cells)}</div>')
-    small = [*snapshot.events[-1:], *words.ids(snapshot)]
+    small = [*snapshot.events[-1:], *words.ids(snapshot), *words.times(snapshot)]
     if small:
         parts.append(f'<div style="{_SMALL}">{escape(" · ".join(small))}</div>')
     return parts
@@ -162,7 +179,8 @@ class CardListener:
         self._options = options or current_options()
         self._delay, self._on_cancel = delay, on_cancel
         self._display_id = f"odps-nb-{uuid.uuid4().hex}"
-        self._placed = False
+        self._placed = self._lasts = False
+        self._button: CancelButton | None = None
         self._tracker: ProgressTracker | None = None
         self._final: ProgressSnapshot | None = None
         self._flusher: Flusher | None = None
@@ -173,10 +191,12 @@ class CardListener:
         What a thread displays later would appear in whichever cell runs then; an update of this
         card reaches its cell by the display id.
         """
-        self._delay = 0.0
+        self._delay, self._lasts = 0.0, True
         if self._options.progress == "none":
             return
         self._publish(ProgressSnapshot(operation=operation, title=title, phase=Phase.CREATING))
+        if self._on_cancel is not None and self._options.progress != "text":
+            self._button = CancelButton(self._on_cancel)
 
     def start(self, tracker: ProgressTracker) -> None:
         """Start to show progress, after ``delay`` seconds."""
@@ -191,11 +211,15 @@ class CardListener:
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
         """Show the final card, if a card was shown, and join the thread."""
+        if snapshot.error and not self._lasts:  # the cell says the rest of it below the card
+            snapshot = replace(snapshot, message=snapshot.error)
         self._final = snapshot
         if self._flusher is not None:
             self._flusher.stop()
         elif self._placed:
             self._publish(snapshot)
+        if self._button is not None:
+            self._button.remove()
 
     def _draw(self) -> None:
         if self._tracker is not None:

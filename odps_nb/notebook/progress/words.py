@@ -5,6 +5,9 @@ Pure functions of a `ProgressSnapshot`; they escape nothing.
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from odps_nb.client.calls.pauses import STALL
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot
 from odps_nb.terms import format_bytes
 
@@ -17,6 +20,7 @@ __all__ = [
     "format_seconds",
     "headline",
     "ids",
+    "times",
 ]
 
 
@@ -106,6 +110,15 @@ def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
     return found
 
 
+def times(snapshot: ProgressSnapshot) -> list[str]:
+    """Return when it began and when this was drawn: a card whose kernel is gone stays so."""
+    if not snapshot.started_at:
+        return []
+    began = datetime.fromtimestamp(snapshot.started_at)
+    drawn = datetime.fromtimestamp(snapshot.started_at + snapshot.elapsed)
+    return [f"started {began:%Y-%m-%d %H:%M:%S}", f"as of {drawn:%H:%M:%S}"]
+
+
 def _trouble(snapshot: ProgressSnapshot) -> list[str]:
     pairs = ((snapshot.retries, "retry"), (snapshot.resumes, "resume"))
     return [counted(count, noun) for count, noun in pairs if count]
@@ -113,10 +126,12 @@ def _trouble(snapshot: ProgressSnapshot) -> list[str]:
 
 def _pace(snapshot: ProgressSnapshot) -> list[str]:
     found = []
+    if snapshot.quiet >= STALL:
+        return [f"nothing arrived for {format_seconds(snapshot.quiet)}"]
     if snapshot.elapsed > 0.5:
-        if snapshot.rows:
+        if snapshot.rows >= snapshot.elapsed:
             found.append(f"{_round(snapshot.rows / snapshot.elapsed):,} rows/s")
-        elif snapshot.wire_bytes:
+        elif snapshot.wire_bytes and not snapshot.rows:
             found.append(f"{format_bytes(snapshot.wire_bytes / snapshot.elapsed)}/s")
     if snapshot.eta is not None:
         left = format_seconds(snapshot.eta) if snapshot.eta >= 1 else "1 s"

@@ -1,7 +1,7 @@
 """Converts error documents of the service to exceptions and back (``docs/protocol.md`` section 8).
 
 The class comes from the code, else from an ``ODPS-nnnnnnn`` number in the text, else from the
-HTTP status. Every error gets a hint in plain words.
+HTTP status. An error gets a hint where there is something to do beyond reading its message.
 Must not know: when to retry.
 """
 
@@ -151,10 +151,9 @@ _HINT_OF_CODE = {
     "TableModified": "the table was changed meanwhile; run the operation again",
     "SchemaModified": "the columns were changed meanwhile; run the operation again",
     "InsufficientStorage": "free space on the disk of the service, and try again",
-    "ParseError": "check the SQL text at the line and column in the message",
+    "ParseError": "check the SQL text",
 }
 _HINT_OF_CLASS: dict[type[ServiceError], str] = {
-    InvalidRequestError: "check the arguments against the message",
     AccessDeniedError: "check the access id and key, and the rights to the object",
     NotFoundError: "check the name, the project and the endpoint",
     ConflictError: "the object is in another state than expected; look at it and try again",
@@ -197,7 +196,7 @@ def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -
         code=code,
         request_id=find_header(headers, REQUEST_ID) or parts.request_id,
         retry_after=_retry_after(headers, parts.hold_millis),
-        hint=_HINT_OF_CODE.get(code or "") or _HINT_OF_CLASS[kind],
+        hint=_HINT_OF_CODE.get(code or "") or _HINT_OF_CLASS.get(kind),
     )
 
 

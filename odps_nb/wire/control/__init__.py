@@ -6,6 +6,7 @@ endpoint, whose own path (``/api``) they do not contain.
 """
 
 from odps_nb.wire.control.core import XML_TYPE, project_path, rest_request, table_path
+from odps_nb.wire.control.cost import COST_TASK, SqlCost
 from odps_nb.wire.control.instances import (
     SQL_TASK,
     CancelInstance,
@@ -49,6 +50,7 @@ from odps_nb.wire.control.tables import (
 __all__ = [
     "BLOB_TABLE_PROPERTIES",
     "BLOB_TABLE_SETTINGS",
+    "COST_TASK",
     "SQL_TASK",
     "XML_TYPE",
     "CancelInstance",
@@ -71,6 +73,7 @@ __all__ = [
     "PartitionInfo",
     "PartitionPage",
     "ProjectInfo",
+    "SqlCost",
     "SubmitSql",
     "SubmittedInstance",
     "TableInfo",

@@ -130,7 +130,7 @@ def query_error(task: TaskResult, *, request_id: str | None = None) -> QueryErro
         text[:4000],
         code=code,
         request_id=request_id,
-        hint=hint_of_code(code) or "check the SQL text against the message",
+        hint=hint_of_code(code),
     )
 
 
@@ -164,7 +164,10 @@ class SubmittedInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitSql:
-    """Start a SQL job; ``unique_id`` lets a server recognise a job that is sent twice."""
+    """Start a SQL job; ``unique_id`` lets a server recognise a job that is sent twice.
+
+    ``estimates``: run nothing, and answer with a `SqlCost`.
+    """
 
     ACTION: ClassVar[str] = "SubmitSql"
     idempotent: ClassVar[bool] = False
@@ -175,6 +178,7 @@ class SubmitSql:
     settings: Mapping[str, str] = field(default_factory=dict)
     unique_id: str = ""
     priority: int = 9
+    estimates: bool = False
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request; a query without a semicolon at its end gets one.
@@ -202,7 +206,7 @@ class SubmitSql:
         )
         job = (
             element("Priority", str(self.priority)),
-            element("Tasks", (element("SQL", sql),)),
+            element("Tasks", (element("SQLCost" if self.estimates else "SQL", sql),)),
             element("DAG", (element("RunMode", "Sequence"),)),
         )
         body = DECLARATION + element("Instance", (element("Job", job),))
@@ -227,7 +231,8 @@ class SubmitSql:
             root = parse_xml(wire.body or b"", "job", max_bytes=MAX_SQL)
         except ProtocolError as error:
             raise in_request(error.message) from None
-        task = root.find("Job/Tasks/SQL")
+        task, estimate = root.find("Job/Tasks/SQL"), root.find("Job/Tasks/SQLCost")
+        task = task if task is not None else estimate
         if task is None:
             raise in_request("the job has no SQL task")
         config = {
@@ -243,6 +248,7 @@ class SubmitSql:
             settings={key: fields.simple(key) or "" for key in fields},
             unique_id=config.get("uuid", ""),
             priority=int(priority) if priority in map(str, range(10)) else 9,
+            estimates=task is estimate,
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:

@@ -99,7 +99,7 @@ def test_where_version_4_is_not_known_the_error_says_how_to_sign_as_before(statu
             pytest.raises(ServiceError) as caught,
         ):
             storage.call(ASK)
-        assert ("without region=" in caught.value.hint) is hinted
+        assert ("without region=" in (caught.value.hint or "")) is hinted
         assert len(service.seen) == 1
 
 

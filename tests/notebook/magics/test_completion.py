@@ -30,14 +30,15 @@ class Names:
         return {"orders": ["ds=2024-01-01", "ds=2024-01-02"]}.get(table, [])
 
 
-def words(before: str) -> tuple[str, ...] | None:
+def words(before: str, after: str = "") -> tuple[str, ...] | None:
     known = Known(
         options=OPTIONS,
         names=Names(),
         variables=lambda: ["frame", "other"],
         profiles=lambda: ["prod"],
+        tables_of=lambda variable: {"odps": ["orders", "media"]}.get(variable),
     )
-    found = complete(before, known)
+    found = complete(before, known, after)
     return None if found is None else found.words
 
 
@@ -69,15 +70,30 @@ def words(before: str) -> tuple[str, ...] | None:
         ("%%odps sql\nselect * from or", ("orders",)),
         ("%%odps sql\nselect *\nfrom orders where am", ("amount",)),
         ("%%odps sql\nselect med", ("media",)),
+        ("%%odps sql\nselect * from orders o where o.am", ("amount",)),
+        ("%odps help re", ("read",)),
+        ('%odps read orders -w "am', ("amount",)),
+        ("%odps read -n 5 orders -w 'id > 3 and am", ("amount",)),
+        ('%odps read orders --where="', ("id", "amount", "ds")),
+        ('odps.table("or', ("orders",)),
+        ("x = odps.table('", ("orders", "media")),
     ],
 )
 def test_tab_offers_what_fits_here(before, expected):
     assert words(before) == expected
 
 
+def test_columns_of_a_query_come_from_what_it_reads_behind_the_cursor():
+    assert words("%%odps sql\nselect am", " from orders where ds = '1'") == ("amount",)
+    assert words("%%odps sql\nselect am", "\nfrom media") == ()
+
+
 @pytest.mark.parametrize(
     "before",
-    ["", "import o", "odps re", "%odpsx ", "%odps", "x = 1\nor", "%odps read orders -w am"],
+    [
+        *("", "import o", "odps re", "%odpsx ", "%odps", "x = 1\nor", "%odps read orders -w am"),
+        *('frame.table("or', 'odps.table("orders")', 'table("or'),
+    ],
 )
 def test_elsewhere_tab_is_left_to_others(before):
     assert words(before) is None
@@ -171,3 +187,30 @@ def test_a_closed_cache_starts_nothing(cache):
     names.close()
     assert names.tables() == ()
     assert source.calls == 0
+
+
+def test_a_first_lookup_waits_a_moment_and_a_hanging_service_is_waited_for_once():
+    source = Slow()
+    cache = NameCache(source, patience=0.05)
+    began = time.monotonic()
+    assert cache.tables() == ()
+    assert time.monotonic() - began < 5  # not the ten seconds that this service takes
+    for _ in range(1000):
+        assert cache.tables() == ()
+    assert time.monotonic() - began < 20  # 1000 waits would be 50 seconds
+    source.may_answer.set()
+    cache.close()
+
+
+def test_a_first_lookup_has_the_names_of_a_service_that_answers():
+    source = Slow()
+    source.may_answer.set()
+    cache = NameCache(source, patience=30)
+    cache.prefetch()
+    assert cache.columns("t") == ("t_c",)
+    assert cache.tables() == ("t1",)
+    source.fails = True
+    failing = NameCache(source, patience=30)
+    assert failing.tables() == ()  # at once: it is told of the failure
+    for one in (cache, failing):
+        one.close()

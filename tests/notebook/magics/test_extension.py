@@ -164,6 +164,11 @@ def test_help_of_one_subcommand(shell):
     assert "%odps cancel ID" in run(shell, "%odps cancel -h")
 
 
+def test_help_by_the_word_help(shell):
+    load_ipython_extension(shell)
+    assert run(shell, "%odps help read") == run(shell, "%odps read --help")
+
+
 def test_help_of_all(shell):
     load_ipython_extension(shell)
     text = run(shell, "%odps")

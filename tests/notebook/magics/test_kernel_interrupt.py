@@ -88,7 +88,7 @@ def test_an_interrupt_stops_a_read_and_the_card_says_where(kernel, stalled):
 
     # Without the interrupt it would wait for ten minutes.
     reply, published = run(
-        client, "%odps read orders -o orders", on_output=interrupt_once_rows_are_there
+        client, "%odps read orders --all -o orders", on_output=interrupt_once_rows_are_there
     )
     assert reply["status"] == "error"
     assert reply["ename"] == "CancelledError"
@@ -120,7 +120,7 @@ print(listing.rows[-1][0])
 
 def test_a_background_read_is_cancelled_by_its_id_and_its_card_says_so(kernel, stalled):
     _, client = kernel
-    _, started = run(client, "%odps read orders --bg -o handle")
+    _, started = run(client, "%odps read orders --all --bg -o handle")
     placed = next(m["content"] for m in started if m["msg_type"] == "display_data")
     assert placed["data"]["text/plain"] == "read orders: creating session"
     seen: list[dict] = []
@@ -130,12 +130,25 @@ def test_a_background_read_is_cancelled_by_its_id_and_its_card_says_so(kernel, s
     reply, _ = run(client, "handle.result(30)", on_any=seen.append)
     assert reply["ename"] == "CancelledError"
     run(client, "print(handle)", on_any=seen.append)
-    cards = [m["content"] for m in seen if m["msg_type"] == "update_display_data"]
-    assert {card["transient"]["display_id"] for card in cards} == {
-        placed["transient"]["display_id"]
-    }
-    assert "cancelled a" in cards[-1]["data"]["text/html"]
+    updates = [m["content"] for m in seen if m["msg_type"] == "update_display_data"]
+    cards = [one["data"] for one in updates if one["transient"] == placed["transient"]]
+    assert "cancelled a" in cards[-1]["text/html"]
+    (button,) = (one["data"] for one in updates if one["transient"] != placed["transient"])
+    assert button == {"text/plain": ""}  # it went with the operation
     assert printed(client, "print(handle)") == "<read orders: cancelled>\n"
     assert printed(client, THREADS) in ("[]\n", "['odps-nb-names']\n")
     reply, _ = run(client, f"%odps cancel {number}")
     assert (reply["ename"], reply["status"]) == ("UsageError", "error")
+
+
+def test_the_button_of_a_background_card_cancels(kernel, stalled):
+    _, client = kernel
+    _, started = run(client, "%odps read orders --all --bg -o handle")
+    view = "application/vnd.jupyter.widget-view+json"
+    shown = [m["content"]["data"] for m in started if m["msg_type"] == "display_data"]
+    (button,) = (data[view]["model_id"] for data in shown if view in data)
+    printed(client, WAIT_FOR_ROWS)
+    click = {"method": "custom", "content": {"event": "click"}}
+    client.shell_channel.send(client.session.msg("comm_msg", {"comm_id": button, "data": click}))
+    reply, _ = run(client, "handle.result(30)")
+    assert reply["ename"] == "CancelledError"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 
 import pandas as pd
 import pyarrow as pa
@@ -12,8 +11,10 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.utils.capture import capture_output
 
+import odps_nb
 from odps_nb import load_ipython_extension
 from odps_nb.errors import (
+    ArgumentError,
     CancelledError,
     ConfigError,
     ConversionError,
@@ -69,7 +70,8 @@ def test_without_any_setting_the_first_use_says_what_is_missing(shell):
     load_ipython_extension(shell)
     with pytest.raises(ConfigError) as caught:
         run(shell, "%odps tables")
-    assert "ODPS_ENDPOINT" in f"{caught.value} {caught.value.hint}"
+    assert str(caught.value) == "no connection yet"
+    assert caught.value.hint == "try %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT"
 
 
 def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monkeypatch):
@@ -77,16 +79,34 @@ def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monke
     monkeypatch.setenv("ODPS_ACCESS_KEY", service.access_key)
     run(ip, f"%odps connect {service.endpoint} --project {service.project} -o mine")
     (note,) = ip.user_ns["shown"]
-    assert (
-        note["text/plain"] == f"odps_nb works with project {service.project} at {service.endpoint}"
-    )
+    where = f"project {service.project} at {service.endpoint}"
+    assert note["text/plain"] == f"{where} · the service answers"
     assert "orders" in ip.user_ns["mine"].tables()
     ip.user_ns["mine"].close()
+
+
+def test_connect_says_what_the_service_answers(ip, service, monkeypatch):
+    monkeypatch.setenv("ODPS_ACCESS_ID", "nobody")
+    monkeypatch.setenv("ODPS_ACCESS_KEY", "wrong")
+    for target, answer in (
+        (service.endpoint, "not usable yet: AccessDeniedError: access id 'nobody' is unknown"),
+        ("http://127.0.0.1:1/api", "not usable yet: ConnectError: 127.0.0.1:1 refuses"),
+    ):
+        run(ip, f"%odps connect {target} --project {service.project}")
+        (note,) = ip.user_ns["shown"]
+        assert answer in note["text/plain"]
+
+
+def test_connect_gives_the_connection_where_it_is_assigned(ip, odps):
+    assert run(ip, "mine = %odps connect odps") is None
+    assert ip.user_ns["mine"] is odps
+    assert run(ip, "%odps connect odps") is None  # shown in words, not a second time as a repr
 
 
 def test_local_starts_a_service_and_the_same_cell_finds_it_again(ip, tmp_path):
     run(ip, f"%odps connect local --root {tmp_path} -o first")
     try:
+        assert "tables go with this kernel" not in ip.user_ns["shown"][0]["text/plain"]
         ip.user_ns["first"].create_table("kept", "id bigint")
         run(ip, f"%odps connect local --root {tmp_path} -o second")
         assert ip.user_ns["second"] is ip.user_ns["first"]
@@ -102,7 +122,7 @@ def test_a_zone_of_the_connection_is_that_of_every_magic(ip, service, new_name, 
     target = f"{service.endpoint} --project {service.project}"
     run(ip, f"%odps connect {target} --timezone {zone} -o zoned")
     (note,) = ip.user_ns["shown"]
-    assert note["text/plain"].endswith(f" · times of {zone}")
+    assert f" · times of {zone} · " in note["text/plain"]
     clock = pd.Timestamp("2024-01-31 10:00:00")
     with ip.user_ns["zoned"] as zoned:
         zoned.create_table(name, "t timestamp")
@@ -129,8 +149,44 @@ def test_without_a_zone_sql_takes_no_time_that_has_one(ip):
 # -- looking ----------------------------------------------------------------------------------
 
 
+def test_tables_say_more_than_names_and_partitions_are_listed(ip):
+    orders = next(row for row in run(ip, "%odps tables") if row[0] == "orders")
+    assert orders[1:4] == ("2,048,000", orders[2], "ds")
+    assert orders[2].endswith(" MB")
+    found = run(ip, "%odps partitions orders")
+    assert len(found) == 8
+    assert found[0][:2] == ("ds=2024-01-01", "231,072")
+    assert [row[0] for row in run(ip, f"%odps partitions orders -p {found[1][0]}")] == [found[1][0]]
+    with pytest.raises(ArgumentError, match="'dt' is not a partition column"):
+        run(ip, "%odps partitions orders -p dt=1")
+    with pytest.raises(ArgumentError, match="no partitions"):
+        run(ip, "%odps partitions media")
+
+
+def test_a_large_table_is_read_only_when_asked(ip):
+    told = usage_error(ip, "%odps read orders -o whole")
+    assert told.startswith("orders is about 404.4 MB: say -n N")
+    assert "whole" not in ip.user_ns
+    run(ip, "%config OdpsMagics.ask_above = 1000")
+    few = "%odps read orders -p ds=2024-01-01 -c id"
+    assert "is about 1.8 MB" in usage_error(ip, few)
+    for allowed in ("--all", "-n 3", '-w "id < 1000003"', "--max-bytes 1GB"):
+        assert len(run(ip, f"{few} {allowed}")) in (2, 3, 231_072)
+    run(ip, "%config OdpsMagics.ask_above = None")
+    assert len(run(ip, few)) == 231_072
+
+
+def test_a_plan_estimates_the_chosen_columns(ip):
+    def size(columns: str) -> str:
+        plan = run(ip, f"%odps read orders -p ds=2024-01-01 -c {columns} --dry-run")
+        return dict(plan.rows)["size"]
+
+    assert size("id") == "about 1.8 MB"  # 231,072 rows of 8 bytes
+    assert size("id,note") == "roughly 9.2 MB"
+
+
 def test_tables_are_rows_in_code_too(ip):
-    assert ("orders",) in list(run(ip, "%odps tables"))
+    assert "orders" in [row[0] for row in run(ip, "%odps tables")]
     assert run(ip, "%odps tables zzz*").text() == "no table is named like zzz*"
 
 
@@ -273,7 +329,7 @@ def test_an_interrupt_becomes_our_error_and_no_variable_appears(ip, moody_odps, 
     watcher = threading.Thread(target=interrupt_soon)
     watcher.start()
     with pytest.raises(CancelledError, match="stopped by an interrupt"):
-        run(ip, "%odps read orders -o never")
+        run(ip, "%odps read orders --all -o never")
     watcher.join()
     assert "never" not in ip.user_ns
     (one,) = ip.magics_manager.registry["OdpsMagics"].operations.all()
@@ -324,6 +380,51 @@ def test_sql_brings_only_as_many_rows_as_asked(ip, odps, kind, way, monkeypatch)
     finally:
         run(ip, "%config OdpsMagics.limit = None")
     assert asked == [5]
+
+
+def test_a_statement_without_rows_says_what_was_done(ip, new_name):
+    name = new_name("made")
+    for statement, told in (
+        (f"create table if not exists {name} (id bigint);", "done: table created"),
+        (f"insert into {name} values (1)", "done: rows inserted"),
+        (f"set a=b; insert overwrite table {name} select 2", "done: rows inserted"),
+        (f"drop table {name};", "done: table dropped"),
+    ):
+        assert run(ip, f"%%odps sql\n{statement}") is None
+        assert [one["text/plain"] for one in ip.user_ns["shown"]] == [told]
+    empty = run(ip, "%%odps sql\nselect id from orders where id < 0")
+    assert list(empty.columns) == ["id"]  # rows were asked for: the answer is that there are none
+
+
+def test_a_dry_run_of_sql_gives_the_estimate_of_the_service(ip, odps):
+    before = dict(odps.table("orders").reload().info.properties)
+    days = "select id from orders where ds in ('2024-01-02', '2024-01-03')"
+    cost = dict(run(ip, f"%%odps sql --dry-run\n{days}").rows)
+    sizes = {str(row[0]): row[2] for row in run(ip, "%odps partitions orders")}
+    assert sizes["ds=2024-01-02"] == "47.9 MB"
+    assert cost == {"reads": "96.9 MB", "complexity": "1", "functions of users": "0"}
+    run(ip, "%%odps sql --dry-run\ndrop table orders")
+    assert odps.table("orders").reload().info.properties == before
+    with pytest.raises(NotFoundError):
+        run(ip, "%%odps sql --dry-run\nselect * from no_such_table")
+
+
+def test_an_error_in_sql_shows_its_place(ip, odps, capsys):
+    with pytest.raises(OdpsNbError) as caught:
+        run(ip, "%%odps sql\nselect id\nfrom orders\nwhre id = 1")
+    assert caught.value.excerpt == "  whre id = 1\n       ^"
+    ip.run_cell("%%odps sql\nselect id frm orders")
+    assert "\n  select id frm orders\n                ^\nwhere: " in capsys.readouterr().out
+    with pytest.raises(OdpsNbError) as caught:
+        odps.sql("select no_such_column from orders")
+    assert caught.value.excerpt is None  # the service names no place
+
+
+def test_a_name_without_a_value_suggests_variables_only(ip):
+    assert "did you mean" not in usage_error(ip, '%odps read orders -n 1 -w "status = :oper"')
+    ip.user_ns["states"] = ["new"]
+    told = usage_error(ip, '%odps read orders -n 1 -w "status in (:state)"')
+    assert told.endswith("did you mean :states?")
 
 
 def test_a_limit_says_how_many_rows_there_are(ip):
@@ -385,7 +486,50 @@ def test_blobs_are_shown_listed_and_saved(ip, tmp_path):
         str(path) for path in (tmp_path / "files").iterdir()
     )
     assert len(listing) == 3
-    assert "did you mean content?" in usage_error(ip, "%odps blobs media -c contnt")
+    with pytest.raises(NotFoundError, match="contnt") as caught:
+        run(ip, "%odps blobs media -c contnt")
+    assert "did you mean 'content'?" in caught.value.hint
+
+
+def heading(ip, text: str) -> str:
+    run(ip, text)
+    (bundle,) = ip.user_ns["shown"]
+    return bundle["text/plain"].splitlines()[0]
+
+
+def test_a_gallery_says_of_how_many_it_shows_the_first(ip, odps):
+    every = len(odps.table("media").blobs())
+    column = "local.media.content"
+    assert heading(ip, "%odps blobs media -n 2") == f"{column} · first 2 of {every} blobs"
+    assert heading(ip, "%odps blobs media -n 50") == f"{column} · {every} blobs"
+    filtered = "%odps blobs media -n 2 -w \"declared = 'image/png'\""
+    assert heading(ip, filtered) == f"{column} · first 2 blobs"
+
+
+def test_blobs_of_a_type_are_found_wherever_they_stand(ip, tmp_path):
+    first = ip.user_ns["odps"].table("media").blobs(limit=1)
+    assert first[0].mime_type != "application/pdf"
+    told = heading(ip, "%odps blobs media -n 1 --mime application/pdf")
+    assert told == "local.media.content · first 1 blob"
+    files = run(ip, f"%odps blobs media -n 1 --mime application/pdf --save {tmp_path}")
+    assert [row[0].endswith(".pdf") for row in files] == [True]
+
+
+def test_a_nested_blob_is_named_by_its_path_and_an_only_one_not_at_all(ip):
+    told = heading(ip, "%odps blobs documents -c pages.element.image -n 1")
+    assert told.startswith("local.documents.pages.element.image · first 1 of ")
+    assert heading(ip, "%odps blobs documents -n 1") == told
+    with pytest.raises(NotFoundError, match="no BLOB column"):
+        run(ip, "%odps blobs orders")
+
+
+def test_of_several_blob_columns_one_must_be_named(ip, odps, new_name):
+    name = new_name("blobs")
+    odps.create_table(name, "a blob, b blob")
+    with pytest.raises(ArgumentError, match="2 BLOB columns") as caught:
+        run(ip, f"%odps blobs {name}")
+    assert caught.value.hint == "name one of: a, b"
+    odps.drop_table(name)
 
 
 def test_an_output_of_blobs_keeps_to_its_budget(ip):
@@ -398,24 +542,33 @@ def test_an_output_of_blobs_keeps_to_its_budget(ip):
 # -- Tab --------------------------------------------------------------------------------------
 
 
-def test_tab_knows_tables_columns_and_partitions_of_the_service(ip):
-    def offers(text: str, wanted: str) -> bool:
-        with provisionalcompleter():
-            found = ip.Completer.completions(text, len(text))
-            return any(text[: one.start] + one.text == wanted for one in found)
-
-    deadline = time.monotonic() + 30
-    for text, wanted in (
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
         ("%odps read ord", "%odps read orders"),
         ("%odps read orders -c id,amo", "%odps read orders -c id,amount"),
         ("%odps read orders -p ds=2024-01-08", "%odps read orders -p ds=2024-01-08"),
         ("%odps read orders -p ds=2", "%odps read orders -p ds=2024-01-01"),
+        ('%odps read orders -w "quan', '%odps read orders -w "quantity'),
         ("%%odps read orders\nquan", "%%odps read orders\nquantity"),
         ("%%odps sql\nselect * from med", "%%odps sql\nselect * from media"),
-    ):
-        while not offers(text, wanted):
-            assert time.monotonic() < deadline, text
-            threading.Event().wait(0.01)
+        ('odps.table("med', 'odps.table("media'),
+        ('other.table("med', 'other.table("media'),
+    ],
+)
+def test_the_first_tab_knows_tables_columns_and_partitions(ip, odps, profile, text, wanted):
+    ip.user_ns["other"] = odps_nb.connect(profile)
+    with provisionalcompleter(), ip.user_ns["other"]:
+        found = list(ip.Completer.completions(text, len(text)))
+    assert wanted in [text[: one.start] + one.text for one in found]
+    assert all((text[: one.start] + one.text).startswith(text[:-3]) for one in found)
+
+
+def test_tab_before_from_knows_the_columns(ip):
+    text, cursor = "%%odps sql\nselect quan from orders", len("%%odps sql\nselect quan")
+    with provisionalcompleter():
+        found = [one.text for one in ip.Completer.completions(text, cursor)]
+    assert found == ["quantity"]
 
 
 def test_every_failure_of_the_service_is_ours(ip):

@@ -106,8 +106,26 @@ def test_a_group_of_splits_shows_its_own_share():
 
 
 def test_unknown_totals_give_an_indeterminate_bar():
-    (bar,) = Page(card_html(snapshot(phase=Phase.CREATING))).bars()
-    assert "value" not in bar
+    page = Page(card_html(snapshot(phase=Phase.CREATING)))
+    (bar,) = (attributes for _, attributes in page.tags if attributes.get("role") == "progressbar")
+    assert bar["aria-label"] == "read orders"
+    assert "aria-valuenow" not in bar
+    # a <progress> without a value would go on moving after its kernel has ended
+    assert page.bars() == []
+
+
+def test_a_card_whose_kernel_is_gone_says_from_when_it_is():
+    for made in (card_html, card_text):
+        text = made(snapshot(started_at=1_700_000_000.0, elapsed=61.0))
+        assert re.search(r"started 2023-11-1[45] \d\d:\d\d:\d\d · as of \d\d:\d\d:\d\d", text)
+        assert "started" not in made(snapshot(phase=Phase.DONE, started_at=1_700_000_000.0))
+
+
+def test_a_bar_without_a_total_moves_with_each_update():
+    bars = [
+        re.search(r"margin-left:(\d+)%", card_html(snapshot(elapsed=at)))[1] for at in (0.2, 0.4)
+    ]
+    assert bars[0] != bars[1]
 
 
 @pytest.mark.parametrize("phase", [p for p in Phase if p.is_final])
@@ -234,6 +252,45 @@ def test_a_placed_card_is_there_before_the_operation_starts(shown):
         pass
     assert shown[-1]["update"] is True
     assert shown[-1]["data"]["text/plain"].startswith("read orders: done")
+
+
+def failed(listener: CardListener, shown) -> str:
+    tracker = ProgressTracker("read", "orders", listener=listener)
+    with pytest.raises(ValueError, match="told below"), tracker:  # noqa: PT012  # a card must show
+        wait_until(lambda: shown)
+        raise ValueError("told below")
+    return shown[-1]["data"]["text/plain"]
+
+
+def test_the_error_of_a_cell_is_told_once(shown):
+    text = failed(CardListener(delay=0), shown)
+    assert "ValueError" in text
+    assert "told below" not in text
+
+
+def test_a_background_card_tells_its_error_since_no_cell_does(shown):
+    listener = CardListener()
+    listener.place("read", "orders")
+    assert "ValueError: told below" in failed(listener, shown)
+
+
+def test_a_background_card_has_a_button_that_cancels_and_goes(shown):
+    from ipywidgets.widgets import widget
+
+    pressed = threading.Event()
+    listener = CardListener(on_cancel=pressed.set)
+    listener.place("read", "orders")
+    view = "application/vnd.jupyter.widget-view+json"
+    (shown_button,) = (m for m in shown if view in m["data"])
+    assert shown_button["data"]["text/plain"] == ""
+    button = widget._instances[shown_button["data"][view]["model_id"]]
+    button.click()
+    assert pressed.is_set()
+    assert button.disabled
+    with ProgressTracker("read", "orders", listener=listener):
+        pass
+    assert shown[-1]["data"] == {"text/plain": ""}
+    assert shown[-1]["transient"] == shown_button["transient"]
 
 
 def test_text_mode_publishes_no_html(shown):

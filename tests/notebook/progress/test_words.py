@@ -69,3 +69,38 @@ def test_tasks_of_another_engine_are_counted_and_give_the_share_where_nothing_be
         assert tracker.snapshot().fraction == 0.5
         tracker.count_tasks(8, 8)
     assert words.amounts(tracker.snapshot())[:2] == ["5 of 10 rows", "8 tasks"]
+
+
+def test_a_rate_below_one_row_a_second_is_not_told():
+    snapshot = ProgressSnapshot(
+        operation="read", title="t", phase=Phase.DONE, rows=1, rows_total=1, elapsed=2.0
+    )
+    assert words.figures(snapshot) == ["1 row"]
+
+
+def test_a_pause_is_told_and_not_counted_into_the_time_left():
+    now = [0.0]
+    tracker = ProgressTracker("read", "t", clock=lambda: now[0])
+    tracker.plan(rows_total=100)
+    tracker.phase(Phase.READING)
+    figures = []
+    for at, rows in ((1.0, 10), (2.0, 10), (11.0, 0), (12.0, 10)):
+        now[0] = at
+        tracker.add(rows=rows)
+        figures.append(words.figures(tracker.snapshot())[1:])
+    assert figures == [
+        ["10 rows/s", "about 9.0 s left"],
+        ["10 rows/s", "about 8.0 s left"],
+        ["nothing arrived for 9.0 s"],
+        ["2 rows/s", "about 4.7 s left"],
+    ]
+    tracker.phase(Phase.COMMITTING)
+    now[0] = 60.0
+    assert not any("nothing arrived" in text for text in words.figures(tracker.snapshot()))
+
+
+def test_the_first_hundredth_gives_no_estimate():
+    snapshot = ProgressSnapshot(
+        operation="read", title="t", phase=Phase.READING, rows=9, rows_total=2000, elapsed=9.0
+    )
+    assert snapshot.eta is None

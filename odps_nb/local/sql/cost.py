@@ -1,0 +1,120 @@
+"""Estimates what a query would read, for ``SQLCost`` jobs: tables and partitions, by their size.
+
+``docs/protocol.md`` section 9.3 says what is known of the real service's estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from odps_nb.local.sql.query import parse_query
+from odps_nb.local.sql.statements import CreateTable, Insert, Name, Statement
+from odps_nb.local.sql.statements import Query as Select
+from odps_nb.local.store.snapshots import Segment
+from odps_nb.local.store.tables import Table
+from odps_nb.terms import PartitionSpec
+from odps_nb.wire.control import SqlCost
+
+__all__ = ["estimate"]
+
+# keywords of a query -> its complexity
+_STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
+
+
+def estimate(
+    statements: Iterable[Statement],
+    table_of: Callable[[Name], Table],
+    segments_of: Callable[[Table], Iterable[Segment]],
+) -> SqlCost:
+    """Return the bytes of all partitions that the queries of a script cannot leave out."""
+    size, keywords, inserts = 0, 0, 0
+    for statement in statements:
+        inserts += isinstance(statement, Insert)
+        text = _query_of(statement)
+        if text is None:
+            continue
+        query = parse_query(text)
+        keywords += _keywords(query)
+        for found in _tables(query):
+            table = table_of(tuple(part.name for part in found.parts))
+            keep = _kept(found, table)
+            size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
+    keywords += max(inserts - 1, 1)
+    complexity = next((factor for most, factor in _STEPS if keywords >= most), 1.0)
+    return SqlCost(input_bytes=size, complexity=complexity, udfs=0)
+
+
+def _query_of(statement: Statement) -> str | None:
+    if isinstance(statement, Select):
+        return statement.text
+    return statement.query if isinstance(statement, (Insert, CreateTable)) else None
+
+
+def _keywords(query: Any) -> int:
+    from sqlglot import exp
+
+    counted = (exp.Join, exp.Group, exp.Order, exp.Distinct, exp.Window)
+    return sum(1 for _ in query.find_all(*counted))
+
+
+def _tables(query: Any) -> Iterator[Any]:
+    from sqlglot import exp
+
+    ctes = {cte.alias.casefold() for cte in query.find_all(exp.CTE)}
+    for table in query.find_all(exp.Table):
+        if len(table.parts) > 1 or table.name.casefold() not in ctes:
+            yield table
+
+
+def _kept(found: Any, table: Table) -> Callable[[PartitionSpec], bool]:
+    """Return whether the conditions of the query leave a partition in."""
+    from sqlglot import exp
+
+    select = found.find_ancestor(exp.Select)
+    where = None if select is None else select.args.get("where")
+    keys = {column.name.casefold() for column in table.schema.partition_columns}
+    if where is None or not keys:
+        return lambda spec: True
+    alone = not select.args.get("joins")
+    conditions = [
+        _spelled_out(one)
+        for one in (where.this.flatten() if isinstance(where.this, exp.And) else [where.this])
+        if all(
+            column.name.casefold() in keys
+            and (column.table.casefold() == found.alias_or_name.casefold() or not column.table)
+            and (alone or column.table)
+            for column in one.find_all(exp.Column)
+        )
+        and not one.find(exp.Select)
+    ]
+    return lambda spec: all(_may_hold(one, dict(spec.items)) for one in conditions)
+
+
+def _spelled_out(condition: Any) -> Any:
+    """Write ``in`` as comparisons, which can be simplified."""
+    from sqlglot import exp
+
+    def change(node: Any) -> Any:
+        if isinstance(node, exp.In) and node.expressions:
+            return exp.paren(
+                exp.or_(*(exp.EQ(this=node.this, expression=e) for e in node.expressions))
+            )
+        return node
+
+    return condition.copy().transform(change)
+
+
+def _may_hold(condition: Any, values: dict[str, str]) -> bool:
+    from sqlglot import exp
+    from sqlglot.optimizer.simplify import simplify
+
+    folded = {key.casefold(): value for key, value in values.items()}
+
+    def fill(node: Any) -> Any:
+        if isinstance(node, exp.Column):
+            return exp.Literal.string(folded[node.name.casefold()])
+        return node
+
+    found = simplify(condition.transform(fill))
+    return not (isinstance(found, exp.Boolean) and not found.this)

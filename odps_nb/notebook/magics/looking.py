@@ -1,0 +1,123 @@
+"""The subcommands that look at what there is: tables, columns, partitions."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.client.catalog import fetch_table, iter_partitions
+from odps_nb.errors import ArgumentError, OdpsNbError
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.magics.arguments import parse_partitions
+from odps_nb.notebook.magics.command import argument, parsed_as
+from odps_nb.notebook.magics.context import Context
+from odps_nb.terms import PartitionSpec, format_bytes
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.table import Table
+    from odps_nb.wire.control import TableInfo
+
+__all__ = ["MAX_DESCRIBED", "partitions", "schema", "tables"]
+
+MAX_DESCRIBED = 40
+"""Tables whose rows, size and comment are asked for; of more only the names are shown."""
+
+_LANES = 8
+
+
+@parsed_as("odps tables")
+@argument("pattern", nargs="?", metavar="PATTERN", help="Only names like this, e.g. ord*.")
+def tables(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
+    """List the tables of the project; up to 40 with rows, size, partition columns and comment.
+
+    names = %odps tables gives a sequence of rows, each with the name first.
+    """
+    names = [str(name) for name in context.connection.tables(args.pattern)]
+    if len(names) > MAX_DESCRIBED:
+        return Listing(headers=("table",), rows=tuple((name,) for name in names))
+    nothing = f"no table is named like {args.pattern}" if args.pattern else "no tables yet"
+    described = _described(context.connection, names)
+    rows = tuple((name, *more) for name, more in zip(names, described, strict=True))
+    return _without_empty(("table", "rows", "size", "partitioned by", "comment"), rows, nothing)
+
+
+def _described(connection: Connection, names: list[str]) -> Iterable[tuple[str, ...]]:
+    storage = connection.storage
+
+    def describe(name: str) -> tuple[str, ...]:
+        try:
+            return _facts(fetch_table(storage, connection.profile.table(name)))
+        except OdpsNbError:  # dropped meanwhile, or not ours to look at: the name is shown
+            return ("", "", "", "")
+
+    with ThreadPoolExecutor(_LANES, thread_name_prefix="odps-nb-tables") as pool:
+        return list(pool.map(describe, names))
+
+
+def _facts(info: TableInfo) -> tuple[str, ...]:
+    keys = ", ".join(column.name for column in info.schema.partition_columns)
+    return (_count(info.record_count), _size(info.size), keys, info.comment)
+
+
+@parsed_as("odps schema")
+@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Table:
+    """Show the columns, partition columns and size of a table.
+
+    table = %odps schema TABLE gives its handle.
+    """
+    table = context.table(args.table)
+    table.info  # noqa: B018  # asked for now, so that a missing table is an error of this cell
+    return table
+
+
+@parsed_as("odps partitions")
+@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+@argument("-p", "--partition", metavar="KEY=VALUE", help="Only those inside of this one.")
+def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
+    """List the partitions of a table, with rows, size and time of the last change.
+
+    found = %odps partitions TABLE gives a sequence of rows; found[0][0] can be passed to -p.
+    """
+    from odps_nb.access.checks import check_partition
+
+    table = context.table(args.table)
+    if not table.schema.partition_columns:
+        raise ArgumentError(f"{table.name} has no partitions")
+    asked = parse_partitions([args.partition]) if args.partition else None
+    under = check_partition((asked or [PartitionSpec()])[0], table.schema, table.name)
+    rows = tuple(
+        (str(one.spec), _count(one.record_count), _size(one.size), _time(one.modified_at))
+        for one in iter_partitions(context.connection.storage, table.name, under=under)
+    )
+    return _without_empty(("partition", "rows", "size", "changed"), rows, "no partitions yet")
+
+
+def _without_empty(
+    headers: tuple[str, ...], rows: tuple[tuple[str, ...], ...], empty: str
+) -> Listing:
+    """Return a listing without the columns of which the service says nothing."""
+    told = [i for i in range(len(headers)) if i == 0 or any(row[i] for row in rows)]
+    return Listing(
+        headers=tuple(headers[i] for i in told),
+        rows=tuple(tuple(row[i] for i in told) for row in rows),
+        empty=empty,
+    )
+
+
+def _count(rows: int | None) -> str:
+    return "" if rows is None or rows < 0 else f"{rows:,}"
+
+
+def _size(size: int | None) -> str:
+    return "" if size is None or size < 0 else format_bytes(size)
+
+
+def _time(seconds: Any) -> str:
+    if not seconds:
+        return ""
+    return f"{datetime.datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"

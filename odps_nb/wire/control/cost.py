@@ -1,0 +1,49 @@
+"""The estimate of a SQL job: a job whose task is ``SQLCost`` runs nothing and answers with it.
+
+``docs/protocol.md`` section 9.3. Must not know: SQL, waiting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odps_nb.errors import FramingError
+from odps_nb.wire.json_fields import dump, parse_object
+
+__all__ = ["COST_TASK", "SqlCost"]
+
+COST_TASK = "AnonymousSQLCostTask"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlCost:
+    """What a query would cost: bytes that it reads, its complexity, and how many UDFs it calls.
+
+    ``None`` where the service does not say. The service bills the bytes times the complexity.
+    """
+
+    input_bytes: int | None = None
+    complexity: float | None = None
+    udfs: int | None = None
+
+    def encode(self) -> str:
+        """Encode the text of the result."""
+        sql = {"Complexity": self.complexity, "Input": self.input_bytes, "UDF": self.udfs}
+        return dump({"Cost": {"SQL": sql}}).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> SqlCost:
+        """Decode the text of the result."""
+        cost = parse_object(text.encode(), "estimate").inner("Cost")
+        if "SQL" not in cost:
+            raise FramingError("the estimate of a query has no Cost.SQL")
+        sql = cost.inner("SQL")
+        complexity = sql.simple("Complexity")
+        try:
+            return cls(
+                input_bytes=sql.optional_integer("Input"),
+                complexity=None if complexity is None else float(complexity),
+                udfs=sql.optional_integer("UDF"),
+            )
+        except ValueError:
+            raise FramingError("the complexity of a query is not a number") from None
