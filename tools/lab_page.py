@@ -24,6 +24,7 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
+EXTENSION = Path(__file__).resolve().parent.parent / "labextension"
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -81,6 +82,9 @@ def lab_server(folder: Path, *, theme: str, env: Mapping[str, str]) -> Iterator[
         path = private / "settings/@jupyterlab" / f"{plugin}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(value))
+    extension = private / "DATA" / "labextensions" / "odps-nb"
+    extension.parent.mkdir(parents=True)
+    extension.symlink_to(EXTENSION)  # that of this checkout, whatever is installed
     port, token = free_port(), secrets.token_hex(16)
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
     command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--LabApp.news_url="]
