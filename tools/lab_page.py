@@ -24,7 +24,8 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-EXTENSION = Path(__file__).resolve().parent.parent / "labextension"
+# that of this checkout, whatever is installed
+EXTENSIONS = Path(__file__).resolve().parent.parent / "labextensions"
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -82,14 +83,12 @@ def lab_server(folder: Path, *, theme: str, env: Mapping[str, str]) -> Iterator[
         path = private / "settings/@jupyterlab" / f"{plugin}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(value))
-    extension = private / "DATA" / "labextensions" / "odps-nb"
-    extension.parent.mkdir(parents=True)
-    extension.symlink_to(EXTENSION)  # that of this checkout, whatever is installed
     port, token = free_port(), secrets.token_hex(16)
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
     command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--LabApp.news_url="]
     command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"]
     command += ["--LabApp.expose_app_in_browser=True"]
+    command += [f"--LabApp.extra_labextensions_path={EXTENSIONS}"]
     folders = {f"JUPYTER_{name}_DIR": str(private / name) for name in ("CONFIG", "DATA", "RUNTIME")}
     folders["JUPYTERLAB_SETTINGS_DIR"] = str(private / "settings")
     folders["JUPYTERLAB_WORKSPACES_DIR"] = str(private / "workspaces")

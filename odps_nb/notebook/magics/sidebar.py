@@ -1,6 +1,6 @@
 """Answers the JupyterLab sidebar: projects, schemas, tables and columns, as values for JSON.
 
-The sidebar (``labextension/`` of the repository) has its kernel evaluate `answer` as a user
+The sidebar (``labextensions/`` of the repository) has its kernel evaluate `answer` as a user
 expression: nothing is executed in the notebook, nothing is defined there, no cell is numbered.
 It uses the connection of the magics and never makes one. Names of tables go through the cache
 that completion uses, both ways.
