@@ -67,7 +67,7 @@ def ensure_venv(extra: str) -> None:
 
 
 def link_labextension() -> None:
-    """Let JupyterLab in ``.venv`` load the extension of this checkout: pip's ``-e`` leaves it out."""
+    """Let JupyterLab in ``.venv`` load this checkout's extension; ``pip -e`` leaves it out."""
     place = VENV / "share" / "jupyter" / "labextensions" / "odps-nb"
     target = ROOT / "labextensions" / "odps-nb"
     if place.is_symlink() or not place.exists():

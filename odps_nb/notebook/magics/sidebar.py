@@ -46,17 +46,21 @@ def answer(kind: str, path: Sequence[str] = (), *, fresh: bool = False) -> JSON:
     """
     from IPython.display import JSON
 
+    return JSON(_answer(kind, path, fresh=fresh))  # type: ignore[no-untyped-call]  # IPython's own
+
+
+def _answer(kind: str, path: Sequence[str], *, fresh: bool) -> dict[str, Any]:
     from odps_nb.notebook.magics.options import loaded_magics
 
     magics = loaded_magics()
     if magics is None or not magics.context.connected:
         first = "%load_ext odps_nb, then %odps connect" if magics is None else "%odps connect"
-        return JSON({"problem": ["No connection yet.", f"Run {first}."], "waiting": True})
+        return {"problem": ["No connection yet.", f"Run {first}."], "waiting": True}
     context = magics.context
     try:
-        return JSON(children(context.connection, context.cache(), kind, path, fresh=fresh))
+        return children(context.connection, context.cache(), kind, path, fresh=fresh)
     except OUR_ERRORS as error:
-        return JSON({"problem": error_lines(error), "waiting": False})
+        return {"problem": error_lines(error), "waiting": False}
 
 
 def children(
