@@ -269,6 +269,15 @@ def test_an_error_is_shown_below_its_table_as_text(browsed: Lab, odps, new_name)
     browsed.page.locator(".odpsNb-note", has_text="NotFoundError").wait_for()
 
 
+def test_a_restarted_kernel_is_asked_anew(browsed: Lab) -> None:
+    context = f"{CURRENT}.context.sessionContext"
+    browsed.page.evaluate(f"() => {{ {context}.restartKernel(); }}")
+    browsed.wait_status("odps_nb is not loaded in this kernel")
+    assert browsed.rows() == []
+    browsed.run(0)
+    browsed.row("orders").wait_for()  # a cell has connected: the sidebar asks by itself
+
+
 def test_no_data_becomes_markup_and_nothing_comes_from_elsewhere(repo) -> None:
     files = list((repo / "labextensions" / "odps-nb" / "static").iterdir())
     assert len(files) > 5

@@ -82,14 +82,16 @@ class Browser {
   async look() {
     const panel = this.tracker.currentWidget;
     if (panel) this.watch(panel);
-    if (!panel || !this.isVisible()) return this.draw();
+    this.draw();
+    if (!panel || !this.isVisible()) return;
     await panel.sessionContext.ready;
-    const kernel = panel.sessionContext.session?.kernel ?? null;
-    let state = this.known.get(panel);
-    if (!state || state.kernel !== kernel || state.stale) {
-      state = { root: newRoot(), kernel, stale: false, fresh: Boolean(state?.fresh) };
+    const kernel = panel.sessionContext.session?.kernel;
+    const before = this.known.get(panel);
+    if (!kernel) this.known.delete(panel);
+    else if (before?.kernel !== kernel || before.stale) {
+      const state = { root: newRoot(), kernel, stale: false, fresh: Boolean(before?.fresh) };
       this.known.set(panel, state);
-      if (kernel) await this.open(state, state.root);
+      await this.open(state, state.root);
     }
     this.draw();
   }
@@ -170,7 +172,7 @@ class Browser {
 
   lines(root) {
     if (!this.tracker.currentWidget) return ["Open a notebook to see tables."];
-    if (!root) return ["This notebook has no kernel."];
+    if (!root) return ["This notebook has no kernel yet."];
     if (root.asking) return ["Asking the kernel …"];
     if (root.problem) return root.problem;
     const { known, kept } = count(root, this.filter.value);
