@@ -13,7 +13,7 @@ export async function addColouring(shared, extensions, languages) {
       shared("@codemirror/state"),
       shared("@codemirror/language"),
       shared("@lezer/common"),
-      languages.getLanguage("SQL"),
+      languages?.getLanguage("SQL"),
     ]);
   if (!sql?.support) return;
   const below = belowTheMagic(codemirror, lezer, sql.support.language);
