@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -83,7 +86,7 @@ def test_the_source_distribution_is_the_checkout(
     assert found - made == checked_in(repo)
 
 
-def test_the_wheel_holds_the_library_and_nothing_else(
+def test_the_wheel_holds_the_library_and_its_labextension_and_nothing_else(
     repo: Path, builds: tuple[dict[str, Path], dict[str, Path]]
 ) -> None:
     (path,) = [path for name, path in builds[1].items() if name.endswith(".whl")]
@@ -91,5 +94,16 @@ def test_the_wheel_holds_the_library_and_nothing_else(
         found = {name for name in packed.namelist() if ".dist-info/" not in name}
         (metadata,) = [n for n in packed.namelist() if n.endswith(".dist-info/METADATA")]
         text = packed.read(metadata).decode()
-    assert found == {name for name in checked_in(repo) if name.startswith("odps_nb/")}
+    # pip puts what is below *.data/data/ where JupyterLab looks for extensions
+    data = re.compile(r"^odps_nb-[\d.]+\.data/data/share/jupyter/")
+    found = {data.sub("", name) for name in found}
+    wanted = ("odps_nb/", "labextensions/odps-nb/")
+    assert found == {name for name in checked_in(repo) if name.startswith(wanted)}
+    assert "labextensions/odps-nb/static/remoteEntry.js" in found
     assert "License-Expression: Apache-2.0" in text
+
+
+def test_the_labextension_has_the_version_of_the_library(repo: Path) -> None:
+    described = json.loads((repo / "labextensions" / "odps-nb" / "package.json").read_text("utf-8"))
+    project = tomllib.loads((repo / "pyproject.toml").read_text("utf-8"))["project"]
+    assert (described["name"], described["version"]) == (project["name"], project["version"])

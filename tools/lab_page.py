@@ -24,6 +24,8 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
+# that of this checkout, whatever is installed
+EXTENSIONS = Path(__file__).resolve().parent.parent / "labextensions"
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -86,6 +88,7 @@ def lab_server(folder: Path, *, theme: str, env: Mapping[str, str]) -> Iterator[
     command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--LabApp.news_url="]
     command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"]
     command += ["--LabApp.expose_app_in_browser=True"]
+    command += [f"--LabApp.extra_labextensions_path={EXTENSIONS}"]
     folders = {f"JUPYTER_{name}_DIR": str(private / name) for name in ("CONFIG", "DATA", "RUNTIME")}
     folders["JUPYTERLAB_SETTINGS_DIR"] = str(private / "settings")
     folders["JUPYTERLAB_WORKSPACES_DIR"] = str(private / "workspaces")
@@ -133,9 +136,17 @@ def stop(server: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def open_notebook(
-    notebook: Path, *, theme: str = "light", env: Mapping[str, str] | None = None, width: int = 1280
+    notebook: Path,
+    *,
+    theme: str = "light",
+    env: Mapping[str, str] | None = None,
+    width: int = 1280,
+    errors: list[str] | None = None,
 ) -> Iterator[Page]:
-    """Open a notebook in a new Lab and browser; the kernel is idle when the page is given."""
+    """Open a notebook in a new Lab and browser; the kernel is idle when the page is given.
+
+    ``errors`` is told what the page writes to its console as errors, and what it does not catch.
+    """
     with (
         lab_server(notebook.parent, theme=theme, env=env or os.environ) as address,
         sync_playwright() as playwright,
@@ -145,6 +156,9 @@ def open_notebook(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if theme == "dark" else "light",
         )
+        if errors is not None:
+            page.on("console", lambda said: said.type == "error" and errors.append(said.text))
+            page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(address.format(f"doc/tree/{notebook.name}"), wait_until="domcontentloaded")
         page.wait_for_function("() => window.jupyterapp && window.jupyterapp.started")
         page.evaluate("() => window.jupyterapp.started.then(() => true)")

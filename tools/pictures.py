@@ -40,10 +40,32 @@ def crop(page: Page, path: Path, first: str, last: str) -> None:
     )
 
 
+def picture_sidebar(folder: str, environment: dict[str, str]) -> None:
+    """The sidebar beside the beginning of the quickstart, connected and nothing else run."""
+    copy = Path(shutil.copy(NOTEBOOK, folder))
+    with open_notebook(copy, env=environment, width=1100) as page:
+        page.set_viewport_size({"width": 1100, "height": 520})
+        page.evaluate(
+            "() => { const lab = window.jupyterapp; const book = lab.shell.currentWidget.content;"
+            " book.activeCellIndex = 2; lab.commands.execute('notebook:run-cell');"
+            " lab.shell.activateById('odps-nb-sidebar'); }"
+        )
+        page.get_by_text("orders", exact=True).locator("visible=true").first.wait_for()
+        page.locator(".odpsNb-row", has_text="orders").click()
+        page.locator(".odpsNb-row", has_text="decimal").first.wait_for()
+        page.evaluate(
+            "() => { const book = window.jupyterapp.shell.currentWidget.content;"
+            " book.widgets[13].node.scrollIntoView({block: 'center'}); }"
+        )
+        page.wait_for_timeout(400)
+        page.screenshot(path=str(IMAGES / "sidebar.png"))
+
+
 def main() -> None:
     BUILD.mkdir(exist_ok=True)
     IMAGES.mkdir(exist_ok=True)
     with service_environment() as environment, tempfile.TemporaryDirectory() as folder:
+        picture_sidebar(folder, environment)
         for theme in ("light", "dark"):
             copy = Path(shutil.copy(NOTEBOOK, folder))
             with open_notebook(copy, theme=theme, env=environment, width=1100) as page:

@@ -66,6 +66,16 @@ def ensure_venv(extra: str) -> None:
     (VENV / f".installed-{extra}").write_text(wanted)
 
 
+def link_labextension() -> None:
+    """Let JupyterLab in ``.venv`` load this checkout's extension; ``pip -e`` leaves it out."""
+    place = VENV / "share" / "jupyter" / "labextensions" / "odps-nb"
+    target = ROOT / "labextensions" / "odps-nb"
+    if place.is_symlink() or not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.unlink(missing_ok=True)
+        place.symlink_to(target)
+
+
 def is_stamped(extra: str, wanted: str) -> bool:
     stamp = VENV / f".installed-{extra}"
     return PYTHON.exists() and stamp.exists() and stamp.read_text() == wanted
@@ -167,6 +177,7 @@ def main() -> None:
             "try: make PYTHON=python3.11 …"
         )
     ensure_venv(wanted.extra)
+    link_labextension()
     if wanted.extra == "dev":
         ensure_older_pyodps()
     if wanted.java:

@@ -91,9 +91,16 @@ def control_call(
 
 
 def iter_table_names(
-    storage: StorageClient, *, prefix: str = "", project: str | None = None
+    storage: StorageClient,
+    *,
+    prefix: str = "",
+    project: str | None = None,
+    schema: str | None = None,
 ) -> Iterator[str]:
-    """Iterate over the names of the tables, page by page, in the server's order."""
+    """Iterate over the names of the tables, page by page, in the server's order.
+
+    Those of the profile's project and schema, or of this ``project`` and ``schema``.
+    """
     profile = storage.profile
     marker, seen = "", set()
     while True:
@@ -101,7 +108,7 @@ def iter_table_names(
             storage,
             ListTables(
                 project=project or profile.project,
-                schema=profile.schema,
+                schema=schema if project else profile.schema,
                 prefix=prefix,
                 marker=marker,
             ),
@@ -212,7 +219,7 @@ def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundErro
 def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:
     names: list[str] = []
     try:
-        for name in iter_table_names(storage, project=table.project):
+        for name in iter_table_names(storage, project=table.project, schema=table.schema):
             names.append(name)
             if len(names) >= _MAX_SUGGESTED_FROM:
                 break

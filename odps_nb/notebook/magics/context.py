@@ -121,6 +121,12 @@ class Context:
         if (console := self._console[1]) is not None:
             self.show_text(f"job: {job_page(storage, console, instance_id)}")
 
+    def cache(self) -> NameCache:
+        """Return the cache behind `names`, for the sidebar; connects if that was not done."""
+        self.connection  # noqa: B018  makes the cache, too
+        assert self._names is not None  # set by use()
+        return self._names
+
     def tables_of(self, variable: str) -> Sequence[str] | None:
         """Return the table names of a connection in a variable; ``None`` if it holds none."""
         from odps_nb.access.connection import Connection

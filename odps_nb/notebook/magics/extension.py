@@ -15,6 +15,7 @@ def load(ipython: Any) -> None:
     """Install the magics, completion and error hook in this IPython."""
     if "OdpsMagics" in ipython.magics_manager.registry:
         return
+    from odps_nb.notebook.magics import sidebar  # noqa: F401  JupyterLab asks for it by its name
     from odps_nb.notebook.magics.magics import OdpsMagics
 
     magics = OdpsMagics(ipython)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from odps_nb.errors import OdpsNbError, StateError
@@ -19,7 +19,7 @@ from odps_nb.lifetime import renew_after_fork
 __all__ = ["MAX_NAMES", "TIME_TO_LIVE", "NameCache", "NameSource"]
 
 TIME_TO_LIVE = 60.0
-MAX_NAMES = 5000
+MAX_NAMES = 20_000
 _PATIENCE = 0.2
 
 
@@ -85,6 +85,28 @@ class NameCache:
     def partitions(self, table: str) -> tuple[str, ...]:
         """Return the partitions of a table known now."""
         return self._look_up(("partitions", table))
+
+    def known(self, kind: str, of: str) -> tuple[str, ...] | None:
+        """Return names that are not older than ``ttl``, else ``None``; asks nobody.
+
+        Waits, at most ``patience`` seconds, for names that the thread is asking for.
+        """
+        key = (kind, of)
+        with self._lock:
+            asked = self._asked.get(key)
+            if asked is None or self._clock() - asked >= self._ttl:
+                return None
+            self._answered.wait_for(lambda: key in self._answers, self._patience)
+            return self._known.get(key)
+
+    def remember(self, kind: str, of: str, names: Sequence[str]) -> None:
+        """Take over ``tables``, ``columns`` or ``partitions`` that someone else asked for."""
+        key = (kind, of)
+        with self._lock:
+            self._known[key] = tuple(names[:MAX_NAMES])
+            self._asked[key] = self._clock()
+            self._answers.add(key)
+            self._answered.notify_all()
 
     def close(self) -> None:
         """Stop the thread, after its present request if it waits for one. Idempotent."""

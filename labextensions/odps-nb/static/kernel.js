@@ -1,0 +1,35 @@
+// Questions to the kernel of a notebook, as user expressions of an empty, silent execution.
+//
+// They number no cell, define nothing and leave no trace in the notebook. Only what is loaded
+// already answers: a kernel without odps_nb imports nothing because of them.
+
+const MODULE = "odps_nb.notebook.magics.sidebar";
+
+// What `answer` of that module returns; {problem: lines, waiting} where it cannot be asked.
+export async function ask(kernel, kind, path, fresh) {
+  const info = await kernel.info;
+  if (info.language_info.name !== "python") {
+    return { problem: ["This notebook's kernel is not Python."], waiting: true };
+  }
+  // a list of texts is spelled the same in JSON and in Python
+  const call = `answer(${JSON.stringify(kind)}, ${JSON.stringify(path)}, fresh=${fresh ? "True" : "False"})`;
+  const future = kernel.requestExecute({
+    code: "",
+    silent: true,
+    store_history: false,
+    stop_on_error: false,
+    allow_stdin: false,
+    user_expressions: { odps_nb: `__import__("sys").modules["${MODULE}"].${call}` },
+  });
+  const { content } = await future.done;
+  const result = content.user_expressions?.odps_nb;
+  if (result?.status === "ok") return result.data["application/json"];
+  if (result?.ename === "KeyError") {
+    return {
+      problem: ["odps_nb is not loaded in this kernel.", "Run %load_ext odps_nb, then %odps connect."],
+      waiting: true,
+    };
+  }
+  const what = result ? `${result.ename}: ${result.evalue}` : "The kernel gave no answer.";
+  return { problem: [what, "Refresh to ask again."], waiting: false };
+}

@@ -1,0 +1,44 @@
+// The two plugins of the extension. Where JupyterLab lacks what one needs, that one does nothing.
+
+export async function plugins(shared) {
+  const offered = (name) => shared(name).catch(() => ({}));
+  const [codemirror, notebook, application] = await Promise.all([
+    offered("@jupyterlab/codemirror"),
+    offered("@jupyterlab/notebook"),
+    offered("@jupyterlab/application"),
+  ]);
+  return [
+    {
+      id: "odps-nb:colouring",
+      description: "Colours SQL in cells that begin with %%odps sql or %%odps spark.",
+      autoStart: true,
+      optional: [codemirror.IEditorExtensionRegistry, codemirror.IEditorLanguageRegistry],
+      activate: quietly(async (app, extensions, languages) => {
+        const { addColouring } = await import("./colouring.js");
+        await addColouring(shared, extensions, languages);
+      }),
+    },
+    {
+      id: "odps-nb:sidebar",
+      description: "Shows projects, schemas, tables and columns in a sidebar.",
+      autoStart: true,
+      optional: [notebook.INotebookTracker, application.ILayoutRestorer],
+      activate: quietly(async (app, tracker, restorer) => {
+        const { addSidebar } = await import("./sidebar.js");
+        await addSidebar(shared, app, tracker, restorer);
+      }),
+    },
+  ].filter((plugin) => plugin.optional.every(Boolean));
+}
+
+// Activation that is left out without the service it stands on, and warns where it fails.
+function quietly(activate) {
+  return async (app, needed, other) => {
+    if (!needed) return; // e.g. a page without notebooks
+    try {
+      await activate(app, needed, other);
+    } catch (error) {
+      console.warn("odps-nb: JupyterLab goes on without a part of the extension:", error);
+    }
+  };
+}

@@ -1,0 +1,182 @@
+// The sidebar: the tables that the magics of the current notebook's kernel reach.
+
+import { insertRead, insertText } from "./insert.js";
+import { ask } from "./kernel.js";
+import { count, fill, newRoot, questionOf, rowsOf } from "./rows.js";
+import { Tree, element } from "./tree.js";
+
+const ID = "odps-nb-sidebar";
+const ICON = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16 16">
+<g class="jp-icon3 jp-icon-selectable" fill="#616161"><path d="M8 1c3.6 0 6 1 6 2.3S11.600 5.600 8
+5.600 2 4.600 2 3.300 4.400 1 8 1z"/><path d="M2 5v3c0 1.300 2.400 2.300 6 2.300S14 9.300 14
+8V5c-1 1-3.300 1.600-6 1.600S3 6 2 5z"/><path d="M2 9.700v3C2 14 4.400 15 8 15s6-1 6-2.300v-3c-1
+1-3.300 1.600-6 1.600s-5-.6-6-1.600z"/></g></svg>`;
+
+export async function addSidebar(shared, app, tracker, restorer) {
+  const [{ Widget }, { LabIcon }, { NotebookActions }] = await Promise.all([
+    shared("@lumino/widgets"),
+    shared("@jupyterlab/ui-components"),
+    shared("@jupyterlab/notebook"),
+  ]);
+  addStyle();
+  const browser = new Browser(tracker, NotebookActions);
+  class Panel extends Widget {
+    onAfterShow() {
+      browser.look();
+    }
+    onActivateRequest() {
+      browser.tree.node.focus();
+    }
+  }
+  const panel = new Panel({ node: browser.node });
+  panel.id = ID;
+  panel.title.caption = "Tables of MaxCompute";
+  panel.title.icon = new LabIcon({ name: "odps-nb:tables", svgstr: ICON });
+  browser.isVisible = () => panel.isVisible;
+  app.shell.add(panel, "left", { rank: 650 });
+  restorer?.add(panel, ID);
+}
+
+function addStyle() {
+  const link = element("link", "");
+  link.rel = "stylesheet";
+  link.href = new URL("style.css", import.meta.url).href;
+  document.head.append(link);
+}
+
+class Browser {
+  constructor(tracker, NotebookActions) {
+    Object.assign(this, { tracker, NotebookActions, isVisible: () => false });
+    this.known = new WeakMap(); // notebook -> {root, kernel, stale, fresh}
+    this.watched = new WeakSet();
+    this.tree = new Tree({
+      label: "Projects, tables and columns",
+      onToggle: (node) => this.toggle(node),
+      onUse: (node) => this.use(node),
+    });
+    this.build();
+    tracker.currentChanged.connect(() => this.look());
+    NotebookActions.executed.connect((_, { notebook, cell }) => this.ran(notebook, cell));
+  }
+
+  build() {
+    this.filter = element("input", "odpsNb-filter");
+    this.filter.type = "search";
+    this.filter.placeholder = "Filter tables";
+    this.filter.setAttribute("aria-label", "Filter tables");
+    this.filter.addEventListener("input", () => this.draw());
+    this.filter.addEventListener("keydown", (event) => {
+      if (event.key === "ArrowDown") this.tree.node.focus();
+    });
+    const refresh = element("button", "odpsNb-refresh", "Refresh");
+    refresh.addEventListener("click", () => this.refresh());
+    const head = element("div", "odpsNb-head");
+    head.append(this.filter, refresh);
+    this.status = element("div", "odpsNb-status");
+    this.status.setAttribute("role", "status");
+    this.node = element("div", "odpsNb-sidebar");
+    this.node.append(head, this.status, this.tree.node);
+  }
+
+  // Show the current notebook's tables; asks for them only where a person sees them.
+  async look() {
+    const panel = this.tracker.currentWidget;
+    if (panel) this.watch(panel);
+    this.draw();
+    if (!panel || !this.isVisible()) return;
+    await panel.sessionContext.ready;
+    const kernel = panel.sessionContext.session?.kernel;
+    const before = this.known.get(panel);
+    if (!kernel) this.known.delete(panel);
+    else if (before?.kernel !== kernel || before.stale) {
+      const state = { root: newRoot(), kernel, stale: false, fresh: Boolean(before?.fresh) };
+      this.known.set(panel, state);
+      await this.open(state, state.root);
+    }
+    this.draw();
+  }
+
+  watch(panel) {
+    if (this.watched.has(panel)) return;
+    this.watched.add(panel);
+    const forget = () => {
+      this.known.delete(panel);
+      if (panel === this.tracker.currentWidget) this.look();
+    };
+    panel.sessionContext.kernelChanged.connect(forget);
+    panel.sessionContext.statusChanged.connect((_, status) => {
+      if (status === "restarting" || status === "autorestarting") this.known.delete(panel);
+      if (status === "idle" && !this.known.has(panel)) forget();
+    });
+  }
+
+  // A cell of ours may have connected, or connected elsewhere.
+  ran(notebook, cell) {
+    const source = cell.model.sharedModel.getSource();
+    const panel = this.tracker.find((one) => one.content === notebook);
+    const state = panel && this.known.get(panel);
+    if (!state || !source.includes("odps")) return;
+    if (!state.root.waiting && !/%odps\s+connect/.test(source)) return;
+    state.stale = true;
+    this.look();
+  }
+
+  refresh() {
+    const state = this.state();
+    if (state) Object.assign(state, { stale: true, fresh: true });
+    this.look();
+  }
+
+  state() {
+    const panel = this.tracker.currentWidget;
+    return panel ? this.known.get(panel) : undefined;
+  }
+
+  toggle(node) {
+    node.open = !node.open;
+    if (node.open && node.children === null) this.open(this.state(), node);
+    else this.draw();
+  }
+
+  // Ask for the children of a node: the one request of an expansion.
+  async open(state, node) {
+    if (node.asking) return;
+    Object.assign(node, { open: true, asking: true, problem: null });
+    this.draw();
+    let answer;
+    try {
+      answer = await ask(state.kernel, ...questionOf(node), state.fresh);
+    } catch (error) {
+      answer = { problem: [`The kernel did not answer: ${error.message}`], waiting: true };
+    }
+    node.asking = false;
+    Object.assign(node, { problem: answer.problem ?? null, waiting: Boolean(answer.waiting) });
+    const next = answer.problem ? [] : fill(node, answer);
+    this.draw();
+    await Promise.all(next.map((child) => this.open(state, child)));
+  }
+
+  use(node) {
+    const panel = this.tracker.currentWidget;
+    if (!panel) return;
+    if (node.kind === "table") insertRead(panel, node.full, this.NotebookActions);
+    else if (node.kind === "column") insertText(panel, node.name, this.NotebookActions);
+    else if (node.open !== undefined) this.toggle(node);
+  }
+
+  draw() {
+    const root = this.state()?.root;
+    this.tree.show(root ? rowsOf(root, this.filter.value) : []);
+    this.status.replaceChildren(...this.lines(root).map((text) => element("div", "", text)));
+  }
+
+  lines(root) {
+    if (!this.tracker.currentWidget) return ["Open a notebook to see tables."];
+    if (!root) return ["This notebook has no kernel yet."];
+    if (root.asking) return ["Asking the kernel …"];
+    if (root.problem) return root.problem;
+    const { known, kept } = count(root, this.filter.value);
+    const text = (number) => number.toLocaleString("en");
+    return [kept === known ? `${text(known)} tables` : `${text(kept)} of ${text(known)} tables`];
+  }
+}

@@ -1,0 +1,169 @@
+"""Answers the JupyterLab sidebar: projects, schemas, tables and columns, as values for JSON.
+
+The sidebar (``labextensions/`` of the repository) has its kernel evaluate `answer` as a user
+expression: nothing is executed in the notebook, nothing is defined there, no cell is numbered.
+It uses the connection of the magics and never makes one. Names of tables go through the cache
+that completion uses, both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.errors import ServiceError
+from odps_nb.notebook.display.failures import OUR_ERRORS, error_lines
+from odps_nb.notebook.magics.names import MAX_NAMES
+
+if TYPE_CHECKING:
+    from IPython.display import JSON
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.notebook.magics.names import NameCache
+
+__all__ = ["answer", "children"]
+
+DEFAULT_SCHEMA = "default"
+MAX_TEXT = 300
+
+
+def answer(kind: str, path: Sequence[str] = (), *, fresh: bool = False) -> JSON:
+    """Return what `children` finds for the connection of the magics, or why there is nothing.
+
+    Parameters
+    ----------
+    kind, path
+        See `children`.
+    fresh
+        Ask the service even if names are in the cache.
+
+    Returns
+    -------
+    JSON
+        The value of `children`; or ``problem``, a list of lines to show, and ``waiting``: whether
+        there is no connection yet.
+    """
+    from IPython.display import JSON
+
+    return JSON(_answer(kind, path, fresh=fresh))  # type: ignore[no-untyped-call]  # IPython's own
+
+
+def _answer(kind: str, path: Sequence[str], *, fresh: bool) -> dict[str, Any]:
+    from odps_nb.notebook.magics.options import loaded_magics
+
+    magics = loaded_magics()
+    if magics is None or not magics.context.connected:
+        first = "%load_ext odps_nb, then %odps connect" if magics is None else "%odps connect"
+        return {"problem": ["No connection yet.", f"Run {first}."], "waiting": True}
+    context = magics.context
+    try:
+        return children(context.connection, context.cache(), kind, path, fresh=fresh)
+    except OUR_ERRORS as error:
+        return {"problem": error_lines(error), "waiting": False}
+
+
+def children(
+    connection: Connection,
+    names: NameCache,
+    kind: str,
+    path: Sequence[str] = (),
+    *,
+    fresh: bool = False,
+) -> dict[str, Any]:
+    """Return the projects, or what is inside a project, schema or table.
+
+    Parameters
+    ----------
+    names
+        The cache of table and column names of the connection.
+    kind, path
+        ``projects``; ``schemas`` of a project; ``tables`` of a project and schema; ``columns`` of
+        a table, by its name as `odps_nb.Connection.table` takes it.
+
+    Returns
+    -------
+    dict
+        ``kind``: ``tables`` where ``schemas`` were asked for and the project has none. ``items``:
+        a text each, for columns name, type, comment and whether it is a partition column.
+        ``prefix``: what goes before the name of a table. ``more``: whether some were left out.
+    """
+    if kind == "projects":
+        return _projects(connection)
+    if kind == "schemas":
+        return _schemas(connection, names, path[0], fresh=fresh)
+    if kind == "tables":
+        return _tables(connection, names, path[0], path[1], fresh=fresh)
+    return _columns(connection, names, path[0])
+
+
+def _projects(connection: Connection) -> dict[str, Any]:
+    """Return all projects, that of the connection first; only that one if no other may be seen."""
+    own = connection.profile.project
+    try:
+        others = [name for name in connection.projects() if name != own]
+    except ServiceError as error:
+        if not _is_refused(error):
+            raise
+        others = []
+    return {"kind": "projects", "items": [own, *others[: MAX_NAMES - 1]], "current": own}
+
+
+def _schemas(
+    connection: Connection, names: NameCache, project: str, *, fresh: bool
+) -> dict[str, Any]:
+    from odps_nb.client.catalog import list_schemas
+
+    try:
+        found = list_schemas(connection.storage, project=project)
+    except ServiceError as error:
+        if not _is_refused(error):
+            raise
+        return _tables(connection, names, project, DEFAULT_SCHEMA, fresh=fresh)
+    return {"kind": "schemas", "items": found[:MAX_NAMES]}
+
+
+def _tables(
+    connection: Connection, names: NameCache, project: str, schema: str, *, fresh: bool
+) -> dict[str, Any]:
+    from odps_nb.client.catalog import iter_table_names
+
+    profile = connection.profile
+    is_default = schema == DEFAULT_SCHEMA and profile.schema in (None, DEFAULT_SCHEMA)
+    of = profile.schema if is_default else schema
+    prefix = f"{project}." if is_default else f"{project}.{schema}."
+    if project == profile.project and of == profile.schema:
+        prefix = ""
+    known = None if fresh else names.known("tables", prefix)
+    if known is None:
+        found = iter_table_names(connection.storage, project=project, schema=of)
+        known = tuple(sorted(islice(found, MAX_NAMES)))
+        names.remember("tables", prefix, known)
+    return {
+        "kind": "tables",
+        "items": list(known),
+        "prefix": prefix,
+        "more": len(known) >= MAX_NAMES,
+    }
+
+
+def _columns(connection: Connection, names: NameCache, table: str) -> dict[str, Any]:
+    from odps_nb.wire.type_text import format_type
+
+    schema = connection.table(table).schema
+    names.remember("columns", table, schema.names)
+    items = [
+        {
+            "name": column.name,
+            "type": format_type(column.type)[:MAX_TEXT],
+            "comment": column.comment[:MAX_TEXT],
+            "partition": column in schema.partition_columns,
+        }
+        for column in schema.all_columns
+    ]
+    return {"kind": "columns", "items": items}
+
+
+def _is_refused(error: ServiceError) -> bool:
+    """Whether the service has no such list for this key; not that it is busy or broken."""
+    return error.status is not None and 400 <= error.status < 500 and error.status != 429

@@ -1,0 +1,203 @@
+"""What the kernel answers the JupyterLab sidebar, and the requests that this costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import pytest
+
+import odps_nb
+from odps_nb.access.connection import Connection
+from odps_nb.errors import (
+    AccessDeniedError,
+    ConnectError,
+    NotFoundError,
+    ServerFaultError,
+    ThrottledError,
+)
+from odps_nb.notebook.magics import names, sidebar
+from odps_nb.notebook.magics.names import NameCache
+from odps_nb.notebook.magics.sidebar import answer, children
+from tests.support.sockets.relays import TlsFront
+
+
+class Nobody:
+    """A source that must not be asked: the sidebar asks for itself."""
+
+    def tables(self):
+        raise AssertionError
+
+    columns = partitions = tables
+
+
+@pytest.fixture
+def cache() -> NameCache:
+    return NameCache(Nobody())
+
+
+@dataclass
+class Counted:
+    odps: Connection
+    front: TlsFront
+
+    def requests(self) -> int:
+        return sum(said.count(b" HTTP/1.1\r\n") for said in self.front.said)
+
+
+@pytest.fixture
+def counted(service) -> Iterator[Counted]:
+    """A connection through a relay that hears its requests."""
+    place = urlsplit(service.endpoint)
+    with (
+        TlsFront((place.hostname, place.port), None, listens=True) as front,
+        odps_nb.connect(
+            endpoint=f"{front.url}{place.path}",
+            project=service.project,
+            access_id=service.access_id,
+            access_key=service.access_key,
+        ) as odps,
+    ):
+        yield Counted(odps, front)
+
+
+def test_each_expansion_is_one_request(counted, cache, new_name):
+    counted.odps.sql(f"create schema {(schema := new_name('shelf'))}")
+    counted.odps.create_table(
+        f"local.{schema}.books", "id bigint comment 'the number', title string"
+    )
+    before = counted.requests()
+    try:
+        found = children(counted.odps, cache, "projects")
+        assert (found["kind"], found["current"]) == ("projects", "local")
+        assert "local" in found["items"]
+        found = children(counted.odps, cache, "schemas", ["local"])
+        assert found["kind"] == "schemas"
+        assert {"default", schema} <= set(found["items"])
+        found = children(counted.odps, cache, "tables", ["local", schema])
+        assert (found["items"], found["prefix"]) == (["books"], f"local.{schema}.")
+        assert not found["more"]
+        found = children(counted.odps, cache, "columns", [f"local.{schema}.books"])
+        number, title = found["items"]
+        assert number == {
+            "name": "id",
+            "type": "bigint",
+            "comment": "the number",
+            "partition": False,
+        }
+        assert title["type"] == "string"
+        assert counted.requests() - before == 4
+    finally:
+        counted.odps.drop_table(f"local.{schema}.books")
+        counted.odps.sql(f"drop schema {schema}")
+
+
+def test_tables_of_the_own_project_come_from_the_cache_of_completion_and_go_there(counted, cache):
+    tables = children(counted.odps, cache, "tables", ["local", "default"])
+    assert "orders" in tables["items"]
+    assert tables["prefix"] == ""
+    assert cache.known("tables", "") == tuple(tables["items"])
+    before = counted.requests()
+    assert children(counted.odps, cache, "tables", ["local", "default"]) == tables
+    assert counted.requests() == before
+    children(counted.odps, cache, "tables", ["local", "default"], fresh=True)
+    assert counted.requests() == before + 1
+    columns = children(counted.odps, cache, "columns", ["orders"])["items"]
+    assert [one["name"] for one in columns if one["partition"]] == ["ds"]
+    assert cache.known("columns", "orders") == tuple(one["name"] for one in columns)
+
+
+def test_ten_thousand_tables_are_all_there_and_too_many_are_said(odps, cache, monkeypatch):
+    cache.remember("tables", "", [f"table_{n:05}" for n in range(10_000)])
+    found = children(odps, cache, "tables", ["local", "default"])
+    assert (len(found["items"]), found["more"]) == (10_000, False)
+    monkeypatch.setattr(names, "MAX_NAMES", 2)
+    monkeypatch.setattr(sidebar, "MAX_NAMES", 2)
+    found = children(odps, cache, "tables", ["local", "default"], fresh=True)
+    assert (len(found["items"]), found["more"]) == (2, True)
+
+
+def test_a_project_without_schemas_shows_its_tables(moody_odps, stalled, cache):
+    refusal = {"fault": "status", "status": 400, "times": 0}
+    stalled({"action": "/api/projects/local/schemas", **refusal})
+    found = children(moody_odps, cache, "schemas", ["local"])
+    assert found["kind"] == "tables"
+    assert "orders" in found["items"]
+
+
+def test_a_list_that_the_key_may_not_see_has_the_own_project(moody_odps, stalled, cache):
+    stalled({"action": "/api/projects", "fault": "status", "status": 403, "times": 0})
+    assert children(moody_odps, cache, "projects")["items"] == ["local"]
+    with pytest.raises(AccessDeniedError):
+        children(moody_odps, cache, "schemas", ["local"])  # nor its tables: that is said
+
+
+def test_a_busy_service_is_not_a_project_without_schemas():
+    assert sidebar._is_refused(NotFoundError("none", status=404))
+    assert not sidebar._is_refused(ThrottledError("slowly", status=429))
+    assert not sidebar._is_refused(ServerFaultError("broken", status=503))
+
+
+def test_without_magics_or_connection_it_says_what_to_run(shell):
+    assert answer("projects").data == {
+        "problem": ["No connection yet.", "Run %load_ext odps_nb, then %odps connect."],
+        "waiting": True,
+    }
+    shell.run_line_magic("load_ext", "odps_nb")
+    assert answer("projects").data == {
+        "problem": ["No connection yet.", "Run %odps connect."],
+        "waiting": True,
+    }
+
+
+def test_the_front_end_gets_json_and_errors_as_lines(shell, odps, service):
+    shell.run_line_magic("load_ext", "odps_nb")
+    shell.user_ns["c"] = odps
+    shell.run_line_magic("odps", "connect c")
+    asked = '__import__("sys").modules["odps_nb.notebook.magics.sidebar"].answer({})'
+    told = shell.user_expressions(
+        {
+            "columns": asked.format('"columns", ["orders"], fresh=False'),
+            "missing": asked.format('"columns", ["no_such_table"], fresh=True'),
+        }
+    )
+    items = told["columns"]["data"]["application/json"]["items"]
+    assert items[0]["name"] == "id"
+    missing = told["missing"]["data"]["application/json"]
+    assert missing["problem"][0].startswith(NotFoundError.__name__)
+    assert "no_such_table" in missing["problem"][0]
+    assert not missing["waiting"]
+    assert service.access_key not in str(told)
+
+
+def test_the_cache_forgets_what_is_old_and_never_waits_for_what_nobody_asked():
+    now = [0.0]
+    cache = NameCache(Nobody(), ttl=60, clock=lambda: now[0])
+    assert cache.known("tables", "") is None
+    cache.remember("tables", "", ["orders"])
+    assert cache.known("tables", "") == ("orders",)
+    now[0] = 60.0
+    assert cache.known("tables", "") is None
+
+
+def test_a_list_that_completion_asks_for_is_waited_for_not_asked_twice():
+    class Slow(Nobody):
+        def tables(self):
+            return ["orders"]
+
+    cache = NameCache(Slow(), patience=30)
+    cache.prefetch()
+    assert cache.known("tables", "") == ("orders",)
+    cache.close()
+
+
+def test_names_that_could_not_be_had_are_asked_for_by_the_sidebar():
+    class Broken(Nobody):
+        def tables(self):
+            raise ConnectError("no answer")
+
+    cache = NameCache(Broken(), patience=30)
+    cache.prefetch()
+    assert cache.known("tables", "") is None
+    cache.close()

@@ -1,0 +1,292 @@
+"""The JupyterLab extension in a real JupyterLab and Chromium: colours of SQL, and the sidebar."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import nbformat
+import pytest
+
+from tests.support.sockets.relays import TlsFront
+
+pytestmark = pytest.mark.browser
+
+SQL = "%%odps sql -o daily\nselect ds, count(*) as n -- each day\nfrom orders"
+# 10,000 names as if the service had them; first those that %odps connect asks for in a thread
+FILL = """from odps_nb.notebook.magics.options import loaded_magics
+cache = loaded_magics().context.cache()
+while cache.known("tables", "") is None:
+    pass
+cache.remember("tables", "", [f"table_{n:05}" for n in range(10_000)])"""
+CELLS = ["%load_ext odps_nb\n%odps connect", SQL, "select = 1\nfor each in ():\n    pass", FILL, ""]
+
+COLOURED = """(index) => [...document.querySelectorAll('.jp-Cell')[index]
+  .querySelectorAll('.cm-line')]
+  .map(line => [...line.querySelectorAll('span')].map(span => span.textContent))"""
+ROWS = """() => [...document.querySelectorAll('.odpsNb-row')].map(row => ({
+  name: row.querySelector('.odpsNb-name').textContent,
+  detail: row.querySelector('.odpsNb-detail')?.textContent ?? '',
+  level: Number(row.ariaLevel), expanded: row.ariaExpanded, selected: row.ariaSelected,
+  position: Number(row.ariaPosInSet), size: Number(row.ariaSetSize), id: row.id}))"""
+STATUS = "() => document.querySelector('.odpsNb-status').textContent"
+IDLE = "() => window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.status"
+CURRENT = "window.jupyterapp.shell.currentWidget"
+
+
+@dataclass
+class Lab:
+    """The page, and the requests that its kernel made."""
+
+    page: object
+    front: TlsFront
+
+    def requests(self) -> int:
+        return sum(said.count(b" HTTP/1.1\r\n") for said in self.front.said)
+
+    def wait(self, script: str, *args: object) -> None:
+        self.page.wait_for_function(script, arg=args[0] if args else None, timeout=30_000)
+
+    def wait_status(self, text: str) -> None:
+        self.wait(f"(text) => ({STATUS})().includes(text)", text)
+
+    def show(self, widget: str) -> None:
+        self.page.evaluate("(id) => window.jupyterapp.shell.activateById(id)", widget)
+
+    def run(self, index: int) -> None:
+        self.select(index)
+        self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-cell'); }")
+        self.wait(f"(n) => {CURRENT}.content.widgets[n].model.executionCount > 0", index)
+        self.wait(f"() => ({IDLE})() === 'idle'")
+
+    def select(self, index: int) -> None:
+        self.page.evaluate(f"(n) => {{ {CURRENT}.content.activeCellIndex = n; }}", index)
+
+    def source(self, index: int) -> str:
+        return self.page.evaluate(
+            f"(n) => {CURRENT}.content.widgets[n].model.sharedModel.getSource()", index
+        )
+
+    def write(self, index: int, source: str) -> None:
+        self.page.evaluate(
+            f"([n, text]) => {CURRENT}.content.widgets[n].model.sharedModel.setSource(text)",
+            [index, source],
+        )
+
+    def rows(self) -> list[dict]:
+        return self.page.evaluate(ROWS)
+
+    def names(self) -> list[str]:
+        return [row["name"] for row in self.rows()]
+
+    def row(self, name: str):
+        return self.page.locator(".odpsNb-row", has=self.page.get_by_text(name, exact=True))
+
+    def coloured(self, index: int) -> list[list[str]]:
+        return self.page.evaluate(COLOURED, index)
+
+
+@pytest.fixture(scope="module")
+def errors() -> list[str]:
+    """What the page says is wrong."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def lab(service, tmp_path_factory: pytest.TempPathFactory, errors: list[str]) -> Iterator[Lab]:
+    import lab_page
+
+    place = tmp_path_factory.mktemp("lab") / "cells.ipynb"
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    book = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
+    book.cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
+    nbformat.write(book, place)
+    real = urlsplit(service.endpoint)
+    with TlsFront((real.hostname, real.port), None, listens=True) as front:
+        env = {
+            **os.environ,
+            "ODPS_ENDPOINT": f"{front.url}{real.path}",
+            "ODPS_PROJECT": service.project,
+            "ODPS_ACCESS_ID": service.access_id,
+            "ODPS_ACCESS_KEY": service.access_key,
+        }
+        with lab_page.open_notebook(place, env=env, errors=errors) as page:
+            yield Lab(page, front)
+
+
+@pytest.fixture(scope="module")
+def connected(lab: Lab) -> Lab:
+    """The sidebar, hidden while the kernel connects and its cache gets 10,000 tables."""
+    lab.show("odps-nb-sidebar")
+    lab.wait_status("odps_nb is not loaded in this kernel")
+    assert lab.requests() == 0
+    lab.show("filebrowser")
+    lab.run(0)
+    lab.run(3)
+    return lab
+
+
+def test_sql_below_our_magic_is_coloured_and_nothing_else(lab: Lab) -> None:
+    magic, query, rest = lab.coloured(1)
+    assert magic == []
+    assert {"select", "as", "-- each day"} <= set(query)
+    assert "from" in rest
+    assert "select" not in lab.coloured(2)[0]
+    assert "for" in lab.coloured(2)[1]
+
+
+def test_the_colours_come_and_go_with_the_magic(lab: Lab) -> None:
+    lab.write(4, "select 1 where true")
+    assert "select" not in lab.coloured(4)[0]
+    for magic in ("%%odps spark", "\n%%odps  sql -q"):
+        lab.write(4, f"{magic}\nselect 1 where true")
+        lab.wait(f"() => ({COLOURED})(4).at(-1).includes('where')")
+    for other in ("%%odps read orders", "%%odps sqlite", "# %%odps sql", "%%sql"):
+        lab.write(4, f"{other}\nselect 1 where true")
+        assert "where" not in lab.coloured(4)[-1]
+    lab.write(4, "")
+
+
+def test_ten_thousand_tables_come_from_the_cache_and_only_those_in_view_are_drawn(
+    connected: Lab,
+) -> None:
+    before = connected.requests()
+    connected.show("odps-nb-sidebar")
+    connected.wait_status("10,000 tables")
+    assert connected.requests() - before == 2  # projects, and the schemas of this one
+    rows = connected.rows()
+    assert [row["name"] for row in rows[:3]] == ["local", "default", "table_00000"]
+    assert (rows[2]["level"], rows[2]["position"], rows[2]["size"]) == (3, 1, 10_000)
+    assert 20 < len(rows) < 100
+
+    tree = connected.page.locator(".odpsNb-tree")
+    tree.focus()
+    connected.page.keyboard.press("End")
+    connected.wait("() => document.querySelector('.odpsNb-space').textContent.includes('09999')")
+    active = tree.get_attribute("aria-activedescendant")
+    (last,) = [row for row in connected.rows() if row["selected"] == "true"]
+    assert (last["id"], last["name"], last["position"]) == (active, "table_09999", 10_000)
+
+    connected.page.fill(".odpsNb-filter", "TABLE_0012")
+    connected.wait_status("10 of 10,000 tables")
+    assert connected.names() == ["local", "default", *(f"table_0012{n}" for n in range(10))]
+    connected.page.fill(".odpsNb-filter", "")
+    assert connected.requests() - before == 2
+
+
+@pytest.fixture(scope="module")
+def browsed(connected: Lab) -> Lab:
+    """The sidebar with the tables of the service."""
+    connected.show("odps-nb-sidebar")
+    before = connected.requests()
+    connected.page.click(".odpsNb-refresh")
+    connected.wait(
+        "() => document.querySelector('.odpsNb-space').textContent.includes('types_all')"
+    )
+    assert connected.requests() - before == 3  # projects, schemas, tables
+    return connected
+
+
+def test_a_table_opens_with_one_request_and_again_with_none(browsed: Lab) -> None:
+    before = browsed.requests()
+    browsed.row("orders").click()
+    browsed.row("amount").wait_for()
+    rows = {row["name"]: row for row in browsed.rows()}
+    assert rows["amount"]["detail"] == "decimal(18,2)"
+    assert rows["ds"]["detail"] == "string · partition"
+    assert (rows["orders"]["expanded"], rows["amount"]["level"]) == ("true", 4)
+    browsed.row("orders").click()
+    browsed.row("amount").wait_for(state="detached")
+    browsed.row("orders").click()
+    browsed.row("amount").wait_for()
+    browsed.row("orders").click()
+    assert browsed.requests() - before == 1
+
+
+def test_the_tree_is_used_with_the_keyboard(browsed: Lab) -> None:
+    press = browsed.page.keyboard.press
+    browsed.page.locator(".odpsNb-tree").focus()
+
+    def selected() -> str:
+        return next(row["name"] for row in browsed.rows() if row["selected"] == "true")
+
+    press("Home")
+    assert selected() == "local"
+    press("ArrowDown")
+    press("ArrowRight")  # it is open: into it
+    first = selected()
+    press("ArrowLeft")
+    assert selected() == "default"
+    press("ArrowLeft")
+    assert first not in browsed.names()
+    press("ArrowRight")
+    assert first in browsed.names()
+    press("ArrowLeft")
+    press("ArrowLeft")
+    assert selected() == "local"
+    press("ArrowDown")
+    press("ArrowRight")
+
+
+def test_insert_read_writes_a_line_and_runs_nothing(browsed: Lab) -> None:
+    browsed.select(4)
+    orders = browsed.row("orders")
+    orders.hover()
+    orders.get_by_text("insert read").click()
+    assert browsed.source(4) == "%odps read orders -n 1000 -o df"
+    browsed.page.keyboard.type("  # here")  # the cell has the focus, the cursor is behind it
+    assert browsed.source(4).endswith("-o df  # here")
+
+    browsed.select(2)
+    orders.hover()
+    orders.get_by_text("insert read").click()
+    assert browsed.source(2).split("\n").count("%odps read orders -n 1000 -o df") == 1
+
+    browsed.write(4, "%%odps sql\nselect * from ")
+    browsed.select(4)
+    browsed.page.evaluate(
+        f"() => {CURRENT}.content.activeCell.editor.setCursorPosition({{line: 1, column: 14}})"
+    )
+    browsed.page.locator(".odpsNb-tree").focus()
+    orders.hover()
+    orders.get_by_text("insert read").click()
+    assert browsed.source(4) == "%%odps sql\nselect * from orders"
+    counts = browsed.page.evaluate(
+        f"() => {CURRENT}.content.widgets.map(cell => cell.model.executionCount)"
+    )
+    assert [counts[2], counts[4]] == [None, None]
+
+
+def test_an_error_is_shown_below_its_table_as_text(browsed: Lab, odps, new_name) -> None:
+    gone = new_name("gone")
+    odps.create_table(gone, "id bigint")
+    browsed.page.click(".odpsNb-refresh")
+    browsed.row(gone).wait_for()
+    odps.drop_table(gone)
+    browsed.row(gone).click()
+    browsed.page.locator(".odpsNb-note", has_text="NotFoundError").wait_for()
+
+
+def test_a_restarted_kernel_is_asked_anew(browsed: Lab) -> None:
+    context = f"{CURRENT}.context.sessionContext"
+    browsed.page.evaluate(f"() => {{ {context}.restartKernel(); }}")
+    browsed.wait_status("odps_nb is not loaded in this kernel")
+    assert browsed.rows() == []
+    browsed.run(0)
+    browsed.row("orders").wait_for()  # a cell has connected: the sidebar asks by itself
+
+
+def test_no_data_becomes_markup_and_nothing_comes_from_elsewhere(repo) -> None:
+    files = list((repo / "labextensions" / "odps-nb" / "static").iterdir())
+    assert len(files) > 5
+    for file in files:
+        text = file.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "://", "@import"):
+            assert word not in text, f"{word} in {file.name}"
+
+
+def test_the_page_had_no_errors(browsed: Lab, errors: list[str], service) -> None:
+    assert errors == []
+    assert service.access_key not in browsed.page.content()
