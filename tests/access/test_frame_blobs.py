@@ -189,7 +189,7 @@ def test_a_column_is_written_back_as_copies(
     assert (
         odps.create_table(new_name("streamed"), reader).blobs("content")[1].bytes() == CONTENTS[2]
     )
-    with pytest.raises(ConversionError, match="text cannot be the content"):
+    with pytest.raises(ConversionError, match="a blob needs bytes or a Path, not a string"):
         odps.create_table(new_name("text"), "content blob").write(frame[["content"]].astype(str))
 
 

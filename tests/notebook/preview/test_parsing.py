@@ -47,6 +47,9 @@ class Value:
 class Column(list):
     title = "t.c"
 
+    def caption(self, index):
+        return f"blob {index}"
+
 
 def good():
     return pictures.encode(Image.new("RGB", (8, 6), 1), "PNG")
@@ -400,7 +403,7 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(tmp_path):
         " mime_type = file_name = ''\n"
         " def __init__(self, data): self.data, self.size = data, len(data)\n"
         " def open(self): return File(self.data)\n"
-        "class Column(list): title = 't.c'\n"
+        "class Column(list):\n    title = 't.c'\n    def caption(self, index): return 'blob'\n"
         f"files = sorted(Path({str(tmp_path)!r}).iterdir())\n"
         "blobs = Column(Value(file.read_bytes()) for file in files)\n"
         "for view in ('grid', 'list'): gallery.mimebundle(blobs, view=view, render=True)\n"

@@ -119,6 +119,9 @@ def test_a_gallery_filters_by_a_new_kind(new_kind):
     class Column(list):
         title = "t.c"
 
+        def caption(self, index):
+            return f"blob {index}"
+
     gallery = Gallery(Column([Value(b"hello"), Value(b"glTF" + NOT_TEXT), None]))
     gallery.show_only("model")
     assert gallery.bundle()["text/plain"].count("glTF") == 1
