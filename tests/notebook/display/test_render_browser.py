@@ -42,6 +42,9 @@ class Value:
 class Column(list):
     title = "t.c"
 
+    def caption(self, index):
+        return f"blob {index}"
+
 
 class Listener:
     """Counts connections from anywhere, without an answer to any."""
