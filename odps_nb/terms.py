@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, visible
 
 __all__ = [
     "BlobReference",
@@ -159,7 +159,7 @@ class TableName:
         return ".".join(part for part in (self.project, self.schema, self.table) if part)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PartitionSpec:
     """Partition keys and values in order, e.g. ``ds=2024-01-01,hour=3``.
 
@@ -214,6 +214,9 @@ class PartitionSpec:
 
     def __str__(self) -> str:
         return ",".join(f"{key}={value}" for key, value in self.items)
+
+    def __repr__(self) -> str:
+        return f"PartitionSpec({visible(str(self))!r})"
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self.items)

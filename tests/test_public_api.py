@@ -68,6 +68,7 @@ CONTRACT = [
     (Connection.drop_table, 1, {"name": NEEDED, "if_exists": False}),
     (Connection.table, 1, {"name": NEEDED}),
     (Connection.sql, 1, {"query": NEEDED}),
+    (Connection.sql_cost, 1, {"query": NEEDED, "params": None, "settings": None}),
     (Connection.blob, 1, {"reference": NEEDED}),
     (Connection.blobs, 1, {"references": NEEDED, "compression": None, "progress": None}),
     (
@@ -106,7 +107,7 @@ CONTRACT = [
         {"data": NEEDED, "partition": None, "overwrite": False}
         | NONE_OF(["workers", "compression", "progress"]),
     ),
-    (Table.blobs, 1, {"column": NEEDED, "limit": None, "where": None, "partitions": None}),
+    (Table.blobs, 1, {"column": None, "limit": None, "where": None, "partitions": None}),
     (Scan.to_pandas, 0, {"progress": None}),
     (Scan.to_arrow, 0, {"progress": None}),
     (Scan.batches, 0, {"progress": None}),

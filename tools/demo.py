@@ -73,9 +73,11 @@ def finish_line(title: str, began: float) -> None:
 
 def figures_of(client: NotebookClient) -> dict[str, str]:
     """Ask the notebook's kernel what it holds now, in a cell that is no part of the notebook."""
+    first = client.nb.cells[0]
     cell = client.execute_cell(
         nbformat.v4.new_code_cell(FIGURES), 0, store_history=False, execution_count=0
     )
+    client.nb.cells[0] = first  # in whose place nbclient puts what it runs
     found: dict[str, str] = json.loads(cell.outputs[0].text)
     return found
 

@@ -84,6 +84,15 @@ class Result:
         return self._instance.sql
 
     @property
+    def page(self) -> str | None:
+        """The address of the job's page in the console; ``None`` if there is none. One request."""
+        from odps_nb.client.sql.job_page import console_of, job_page
+
+        storage = self._connection.storage
+        console = console_of(storage)
+        return None if console is None else job_page(storage, console, self.instance_id)
+
+    @property
     def schema(self) -> TableSchema:
         """The columns of the result; waits for the query."""
         return self._open(None).schema

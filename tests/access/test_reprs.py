@@ -93,3 +93,12 @@ def test_a_closed_connection_leaves_reprs(odps: Connection, name: str) -> None:
     after = [repr(thing) for thing in things]
     assert after[at] == before[at][:-1] + " (closed)>"
     assert all(after)
+
+
+def test_partitions_and_metadata_are_one_short_line(odps: Connection) -> None:
+    orders = odps.table("orders")
+    assert repr(orders.partitions()[0]) == "PartitionSpec('ds=2024-01-01')"
+    assert repr(orders.info).startswith(
+        "TableInfo(local.orders, 22 columns, 2,048,000 rows, 404.4 MB"
+    )
+    assert len(repr(orders.info)) < 120

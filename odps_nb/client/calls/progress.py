@@ -98,7 +98,7 @@ class ProgressSnapshot:
     resumes: int = 0
     elapsed: float = 0.0
     quiet: float = 0.0
-    """Seconds since something arrived, where rows or bytes are on their way."""
+    """Seconds since a row or byte moved; 0 where none should, and where only tasks are counted."""
     stalled: float = 0.0
     """Seconds of earlier pauses of at least `STALL`."""
     started_at: float = 0.0
@@ -413,7 +413,7 @@ class ProgressTracker:
                 retries=counts.retries,
                 resumes=counts.resumes,
                 elapsed=now - self._started,
-                quiet=quiet if self._phase in _MOVING else 0.0,
+                quiet=quiet if self._phase in _MOVING and self._tasks[1] is None else 0.0,
                 stalled=self._pauses.stalled,
                 started_at=self._started_at,
                 session_id=self._session_id,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ MAX_CELL = 300
 _CELL = "text-align:left;vertical-align:top"
 _SHORT = ";white-space:nowrap"
 _SHORT_CHARACTERS = 28
+_NUMBER = re.compile(r"[\d,]+(\.\d+)?( [kMGTP]?B)?")
 _RULE = "border-bottom:1px solid rgba(127,127,127,.35)"
 
 
@@ -61,7 +63,8 @@ class Listing:
         if not self.rows:
             return f"{caption}<div>{escape(self.empty)}</div>"
         head = "".join(
-            f'<th scope="col" style="{_CELL};{_RULE}">{escape(h)}</th>' for h in self.headers
+            f'<th scope="col" style="{_CELL}{_aligned(column)};{_RULE}">{escape(h)}</th>'
+            for h, column in zip(self.headers, zip(*self.rows, strict=True), strict=True)
         )
         body = "".join(
             "<tr>" + "".join(map(_table_cell, row)) + "</tr>" for row in self.rows[:MAX_ROWS]
@@ -88,4 +91,12 @@ def _cell(value: object) -> str:
 def _table_cell(value: object) -> str:
     text = _cell(value)
     style = _CELL + (_SHORT if len(text) <= _SHORT_CHARACTERS else "")
+    style += _aligned([value])
     return f'<td style="{style}">{escape(text)}</td>'
+
+
+def _aligned(values: Iterable[object]) -> str:
+    """Return the style of numbers and sizes, if all of the values are such."""
+    if all(_NUMBER.fullmatch(_cell(value)) for value in values):
+        return ";text-align:right;font-variant-numeric:tabular-nums"
+    return ""

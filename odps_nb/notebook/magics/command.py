@@ -45,6 +45,8 @@ class Command:
     name: str
     run: Callable[[Context, argparse.Namespace, str | None], Any]
     cell: Literal["never", "optional", "required"] = "never"
+    lines: tuple[list[str], ...] = ()
+    """First words with which a command that requires a cell stands on a line alone."""
 
     @property
     def summary(self) -> str:

@@ -235,7 +235,7 @@ COMMANDS = {
         Command(name="head", run=reading.head),
         Command(name="read", run=reading.read, cell="optional"),
         Command(name="sql", run=reading.sql, cell="required"),
-        Command(name="spark", run=spark_sql.spark, cell="required"),
+        Command(name="spark", run=spark_sql.spark, cell="required", lines=(["stop"],)),
         Command(name="write", run=write),
         Command(name="blobs", run=blobs, cell="optional"),
         Command(name="status", run=status),

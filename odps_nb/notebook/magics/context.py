@@ -27,6 +27,7 @@ from odps_nb.notebook.magics.status import Operations
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
+    from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["Context"]
 
@@ -51,6 +52,7 @@ class Context:
         self._origin: tuple[str | None, ...] = ()
         self._owned = False
         self._names: NameCache | None = None
+        self._console: tuple[StorageClient, str | None] | None = None
         self._others: tuple[Connection, NameCache] | None = None
         self._local: Mapping[str, Any] = {}
 
@@ -114,6 +116,16 @@ class Context:
         self.connection  # noqa: B018  makes the cache, too
         assert self._names is not None  # set by use()
         return self._names
+
+    def show_page(self, instance_id: str) -> None:
+        """Display the address of the page of a SQL instance, where the service has such pages."""
+        from odps_nb.client.sql.job_page import console_of, job_page
+
+        storage = self.connection.storage
+        if self._console is None or self._console[0] is not storage:
+            self._console = storage, console_of(storage)
+        if (console := self._console[1]) is not None:
+            self.show_text(f"job: {job_page(storage, console, instance_id)}")
 
     def tables_of(self, variable: str) -> Sequence[str] | None:
         """Return the table names of a connection in a variable; ``None`` if it holds none."""

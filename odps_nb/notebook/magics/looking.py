@@ -14,6 +14,7 @@ from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.arguments import parse_partitions
 from odps_nb.notebook.magics.command import argument, parsed_as
 from odps_nb.notebook.magics.context import Context
+from odps_nb.notebook.magics.reading import stoppable
 from odps_nb.terms import PartitionSpec, format_bytes
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
     if len(names) > MAX_DESCRIBED:
         return Listing(headers=("table",), rows=tuple((name,) for name in names))
     nothing = f"no table is named like {args.pattern}" if args.pattern else "no tables yet"
-    described = _described(context.connection, names)
+    described = stoppable("tables", lambda: _described(context.connection, names))
     rows = tuple((name, *more) for name, more in zip(names, described, strict=True))
     return _without_empty(("table", "rows", "size", "partitioned by", "comment"), rows, nothing)
 
@@ -54,8 +55,14 @@ def _described(connection: Connection, names: list[str]) -> Iterable[tuple[str, 
         except OdpsNbError:  # dropped meanwhile, or not ours to look at: the name is shown
             return ("", "", "", "")
 
-    with ThreadPoolExecutor(_LANES, thread_name_prefix="odps-nb-tables") as pool:
-        return list(pool.map(describe, names))
+    pool = ThreadPoolExecutor(_LANES, thread_name_prefix="odps-nb-tables")
+    try:
+        found = list(pool.map(describe, names))
+    except BaseException:  # an interrupt does not wait for what hangs
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+    return found
 
 
 def _facts(info: TableInfo) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ class OdpsMagics(Magics):
             return None
         if cell is not None and command.cell == "never":
             raise UsageError(f"%%odps {name} takes no cell: write %odps {name} on one line")
-        if cell is None and command.cell == "required":
+        if cell is None and command.cell == "required" and rest[:1] not in command.lines:
             raise UsageError(f"%odps {name} needs a cell: write %%odps {name} and the text below")
         args = parse(command.run, rest)
         try:

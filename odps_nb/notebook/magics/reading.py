@@ -214,6 +214,8 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     if args.dry_run:
         return _cost(stoppable("sql", lambda: context.connection.sql_cost(query)))
     result = stoppable("sql", lambda: context.connection.sql(query, wait=False))
+    if not args.quiet:
+        context.show_page(result.instance_id)
     limit = args.limit or context.options().limit
     rows = result if limit is None else result.first(limit)
     line = " ".join(query.split())
@@ -379,10 +381,13 @@ def _shape(value: Any, source: str, cut: str = "") -> str:
 
 
 def spark_session(context: Context) -> Any:
-    """Return the Spark session in the variable ``spark``, or start one."""
+    """Return the Spark session in the variable ``spark``, or start one and put it there."""
     known = context.variables.get("spark")
     if known is not None:
         return known
     from odps_nb import spark  # the one crossing of floors: a person asked for -t spark
 
-    return spark.session()
+    session = spark.session()
+    context.shell.user_ns["spark"] = session  # or nobody could stop it
+    context.show_note("spark ← the Spark session; %odps spark stop ends it")
+    return session

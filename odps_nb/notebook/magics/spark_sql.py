@@ -28,6 +28,7 @@ _TITLE = "spark query"
 
 
 @parsed_as("odps spark")
+@argument("action", nargs="?", choices=("stop",), help="%%odps spark stop ends the session.")
 @argument("-n", "--limit", metavar="N", type=positive, help="At most N rows.")
 @argument("-o", "--output", metavar="VAR", help="Put the result into this variable.")
 @argument("-t", "--type", choices=_TYPES, help="What the result becomes; with -o: spark.")
@@ -39,8 +40,13 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     Only the columns, partitions and rows that the query needs are read. With -o the result is a
     Spark DataFrame, which reads when it is used; without -o and -t the first rows are shown.
     :name stands for the Python variable of that name, quoted safely. The Spark session is the
-    variable spark, else the active session, else a new one.
+    variable spark, else the active session, else a new one, which that variable then holds; the
+    line %odps spark stop ends it.
     """
+    if args.action == "stop":
+        if cell is not None:
+            raise UsageError("%odps spark stop stands on a line of its own")
+        return _stop(context)
     context.check_output(args.output)
     text = bound(context, (cell or "").strip())
     if not text:
@@ -61,6 +67,16 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     if is_preview and args.limit is None and len(value) == limit and not args.quiet:
         context.show_note(f"the first {counted(limit, 'row')}; -n N shows more, -o VAR keeps all")
     return context.deliver(value, into=args.output, note="" if args.quiet else _shape(value))
+
+
+def _stop(context: Context) -> None:
+    """Stop the session in the variable ``spark``, and forget it."""
+    known = context.variables.get("spark")
+    if known is None or not callable(getattr(known, "stop", None)):
+        raise UsageError("there is no Spark session in the variable spark")
+    known.stop()
+    context.shell.user_ns.pop("spark", None)
+    context.show_note("the Spark session is stopped")
 
 
 def _result(context: Context, query: SparkRows, kind: str, *, quiet: bool) -> Any:

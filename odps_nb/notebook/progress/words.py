@@ -127,7 +127,7 @@ def _trouble(snapshot: ProgressSnapshot) -> list[str]:
 def _pace(snapshot: ProgressSnapshot) -> list[str]:
     found = []
     if snapshot.quiet >= STALL:
-        return [f"nothing arrived for {format_seconds(snapshot.quiet)}"]
+        return [f"no progress for {format_seconds(snapshot.quiet)}"]
     if snapshot.elapsed > 0.5:
         if snapshot.rows >= snapshot.elapsed:
             found.append(f"{_round(snapshot.rows / snapshot.elapsed):,} rows/s")

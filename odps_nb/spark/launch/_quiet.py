@@ -8,21 +8,30 @@ import threading
 import warnings
 from collections.abc import Iterator
 
-__all__ = ["without_pandas_notice", "without_query_log"]
+__all__ = ["leave_out_pandas_notice", "without_pandas_notice", "without_query_log"]
+
+_NOTICE = "PySpark does not yet fully support pandas"
 
 
 @contextlib.contextmanager
 def without_pandas_notice() -> Iterator[None]:
     """Hide pyspark's notice about pandas 3 where only Arrow is used.
 
-    pyspark 4 warns in every place that could take pandas. Our road has none; where a person
-    does use pandas (``toPandas``), pyspark still says it.
+    pyspark 4 warns in every place that could take pandas. Our road has none.
     """
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "PySpark does not yet fully support pandas", category=FutureWarning
-        )
+        warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning)
         yield
+
+
+def leave_out_pandas_notice() -> None:
+    """Leave pyspark's notice about pandas 3 out of a person's own cells, too.
+
+    It comes in red at each ``toPandas()``. The filter stands last: any that a person or another
+    library has for it wins, and no other warning is hidden. (Python's "once" would not do: each
+    ``catch_warnings`` of anybody makes it forget.)
+    """
+    warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning, append=True)
 
 
 @contextlib.contextmanager

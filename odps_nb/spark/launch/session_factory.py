@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.java import find_java
 from odps_nb.errors import ConfigError, MissingDependencyError
-from odps_nb.spark.launch._quiet import without_pandas_notice
+from odps_nb.spark.launch._quiet import leave_out_pandas_notice, without_pandas_notice
 from odps_nb.spark.launch._stderr import without_noise
 from odps_nb.spark.launch.connect import (
     SERVER,
@@ -66,7 +66,8 @@ def session(master: str | None = None, *, remote: str | None = None, **conf: Any
     -------
     pyspark.sql.SparkSession
         A session that is already active is returned untouched; then `master` and `conf` are
-        ignored. Nobody but you stops it (``spark.stop()``).
+        ignored. Nobody but you stops it (``spark.stop()``). pyspark's notice that it does not
+        fully support pandas 3 yet is left out from then on.
 
     Raises
     ------
@@ -139,6 +140,7 @@ def _made(builder: Any, settings: Mapping[str, str]) -> SparkSession:
         builder = builder.config(name, value)
     with without_pandas_notice(), without_noise():
         spark: SparkSession = builder.getOrCreate()
+    leave_out_pandas_notice()
     return spark
 
 

@@ -34,9 +34,12 @@ _TO_DO = "\nto do: "
 
 
 def for_spark(error: OdpsNbError | StateError) -> OdpsNbError | StateError:
-    """Return the same kind of error with notes, request id and hint in its message."""
+    """Return the same kind of error with notes, request id and hint in its message, and only there.
+
+    A traceback would print them a second time.
+    """
     story = "\n".join(explain(error))
-    return type(error)(story.removeprefix(f"{type(error).__name__}: "), hint=error.hint)
+    return type(error)(story.removeprefix(f"{type(error).__name__}: "))
 
 
 def from_spark(failure: BaseException) -> OdpsNbError | StateError | None:

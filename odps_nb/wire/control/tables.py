@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, TableSchema
-from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.terms import PartitionSpec, TableName, format_bytes
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest
 from odps_nb.wire.control.core import DEFAULT_PAGE, project_path, rest_request, table_path
 from odps_nb.wire.json_fields import Fields, dump, parse_object
@@ -40,7 +40,7 @@ BLOB_TABLE_SETTINGS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableInfo:
     """Metadata of a table; times are seconds of the epoch, sizes bytes, ``None`` is unknown.
 
@@ -62,6 +62,12 @@ class TableInfo:
     is_view: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     primary_key: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        facts = [str(self.name), f"{len(tuple(self.schema))} columns"]
+        facts += [f"{self.record_count:,} rows"] if self.record_count is not None else []
+        facts += [format_bytes(self.size)] if self.size is not None else []
+        return f"TableInfo({', '.join([*facts, *([f'owner={self.owner!r}'] * bool(self.owner))])})"
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Encode the answer as body and headers of ``GET …/tables/<name>``."""

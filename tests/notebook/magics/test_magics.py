@@ -409,6 +409,18 @@ def test_a_dry_run_of_sql_gives_the_estimate_of_the_service(ip, odps):
         run(ip, "%%odps sql --dry-run\nselect * from no_such_table")
 
 
+def test_the_page_of_a_job_is_shown_where_the_service_has_one(ip, odps):
+    context = ip.magics_manager.registry["OdpsMagics"].context
+    run(ip, "%%odps sql\nselect 1 as one")
+    assert ip.user_ns["shown"] == []  # the embedded service has no such pages
+    context._console = odps.storage, "https://console.example.com/cn-hangzhou"
+    run(ip, "%%odps sql\nselect 1 as one")
+    (page,) = ip.user_ns["shown"]
+    start = "job: https://console.example.com/cn-hangzhou/job-insights?h=http://127.0.0.1:"
+    assert page["text/plain"].startswith(start)
+    assert odps.profile.access_id not in page["text/plain"]
+
+
 def test_an_error_in_sql_shows_its_place(ip, odps, capsys):
     with pytest.raises(OdpsNbError) as caught:
         run(ip, "%%odps sql\nselect id\nfrom orders\nwhre id = 1")

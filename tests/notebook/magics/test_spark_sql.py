@@ -51,6 +51,28 @@ def test_bad_input_is_one_line_and_starts_nothing(ip):
     assert "whole number above zero" in usage_error(ip, "%%odps spark -n 0\nselect 1")
 
 
+def test_a_session_is_stopped_by_a_line(ip):
+    class Session:
+        stopped = 0
+
+        def stop(self):
+            self.stopped += 1
+
+    assert "no Spark session" in usage_error(ip, "%odps spark stop")
+    ip.user_ns["spark"] = session = Session()
+    assert "a line of its own" in usage_error(ip, "%%odps spark stop\nselect 1")
+    run(ip, "%odps spark stop")
+    assert session.stopped == 1
+    assert "spark" not in ip.user_ns
+
+
+@pytest.mark.spark
+def test_a_session_that_the_magic_needs_is_held_by_a_variable(ip, spark_session):
+    run(ip, "%%odps spark -t arrow\nselect 1 as one")
+    assert ip.user_ns["spark"] is spark_session
+    assert ip.user_ns["shown"][0] == "spark ← the Spark session; %odps spark stop ends it"
+
+
 def test_help_names_what_is_special(ip):
     run(ip, "%odps spark?")
     (text,) = ip.user_ns["shown"]

@@ -91,12 +91,12 @@ def test_a_pause_is_told_and_not_counted_into_the_time_left():
     assert figures == [
         ["10 rows/s", "about 9.0 s left"],
         ["10 rows/s", "about 8.0 s left"],
-        ["nothing arrived for 9.0 s"],
+        ["no progress for 9.0 s"],
         ["2 rows/s", "about 4.7 s left"],
     ]
     tracker.phase(Phase.COMMITTING)
     now[0] = 60.0
-    assert not any("nothing arrived" in text for text in words.figures(tracker.snapshot()))
+    assert not any("no progress" in text for text in words.figures(tracker.snapshot()))
 
 
 def test_the_first_hundredth_gives_no_estimate():
