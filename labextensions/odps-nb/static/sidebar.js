@@ -51,6 +51,7 @@ class Browser {
     this.watched = new WeakSet();
     this.tree = new Tree({
       label: "Projects, tables and columns",
+      hint: "Enter inserts a read of a table, or the name of a column, into the active cell",
       onToggle: (node) => this.toggle(node),
       onUse: (node) => this.use(node),
     });

@@ -8,13 +8,14 @@ const MARGIN = 10; // rows above and below those in view
 
 export class Tree {
   // `onToggle(node)` opens or closes a node, `onUse(node)` is Enter, double click or the button.
-  constructor({ label, onToggle, onUse }) {
+  constructor({ label, hint, onToggle, onUse }) {
     Object.assign(this, { onToggle, onUse, rows: [], active: null });
     this.space = element("div", "odpsNb-space");
     this.space.setAttribute("role", "presentation");
     this.node = element("div", "odpsNb-tree");
     this.node.setAttribute("role", "tree");
     this.node.setAttribute("aria-label", label);
+    this.node.setAttribute("aria-description", hint);
     this.node.tabIndex = 0;
     this.node.append(this.space);
     this.node.addEventListener("scroll", () => this.draw());
@@ -55,6 +56,7 @@ export class Tree {
     if (row.open !== undefined) facts.expanded = row.open;
     if (row.busy) facts.busy = true;
     node.setAttribute("role", "treeitem");
+    node.setAttribute("aria-label", [row.name, row.detail].filter(Boolean).join(" "));
     for (const [name, value] of Object.entries(facts)) node.setAttribute(`aria-${name}`, value);
     node.classList.toggle("odpsNb-note", Boolean(row.isNote));
     const twist = element("span", "odpsNb-twist", twistOf(row));

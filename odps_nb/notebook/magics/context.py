@@ -111,6 +111,12 @@ class Context:
         """Return the names for completion; none without a connection."""
         return self._names if self._names is not None else _NO_NAMES
 
+    def cache(self) -> NameCache:
+        """Return the cache behind `names`, for the sidebar; connects if that was not done."""
+        self.connection  # noqa: B018  makes the cache, too
+        assert self._names is not None  # set by use()
+        return self._names
+
     def show_page(self, instance_id: str) -> None:
         """Display the address of the page of a SQL instance, where the service has such pages."""
         from odps_nb.client.sql.job_page import console_of, job_page
@@ -120,12 +126,6 @@ class Context:
             self._console = storage, console_of(storage)
         if (console := self._console[1]) is not None:
             self.show_text(f"job: {job_page(storage, console, instance_id)}")
-
-    def cache(self) -> NameCache:
-        """Return the cache behind `names`, for the sidebar; connects if that was not done."""
-        self.connection  # noqa: B018  makes the cache, too
-        assert self._names is not None  # set by use()
-        return self._names
 
     def tables_of(self, variable: str) -> Sequence[str] | None:
         """Return the table names of a connection in a variable; ``None`` if it holds none."""
