@@ -127,9 +127,13 @@ class _Facts(Exception):
 
     @__notes__.setter
     def __notes__(self, notes: list[str]) -> None:
-        # libraries that pickle exceptions write back what they read
-        told = self._last_lines()
-        self._notes = [visible(note) for note in notes if note not in told]
+        # libraries that pickle exceptions write back what they read, perhaps with a note more
+        told, own = self._last_lines(), list(notes)
+        for at in range(len(own) - len(told), -1, -1):
+            if own[at : at + len(told)] == told:
+                del own[at : at + len(told)]
+                break
+        self._notes = [visible(note) for note in own]
 
     def _last_lines(self) -> list[str]:
         told = " · ".join(_facts_told(self))

@@ -90,7 +90,7 @@ class Line:
         """Close with RST instead of FIN."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
-    def wait_closed(self, timeout: float = 10.0) -> bool:
+    def wait_closed(self, timeout: float = 60.0) -> bool:
         """Wait until the client closes; False if it does not."""
         self.sock.settimeout(timeout)
         try:
