@@ -141,7 +141,8 @@ class _Facts(Exception):
         return [*([visible(place)] if place else []), *([told] if told else []), *self._to_do()]
 
     def _to_do(self) -> list[str]:
-        return [f"to do: {visible(self.hint)}"] if self.hint else []
+        line = f"to do: {visible(self.hint)}" if self.hint else ""
+        return [line] if line and line not in self.message else []  # of Spark, the message has it
 
     def __repr__(self) -> str:
         facts = ((name, getattr(self, name)) for name in self.fact_names)

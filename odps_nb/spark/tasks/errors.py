@@ -34,12 +34,9 @@ _TO_DO = "\nto do: "
 
 
 def for_spark(error: OdpsNbError | StateError) -> OdpsNbError | StateError:
-    """Return the same kind of error with notes, request id and hint in its message, and only there.
-
-    A traceback would print them a second time.
-    """
+    """Return the same kind of error with notes, request id and hint in its message."""
     story = "\n".join(explain(error))
-    return type(error)(story.removeprefix(f"{type(error).__name__}: "))
+    return type(error)(story.removeprefix(f"{type(error).__name__}: "), hint=error.hint)
 
 
 def from_spark(failure: BaseException) -> OdpsNbError | StateError | None:

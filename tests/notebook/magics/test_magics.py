@@ -151,7 +151,7 @@ def test_without_a_zone_sql_takes_no_time_that_has_one(ip):
 
 
 def test_tables_say_more_than_names_and_partitions_are_listed(ip):
-    orders = next(row for row in run(ip, "%odps tables") if row[0] == "orders")
+    orders = next(row for row in run(ip, "%odps tables ord*") if row[0] == "orders")
     assert orders[1:4] == ("2,048,000", orders[2], "ds")
     assert orders[2].endswith(" MB")
     found = run(ip, "%odps partitions orders")
