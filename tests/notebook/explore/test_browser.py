@@ -348,9 +348,12 @@ def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(
     open_notebook(again, site, "explore.ipynb")
     tables = again.locator(".jp-OutputArea-child table")
     expect(tables).to_have_count(4, timeout=60_000)
+    # JupyterLab may draw outputs before it knows widgets: then there is a line to read in the place
+    # of the error, which is hidden
     failed = again.get_by_text("model not found")
-    expect(failed).to_have_count(3, timeout=60_000)
-    assert [failed.nth(n).is_visible() for n in range(3)] == [False] * 3
+    either = failed.or_(again.get_by_text("run the cell again to turn pages"))
+    expect(either).to_have_count(3, timeout=60_000)
+    assert not any(failed.nth(n).is_visible() for n in range(failed.count()))
     assert all(tables.nth(n).is_visible() for n in range(4))
     again.close()
 
