@@ -37,6 +37,7 @@ setup: ## .venv with everything development needs, Java, Chromium
 lint:
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
+	@! git grep -nE '^(<{7}|>{7})( |$$)' # of a merge that was left half done
 
 types:
 	@$(PY) -m mypy
