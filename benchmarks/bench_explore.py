@@ -15,8 +15,8 @@ from collections.abc import Callable
 import odps_nb
 from benchmarks._measure import header, judged, summary
 from benchmarks._slow_line import slow_line
-from odps_nb.access.browsing import rows_of
 from odps_nb.access.connection import Connection
+from odps_nb.access.looking.browsing import rows_of
 from odps_nb.notebook.explore.messages import page_message, profile_message, table_message
 from odps_nb.notebook.explore.pages import CACHE_BYTES
 from odps_nb.notebook.explore.view import Choice, RowView

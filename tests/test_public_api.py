@@ -19,11 +19,11 @@ import odps_nb.spark
 from odps_nb import stream_io
 from odps_nb.access.blob import Blob, BlobColumn
 from odps_nb.access.connection import Connection
-from odps_nb.access.open_write import OpenWrite
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
 from odps_nb.access.table import Table
+from odps_nb.access.writing.open_write import OpenWrite
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ArgumentError, NotFoundError
 

@@ -20,7 +20,7 @@ import pytest
 
 import odps_nb
 from odps_nb.access.binding import bind
-from odps_nb.access.blob_cells import check_leaf_types
+from odps_nb.access.writing.blob_cells import check_leaf_types
 from odps_nb.convert.arrow_types import has_blob
 from odps_nb.convert.blob_array import BlobDtype
 from odps_nb.convert.fit import KindError, check_kind

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
+from odps_nb.access.blobs.saving import file_name_for, save_stream
 from odps_nb.access.checks import is_missing
 from odps_nb.access.faces import PLAIN, Faces
-from odps_nb.access.saving import file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
 from odps_nb.terms import BlobReference, format_bytes
 

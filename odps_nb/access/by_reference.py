@@ -1,6 +1,6 @@
 """The methods of a `Connection` that read blobs by their references: one, many, as files.
 
-``odps_nb.client`` fetches blobs; ``odps_nb.access.many_blobs`` passes them on to memory, files or
+``odps_nb.client`` fetches blobs; ``odps_nb.access.blobs.many`` passes them on to memory, files or
 functions.
 """
 
@@ -17,10 +17,10 @@ from odps_nb.terms import BlobReference, Compression
 
 if TYPE_CHECKING:
     from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.blobs.frames import FrameBlobs
+    from odps_nb.access.blobs.many import Fetch, Reference
     from odps_nb.access.connection import Connection
     from odps_nb.access.faces import Faces
-    from odps_nb.access.frame_blobs import FrameBlobs
-    from odps_nb.access.many_blobs import Fetch, Reference
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobRecord
     from odps_nb.client.blob.streamed import StreamedBlob
@@ -73,7 +73,7 @@ class ByReference:
         ChecksumError, TruncatedError
             Bytes were damaged or are missing.
         """
-        from odps_nb.access.many_blobs import iter_records
+        from odps_nb.access.blobs.many import iter_records
 
         return iter_records(self._fetch(compression, progress), references)
 
@@ -114,13 +114,13 @@ class ByReference:
         >>> odps.gallery(pictures, "content", caption="declared", limit=2)
         BlobColumn(2 blobs of content)
         """
-        from odps_nb.access.frame_blobs import frame_gallery
+        from odps_nb.access.blobs.frames import frame_gallery
 
         return frame_gallery(cast("Connection", self), frame, column, caption, limit)
 
     def frame_blobs(self) -> FrameBlobs:
         """Return what ``series.odps`` fetches blobs with, for a column without a connection."""
-        from odps_nb.access.frame_blobs import FrameBlobs
+        from odps_nb.access.blobs.frames import FrameBlobs
 
         return FrameBlobs(cast("Connection", self))
 
@@ -175,7 +175,7 @@ class ByReference:
         ...     [path.name for path in media["file"]]
         ['mountains.jpg', 'mandelbrot.png', 'julia.webp']
         """
-        from odps_nb.access.many_blobs import References, save_blobs
+        from odps_nb.access.blobs.many import References, save_blobs
 
         fetch = self._fetch(compression, progress)
         return save_blobs(
@@ -221,12 +221,12 @@ class ByReference:
         mandelbrot.png (1,) b'\x89PNG'
         2
         """
-        from odps_nb.access.many_blobs import References, each_blob
+        from odps_nb.access.blobs.many import References, each_blob
 
         return each_blob(self._fetch(compression, progress), References(references), fn)
 
     def _fetch(self, compression: str | Compression | None, progress: Progress) -> Fetch:
-        from odps_nb.access.many_blobs import Fetch
+        from odps_nb.access.blobs.many import Fetch
 
         return Fetch(
             storage=self.storage,

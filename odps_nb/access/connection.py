@@ -265,7 +265,7 @@ class Connection(ByReference, MakesTables):
         NotFoundError
             No such instance, or no result.
         """
-        from odps_nb.access.accelerated import accelerated_rows
+        from odps_nb.access.reading.accelerated import accelerated_rows
 
         return accelerated_rows(self, instance_id, query_id, tuple(columns or ()))
 

@@ -1,6 +1,6 @@
 """The methods of a `Connection` that make and drop tables.
 
-What they do is in ``odps_nb.access.creating`` and ``odps_nb.access.writing_files``.
+What they do is in ``odps_nb.access.writing.creating`` and ``odps_nb.access.writing.files``.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ class MakesTables:
         >>> odps.drop_table("doc_users"), odps.drop_table("doc_copy")
         (None, None)
         """
-        from odps_nb.access.columns import names_of, properties_of, schema_of
-        from odps_nb.access.creating import create_with_rows
-        from odps_nb.access.new_columns import has_rows, is_spark_type
+        from odps_nb.access.writing.columns import names_of, properties_of, schema_of
+        from odps_nb.access.writing.creating import create_with_rows
+        from odps_nb.access.writing.new_columns import has_rows, is_spark_type
         from odps_nb.client.catalog import create_table
         from odps_nb.client.sql.definitions import TableOptions
 
@@ -220,9 +220,9 @@ class MakesTables:
         1  b.txt    13  text/plain
         >>> odps.drop_table("doc_files")
         """
-        from odps_nb.access.folder_files import FolderFiles
-        from odps_nb.access.writing import WriteOptions
-        from odps_nb.access.writing_files import write_files
+        from odps_nb.access.writing.files import write_files
+        from odps_nb.access.writing.folder_files import FolderFiles
+        from odps_nb.access.writing.rows import WriteOptions
 
         files = FolderFiles(
             folder=Path(folder).expanduser(),

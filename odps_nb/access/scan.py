@@ -11,11 +11,11 @@ from collections.abc import Generator, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.arriving import lazy_reader, read_frame, streaming_reader
+from odps_nb.access.blobs.frames import blob_dtypes, tell_polars
 from odps_nb.access.checks import check_count
 from odps_nb.access.engines.offered import ForEngines
-from odps_nb.access.frame_blobs import blob_dtypes, tell_polars
-from odps_nb.access.looked import Looked
+from odps_nb.access.looking.looked import Looked
+from odps_nb.access.reading.arriving import lazy_reader, read_frame, streaming_reader
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.catalog import suggest_tables

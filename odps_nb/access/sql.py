@@ -9,10 +9,10 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.arriving import lazy_reader, read_frame, streaming_reader
+from odps_nb.access.blobs.frames import blob_dtypes, tell_polars
 from odps_nb.access.checks import check_count
-from odps_nb.access.frame_blobs import blob_dtypes, tell_polars
-from odps_nb.access.looked import Looked
+from odps_nb.access.looking.looked import Looked
+from odps_nb.access.reading.arriving import lazy_reader, read_frame, streaming_reader
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.client.sql.query import SqlInstance, cancel_sql, stop_quietly, wait_sql

@@ -18,7 +18,7 @@ from odps_nb.access.checks import (
 )
 from odps_nb.access.engines.offered import ForEngines
 from odps_nb.access.table_metadata import TableMetadata
-from odps_nb.access.upserting import ByKey
+from odps_nb.access.writing.upserting import ByKey
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.read.increments import Bound, Increment, plan_increment
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from odps_nb.access.blob import Blob, BlobColumn
     from odps_nb.access.faces import Explorer
-    from odps_nb.access.open_write import OpenWrite
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
+    from odps_nb.access.writing.open_write import OpenWrite
     from odps_nb.client.write.values import WriteSessionRef
 
 __all__ = ["Table"]
@@ -132,8 +132,8 @@ class Table(TableMetadata, ByKey, ForEngines):
         0  1000081  2024-01-01
         1  1000100  2024-01-01
         """
-        from odps_nb.access.read_options import ReadOptions
-        from odps_nb.access.read_planning import plan_read
+        from odps_nb.access.reading.options import ReadOptions
+        from odps_nb.access.reading.planning import plan_read
         from odps_nb.access.scan import Scan
 
         increment = None
@@ -184,8 +184,8 @@ class Table(TableMetadata, ByKey, ForEngines):
         progress
             Who is shown the progress; by default nobody.
         """
-        from odps_nb.access.first_rows import preview_rows
-        from odps_nb.access.frame_blobs import blob_dtypes, learn_heads
+        from odps_nb.access.blobs.frames import blob_dtypes, learn_heads
+        from odps_nb.access.reading.first_rows import preview_rows
         from odps_nb.convert.pandas_frame import to_pandas
 
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
@@ -228,7 +228,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         "odps.table('orders').read()"
         >>> view.close()
         """
-        from odps_nb.access.looked import opened_read
+        from odps_nb.access.looking.looked import opened_read
 
         return opened_read(self).explore(rows=rows, sample=sample, seed=seed)
 
@@ -269,7 +269,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         >>> pictures[0].file_name, pictures[0].bytes()[:4]
         ('mandelbrot.png', b'\\x89PNG')
         """
-        from odps_nb.access.gather import gather_blobs
+        from odps_nb.access.blobs.gather import gather_blobs
 
         scan_of = self.read
         return gather_blobs(
@@ -343,8 +343,8 @@ class Table(TableMetadata, ByKey, ForEngines):
         >>> odps.drop_table("doc_write"), odps.drop_table("doc_write_new")
         (None, None)
         """
-        from odps_nb.access.creating import write_table
-        from odps_nb.access.writing import WriteOptions
+        from odps_nb.access.writing.creating import write_table
+        from odps_nb.access.writing.rows import WriteOptions
 
         options = WriteOptions(
             partition=PartitionSpec.of(partition),
@@ -403,7 +403,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         7
         >>> odps.drop_table("doc_open_write")
         """
-        from odps_nb.access.open_write import open_write
+        from odps_nb.access.writing.open_write import open_write
 
         spec = check_partition(PartitionSpec.of(partition), self.schema, self._name)
         return open_write(

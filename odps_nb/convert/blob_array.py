@@ -37,7 +37,7 @@ class Describes(Protocol):
 class BlobDtype(ExtensionDtype):
     """The dtype of a column of blob references; all of them are equal.
 
-    ``source`` fetches the blobs (`odps_nb.access.frame_blobs.FrameBlobs`); a column from a file
+    ``source`` fetches the blobs (`odps_nb.access.blobs.frames.FrameBlobs`); a column from a file
     or another process has none.
     """
 

@@ -33,7 +33,7 @@ class Head(Protocol):
 
 
 class Source(Protocol):
-    """Fetches the blobs of a column; `odps_nb.access.frame_blobs.FrameBlobs`."""
+    """Fetches the blobs of a column; `odps_nb.access.blobs.frames.FrameBlobs`."""
 
     def heads(self, references: Sequence[Any], progress: Any) -> list[Any]:
         """Return the head of each blob, ``None`` for a null."""

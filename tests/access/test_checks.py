@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.checks import check_columns, check_partition, check_partitions, partition_list
-from odps_nb.access.columns import schema_of
+from odps_nb.access.writing.columns import schema_of
 from odps_nb.errors import ArgumentError, ConversionError, NotFoundError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName

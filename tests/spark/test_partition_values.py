@@ -10,7 +10,7 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.access.binding import literal
-from odps_nb.access.sources import Target
+from odps_nb.access.writing.sources import Target
 from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import ArgumentError
 from odps_nb.spark.source.options import ReadSettings, StreamWriteSettings, WriteSettings

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
-from odps_nb.access.arriving import fitting
 from odps_nb.access.engines.pushdown import Projection, columns_of, plan_query
+from odps_nb.access.reading.arriving import fitting
 from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.errors import ArgumentError, StateError

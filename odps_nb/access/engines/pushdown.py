@@ -18,7 +18,18 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
-from odps_nb.access.conditions import (
+from odps_nb.access.engines.expression import (
+    ARROW,
+    Call,
+    Field,
+    Literal,
+    Tree,
+    build,
+    fields_of,
+    parts_of,
+    read,
+)
+from odps_nb.access.reading.conditions import (
     MAX_PARTITIONS,
     AllOf,
     AnyOf,
@@ -31,17 +42,6 @@ from odps_nb.access.conditions import (
     partition_value,
     takes_value,
     within_length,
-)
-from odps_nb.access.engines.expression import (
-    ARROW,
-    Call,
-    Field,
-    Literal,
-    Tree,
-    build,
-    fields_of,
-    parts_of,
-    read,
 )
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.errors import ArgumentError

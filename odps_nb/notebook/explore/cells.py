@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.access.blob_paths import map_blobs
+from odps_nb.access.blobs.paths import map_blobs
 from odps_nb.convert.arrow_types import has_blob
 from odps_nb.schema import Column, TypeCode
 from odps_nb.wire.type_text import format_type

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 
 from odps_nb.access.binding import bind
-from odps_nb.access.browsing import name_in_sql
+from odps_nb.access.looking.browsing import name_in_sql
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore.profile import Bar
 from odps_nb.schema import Column, TypeCode

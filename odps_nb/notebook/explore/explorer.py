@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.browsing import rows_of
+from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import (
     ArgumentError,

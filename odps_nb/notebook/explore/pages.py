@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from odps_nb.access.browsing import Rows
+from odps_nb.access.looking.browsing import Rows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import SessionExpiredError, visible
 from odps_nb.notebook.explore.cells import Cut, cell_texts

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odps_nb.access.browsing import rows_of
+from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import OdpsNbError, StateError, explain, visible
 from odps_nb.notebook.display.html import LINE, MUTED, Html, bundle, element, join, scroller
 from odps_nb.notebook.explore.cells import is_number, type_label

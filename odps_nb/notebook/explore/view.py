@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.access.browsing import MAX_SORTED, Rows
+from odps_nb.access.looking.browsing import MAX_SORTED, Rows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.client.parallel.fan_out import Job, fan_out
@@ -64,7 +64,7 @@ class RowView:
     Parameters
     ----------
     rows
-        The rows (`odps_nb.access.browsing`).
+        The rows (`odps_nb.access.looking.browsing`).
     page_rows
         Rows of a page.
     sample, seed

@@ -265,7 +265,7 @@ def _cell(value: Any, kind: pa.DataType) -> Any:
 
 
 def _described(blob: NewBlob) -> dict[str, Any]:
-    from odps_nb.access.blob_cells import content_of
+    from odps_nb.access.writing.blob_cells import content_of
 
     content = content_of(blob, _never)
     data = content.data

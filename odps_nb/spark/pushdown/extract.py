@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from odps_nb.access.conditions import (
+from odps_nb.access.reading.conditions import (
     AllOf,
     AnyOf,
     Compare,

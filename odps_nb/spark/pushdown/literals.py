@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from odps_nb.access.conditions import Value
+from odps_nb.access.reading.conditions import Value
 
 __all__ = ["value_of"]
 

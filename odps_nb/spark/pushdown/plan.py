@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from odps_nb.access.conditions import (
+from odps_nb.access.reading.conditions import (
     MAX_PARTITIONS,
     Condition,
     Row,

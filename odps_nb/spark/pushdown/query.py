@@ -353,8 +353,8 @@ def _open(
 
 
 def _read_plan(read: TableRead) -> ReadPlan:
-    from odps_nb.access.read_options import ReadOptions
-    from odps_nb.access.read_planning import plan_read
+    from odps_nb.access.reading.options import ReadOptions
+    from odps_nb.access.reading.planning import plan_read
 
     options = ReadOptions(
         columns=read.columns,

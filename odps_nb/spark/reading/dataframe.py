@@ -99,7 +99,7 @@ def read(
     >>> day.filter("id <= 1000010").count()
     10
     """
-    from odps_nb.access.read_options import ReadOptions
+    from odps_nb.access.reading.options import ReadOptions
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.splits import open_read_session
 

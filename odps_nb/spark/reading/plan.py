@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from odps_nb.terms import TableName, TimeUnit
 
 if TYPE_CHECKING:
-    from odps_nb.access.read_options import ReadOptions
+    from odps_nb.access.reading.options import ReadOptions
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.splits import ReadPlan
 
@@ -16,7 +16,7 @@ __all__ = ["plan_of"]
 
 
 def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> ReadPlan:
-    """Return the plan, as `odps_nb.access.read_planning.plan_read` makes it of the same options.
+    """Return the plan, as `odps_nb.access.reading.planning.plan_read` makes it of the same options.
 
     One request for the table's schema, where names must be checked.
 
@@ -27,7 +27,7 @@ def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> R
     ArgumentError
         An argument that makes no sense.
     """
-    from odps_nb.access.read_planning import plan_read
+    from odps_nb.access.reading.planning import plan_read
     from odps_nb.client.catalog import fetch_table
 
     return plan_read(

@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from odps_nb.access.creating import NewTable
+from odps_nb.access.writing.creating import NewTable
 from odps_nb.client.calls.progress import Phase
 from odps_nb.spark.launch.connect import hide_keys
 from odps_nb.spark.progress.attach import faces_of, register_activity

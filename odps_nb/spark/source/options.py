@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import Overwrite, check_columns
-from odps_nb.access.read_options import ReadOptions
+from odps_nb.access.reading.options import ReadOptions
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema

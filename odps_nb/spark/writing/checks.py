@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as spark
 
-from odps_nb.access.sources import Target, require_partition_columns
+from odps_nb.access.writing.sources import Target, require_partition_columns
 from odps_nb.convert.arrow_schema import match_columns
 from odps_nb.convert.arrow_types import has_blob
 from odps_nb.errors import ConversionError

@@ -16,9 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import Overwrite, PartitionLike, check_overwrite, check_partition
-from odps_nb.access.creating import NewTable, name_the_way
 from odps_nb.access.receipt import Receipt
-from odps_nb.access.sources import Target
+from odps_nb.access.writing.creating import NewTable, name_the_way
+from odps_nb.access.writing.sources import Target
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.write.operations import Stamp
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from odps_nb.access.connection import Connection
-    from odps_nb.access.upserting import Change
+    from odps_nb.access.writing.upserting import Change
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.write.session import WriteSession

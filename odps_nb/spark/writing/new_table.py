@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as spark
 
 from odps_nb.access.checks import check_partition
-from odps_nb.access.new_columns import check_same_partitions, partitioned
+from odps_nb.access.writing.new_columns import check_same_partitions, partitioned
 from odps_nb.client.catalog import create_table, fetch_table, table_exists
 from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode

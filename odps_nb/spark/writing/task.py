@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from odps_nb.access.blob import Blob, NewBlob
-from odps_nb.access.blob_paths import map_blobs
-from odps_nb.access.sources import Chunk, Target, check_fixed, check_named_partitions
-from odps_nb.access.uploading import BlobUploader
+from odps_nb.access.blobs.paths import map_blobs
+from odps_nb.access.writing.sources import Chunk, Target, check_fixed, check_named_partitions
+from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.client.write.operations import Stamp
 from odps_nb.client.write.session import (
     StreamReceipt,

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import odps_nb
-from odps_nb.access.browsing import ScanRows, name_in_sql, rows_of
+from odps_nb.access.looking.browsing import ScanRows, name_in_sql, rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError
 from odps_nb.notebook.explore.pages import CACHE_BYTES

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from odps_nb.access.conditions import Compare, may_be_sent, partition_value, takes_value
+from odps_nb.access.reading.conditions import Compare, may_be_sent, partition_value, takes_value
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.pushdown.extract import conditions_of

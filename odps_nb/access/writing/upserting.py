@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from odps_nb.access.checks import check_partition
-from odps_nb.access.sources import Target, as_arrow, is_pandas, is_spark
+from odps_nb.access.writing.sources import Target, as_arrow, is_pandas, is_spark
 from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operation
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
@@ -257,7 +257,7 @@ def _change(
     delete: bool,
     deleted: str | None = None,
 ) -> Receipt:
-    from odps_nb.access.writing import WriteOptions, write_data
+    from odps_nb.access.writing.rows import WriteOptions, write_data
 
     options = WriteOptions(
         partition=check_partition(PartitionSpec.of(partition), table.schema, table.name),

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import Overwrite, check_count
 from odps_nb.access.receipt import Receipt
-from odps_nb.access.sources import Chunk, Target, WriteInput, is_spark, open_input
-from odps_nb.access.uploading import BlobUploader
-from odps_nb.access.upserting import Change
+from odps_nb.access.writing.sources import Chunk, Target, WriteInput, is_spark, open_input
+from odps_nb.access.writing.uploading import BlobUploader
+from odps_nb.access.writing.upserting import Change
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.parallel.fan_out import fan_out

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from odps_nb.access.binding import bind
 from odps_nb.access.checks import check_columns, check_count, check_partitions
-from odps_nb.access.read_options import ReadOptions
+from odps_nb.access.reading.options import ReadOptions
 from odps_nb.client.read.increments import CHANGE, Increment
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.errors import ArgumentError

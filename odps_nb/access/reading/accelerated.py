@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.access.arriving import streaming_reader
+from odps_nb.access.reading.arriving import streaming_reader
 from odps_nb.client.sql.result import iter_accelerated
 
 if TYPE_CHECKING:

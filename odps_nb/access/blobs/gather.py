@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from odps_nb.access.blob import Blob, BlobColumn
-from odps_nb.access.blob_paths import BlobPath, find_blob_path, walk_blobs
+from odps_nb.access.blobs.paths import BlobPath, find_blob_path, walk_blobs
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import BlobReference
 

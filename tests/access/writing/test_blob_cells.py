@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.blob import Blob, NewBlob
-from odps_nb.access.blob_cells import check_cells, check_leaf_types, content_of
-from odps_nb.access.blob_paths import blob_paths, find_blob_path, map_blobs, walk_blobs
+from odps_nb.access.blobs.paths import blob_paths, find_blob_path, map_blobs, walk_blobs
+from odps_nb.access.writing.blob_cells import check_cells, check_leaf_types, content_of
 from odps_nb.errors import ConversionError, NotFoundError
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import BlobReference, TableName

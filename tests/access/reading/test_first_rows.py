@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import odps_nb
-from odps_nb.access import frame_blobs
+from odps_nb.access.blobs import frames
 from odps_nb.errors import NotFoundError, SessionExpiredError
 from odps_nb.local.server.launch import start
 from odps_nb.wire.calls import WireRequest
@@ -117,7 +117,7 @@ def test_a_session_that_is_not_there_says_so(odps):
 def test_a_preview_that_is_refused_is_a_short_read_and_blobs_are_waited_for_briefly(
     status, monkeypatch
 ):
-    monkeypatch.setattr(frame_blobs, "_PATIENCE", 0.2)
+    monkeypatch.setattr(frames, "_PATIENCE", 0.2)
     with (
         start(samples=False, options=("--misbehave",)) as service,
         odps_nb.connect(

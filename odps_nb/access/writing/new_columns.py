@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from odps_nb.access.blob import Blob, NewBlob
-from odps_nb.access.columns import is_definition, names_of, schema_of
 from odps_nb.access.faces import Faces
-from odps_nb.access.sources import as_arrow, is_pandas, is_spark
+from odps_nb.access.writing.columns import is_definition, names_of, schema_of
+from odps_nb.access.writing.sources import as_arrow, is_pandas, is_spark
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import BlobReference, PartitionSpec, TableName

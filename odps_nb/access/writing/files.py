@@ -10,13 +10,19 @@ import pyarrow as pa
 
 from odps_nb.access.blob import NewBlob
 from odps_nb.access.checks import check_overwrite, check_partition
-from odps_nb.access.columns import schema_of
-from odps_nb.access.creating import NewTable, name_the_way
 from odps_nb.access.faces import Faces
-from odps_nb.access.folder_files import FolderFile, FolderFiles
-from odps_nb.access.new_columns import partitioned
-from odps_nb.access.sources import BLOB_ROWS, Chunk, Target, WriteInput, require_partition_columns
-from odps_nb.access.writing import WriteOptions, write_chunks
+from odps_nb.access.writing.columns import schema_of
+from odps_nb.access.writing.creating import NewTable, name_the_way
+from odps_nb.access.writing.folder_files import FolderFile, FolderFiles
+from odps_nb.access.writing.new_columns import partitioned
+from odps_nb.access.writing.rows import WriteOptions, write_chunks
+from odps_nb.access.writing.sources import (
+    BLOB_ROWS,
+    Chunk,
+    Target,
+    WriteInput,
+    require_partition_columns,
+)
 from odps_nb.client.catalog import create_table, table_exists
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
 from odps_nb.errors import ConversionError, NotFoundError

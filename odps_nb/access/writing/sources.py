@@ -16,8 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.access.blob_cells import cells_as_array, cells_of, check_cells, check_leaf_types
-from odps_nb.access.blob_paths import map_blobs
+from odps_nb.access.blobs.paths import map_blobs
+from odps_nb.access.writing.blob_cells import (
+    cells_as_array,
+    cells_of,
+    check_cells,
+    check_leaf_types,
+)
 from odps_nb.convert.arrow_schema import (
     FIT_ROWS,
     arrow_schema,

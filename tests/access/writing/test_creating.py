@@ -15,7 +15,7 @@ import pytest
 
 import odps_nb
 from odps_nb.access.connection import Connection
-from odps_nb.access.creating import NewTable
+from odps_nb.access.writing.creating import NewTable
 from odps_nb.errors import ArgumentError, ConflictError, ConversionError, NotFoundError
 from odps_nb.wire.type_text import format_type
 

@@ -17,8 +17,8 @@ __all__ = ["ReadOptions"]
 class ReadOptions:
     """What a person may say of a read, in the words of `Table.read`; every front end takes it.
 
-    A new field of a read stands here, is checked in `odps_nb.access.read_planning.plan_read`, and
-    is offered by the signatures that should have it. Nothing is checked before.
+    A new field of a read stands here, is checked in `odps_nb.access.reading.planning.plan_read`,
+    and is offered by the signatures that should have it. Nothing is checked before.
     """
 
     columns: Sequence[str] | None = None

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.sources import Target, is_spark, open_input
-from odps_nb.access.uploading import BlobUploader
-from odps_nb.access.writing import fitted_batches
+from odps_nb.access.writing.rows import fitted_batches
+from odps_nb.access.writing.sources import Target, is_spark, open_input
+from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
 from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
 from odps_nb.errors import ArgumentError, ConflictError, StateError

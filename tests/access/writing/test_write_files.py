@@ -11,7 +11,7 @@ import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.access.faces import Faces
-from odps_nb.access.folder_files import FolderFiles
+from odps_nb.access.writing.folder_files import FolderFiles
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.errors import (
     ArgumentError,

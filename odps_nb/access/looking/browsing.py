@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from odps_nb.access.binding import literal
-from odps_nb.access.paging import iter_result_rows, iter_scan_rows
+from odps_nb.access.looking.paging import iter_result_rows, iter_scan_rows
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
 from odps_nb.client.calls.cancel import CancelToken

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from odps_nb.access.blob import Blob
-from odps_nb.access.blob_cells import cells_as_array, content_of
-from odps_nb.access.blob_paths import BlobPath, map_blobs
-from odps_nb.access.sources import Chunk, Target
+from odps_nb.access.blobs.paths import BlobPath, map_blobs
+from odps_nb.access.writing.blob_cells import cells_as_array, content_of
+from odps_nb.access.writing.sources import Chunk, Target
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.errors import ArgumentError, OdpsNbError, TruncatedError
 from odps_nb.schema import Column

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from odps_nb.access.blob import Blob, NewBlob
-from odps_nb.access.blob_paths import BlobPath, map_blobs
+from odps_nb.access.blobs.paths import BlobPath, map_blobs
 from odps_nb.access.checks import is_missing
 from odps_nb.convert.arrow_blob import is_reference
 from odps_nb.convert.arrow_schema import fit_batch, shorten
