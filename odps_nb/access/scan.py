@@ -7,15 +7,14 @@ Must not know: the wire, what a notebook shows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable
-from contextlib import closing
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.blobs.frames import blob_dtypes, tell_polars
+from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
 from odps_nb.access.engines.offered import ForEngines
-from odps_nb.access.looking.looked import Looked
-from odps_nb.access.reading.arriving import lazy_reader, read_frame, streaming_reader
+from odps_nb.access.rows import Reading, Rows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.catalog import suggest_tables
@@ -23,7 +22,6 @@ from odps_nb.client.catalog import suggest_tables
 # imported here, not where used: a fork while another thread imports leaves a child that hangs
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
-from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.lifetime import renew_after_fork
@@ -31,7 +29,6 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Split, TimeUnit
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Scan"]
 
 
-class Scan(Looked, ForEngines):
+class Scan(Rows, ForEngines):
     """A planned read; made by ``table.read(…)``.
 
     The first use of `splits`, `row_count`, `schema` or a result opens the read session (one
@@ -185,56 +182,6 @@ class Scan(Looked, ForEngines):
                 tracker, token, workers=check_count("workers", workers), read_ahead=read_ahead
             )
 
-    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
-        """Read all rows into an Arrow table.
-
-        Types are those of ``docs/protocol.md`` section 5.1; a BLOB is the text of its reference.
-
-        Raises
-        ------
-        SessionExpiredError
-            The snapshot is gone; call ``table.read`` again.
-        TruncatedError, ChecksumError
-            Bytes went missing or were damaged, and trying again did not help.
-        LimitExceededError
-            The rows are more than the ``max_bytes`` of the read.
-        CancelledError
-            `cancel` was called.
-        """
-        import pyarrow as pa
-
-        with self._tracker(progress) as tracker, self._cancellable() as token:
-            batches = list(self._batches(tracker, token))
-            schema = batches[0].schema if batches else self.arrow_schema
-            return pa.Table.from_batches(batches, schema=schema)
-
-    def to_pandas(
-        self,
-        *,
-        decimals: Decimals = "exact",
-        dtype_backend: DtypeBackend | None = None,
-        progress: Progress = None,
-    ) -> pd.DataFrame:
-        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``.
-
-        Parameters
-        ----------
-        decimals
-            ``"float"``: as floats, which ``describe()`` and ``mean()`` take; exact by default.
-        dtype_backend
-            ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
-        """
-        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
-        with self._tracker(progress) as tracker, self._cancellable() as token:
-            return read_frame(
-                self._batches(tracker, token),
-                lambda: self.arrow_schema,
-                tracker,
-                options=options,
-                row_count=lambda: self.row_count,
-                blobs=lambda: blob_dtypes(self._connection, self.session.schema),
-            )
-
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return a Spark DataFrame whose tasks read the splits themselves.
 
@@ -255,15 +202,6 @@ class Scan(Looked, ForEngines):
         return self._connection.faces.to_spark(
             self, spark, self._progress if progress is None else progress
         )
-
-    def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
-        """Return the rows as an Arrow reader, which fetches on demand; the caller closes it."""
-        return streaming_reader(self.batches(progress=progress), lambda: self.arrow_schema)
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows through the Arrow C stream interface; nothing is read before they are."""
-        rows = lazy_reader(self.batches(), self.arrow_schema)
-        return rows.__arrow_c_stream__(requested_schema)
 
     def cancel(self) -> None:
         """Cancel all reading of this scan, from any thread; the readers raise."""
@@ -306,6 +244,11 @@ class Scan(Looked, ForEngines):
                 self._running.append(token)
             elif token in self._running:  # not in a forked child
                 self._running.remove(token)
+
+    @contextmanager
+    def _reading(self, progress: Progress) -> Iterator[Reading]:
+        with self._tracker(progress) as tracker, self._cancellable() as token:
+            yield tracker, self._batches(tracker, token)
 
     def _batches(
         self,

@@ -5,26 +5,23 @@ Must not know: the wire, what a notebook shows."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.blobs.frames import blob_dtypes, tell_polars
+from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
-from odps_nb.access.looking.looked import Looked
-from odps_nb.access.reading.arriving import lazy_reader, read_frame, streaming_reader
+from odps_nb.access.rows import Reading, Rows, as_table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.client.sql.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
-from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import renew_after_fork
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Result"]
 
 
-class Result(Looked):
+class Result(Rows):
     """A query on the service; made by ``odps.sql(…)``.
 
     Rows are read over the Storage API, any number of times, for as long as the service keeps them.
@@ -167,71 +164,23 @@ class Result(Looked):
         with self._tracker(progress) as tracker:
             yield from self._batches(tracker, self._zone, workers=workers, read_ahead=read_ahead)
 
-    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
-        """Read all rows into an Arrow table."""
-        with self._tracker(progress) as tracker:
-            return self._table(tracker, self._zone)
-
-    def to_pandas(
-        self,
-        *,
-        decimals: Decimals = "exact",
-        dtype_backend: DtypeBackend | None = None,
-        progress: Progress = None,
-    ) -> pd.DataFrame:
-        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``.
-
-        Parameters
-        ----------
-        decimals
-            ``"float"``: as floats, which ``describe()`` and ``mean()`` take; exact by default.
-        dtype_backend
-            ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
-        """
-        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
-        with self._tracker(progress) as tracker:
-            return read_frame(
-                self._batches(tracker, self._zone),
-                lambda: self.arrow_schema,
-                tracker,
-                options=options,
-                blobs=lambda: blob_dtypes(self._connection, self.schema),
-            )
-
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return the rows as a Spark DataFrame; they pass through this process."""
         with self._tracker(progress) as tracker:
             # Instants need a zone here, or Spark would read them in the zone of its session.
-            rows = self._table(tracker, self._zone or "UTC")
+            zone = self._zone or "UTC"
+            rows = as_table(self._batches(tracker, zone), lambda: self._columns(zone))
         return self._connection.faces.rows_to_spark(spark, rows, self.schema)
-
-    def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
-        """Return the rows as an Arrow reader, which fetches on demand; the caller closes it.
-
-        Examples
-        --------
-        >>> with odps.sql("select id from orders where ds = '2024-01-02'").reader() as reader:
-        ...     sum(batch.num_rows for batch in reader) > 0
-        True
-        """
-        return streaming_reader(self.batches(progress=progress), lambda: self.arrow_schema)
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows through the Arrow C stream interface; nothing is read before they are."""
-        rows = lazy_reader(self.batches(), self.arrow_schema)
-        return rows.__arrow_c_stream__(requested_schema)
 
     def cancel(self) -> None:
         """Cancel the query on the service; calls that wait for it raise. Idempotent."""
         self._token.cancel()
         cancel_sql(self._connection.storage, self._instance)
 
-    def _table(self, tracker: ProgressTracker, zone: str | None) -> pa.Table:
-        import pyarrow as pa
-
-        batches = list(self._batches(tracker, zone))
-        schema = batches[0].schema if batches else self._columns(zone)
-        return pa.Table.from_batches(batches, schema=schema)
+    @contextmanager
+    def _reading(self, progress: Progress) -> Iterator[Reading]:
+        with self._tracker(progress) as tracker:
+            yield tracker, self._batches(tracker, self._zone)
 
     def _batches(
         self,

@@ -228,7 +228,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         "odps.table('orders').read()"
         >>> view.close()
         """
-        from odps_nb.access.looking.looked import opened_read
+        from odps_nb.access.looking.opening import opened_read
 
         return opened_read(self).explore(rows=rows, sample=sample, seed=seed)
 

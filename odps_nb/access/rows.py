@@ -1,0 +1,162 @@
+"""`Rows`: the forms in which a `Scan` and a `Result` give their rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from odps_nb.access.blobs.frames import blob_dtypes
+from odps_nb.access.faces import Explorer
+from odps_nb.access.reading.arriving import lazy_reader, read_frame, streaming_reader
+from odps_nb.client.calls.progress import Progress, ProgressTracker
+from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.schema import TableSchema
+
+__all__ = ["Reading", "Rows", "as_table"]
+
+Reading: TypeAlias = "tuple[ProgressTracker, Generator[pa.RecordBatch, None, None]]"
+
+
+class Rows(ABC):
+    """Base class of `Scan` and `Result`: DataFrames, Arrow, and what a notebook shows."""
+
+    _connection: Connection
+
+    @property
+    @abstractmethod
+    def schema(self) -> TableSchema:
+        """The columns of the rows."""
+
+    @property
+    @abstractmethod
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the rows as Arrow types."""
+
+    @property
+    @abstractmethod
+    def row_count(self) -> int | None:
+        """Number of rows; ``None`` if not known before reading."""
+
+    @abstractmethod
+    def batches(
+        self,
+        *,
+        workers: int | None = None,
+        read_ahead: int | None = None,
+        progress: Progress = None,
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Iterate over the rows in batches, in order, in bounded memory."""
+
+    @abstractmethod
+    def _reading(self, progress: Progress) -> AbstractContextManager[Reading]:
+        """Begin to read; its progress, and its batches."""
+
+    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
+        """Read all rows into an Arrow table.
+
+        Types are those of ``docs/protocol.md`` section 5.1; a BLOB is the text of its reference.
+
+        Raises
+        ------
+        SessionExpiredError
+            The snapshot is gone; call ``table.read`` again.
+        TruncatedError, ChecksumError
+            Bytes went missing or were damaged, and trying again did not help.
+        LimitExceededError
+            The rows are more than the ``max_bytes`` of the read.
+        CancelledError
+            `cancel` was called.
+        """
+        with self._reading(progress) as (_, batches):
+            return as_table(batches, lambda: self.arrow_schema)
+
+    def to_pandas(
+        self,
+        *,
+        decimals: Decimals = "exact",
+        dtype_backend: DtypeBackend | None = None,
+        progress: Progress = None,
+    ) -> pd.DataFrame:
+        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``.
+
+        Parameters
+        ----------
+        decimals
+            ``"float"``: as floats, which ``describe()`` and ``mean()`` take; exact by default.
+        dtype_backend
+            ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
+
+        Raises
+        ------
+        SessionExpiredError, TruncatedError, ChecksumError, LimitExceededError, CancelledError
+            As told at `to_arrow`.
+        """
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
+        with self._reading(progress) as (tracker, batches):
+            return read_frame(
+                batches,
+                lambda: self.arrow_schema,
+                tracker,
+                options=options,
+                row_count=lambda: self.row_count,
+                blobs=lambda: blob_dtypes(self._connection, self.schema),
+            )
+
+    def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
+        """Return the rows as an Arrow reader, which fetches on demand; the caller closes it.
+
+        Examples
+        --------
+        >>> with odps.sql("select id from orders where ds = '2024-01-02'").reader() as reader:
+        ...     sum(batch.num_rows for batch in reader) > 0
+        True
+        """
+        return streaming_reader(self.batches(progress=progress), lambda: self.arrow_schema)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Export the rows through the Arrow C stream interface; nothing is read before they are."""
+        rows = lazy_reader(self.batches(), self.arrow_schema)
+        return rows.__arrow_c_stream__(requested_schema)
+
+    def explore(
+        self, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
+    ) -> Explorer:
+        """Return a view to page through, filter, sort and search; displays itself in a notebook.
+
+        Pages are fetched when they are looked at; no more than 1 MiB of them is kept.
+
+        Parameters
+        ----------
+        rows
+            Rows of a page.
+        sample
+            Rows from which columns are described: nulls, distinct values, least and greatest,
+            distribution.
+        seed
+            Makes the choice of the sample repeatable.
+
+        Raises
+        ------
+        MissingDependencyError
+            Without the extra ``notebook``.
+        """
+        return self._connection.faces.explore(self, rows, sample, seed)
+
+    def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
+        return self._connection.faces.rows(self)
+
+
+def as_table(batches: Iterable[pa.RecordBatch], schema: Callable[[], pa.Schema]) -> pa.Table:
+    """Return the rows of all batches as one table; without a batch, an empty one."""
+    import pyarrow as pa
+
+    kept = list(batches)
+    return pa.Table.from_batches(kept, schema=kept[0].schema if kept else schema())
