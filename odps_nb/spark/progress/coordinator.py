@@ -201,9 +201,9 @@ class ProgressCoordinator:
                 return self._runs[key]
         if activity.listener is None:
             return None
-        return self._begin(whole if activity.commits else own, activity)
+        return self._begin(whole if activity.commits else own, activity, hello.execution)
 
-    def _begin(self, key: RunKey, activity: TrackedActivity) -> Run | None:
+    def _begin(self, key: RunKey, activity: TrackedActivity, execution: str) -> Run | None:
         def cancel() -> None:
             self.cancel(run)
 
@@ -213,7 +213,12 @@ class ProgressCoordinator:
         run: Run | None = None
         tracker, listener = activity.tracker(clock=clock, on_cancel=cancel)
         run = Run(
-            key=key, totals=Totals(tracker), owned=True, cell=self._cells, commits=activity.commits
+            key=key,
+            totals=Totals(tracker),
+            owned=True,
+            cell=self._cells,
+            execution=execution,
+            commits=activity.commits,
         )
         try:
             listener.start(tracker)
@@ -294,8 +299,12 @@ class ProgressCoordinator:
                 self.cancel(run)
             if mine:
                 run.last_seen = now
-            elif run.owned and now - run.last_seen >= run.patience:
+            elif run.owned and now - run.last_seen >= run.patience and not self._may_commit(run):
                 self._end(run)
+
+    def _may_commit(self, run: Run) -> bool:
+        # Spark starts the process that commits when all tasks are done: that can take long.
+        return run.commits and not run.cancelled and self.jobs.executing(run.execution)
 
     def _end(self, run: Run) -> None:
         with self._changed:

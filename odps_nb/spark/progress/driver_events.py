@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["announce_read", "announce_write", "report_abandoned", "reported_commit", "row_count"]
 
-_WITHIN = 1.0
+_WITHIN = 5.0  # a busy driver answers late; one that is gone refuses at once
 
 _log = logging.getLogger("odps_nb")
 

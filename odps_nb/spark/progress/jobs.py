@@ -74,6 +74,22 @@ class Jobs:
 
         return self._ask(ask, Outcome.UNKNOWN)
 
+    def executing(self, execution: str) -> bool:
+        """Return whether a query of Spark SQL runs, by its id; false if Spark does not say.
+
+        A query that Spark does not list yet has just begun.
+        """
+
+        def ask(context: SparkContext) -> bool:
+            from pyspark.sql import SparkSession
+
+            # Nothing public tells it; all sessions of a context have one store.
+            session: Any = SparkSession._instantiatedSession
+            found = session._jsparkSession.sharedState().statusStore().execution(int(execution))
+            return not (found.isDefined() and found.get().completionTime().isDefined())
+
+        return self._ask(ask, False) if execution else False
+
     def cancel_stages(self, stages: Collection[int]) -> None:
         """Cancel every job that needs one of these stages."""
 

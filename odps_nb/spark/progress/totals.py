@@ -224,6 +224,7 @@ class Run:
     owned: bool
     cell: int
     tag: str = ""
+    execution: str = ""
     commits: bool = False
     commit: WriteEvent | None = None
     channels: set[Channel] = field(default_factory=set)

@@ -25,6 +25,7 @@ from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.reading.split_list import SplitList
 from odps_nb.terms import TableName
 from tests.support.spark.coordinators import Listener, SomeJobs, connected, figures, hello_line
+from tests.support.spark.watched import WITHIN
 
 if TYPE_CHECKING:
     from odps_nb.spark.progress.coordinator import ProgressCoordinator
@@ -192,6 +193,25 @@ def test_a_write_of_which_nothing_more_is_heard_ends_in_the_end(
     written(write_of(root), listener, 0)
     end = listener.wait_end()
     assert (end.phase, end.rows) == (Phase.FAILED, 10)
+
+
+def test_a_write_whose_query_still_runs_waits_for_its_commit_however_late(
+    coordinator: ProgressCoordinator,
+    jobs: SomeJobs,
+    root: ReportTo,
+    listener: Listener,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(totals, "_UNDECIDED", 0.0)
+    to = write_of(root)
+    jobs.running.add("1")
+    written(to, listener, 0)
+    assert all(jobs.asked.acquire(timeout=WITHIN) for _ in range(3))
+    assert listener.ends == []
+    with reported_commit(to, rows=10):
+        pass
+    end = listener.wait_end()
+    assert (end.phase, end.rows) == (Phase.DONE, 10)
 
 
 def test_a_commit_without_rows_is_nothing_to_show(

@@ -12,7 +12,7 @@ import pytest
 import odps_nb.spark
 from odps_nb.client.calls.progress import Phase, silent
 from odps_nb.spark.launch.session_factory import pyspark_version
-from odps_nb.spark.progress import attach
+from odps_nb.spark.progress import attach, totals
 from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.source.data_source import _connected
 from tests.support.spark.watched import (
@@ -118,7 +118,9 @@ def test_a_save_is_shown_until_its_commit(
     slow: Connection,
     listener: Listener,
     new_name: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(totals, "_UNDECIDED", 0.0)  # as if the commit began late
     name = new_name("saved")
     slow.create_table(name, "id bigint")
     registered.range(0, 5000, 1, 3).write.format("odps").mode("append").save(name)
