@@ -29,6 +29,10 @@ odps = odps_nb.connect(**settings)
 """
 #: Has imported what each script imports, and becomes each of them in a forked child.
 FORKING = """
+import requests
+from odps_nb.access import blob, many_blobs, scan, sql
+from odps_nb.client.read import splits
+from odps_nb.http import transport
 for line in sys.stdin:
     script, *outputs = json.loads(line)
     if not os.fork():
@@ -42,6 +46,7 @@ signal.alarm(100)
 exec(script)
 """
 
+MEDIA = "odps.table('media').read(['content'], limit=8).to_arrow()['content'].to_pylist()"
 HALVES = {
     "batches": "it = odps.table(table).read(splits=4).batches(); next(it)",
     "batches that wait for nobody": (
@@ -55,13 +60,11 @@ HALVES = {
     ),
     "reader": "reader = odps.table(table).read(splits=4).reader(); reader.read_next_batch()",
     "sql": "it = odps.sql(f'select * from {table} limit 200000').batches(); next(it)",
-    "blob file": (
-        "blob = odps.blob(odps.table('media').head(1)['content'][0]).open(); blob.read(10)"
-    ),
-    "blobs": "it = odps.blobs(odps.table('media').head(8)['content']); next(it)",
+    "blob file": (f"blob = odps.blob({MEDIA}[0]).open(); blob.read(10)"),
+    "blobs": f"it = odps.blobs({MEDIA}); next(it)",
     "passing blobs": (
         "def work():\n"
-        "    odps.each_blob(odps.table('media').head(8)['content'], lambda blob: begun.set() or"
+        f"    odps.each_blob({MEDIA}, lambda blob: begun.set() or"
         " threading.Event().wait(600))\n"
         "begun = threading.Event()\n"
         "threading.Thread(target=work, daemon=True).start(); assert begun.wait(60)"
