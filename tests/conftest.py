@@ -74,6 +74,15 @@ def service(_private_home: None) -> Iterator[LocalService]:
 
 
 @pytest.fixture(scope="session")
+def empty_service(_private_home: None) -> Iterator[LocalService]:
+    """One embedded service without samples, for tests that make tables of names of their own."""
+    from odps_nb.local.server.launch import start
+
+    with start(samples=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def profile(service: LocalService) -> Profile:
     """The profile that reaches `service`."""
     from odps_nb.client.auth.profile import Profile

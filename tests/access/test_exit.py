@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -12,15 +14,39 @@ import pytest
 from odps_nb.client.write.session import fetch_write_status
 from odps_nb.client.write.values import WriteSessionRef
 
-PRELUDE = """
-import json, sys, threading, warnings
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+
+IMPORTS = """
+import json, os, signal, sys, threading, warnings
 import pyarrow as pa
 import odps_nb
+from odps_nb.access import connection
 from odps_nb.client.write.session import open_write_session
+"""
+CONNECT = """
 settings, table = json.loads(sys.argv[1])
 odps = odps_nb.connect(**settings)
 """
+#: Has imported what each script imports, and becomes each of them in a forked child.
+FORKING = """
+import requests
+from odps_nb.access import blob, many_blobs, scan, sql
+from odps_nb.client.read import splits
+from odps_nb.http import transport
+for line in sys.stdin:
+    script, *outputs = json.loads(line)
+    if not os.fork():
+        break
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+else:
+    sys.exit()
+for number, path in enumerate([os.devnull, *outputs]):
+    os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
+signal.alarm(100)
+exec(script)
+"""
 
+MEDIA = "odps.table('media').read(['content'], limit=8).to_arrow()['content'].to_pylist()"
 HALVES = {
     "batches": "it = odps.table(table).read(splits=4).batches(); next(it)",
     "batches that wait for nobody": (
@@ -34,13 +60,11 @@ HALVES = {
     ),
     "reader": "reader = odps.table(table).read(splits=4).reader(); reader.read_next_batch()",
     "sql": "it = odps.sql(f'select * from {table} limit 200000').batches(); next(it)",
-    "blob file": (
-        "blob = odps.blob(odps.table('media').head(1)['content'][0]).open(); blob.read(10)"
-    ),
-    "blobs": "it = odps.blobs(odps.table('media').head(8)['content']); next(it)",
+    "blob file": (f"blob = odps.blob({MEDIA}[0]).open(); blob.read(10)"),
+    "blobs": f"it = odps.blobs({MEDIA}); next(it)",
     "passing blobs": (
         "def work():\n"
-        "    odps.each_blob(odps.table('media').head(8)['content'], lambda blob: begun.set() or"
+        f"    odps.each_blob({MEDIA}, lambda blob: begun.set() or"
         " threading.Event().wait(600))\n"
         "begun = threading.Event()\n"
         "threading.Thread(target=work, daemon=True).start(); assert begun.wait(60)"
@@ -68,6 +92,7 @@ HALVES = {
 }
 ENDINGS = {"end": "", "exit": "sys.exit(0)", "error": "1 / 0", "close": "odps.close()"}
 CASES = [(half, ending) for half in HALVES for ending in ("end", "close")]
+ALONE = [("batches", "end"), ("write", "error")]  # in an interpreter that nobody forked
 CASES += [(half, ending) for half in ("batches", "write") for ending in ("exit", "error")]
 
 
@@ -81,7 +106,9 @@ def table(odps):
     odps.drop_table(name)
 
 
-def run(service, table: str, script: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def asked(service, table) -> str:
+    """What a script is told: how to connect, and the table."""
     settings = {
         "endpoint": service.endpoint,
         "tunnel_endpoint": service.tunnel_endpoint,
@@ -89,17 +116,51 @@ def run(service, table: str, script: str) -> subprocess.CompletedProcess[str]:
         "access_id": service.access_id,
         "access_key": service.access_key,
     }
-    return subprocess.run(
-        [sys.executable, "-c", PRELUDE + script, json.dumps([settings, table])],
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    return json.dumps([settings, table])
+
+
+@pytest.fixture(scope="module")
+def forking(asked: str) -> Iterator[subprocess.Popen[str]]:
+    """The interpreter whose forked children run scripts: its imports take longer than those do."""
+    command = [sys.executable, "-c", IMPORTS + FORKING, asked]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.stdin.close()
+        assert process.wait(100) == 0
+
+
+@pytest.fixture
+def run_forked(forking, asked, tmp_path) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Run a script in a child of `forking`; its end is that of an interpreter."""
+
+    def run(script: str) -> subprocess.CompletedProcess[str]:
+        outputs = [tmp_path / "out", tmp_path / "errors"]
+        job = json.dumps([CONNECT + script, *map(str, outputs)])
+        forking.stdin.write(f"{job}\n")
+        forking.stdin.flush()
+        status = int(forking.stdout.readline())
+        return subprocess.CompletedProcess(script, status, *(one.read_text() for one in outputs))
+
+    return run
+
+
+@pytest.fixture
+def run_alone(asked) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Run a script in an interpreter of its own."""
+
+    def run(script: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", IMPORTS + CONNECT + script, asked]
+        return subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+    return run
 
 
 @pytest.mark.parametrize(("half", "ending"), CASES)
-def test_a_script_ends_with_half_of_it_done(service, odps, table, half, ending):
-    done = run(service, table, f"{HALVES[half]}\n{ENDINGS[ending]}")
+def test_a_script_ends_with_half_of_it_done(run_alone, run_forked, odps, table, half, ending):
+    run = run_alone if (half, ending) in ALONE else run_forked
+    done = run(f"{HALVES[half]}\n{ENDINGS[ending]}")
     if ending == "error":
         assert done.returncode == 1
         assert done.stderr.strip().endswith("ZeroDivisionError: division by zero")
@@ -124,7 +185,7 @@ else:
 
 
 @pytest.mark.parametrize("half", ["batches", "one split", "storage level", "sql", "blobs"])
-def test_what_is_half_read_ends_with_an_error_after_close_and_never_early(service, table, half):
-    done = run(service, table, HALVES[half] + AFTER_CLOSE)
+def test_what_is_half_read_ends_with_an_error_after_close_and_never_early(run_forked, half):
+    done = run_forked(HALVES[half] + AFTER_CLOSE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split()[-1] in ("CancelledError", "StateError")

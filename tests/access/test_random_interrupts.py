@@ -17,7 +17,7 @@ from odps_nb.client.calls.progress import silent
 from odps_nb.errors import CancelledError, OdpsNbError, QueryError
 
 ROWS = 20_000
-MOMENTS = 12
+MOMENTS = [6, pytest.param(24, marks=pytest.mark.nightly)]  # the long run draws more
 LONGEST = 0.25  # seconds into the work; all of it takes about that long
 
 
@@ -104,8 +104,11 @@ WORKS = [read, write, write_photos, fetch, query]
 # A signal may come between the making of a socket and its first name: then its last reference
 # closes it, which Python calls unclosed. What counts is that none is open in the end.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.parametrize("moments", MOMENTS)
 @pytest.mark.parametrize("work", WORKS, ids=lambda w: w.__name__)
-def test_nothing_is_left_whenever_the_interrupt_comes(service, odps, new_name, own_temp, work):
+def test_nothing_is_left_whenever_the_interrupt_comes(
+    service, odps, new_name, own_temp, work, moments
+):
     name = new_name("stopped")
     odps.create_table(name, "id bigint, note string")
     odps.create_table(f"{name}_photos", "id bigint, photo blob")
@@ -116,7 +119,7 @@ def test_nothing_is_left_whenever_the_interrupt_comes(service, odps, new_name, o
     whole = {write: ROWS, write_photos: PHOTOS.num_rows}.get(work, 0)
     table = odps.table(f"{name}_photos" if work is write_photos else name)
     rows = 0
-    for _ in range(MOMENTS):
+    for _ in range(moments):
         with connect(service) as mine:
             stopped += interrupted(lambda mine=mine: work(mine, name), dice.uniform(0, LONGEST))
             threading.Event().wait(0.02)  # a thread that is being started
@@ -138,15 +141,16 @@ def test_nothing_is_left_whenever_the_interrupt_comes(service, odps, new_name, o
 # The same goes for a file that is being opened.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@pytest.mark.parametrize("moments", MOMENTS)
 def test_a_folder_of_blobs_holds_whole_files_whenever_the_interrupt_comes(
-    service, odps, new_name, tmp_path
+    service, odps, new_name, tmp_path, moments
 ):
     table = odps.create_table(new_name("saved"), "id bigint, photo blob")
     table.write(PHOTOS, progress=silent)
     photos = table.read(["photo"]).to_arrow(progress=silent)["photo"]
     dice, stopped = random.Random("save"), 0
     threads = set(threading.enumerate())
-    for n in range(MOMENTS):
+    for n in range(moments):
         folder = tmp_path / str(n)
         folder.mkdir()
         with connect(service) as mine:
@@ -177,8 +181,11 @@ class Worker(threading.Thread):
             self.error = error
 
 
+@pytest.mark.parametrize("moments", MOMENTS)
 @pytest.mark.parametrize("work", WORKS, ids=lambda w: w.__name__)
-def test_another_thread_stops_whatever_runs_over_a_connection(service, odps, new_name, work):
+def test_another_thread_stops_whatever_runs_over_a_connection(
+    service, odps, new_name, work, moments
+):
     name = new_name("cancelled")
     odps.create_table(name, "id bigint, note string")
     odps.create_table(f"{name}_photos", "id bigint, photo blob")
@@ -189,7 +196,7 @@ def test_another_thread_stops_whatever_runs_over_a_connection(service, odps, new
         work(mine, name)  # what is imported and connected once
         table = mine.table(f"{name}_photos" if work is write_photos else name)
         rows = whole
-        for _ in range(MOMENTS):
+        for _ in range(moments):
             worker = Worker(lambda: work(mine, name))
             worker.start()
             worker.join(dice.uniform(0, LONGEST / 2))

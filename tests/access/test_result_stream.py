@@ -13,15 +13,15 @@ import odps_nb
 from odps_nb import Connection, Result
 from odps_nb.errors import ArgumentError
 
-ALL = "select id, ds from orders"
+ALL = "select id, ds from orders where ds = '2024-01-01'"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def result(odps: Connection) -> Result:
     return odps.sql(ALL, progress=False)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rows(result: Result) -> pa.Table:
     return result.to_arrow(progress=False)
 

@@ -13,16 +13,17 @@ from typing import Any
 import older_pyodps
 import pytest
 
-from odps_nb.local.server.launch import start
+from odps_nb.local.server.launch import LocalService
 from tests.support.compat import older_jobs
 
 pytestmark = pytest.mark.compat
 
 
 @pytest.fixture(scope="module")
-def said(run_older: Callable[..., list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    with start(samples=False) as local:
-        return run_older(older_jobs.__name__, local)
+def said(
+    run_older: Callable[..., list[dict[str, Any]]], empty_service: LocalService
+) -> list[dict[str, Any]]:
+    return run_older(older_jobs.__name__, empty_service)
 
 
 def test_it_is_the_older_one_that_ran(said: list[dict[str, Any]]) -> None:

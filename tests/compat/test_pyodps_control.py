@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
@@ -13,7 +13,7 @@ import pytest
 from odps import ODPS, errors, options
 from odps.tunnel import TableTunnel
 
-from odps_nb.local.server.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService
 
 pytestmark = [
     pytest.mark.compat,
@@ -24,9 +24,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def local() -> Iterator[LocalService]:
-    with start(samples=False) as running:
-        yield running
+def local(empty_service: LocalService) -> LocalService:
+    return empty_service
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -15,7 +15,7 @@ from odps.maxstorage import MaxStorageClient
 from odps.maxstorage.models.enums import SplitMode, WriteMode
 from odps.maxstorage.options import IncrementalReadOptions, SplitOptions
 
-from odps_nb.local.server.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 
 pytestmark = [
@@ -27,9 +27,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def local() -> Iterator[LocalService]:
-    with start(samples=False) as running:
-        yield running
+def local(empty_service: LocalService) -> LocalService:
+    return empty_service
 
 
 @pytest.fixture(scope="module")

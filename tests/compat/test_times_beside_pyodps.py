@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ import pytest
 
 import odps_nb
 from odps_nb.access.connection import Connection
-from odps_nb.local.server.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService
 from tests.support.compat import times_by_pyodps as stock
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
@@ -41,21 +40,30 @@ def zone(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def both(zone: str) -> Iterator[tuple[LocalService, Connection, Read]]:
+def theirs(empty_service: LocalService) -> dict[str, Read]:
+    """What the stock client has read in each zone, where it has also written."""
+    tables: dict[str, list[str]] = {}
+    for each in ZONES:
+        with connect(empty_service, each) as odps:
+            for how, kind in WRITTEN:
+                name = stock.name_of(each, "ours", how, kind)
+                odps.create_table(name, f"id bigint, t {kind}").write(ours(how, kind, each))
+                tables.setdefault(each, []).append(name)
+    where = [empty_service.endpoint, empty_service.project]
+    keys = [empty_service.access_id, empty_service.access_key]
+    command = [sys.executable, "-W", "ignore", str(Path(stock.__file__)), *where, *keys]
+    found = subprocess.run([*command, json.dumps(tables)], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr[-3000:]
+    return dict(json.loads(line) for line in found.stdout.splitlines())
+
+
+@pytest.fixture(scope="module")
+def both(
+    zone: str, empty_service: LocalService, theirs: dict[str, Read]
+) -> Iterator[tuple[LocalService, Connection, Read]]:
     """A service where both have written, our connection in the zone, and what they have read."""
-    with start(samples=False) as service, connect(service, zone) as odps:
-        tables = [stock.name_of("ours", how, kind) for how, kind in WRITTEN]
-        for name, (how, kind) in zip(tables, WRITTEN, strict=True):
-            odps.create_table(name, f"id bigint, t {kind}").write(ours(how, kind, zone))
-        child = [sys.executable, "-W", "ignore", str(Path(stock.__file__)), service.endpoint]
-        found = subprocess.run(
-            [*child, service.project, service.access_id, service.access_key, *tables],
-            env={**os.environ, "TZ": zone},
-            capture_output=True,
-            text=True,
-        )
-        assert found.returncode == 0, found.stderr[-3000:]
-        yield service, odps, json.loads(found.stdout)
+    with connect(empty_service, zone) as odps:
+        yield empty_service, odps, theirs[zone]
 
 
 def connect(service: LocalService, zone: str | None) -> Connection:
@@ -99,8 +107,8 @@ def by_id(table: pa.Table) -> list[dt.datetime | None]:
 
 
 @pytest.mark.parametrize(("how", "kind"), WRITTEN)
-def test_what_we_write_the_stock_client_reads_as_its_local_time(both, how, kind):
-    found = both[2][stock.name_of("ours", how, kind)]
+def test_what_we_write_the_stock_client_reads_as_its_local_time(both, zone, how, kind):
+    found = both[2][stock.name_of(zone, "ours", how, kind)]
     for road in LOCAL:
         assert list(found[road].values()) == [clock(v) for v in stock.CLOCK], road
 
@@ -109,7 +117,7 @@ def test_what_we_write_the_stock_client_reads_as_its_local_time(both, how, kind)
 @pytest.mark.parametrize("how", ["records", "arrow", "pandas"])
 def test_what_the_stock_client_writes_we_read_in_its_zone(both, zone, how, kind):
     _, odps, _ = both
-    table = odps.table(stock.name_of("theirs", how, kind))
+    table = odps.table(stock.name_of(zone, "theirs", how, kind))
     result = odps.sql(f"select * from {table.name.table}")
     for rows in (table.read().to_arrow(), result.to_arrow()):
         assert rows["t"].type.tz == (None if kind == "timestamp_ntz" else zone)
@@ -136,22 +144,22 @@ def test_its_module_maxstorage_means_utc_as_a_connection_without_a_zone(both, zo
         else clock(instant(v, zone).replace(tzinfo=None))
         for v in stock.CLOCK
     ]
-    found = theirs[stock.name_of("ours", "pandas", kind)]
+    found = theirs[stock.name_of(zone, "ours", "pandas", kind)]
     for road in ("maxstorage", "maxstorage records"):
         assert list(found[road].values()) == expected, road
     with connect(service, None) as odps:
-        assert [clock(v) for v in by_id(_read(odps, "ours", "pandas", kind))] == expected
+        assert [clock(v) for v in by_id(_read(odps, zone, "ours", "pandas", kind))] == expected
         for how in ("maxstorage", "maxstorage records"):
-            assert by_id(_read(odps, "theirs", how, kind)) == stock.CLOCK
+            assert by_id(_read(odps, zone, "theirs", how, kind)) == stock.CLOCK
 
 
-def _read(odps: Connection, who: str, how: str, kind: str) -> pa.Table:
-    return odps.table(stock.name_of(who, how, kind)).read().to_arrow()
+def _read(odps: Connection, zone: str, who: str, how: str, kind: str) -> pa.Table:
+    return odps.table(stock.name_of(zone, who, how, kind)).read().to_arrow()
 
 
-def test_a_time_in_a_condition_is_one_of_the_zone(both):
+def test_a_time_in_a_condition_is_one_of_the_zone(both, zone):
     _, odps, _ = both
-    table = odps.table(stock.name_of("theirs", "records", "datetime"))
+    table = odps.table(stock.name_of(zone, "theirs", "records", "datetime"))
     found = table.read(where="t = '2024-01-31 10:00:00'").to_arrow()
     assert found["id"].to_pylist() == [0]
     aware = instant(stock.CLOCK[1], odps.profile.timezone)

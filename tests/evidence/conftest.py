@@ -12,16 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from odps_nb.local.server.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService
 from tests.support.service.peer import Peer
 from tests.support.service.raw import Raw
-
-
-@pytest.fixture(scope="module")
-def empty_service() -> Iterator[LocalService]:
-    """A service of this module's own, without sample tables."""
-    with start(samples=False) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

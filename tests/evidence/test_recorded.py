@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from odps_nb.client.auth.profile import Profile
-from odps_nb.local.server.launch import start
+from odps_nb.local.server.launch import LocalService
 from odps_nb.probe.catalog import choose
 from odps_nb.probe.report import FORMAT
 from odps_nb.probe.running import Prober
@@ -35,17 +35,16 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def prober() -> Iterator[Prober]:
-    with start(samples=False) as service:
-        profile = Profile(
-            endpoint=service.endpoint,
-            project=service.project,
-            access_id=service.access_id,
-            access_key=service.access_key,
-        )
-        scratch = TableName(project=service.project, table="replayed")
-        with Prober(profile, scratch=scratch) as prober:
-            yield prober
+def prober(empty_service: LocalService) -> Iterator[Prober]:
+    profile = Profile(
+        endpoint=empty_service.endpoint,
+        project=empty_service.project,
+        access_id=empty_service.access_id,
+        access_key=empty_service.access_key,
+    )
+    scratch = TableName(project=empty_service.project, table="replayed")
+    with Prober(profile, scratch=scratch) as prober:
+        yield prober
 
 
 def test_reports_have_the_form_that_is_known_here() -> None:

@@ -1,4 +1,4 @@
-"""Services of a test module's own, and a plain client that speaks to them."""
+"""Services without samples, and a plain client that speaks to them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from odps_nb.local.server.launch import LocalService, start
 from tests.support.service.peer import Peer, make_table
 
 
-@pytest.fixture(scope="module")
-def bare() -> Iterator[LocalService]:
-    """A service of this module's own, without samples."""
-    with start(samples=False) as running:
-        yield running
+@pytest.fixture(scope="session")
+def bare(empty_service: LocalService) -> LocalService:
+    """The shared service without samples."""
+    return empty_service
 
 
 @pytest.fixture

@@ -43,12 +43,12 @@ def told() -> Iterator[tuple[Profile, str, str, Prober]]:
                 f"CREATE TABLE {TABLE} (`Hushed` bigint, rows_of_mine string, n bigint,"
                 " s struct<inner_secret:bigint>) PARTITIONED BY (day_of_mine string);",
             )
-            numbers = ", ".join(
-                f"({n}, '{VALUES[0]}', {VALUES[1]}, named_struct('inner_secret', {n}))"
-                for n in range(ROWS)
+            rows = (
+                f"SELECT a, '{VALUES[0]}', {VALUES[1]}, named_struct('inner_secret', a)"
+                f" FROM (SELECT explode(sequence(1, {ROWS})) AS a) t"
             )
             target = f"{TABLE} PARTITION (day_of_mine='{VALUES[2]}')"
-            run_sql(storage, f"INSERT INTO {target} VALUES {numbers};")
+            run_sql(storage, f"INSERT INTO {target} {rows};")
         own = TableName(project=profile.project, table=TABLE)
         scratch = TableName(project=profile.project, table="mine")
         with Prober(profile, table=own, scratch=scratch, embedded=True) as prober:

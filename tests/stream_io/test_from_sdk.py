@@ -27,7 +27,7 @@ from odps_nb.errors import (
     ServiceError,
     StateError,
 )
-from odps_nb.local.server.launch import start
+from odps_nb.local.server.launch import LocalService
 from odps_nb.stream_io import (
     ArrowReader,
     ArrowWriter,
@@ -49,9 +49,10 @@ BATCH = pa.record_batch({"id": [1, 2, 3]})
 
 
 @pytest.fixture(scope="module")
-def said(run_older: Callable[..., list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    with start(samples=False) as local:
-        return run_older(jobs_on_our_streams.__name__, local)
+def said(
+    run_older: Callable[..., list[dict[str, Any]]], empty_service: LocalService
+) -> list[dict[str, Any]]:
+    return run_older(jobs_on_our_streams.__name__, empty_service)
 
 
 @pytest.mark.compat

@@ -19,11 +19,11 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from odps_nb.local.reading.arrow_types import has_blob
-from odps_nb.local.samples.catalog import SAMPLES, Sample, SampleBatch, SampleBlob
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 from odps_nb.local.store.database import SCHEMA_VERSION
 from odps_nb.local.store.folder import Folder
@@ -32,6 +32,9 @@ from odps_nb.local.store.tables import Table
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES
+
+if TYPE_CHECKING:
+    from odps_nb.local.samples.catalog import Sample, SampleBatch, SampleBlob
 
 __all__ = ["adopt", "cache_folder", "install_samples", "load_sample"]
 
@@ -153,6 +156,8 @@ def _prune(cache: Path, finished: Path) -> None:
 
 
 def _build(root: Path) -> None:
+    from odps_nb.local.samples.catalog import SAMPLES  # what paints: most starts only link
+
     settings = Settings(durable=False, keys={"samples": "unused"})
     with Service(root, settings) as service, ThreadPoolExecutor(2) as pool:
         for sample in SAMPLES:

@@ -14,6 +14,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from odps_nb.errors import StateError
+
 __all__ = ["Duck"]
 
 # GLOBAL, or a new connection would begin with the defaults again
@@ -30,7 +32,7 @@ _FENCE = (
 
 
 class Duck:
-    """The sandboxed database; close it.
+    """The sandboxed database, opened for the first connection; close it.
 
     Parameters
     ----------
@@ -46,25 +48,35 @@ class Duck:
     def __init__(
         self, *, macros: Sequence[str] = (), memory: str = "2GB", spill: Path | None = None
     ) -> None:
+        self._lock = Lock()
+        self._database: Any = None
+        self._closed = False
+        self._macros, self._memory, self._spill = macros, memory, spill
+
+    def _open(self) -> Any:
         import duckdb
 
-        self._lock = Lock()
-        self._database = duckdb.connect(":memory:")
-        folder = "" if spill is None else str(spill).replace("'", "''")
+        database = duckdb.connect(":memory:")
+        folder = "" if self._spill is None else str(self._spill).replace("'", "''")
         for statement in (
             f"SET threads={max(1, min(4, os.cpu_count() or 1))}",
-            f"SET memory_limit='{memory}'",
+            f"SET memory_limit='{self._memory}'",
             f"SET temp_directory='{folder}'",
             *_FENCE,
-            *(f"CREATE MACRO {macro}" for macro in macros),
+            *(f"CREATE MACRO {macro}" for macro in self._macros),
             "SET GLOBAL lock_configuration=true",
         ):
-            self._database.execute(statement)
+            database.execute(statement)
+        return database
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
         """Open a connection without tables; a context manager that closes it."""
         with self._lock:  # the database object itself is not made for threads
+            if self._closed:
+                raise StateError("the database of the service is closed")
+            if self._database is None:
+                self._database = self._open()
             connection = self._database.cursor()
         try:
             yield connection
@@ -74,4 +86,6 @@ class Duck:
     def close(self) -> None:
         """Close the database. Idempotent."""
         with self._lock:
-            self._database.close()
+            self._closed = True
+            if self._database is not None:
+                self._database.close()

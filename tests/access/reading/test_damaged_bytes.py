@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import odps_nb
+from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.errors import ChecksumError
 from odps_nb.notebook.magics.status import Operations
@@ -124,8 +125,12 @@ def test_rows_that_were_written_are_not_called_verified(
 
 
 def test_a_blob_that_was_changed_is_an_error_and_one_that_was_not_is_verified(
-    service: LocalService, odps: Connection, new_name: Callable[[str], str]
+    service: LocalService,
+    odps: Connection,
+    new_name: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)  # it is asked for again
     table = odps.create_table(new_name("flip"), "id bigint, content blob")
     table.write(pa.table({"id": [1], "content": [SENT * 100]}))
     whole, damaged = Keeping(), Keeping()

@@ -12,15 +12,15 @@ import pytest
 import requests
 
 from odps_nb.errors import AccessDeniedError
-from odps_nb.local.server.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService
 from odps_nb.terms import IndexSplit
 from tests.support.service.peer import Peer
 
 ROWS = 70_000
 
 
-def logged(*options: str) -> tuple[str, LocalService]:
-    """Ask some things of a service and return its log."""
+def logged(shape: LocalService, *options: str) -> tuple[str, LocalService]:
+    """Ask some things of a service with these options; return its log, and where it was."""
     command = [
         sys.executable,
         "-m",
@@ -34,8 +34,7 @@ def logged(*options: str) -> tuple[str, LocalService]:
     )
     assert child.stdout is not None
     facts = json.loads(child.stdout.readline())
-    with start(samples=False) as shape:
-        service = replace(shape, **facts)
+    service = replace(shape, **facts)
     try:
         ask(Peer(service))
     finally:
@@ -57,8 +56,10 @@ def ask(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--verbose",)], ids=["quiet", "verbose"])
-def test_the_log_says_what_broke_and_no_secret(options: tuple[str, ...]) -> None:
-    text, service = logged(*options)
+def test_the_log_says_what_broke_and_no_secret(
+    bare: LocalService, options: tuple[str, ...]
+) -> None:
+    text, service = logged(bare, *options)
     assert "InvalidRequestError" in text  # the answer that broke
     for secret in (service.access_key, "a-wrong-key", "Authorization", "ODPS4-"):
         assert secret not in text

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import requests
 
-from odps_nb.errors import InvalidRequestError, NotFoundError, SessionExpiredError, ThrottledError
+from odps_nb.errors import InvalidRequestError, SessionExpiredError, ThrottledError
 from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import IndexSplit
 from odps_nb.wire import calls
@@ -146,10 +146,25 @@ def test_rules_that_make_no_sense_are_refused(peer: Peer) -> None:
             ask(peer, rule)
 
 
-def test_a_service_takes_no_rules_unless_asked_to(tmp_path: Path) -> None:
-    with start(samples=False) as tame, pytest.raises(NotFoundError):
-        ask(Peer(tame), {"action": "*", "fault": "close"})
+def test_rules_of_a_file_are_active_at_once(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.json"
     scenario.write_text('{"rules": [{"action": "/api/tenants", "fault": "status"}]}')
     with start(samples=False, options=("--scenario", str(scenario))) as moody:
         assert Peer(moody).send(WireRequest(method="GET", path="/tenants")).status_code == 503
+
+
+def test_each_other_route_needs_a_signature_whatever_the_host(moody: LocalService) -> None:
+    paths = [
+        "/x",
+        "/api/x",
+        "/api/misbehaviour",
+        "/api/storage/v2?Action=BlobRead",
+        "/projects/local",
+    ]
+    for path in paths:
+        for method in ("GET", "PUT", "POST", "DELETE"):
+            url = moody.tunnel_endpoint + path
+            token = moody.status_url.partition("?")[2]
+            asked = url + ("&" if "?" in url else "?") + token
+            answer = requests.request(method, asked, timeout=10)
+            assert answer.status_code == 401, (method, path)

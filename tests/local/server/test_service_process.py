@@ -23,6 +23,7 @@ from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import IndexSplit
 from odps_nb.wire import calls, control
 from odps_nb.wire.signing import sign
+from tests.support.service.commands import Ended, refused_in_words, serve_each
 from tests.support.service.peer import Peer
 
 
@@ -37,60 +38,41 @@ def wait_until_gone(pid: int, seconds: float = 20) -> bool:
     return True
 
 
-def test_rows_survive_a_restart(root: Path) -> None:
+def test_rows_survive_restarts_and_a_kill_and_nothing_else_does(root: Path) -> None:
     with start(root, samples=False) as first:
         peer = Peer(first)
         peer.sql("CREATE TABLE kept (a bigint);")
         peer.write("kept", pa.table({"a": [1, 2]}))
-        session = peer.open_read("kept")
+        reading = peer.open_read("kept")
     with start(root, samples=False) as second:
         assert second.access_key == first.access_key
-        again = Peer(second)
-        assert again.read("kept").column("a").to_pylist() == [1, 2]
-        read = again.split("kept", session.session_id, IndexSplit(0))
-        assert read.num_rows == 2
-
-
-def test_a_killed_service_keeps_its_commits_and_nothing_else(root: Path) -> None:
-    with start(root, samples=False) as first:
-        peer = Peer(first)
-        peer.sql("CREATE TABLE t (a bigint);")
-        peer.write("t", pa.table({"a": [1]}))
-        session = peer.open_write("t")
-        peer.open_stream("t", session, "0")
-        peer.put("t", session, "0", pa.table({"a": [2]}))
-        os.kill(first.pid, signal.SIGKILL)
-    with start(root, samples=False) as second:
-        again = Peer(second)
-        assert again.read("t").column("a").to_pylist() == [1]
+        peer = Peer(second)
+        assert peer.read("kept").column("a").to_pylist() == [1, 2]
+        assert peer.split("kept", reading.session_id, IndexSplit(0)).num_rows == 2
+        session = peer.open_write("kept")
+        peer.open_stream("kept", session, "0")
+        peer.put("kept", session, "0", pa.table({"a": [3]}))
+        os.kill(second.pid, signal.SIGKILL)
+    with start(root, samples=False) as third:
+        peer = Peer(third)
+        assert peer.read("kept").column("a").to_pylist() == [1, 2]
         # an open session is still there: its rows were on disk
-        again.close_stream("t", session, "0")
-        again.commit("t", session)
-        assert again.read("t").column("a").to_pylist() == [1, 2]
+        peer.close_stream("kept", session, "0")
+        peer.commit("kept", session)
+        assert peer.read("kept").column("a").to_pylist() == [1, 2, 3]
 
 
-def test_a_second_process_on_the_same_folder_is_refused(root: Path) -> None:
+def test_a_folder_is_for_its_owner_and_one_process_alone(root: Path) -> None:
     with start(root, samples=False) as first:
         with pytest.raises(ConfigError, match=f"served by another process.*{first.pid}"):
             start(root, samples=False)
         assert requests.get(first.status_url, timeout=10).status_code == 200
-
-
-def test_the_key_is_readable_by_its_owner_alone(root: Path) -> None:
-    with start(root, samples=False) as service:
         path = root / "access_key.json"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(root.stat().st_mode) == 0o700
         assert stat.S_IMODE((root / "catalog.sqlite").stat().st_mode) == 0o600
-        assert json.loads(path.read_text()) == {service.access_id: service.access_key}
-        assert service.access_key not in repr(service)
-
-
-def test_a_given_key_is_used(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_ID", "me")
-    monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_KEY", "my-secret")
-    with start(root, samples=False) as service:
-        assert (service.access_id, service.access_key) == ("me", "my-secret")
+        assert json.loads(path.read_text()) == {first.access_id: first.access_key}
+        assert first.access_key not in repr(first)
 
 
 def test_a_temporary_folder_goes_away_with_its_service(
@@ -166,25 +148,24 @@ def test_a_signal_right_after_the_first_line_ends_the_service(tmp_path: Path) ->
     assert list(tmp_path.glob("odps-nb-*")) == []
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "expected"),
-    [
-        ("--port", "{port}", "cannot listen on port"),
-        ("--port", "99999", "cannot listen on port"),
-        ("--scenario", "no-such-file", "rules in no-such-file cannot be read"),
-        ("--credentials", "no-such-file", "credentials in no-such-file cannot be read"),
-    ],
-)
-def test_options_that_cannot_be_are_refused_in_words(
-    bare: LocalService, option: str, value: str, expected: str
-) -> None:
-    value = value.format(port=bare.tunnel_endpoint.rpartition(":")[2])
-    command = [sys.executable, "-m", "odps_nb.cli", "serve", "--no-samples", option, value]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    lines = done.stderr.splitlines()
-    assert expected in lines[0]
-    assert [line.partition(":")[0] for line in lines] == ["ConfigError", "to do"]
+WRONG_OPTIONS = {
+    "port in use": (("--port", "{port}"), "cannot listen on port"),
+    "port of no kind": (("--port", "99999"), "cannot listen on port"),
+    "no rules": (("--scenario", "no-such-file"), "rules in no-such-file cannot be read"),
+    "no keys": (("--credentials", "no-such-file"), "credentials in no-such-file cannot be read"),
+}
+
+
+@pytest.fixture(scope="module")
+def refusals(bare: LocalService) -> dict[str, Ended]:
+    port = bare.tunnel_endpoint.rpartition(":")[2]
+    given = [[word.format(port=port) for word in words] for words, _ in WRONG_OPTIONS.values()]
+    return dict(zip(WRONG_OPTIONS, serve_each(*given), strict=True))
+
+
+@pytest.mark.parametrize("what", WRONG_OPTIONS)
+def test_options_that_cannot_be_are_refused_in_words(refusals: dict[str, Ended], what: str) -> None:
+    refused_in_words(refusals[what], WRONG_OPTIONS[what][1])
 
 
 def test_the_service_listens_on_loopback_only(bare: LocalService) -> None:
@@ -354,22 +335,10 @@ def test_the_status_page_takes_one_host(bare: LocalService) -> None:
         assert b"<table>" not in answer
 
 
-def test_each_other_route_needs_a_signature_whatever_the_host() -> None:
-    paths = [
-        "/x",
-        "/api/x",
-        "/api/misbehaviour",
-        "/api/storage/v2?Action=BlobRead",
-        "/projects/local",
-    ]
-    with start(samples=False, options=("--misbehave",)) as service:
-        for path in paths:
-            for method in ("GET", "PUT", "POST", "DELETE"):
-                url = service.tunnel_endpoint + path
-                token = service.status_url.partition("?")[2]
-                asked = url + ("&" if "?" in url else "?") + token
-                answer = requests.request(method, asked, timeout=10)
-                assert answer.status_code == 401, (method, path)
+def test_a_service_takes_no_rules_for_faults_unless_asked_to(peer: Peer) -> None:
+    rules = json.dumps({"rules": [{"action": "*", "fault": "close"}]}).encode()
+    with pytest.raises(NotFoundError):
+        peer.ok(calls.WireRequest(method="PUT", path="/misbehaviour", body=rules))
 
 
 def test_many_readers_at_once_get_whole_answers(peer: Peer) -> None:
@@ -419,8 +388,7 @@ def test_keys_and_tokens_come_from_a_file_of_their_owner(tmp_path: Path) -> None
     )
     path.chmod(0o644)
     options = ("--credentials", str(path))
-    with pytest.raises(ConfigError, match="can be read by others"):
-        start(samples=False, options=options)
+    refused_in_words(*serve_each(options), "can be read by others")
     path.chmod(0o600)
     with start(samples=False, options=options) as service:
         request = control.GetProject(project=service.project).encode()

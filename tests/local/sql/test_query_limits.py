@@ -23,7 +23,7 @@ from odps_nb.wire import control
 from tests.support.service.peer import Peer
 
 MIB = 1 << 20
-MEMORY = 512
+MEMORY = 256
 LONG = "SELECT count(*) FROM (SELECT explode(sequence(1, 1000000)) AS a) x CROSS JOIN \
 (SELECT explode(sequence(1, 1000000)) AS b) y"
 UNSTOPPABLE = "SELECT length(lpad('x', 2000000000, 'yz'))"
@@ -64,46 +64,56 @@ def test_a_large_result_passes_in_small_parts(bounded: LocalService) -> None:
     peer = Peer(bounded)
     peer.sql(
         "CREATE TABLE wide AS SELECT i, repeat('x', 20000) AS s"
-        " FROM (SELECT explode(sequence(1, 40000)) AS i) t;"
+        " FROM (SELECT explode(sequence(1, 20000)) AS i) t;"
     )
     found = peer.open_read("wide", split_mode=SplitMode.ROW_OFFSET)
-    assert found.record_count == 40_000
+    assert found.record_count == 20_000
     assert psutil.Process(bounded.pid).memory_info().rss < MEMORY * MIB
 
 
-def test_a_query_that_takes_too_long_is_ended_with_the_reason() -> None:
-    with start(samples=False, options=("--query-seconds", "1")) as service:
-        peer = Peer(service)
-        with pytest.raises(QueryError, match=r"Timeout Error.*1 seconds"):
-            peer.sql(f"{LONG};")
-        assert peer.query("SELECT 1 AS a;").to_pylist() == [{"a": 1}]
-        assert len(psutil.Process(service.pid).children()) == 1
+@pytest.fixture(scope="module")
+def hurried() -> Iterator[LocalService]:
+    """A service with little time for a query, whose keys come from the environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ODPS_NB_LOCAL_ACCESS_ID", "me")
+        patch.setenv("ODPS_NB_LOCAL_ACCESS_KEY", "my-secret")
+        running = start(samples=False, options=("--query-seconds", "1"))
+    with running:
+        yield running
 
 
-@pytest.mark.parametrize("text", [LONG, UNSTOPPABLE], ids=["long", "unstoppable"])
+def test_a_query_that_takes_too_long_is_ended_with_the_reason(hurried: LocalService) -> None:
+    peer = Peer(hurried)
+    with pytest.raises(QueryError, match=r"Timeout Error.*1 seconds"):
+        peer.sql(f"{LONG};")
+    assert peer.query("SELECT 1 AS a;").to_pylist() == [{"a": 1}]
+    assert len(psutil.Process(hurried.pid).children()) == 1
+
+
+def test_a_query_has_no_keys_of_the_service(hurried: LocalService) -> None:
+    assert (hurried.access_id, hurried.access_key) == ("me", "my-secret")
+    assert Peer(hurried).query("SELECT 1 AS a;").to_pylist() == [{"a": 1}]
+    (query,) = wait_for_children(hurried.pid)
+    assert not [name for name in query.environ() if name.startswith("ODPS_")]
+    assert "my-secret" not in " ".join(query.cmdline())
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_query_ends_with_its_service(text: str, number: signal.Signals) -> None:
+def test_queries_end_with_their_service(number: signal.Signals) -> None:
     with start(samples=False) as service:
         root = Path(str(service.temporary_root))
         assert root.is_dir()
-        submit = control.SubmitSql(project=service.project, sql=f"{text};")
-        Peer(service).ok(submit.encode())
-        (query,) = wait_for_children(service.pid)
+        for text in (LONG, UNSTOPPABLE):
+            submit = control.SubmitSql(project=service.project, sql=f"{text};")
+            Peer(service).ok(submit.encode())
+        queries = wait_for_children(service.pid, 2)
+        assert len(queries) == 2
         os.kill(service.pid, number)
-        query.wait(30)
+        _, alive = psutil.wait_procs(queries, timeout=30)
+        assert not alive
         psutil.wait_procs([psutil.Process(service.pid)] if service.is_running else [], timeout=30)
         assert not service.is_running
     assert not root.exists()
-
-
-def test_a_query_has_no_keys_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_ID", "me")
-    monkeypatch.setenv("ODPS_NB_LOCAL_ACCESS_KEY", "my-secret")
-    with start(samples=False) as service:
-        assert Peer(service).query("SELECT 1 AS a;").to_pylist() == [{"a": 1}]
-        (query,) = wait_for_children(service.pid)
-        assert not [name for name in query.environ() if name.startswith("ODPS_")]
-        assert "my-secret" not in " ".join(query.cmdline())
 
 
 def test_many_queries_at_once_use_few_processes(bounded: LocalService) -> None:
@@ -128,10 +138,10 @@ def test_a_process_that_was_ended_while_it_waited_is_replaced(bounded: LocalServ
     assert peer.query("SELECT 2 AS a;").to_pylist() == [{"a": 2}]
 
 
-def wait_for_children(pid: int) -> list[psutil.Process]:
-    """Wait until the service has started a process for a query."""
+def wait_for_children(pid: int, count: int = 1) -> list[psutil.Process]:
+    """Wait until the service has started that many processes for queries."""
     end = time.monotonic() + 20
-    while not (found := psutil.Process(pid).children()) and time.monotonic() < end:
+    while len(found := psutil.Process(pid).children()) < count and time.monotonic() < end:
         time.sleep(0.01)
     return found
 
@@ -157,7 +167,7 @@ def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
     """The worker thread of a request waits for ever; SIGTERM is still the end, and rows stay."""
     program = (
         "import sys, threading; from odps_nb.local.server import serve, app\n"
-        "serve.GRACE, serve.HARD_AFTER = 1, 0.5\n"
+        "serve.GRACE, serve.HARD_AFTER = 0.3, 0.2\n"
         "app.status_page = lambda service: threading.Event().wait()\n"
         f"sys.exit(serve.main(['--json', '--no-samples', '--root', {str(root)!r}]))"
     )

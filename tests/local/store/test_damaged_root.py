@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
 from odps_nb.wire.calls import CreateReadSession
 from odps_nb.wire.type_text import parse_type
+from tests.support.service.commands import Ended, refused_in_words, serve_each
 from tests.support.service.peer import Peer
 
 NAME = TableName(project="local", table="t")
@@ -182,23 +184,51 @@ DAMAGES = {
         "access keys in .* cannot be read",
     ),
     "no keys": (lambda root, _: (root / "access_key.json").write_text("{}"), "no access key in"),
+    "log missing": (remove("catalog.sqlite-wal"), "catalog.sqlite"),
+    "log of zeros": (
+        lambda root, _: (root / "catalog.sqlite-wal").write_bytes(bytes(5000)),
+        "catalog.sqlite",
+    ),
 }
+#: Damages to a folder whose service was killed.
+OF_A_LOG = ("log missing", "log of zeros")
 
 
-def refused(root: Path, expected: str) -> None:
-    """Start the service as a command and in here, and look at how it says no."""
-    command = [sys.executable, "-m", "odps_nb.cli", "serve", "--root", str(root), "--json"]
-    done = subprocess.run(
-        [*command, "--no-samples"], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 1
-    assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["ConfigError", "to do"], done.stderr
+def serve(*roots: Path) -> list[Ended]:
+    return serve_each(*(("--root", root) for root in roots))
+
+
+def refused(root: Path, expected: str, by_command: Ended) -> None:
+    """Hold that the command said no in the words of a service that is opened in here."""
     with pytest.raises(ConfigError, match=expected) as caught:
         Service(root)
     assert caught.value.option == "root"
     assert caught.value.hint
+    refused_in_words(by_command, str(caught.value))
+
+
+@dataclass
+class Damaged:
+    """A damaged folder, what was in it, and what the command said of it."""
+
+    root: Path
+    before: dict[str, bytes]
+    by_command: Ended
+
+
+@pytest.fixture(scope="module")
+def damaged(
+    sound: Path, killed: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Damaged]:
+    """Each damage to a folder of its own, and one process that was to serve them all."""
+    roots, before = {}, {}
+    for kind, (damage, _) in DAMAGES.items():
+        root = tmp_path_factory.mktemp("damaged") / "root"
+        shutil.copytree(killed if kind in OF_A_LOG else sound, root)
+        damage(root, sound)
+        roots[kind], before[kind] = root, data(root)
+    said = dict(zip(roots, serve(*roots.values()), strict=True))
+    return {kind: Damaged(roots[kind], before[kind], said[kind]) for kind in roots}
 
 
 def test_the_refusal_reaches_whoever_connects(sound: Path, tmp_path: Path) -> None:
@@ -212,29 +242,22 @@ def test_the_refusal_reaches_whoever_connects(sound: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_a_damaged_folder_is_refused_in_words_and_loses_nothing(
-    sound: Path, tmp_path: Path, kind: str
+    damaged: dict[str, Damaged], kind: str
 ) -> None:
-    damage, expected = DAMAGES[kind]
-    root = tmp_path / "root"
-    shutil.copytree(sound, root)
-    damage(root, sound)
-    before = data(root)
-    assert before
-    refused(root, expected)
-    assert data(root) == before
+    found = damaged[kind]
+    assert found.before
+    refused(found.root, DAMAGES[kind][1], found.by_command)
+    assert data(found.root) == found.before
 
 
-@pytest.mark.parametrize("change", [Path.unlink, lambda p: p.write_bytes(bytes(5000))])
-def test_a_catalogue_that_lost_its_log_is_refused(
-    killed: Path, tmp_path: Path, change: Callable[[Path], object]
-) -> None:
-    root = tmp_path / "root"
-    shutil.copytree(killed, root)
-    change(root / "catalog.sqlite-wal")
-    before = data(root)
-    assert before
-    refused(root, "catalog.sqlite")
-    assert data(root) == before
+def test_the_process_of_the_command_ends_with_its_status(damaged: dict[str, Damaged]) -> None:
+    root = damaged["catalogue missing"].root
+    command = [sys.executable, "-m", "odps_nb.cli", "serve", "--root", str(root), "--json"]
+    done = subprocess.run(
+        [*command, "--no-samples"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == damaged["catalogue missing"].by_command[2]
 
 
 def test_what_was_damaged_is_served_again_when_it_is_mended(sound: Path, tmp_path: Path) -> None:
@@ -280,21 +303,23 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_folder_that_cannot_be_written_is_refused_in_words(tmp_path: Path) -> None:
     with read_only(tmp_path) as place:
-        refused(place / "root", "cannot be served")
-        refused(place, "cannot be served")
+        roots = (place / "root", place)
+        for root, said in zip(roots, serve(*roots), strict=True):
+            refused(root, "cannot be served", said)
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    for root in (tmp_path / "file", tmp_path / "file" / "below"):
-        refused(root, "cannot be served")
+    roots = (tmp_path / "file", tmp_path / "file" / "below")
+    for root, said in zip(roots, serve(*roots), strict=True):
+        refused(root, "cannot be served", said)
     assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_folder_that_is_served_is_refused_in_words(tmp_path: Path) -> None:
     root = tmp_path / "root"
     with start(root, samples=False):
-        refused(root, "served by another process")
+        refused(root, "served by another process", *serve(root))
 
 
 def test_nothing_is_deleted_of_a_folder_that_held_other_things(tmp_path: Path) -> None:

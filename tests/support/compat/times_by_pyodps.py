@@ -1,13 +1,16 @@
-"""A process of the stock client in the zone of ``TZ``: reads our tables, writes tables of its own.
+"""Processes of the stock client, one in each zone: they read our tables, and write their own.
 
-Arguments are endpoint, project, access id and key; prints what each road gave, as JSON.
+Arguments are endpoint, project, access id, key and, as JSON, the tables by zone. Forks for each
+zone, with ``TZ`` set, and prints a line of JSON: the zone, and what each road gave.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import sys
+import time
 from typing import Any
 
 import pandas as pd
@@ -31,14 +34,14 @@ def rows(kind: str) -> pa.Table:
     return pa.table({"id": range(len(CLOCK)), "t": pa.array(CLOCK, pa.timestamp(unit))})
 
 
-def name_of(who: str, how: str, kind: str) -> str:
+def name_of(zone: str, who: str, how: str, kind: str) -> str:
     """Return the table that one of the two wrote in some way."""
-    return f"{who}_{how}_{kind}".replace(" ", "_")
+    return f"{zone.rpartition('/')[2]}_{who}_{how}_{kind}".replace(" ", "_").lower()
 
 
-def write(entry: ODPS, how: str, kind: str) -> None:
+def write(entry: ODPS, zone: str, how: str, kind: str) -> None:
     """Write the clock times by one road of the stock client."""
-    name = name_of("theirs", how, kind)
+    name = name_of(zone, "theirs", how, kind)
     table = entry.create_table(name, f"id bigint, t {kind}")
     if how == "records":
         entry.write_table(name, [list(row) for row in enumerate(objects(kind))])
@@ -96,14 +99,26 @@ def shown(value: Any) -> str | None:
     return None if value is None or value != value else value.isoformat()
 
 
-def main() -> None:
-    """Read what is there, write the same by each road."""
-    endpoint, project, access_id, access_key, *ours = sys.argv[1:]
-    entry = ODPS(access_id, access_key, project=project, endpoint=endpoint)
-    print(json.dumps({name: read(entry, name) for name in ours}))
+def in_zone(zone: str, tables: list[str], endpoint: str, project: str, *keys: str) -> None:
+    """Read what is there, write the same by each road, as a process of that zone does."""
+    os.environ["TZ"] = zone
+    time.tzset()
+    entry = ODPS(*keys, project=project, endpoint=endpoint)
+    print(json.dumps([zone, {name: read(entry, name) for name in tables}]), flush=True)
     for how in WRITES:
         for kind in KINDS:
-            write(entry, how, kind)
+            write(entry, zone, how, kind)
+
+
+def main() -> None:
+    """Do it in a forked child for each zone, one after the other."""
+    *where, by_zone = sys.argv[1:]
+    for zone, tables in json.loads(by_zone).items():
+        if not (child := os.fork()):
+            in_zone(zone, tables, *where)
+            return
+        if status := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+            sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,44 @@
+"""``odps-nb serve`` as a command, several times in one process: how it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+#: Status, output, lines of errors.
+Ended = tuple[int, str, list[str]]
+
+_SERVE = """
+import contextlib, io, json, sys
+from odps_nb.cli import main
+for options in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        with contextlib.redirect_stderr(io.StringIO()) as errors:
+            status = main(["serve", "--json", "--no-samples", *options])
+    print(json.dumps([status, out.getvalue(), errors.getvalue().splitlines()]))
+"""
+
+
+def serve_each(*options: Sequence[str | Path]) -> list[Ended]:
+    """Run the command with each of these options, which it refuses; return how each time ended.
+
+    One process for all: its start takes longer than the refusals.
+    """
+    each = json.dumps([list(map(str, one)) for one in options])
+    command = [sys.executable, "-c", _SERVE, each]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [
+        (status, out, lines) for status, out, lines in map(json.loads, done.stdout.split("\n")[:-1])
+    ]
+
+
+def refused_in_words(ended: Ended, expected: str) -> None:
+    """Hold that it ended with 1, a sentence with these words, and what to do, and nothing else."""
+    status, output, lines = ended
+    assert (status, output) == (1, "")
+    assert [line.partition(":")[0] for line in lines] == ["ConfigError", "to do"], lines
+    assert expected in lines[0]
