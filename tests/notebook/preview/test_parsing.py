@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.local.samples import media, pictures
+from odps_nb.local.samples import pictures
 from odps_nb.notebook.gallery.view import mimebundle
 from odps_nb.notebook.preview import parser_process, parsing
 from odps_nb.notebook.preview.parser_process import LENGTHS, MAX_ANSWER, MEMORY
@@ -389,9 +389,9 @@ def test_importing_the_notebook_starts_nothing():
     assert done.stdout == "None\n"
 
 
-def test_the_kernel_loads_no_parser_whatever_it_draws(tmp_path):
+def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
     """So there is no road to a preview that goes past the process."""
-    for number, blob in enumerate(media.blobs()):
+    for number, blob in enumerate(sample_blobs):
         if blob is not None:
             (tmp_path / f"{number:02}").write_bytes(blob.data)
     done = script(
