@@ -90,7 +90,7 @@ def profile(playwright, tmp_path_factory):
         str(tmp_path_factory.mktemp("profile")),
         executable_path=str(CHROMIUM),
         args=FLAGS,
-        viewport={"width": 1000, "height": 900},
+        viewport={"width": 640, "height": 480},  # what is drawn costs by the pixel
     )
     yield context
     context.close()
