@@ -16,6 +16,7 @@ from odps_nb.wire.calls import WireRequest
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
+    from odps_nb.local.samples.values import SampleBlob
     from odps_nb.local.server.launch import LocalService
 
 
@@ -43,6 +44,14 @@ def shown(shell: InteractiveShell) -> list[dict[str, Any]]:
     """What the shell displayed so far, as messages of data, metadata, transient and update."""
     outputs: list[dict[str, Any]] = shell.display_pub.outputs
     return outputs
+
+
+@pytest.fixture(scope="session")
+def sample_blobs() -> tuple[SampleBlob | None, ...]:
+    """The files of the sample table `media`, as a null and blobs; a second to make."""
+    from odps_nb.local.samples import media
+
+    return tuple(media.blobs())
 
 
 # Some batches into the body of a split of `orders`; the service sends 1 MiB at a time.

@@ -29,6 +29,8 @@ PATIENCE = 20.0
 
 #: Names the tests that share the Spark session; written by a worker, read by the scheduler.
 SHARED = "pytest-of-spark"
+#: Its tests share a Chromium and a Jupyter server.
+BROWSER = "tests/notebook/browser/"
 
 
 def shares_spark(item: pytest.Item) -> bool:
@@ -52,7 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let ``--dist loadfile`` give one worker all that shares the Spark session.
+    """Let ``--dist loadfile`` give one worker all that shares the Spark session, or the browser.
 
     What ``--dist loadgroup`` adds to the ids of tests for this, pytest 9.2 does not keep.
     """
@@ -64,6 +66,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return set((config.stash[FOLDER] / SHARED).read_text("utf-8").split("\n"))
 
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(BROWSER):
+                return BROWSER
             return "spark" if nodeid in self._shared else super()._split_scope(nodeid)
 
     return Scheduler(config, log) if config.getoption("dist") == "loadfile" else None

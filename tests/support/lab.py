@@ -1,4 +1,7 @@
-"""A real JupyterLab for browser tests: one server in a folder, isolated, ended by its id."""
+"""A real Jupyter server for browser tests, with JupyterLab and Notebook 7.
+
+One server in a folder, isolated, ended by its id.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+REPO = Path(__file__).resolve().parents[2]
 START = 60.0
 SETTINGS = {
     # otherwise cells outside of the window are not in the page at all
@@ -50,9 +55,21 @@ def notebook(*cells: str) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Jupyter:
+    """A running server: the folder that it serves, and a URL with ``{}`` for a path."""
+
+    folder: Path
+    url: str
+
+    def write(self, name: str, content: Mapping[str, Any]) -> None:
+        """Put a notebook into the folder."""
+        (self.folder / name).write_text(json.dumps(content))
+
+
 @contextmanager
-def lab(folder: Path, home: Path) -> Iterator[str]:
-    """Serve a folder; give a URL with ``{}`` in the place of a path. ``home`` keeps settings."""
+def lab(folder: Path, home: Path, env: Mapping[str, str]) -> Iterator[Jupyter]:
+    """Serve a folder; ``home`` keeps settings, ``env`` is added to the environment of kernels."""
     for name, values in SETTINGS.items():
         path = home / "settings" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,20 +84,22 @@ def lab(folder: Path, home: Path) -> Iterator[str]:
         "JUPYTERLAB_SETTINGS_DIR": "settings",
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     }
-    env = {**os.environ, **{key: str(home / name) for key, name in places.items()}}
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path.cwd()), env.get("PYTHONPATH")]))
+    env = {**os.environ, **env, **{key: str(home / name) for key, name in places.items()}}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPO), env.get("PYTHONPATH")]))
     command = [
         *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
         *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
         *(f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"),
-        *("--LabApp.expose_app_in_browser=True", "--LabApp.news_url="),
-        "--ServerApp.terminals_enabled=False",
+        *("--LabApp.news_url=", "--ServerApp.terminals_enabled=False"),
     ]
+    for app in ("LabApp", "JupyterNotebookApp"):
+        command += [f"--{app}.expose_app_in_browser=True"]
+        command += [f"--{app}.extra_labextensions_path={REPO / 'labextensions'}"]
     with (home / "lab.log").open("wb") as log:
         server = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
     try:
         _await(server, f"http://127.0.0.1:{port}/api/status?token={token}", home / "lab.log")
-        yield f"http://127.0.0.1:{port}/{{}}?token={token}"
+        yield Jupyter(folder=folder, url=f"http://127.0.0.1:{port}/{{}}?token={token}")
     finally:
         os.killpg(server.pid, signal.SIGTERM)  # its own group: the server and its kernels
         try:
@@ -105,18 +124,51 @@ def _await(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
     raise AssertionError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
 
 
-def open_notebook(page: Any, url: str, name: str) -> None:
-    """Open a notebook alone in its page, and wait until its kernel is idle."""
-    page.goto(url.format(f"doc/tree/{name}"), wait_until="domcontentloaded")
+def load(page: Any, jupyter: Jupyter, name: str, *, app: str = "doc/tree") -> None:
+    """Load JupyterLab anew, or another application of the server, with a notebook."""
+    page.goto(jupyter.url.format(f"{app}/{name}"), wait_until="domcontentloaded")
     page.wait_for_function("() => window.jupyterapp && window.jupyterapp.started")
     page.evaluate("() => window.jupyterapp.started.then(() => true)")
+
+
+def open_notebook(page: Any, jupyter: Jupyter, name: str) -> None:
+    """Open a notebook in JupyterLab, which is loaded if it is not yet, and await its kernel."""
+    if page.evaluate("() => window.jupyterapp?.name === 'JupyterLab'"):
+        page.evaluate(
+            "(path) => window.jupyterapp.commands.execute('docmanager:open', {path})"
+            ".then(() => null)",
+            name,
+        )
+    else:
+        load(page, jupyter, name)
+    await_kernel(page, name)
+
+
+def await_kernel(page: Any, name: str) -> None:
+    """Wait until a notebook is shown and its kernel is idle."""
     page.wait_for_function(
-        """() => {
-            const widget = window.jupyterapp.shell.currentWidget;
-            const session = widget && widget.context && widget.context.sessionContext.session;
-            return session && session.kernel && session.kernel.status === 'idle';
-        }"""
+        """(name) => {
+            const context = window.jupyterapp.shell.currentWidget?.context;
+            return context?.path === name && context.isReady
+                && context.sessionContext.session?.kernel?.status === 'idle';
+        }""",
+        arg=name,
     )
+
+
+def close_notebook(page: Any, *, kernel: bool) -> None:
+    """Close the notebook that is shown, with what is not saved; or its kernel, too."""
+    page.evaluate(
+        """async (kernel) => {
+            const widget = window.jupyterapp.shell.currentWidget;
+            const session = widget.context.sessionContext;
+            if (kernel) await session.shutdown();
+            widget.context.model.dirty = false;
+            widget.close();
+        }""",
+        kernel,
+    )
+    page.wait_for_function("() => !document.querySelector('.jp-NotebookPanel')")
 
 
 def run_all(page: Any) -> None:

@@ -139,11 +139,15 @@ def voronoi() -> bytes:
     rng = np.random.default_rng(11)
     points = rng.uniform(0, 1, (60, 2)) * (480, 360)
     y, x = np.mgrid[0:360, 0:480]
-    distance = np.hypot(x[..., None] - points[:, 0], y[..., None] - points[:, 1])
-    near = np.partition(distance, 1, axis=-1)
+    first, second = np.full(x.shape, np.inf), np.full(x.shape, np.inf)
+    nearest = np.zeros(x.shape, dtype=int)
+    for number, (left, top) in enumerate(points):
+        distance = np.hypot(x - left, y - top)
+        closer = distance < first
+        second = np.where(closer, first, np.minimum(second, distance))
+        first[closer], nearest[closer] = distance[closer], number
     colours = _palette(rng.uniform(0, 1, 60), (0.0, 0.33, 0.6)).astype(float)
-    light = np.clip((near[..., 1] - near[..., 0]) / 9, 0.05, 1)[..., None]
-    pixels = colours[np.argmin(distance, axis=-1)] * light
+    pixels = colours[nearest] * np.clip((second - first) / 9, 0.05, 1)[..., None]
     return encode(Image.fromarray(pixels.astype(np.uint8)), "PNG")
 
 

@@ -76,13 +76,14 @@ def song() -> bytes | None:
 def clip() -> bytes | None:
     """MP4 (H.264): two seconds of drifting light, if an encoder is at hand."""
     width, height, frames = 320, 180, 48
-    y, x = np.mgrid[0:height, 0:width]
+    x, y = np.arange(width)[None, :], np.arange(height)[:, None]
+    across = {shift: np.sin((x + y) / 60 + shift) for shift in (0.0, 2.1, 4.2)}
     raw = bytearray()
     for frame in range(frames):
         turn = 2 * math.pi * frame / frames
         planes = [
-            np.sin(x / 38 + turn) + np.cos(y / 29 - turn + shift) + np.sin((x + y) / 60 + shift)
-            for shift in (0.0, 2.1, 4.2)
+            np.sin(x / 38 + turn) + np.cos(y / 29 - turn + shift) + across[shift]
+            for shift in across
         ]
         pixels = (np.stack(planes, axis=-1) * 40 + 128).clip(0, 255).astype(np.uint8)
         raw += pixels.tobytes()

@@ -3,7 +3,6 @@
 import pytest
 
 from odps_nb.access.blob import BlobColumn
-from odps_nb.local.samples import media
 from odps_nb.notebook.gallery.view import Gallery, mimebundle
 from odps_nb.terms import BlobReference
 
@@ -13,8 +12,8 @@ def column(odps):
     return odps.table("media").blobs("content", limit=64)
 
 
-def test_every_sample_blob_arrives_and_gets_its_tile(column):
-    files = [blob for blob in media.blobs() if blob is not None]
+def test_every_sample_blob_arrives_and_gets_its_tile(column, sample_blobs):
+    files = [blob for blob in sample_blobs if blob is not None]
     bundle = column._repr_mimebundle_()
     assert bundle["text/html"].count("<figure") == len(files) == len(column)
     assert bundle["text/html"].count("✓ verified") == len(files) - 1  # one is longer than a head
@@ -39,9 +38,9 @@ def test_a_reference_that_names_nothing_is_a_tile_among_others(odps, column):
     assert "NotFoundError" in html
 
 
-def test_a_page_is_saved_byte_for_byte(column, tmp_path):
+def test_a_page_is_saved_byte_for_byte(column, sample_blobs, tmp_path):
     saved = Gallery(column, page_size=12).save_page(tmp_path)
-    files = [blob for blob in media.blobs() if blob is not None][:12]
+    files = [blob for blob in sample_blobs if blob is not None][:12]
     assert [path.read_bytes() for path in saved] == [blob.data for blob in files]
 
 

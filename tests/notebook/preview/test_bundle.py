@@ -4,6 +4,7 @@ import io
 import json
 import warnings
 import zipfile
+from functools import cache
 from html.parser import HTMLParser
 
 import numpy as np
@@ -23,11 +24,12 @@ from odps_nb.errors import (
     OdpsNbError,
     TruncatedError,
 )
-from odps_nb.local.samples import media, pictures
+from odps_nb.local.samples import pictures
 from odps_nb.notebook.preview.bundle import mimebundle
 from odps_nb.notebook.preview.drawing import Excerpt
 from odps_nb.notebook.preview.kind import HEAD
 from odps_nb.notebook.preview.parsers import arrow
+from odps_nb.notebook.preview.registry import kinds
 from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
 
@@ -90,12 +92,20 @@ class Seen(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def samples():
+def samples(sample_blobs):
     return {
         blob.file_name: Value(blob.data, blob.mime_type, blob.file_name)
-        for blob in media.blobs()
+        for blob in sample_blobs
         if blob is not None
     }
+
+
+@pytest.fixture(scope="module")
+def drawn(samples):
+    """Tiles of all samples by name, pages drawn, for each size; drawn once."""
+    return cache(
+        lambda size: {name: tile(blob, size=size, render=True) for name, blob in samples.items()}
+    )
 
 
 def seen(data, mime_type="", file_name="", **options):
@@ -119,10 +129,10 @@ OURS = {
 }
 
 
-def test_sources_have_media_types_of_our_table_only(samples):
+def test_sources_have_media_types_of_our_table_only(drawn):
     found = set()
-    for blob in samples.values():
-        for source in Seen(tile(blob).html).values("src"):
+    for made in drawn(GRID).values():
+        for source in Seen(made.html).values("src"):
             assert source.startswith("data:")
             found.add(source[5:].split(";")[0])
     assert found <= OURS
@@ -163,10 +173,13 @@ def test_drawn_html_gets_an_empty_sandbox_and_a_policy_before_anything_else(samp
 
 
 @pytest.mark.parametrize("size", [GRID, LIST, SINGLE])
-@pytest.mark.parametrize("render", [False, True])
-def test_no_preview_ever_allows_scripts_or_loads_anything(samples, size, render):
-    for name, blob in samples.items():
-        made = tile(blob, size=size, render=render)
+def test_no_preview_ever_allows_scripts_or_loads_anything(samples, drawn, size):
+    tiles = [(name, made, True) for name, made in drawn(size).items()]
+    for name, made, _ in tuple(tiles):
+        if kinds()[made.format.kind].draw_rendered:  # the others know no difference
+            tiles.append((name, tile(samples[name], size=size), False))
+    assert len(tiles) > len(samples)
+    for name, made, render in tiles:
         page = Seen(made.html)
         assert "allow-" not in "".join(page.values("sandbox")), name
         assert {"script", "style", "link", "object", "embed", "form", "base", "a"}.isdisjoint(
@@ -264,7 +277,7 @@ def test_pixels_just_below_the_limit_are_decoded():
 
 
 @pytest.mark.parametrize("size", [GRID, LIST, SINGLE])
-def test_no_tile_is_larger_than_its_budget(samples, size):
+def test_no_tile_is_larger_than_its_budget(drawn, size):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (900, 1400, 3), np.uint8))
     large = [
         Value(pictures.encode(noise, "PNG")),
@@ -275,8 +288,7 @@ def test_no_tile_is_larger_than_its_budget(samples, size):
         Value((",".join(["&" * 70] * 300) + "\n").encode() * 40),
         Value(json.dumps({"<" * 100 + str(n): "&" * 500 for n in range(400)}).encode()),
     ]
-    for blob in [*large, *samples.values()]:
-        made = tile(blob, size=size, render=True)
+    for made in [*(tile(blob, size=size, render=True) for blob in large), *drawn(size).values()]:
         assert len(made.html.encode()) <= TILE_BUDGET + 16 * 1024
 
 
@@ -311,7 +323,8 @@ def test_a_small_allowance_is_kept(samples):
 
 
 def test_packed_streams_are_unpacked_within_a_bound():
-    bomb = zstandard.ZstdCompressor().compress(b"all work and no play\n" * 50_000_000)
+    packer, piece = zstandard.ZstdCompressor().compressobj(), b"all work and no play\n" * 1_000_000
+    bomb = b"".join(packer.compress(piece) for _ in range(50)) + packer.flush()
     page = seen(bomb)
     assert "all work and no play" in page.text
 
@@ -370,14 +383,14 @@ def test_a_parquet_row_group_that_promises_too_much_is_not_unpacked():
 # -- every kind ---------------------------------------------------------------------------------
 
 
-def test_every_sample_has_a_figure_a_caption_and_a_label(samples):
-    for blob in samples.values():
-        page = Seen(tile(blob).html)
+def test_every_sample_has_a_figure_a_caption_and_a_label(drawn):
+    for name, made in drawn(GRID).items():
+        page = Seen(made.html)
         assert page.tags[0] == "figure"
         assert "figcaption" in page.tags
         assert page.attributes[0] == ("figure", "tabindex", "0")
         assert page.values("aria-label")[0]
-        assert all(page.values("alt")), blob.file_name
+        assert all(page.values("alt")), name
         assert page.tags.count("img") == len(page.values("alt"))
 
 
@@ -494,7 +507,7 @@ def test_a_cut_picture_shows_hex_and_one_line_of_reason(samples):
 def test_every_sample_cut_anywhere_becomes_a_tile(samples):
     for name, blob in samples.items():
         length = len(blob.data)
-        for cut in {1, 9, 30, length // 3, length // 2, length - 1}:
+        for cut in {9, length // 2, length - 1}:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 made = tile(Value(blob.data[:cut], blob.mime_type, name), render=True)

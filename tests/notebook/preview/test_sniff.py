@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odps_nb.local.samples import media
 from odps_nb.notebook.preview.kind import HEAD, Format, differs
 from odps_nb.notebook.preview.registry import kinds, sniff
 
@@ -53,8 +52,8 @@ WHAT = {
 
 
 @pytest.fixture(scope="module")
-def files():
-    return {blob.file_name: blob for blob in media.blobs() if blob is not None}
+def files(sample_blobs):
+    return {blob.file_name: blob for blob in sample_blobs if blob is not None}
 
 
 def kind_of(data: bytes) -> Format:

@@ -12,7 +12,6 @@ import socket
 import threading
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from odps_nb.notebook.display.html import escape
 from odps_nb.notebook.gallery.view import mimebundle
@@ -72,32 +71,37 @@ class Listener:
 
 
 @pytest.fixture
-def listener():
-    server = Listener()
-    yield server
-    server.close()
+def listen():
+    """Give new listeners."""
+    with contextlib.ExitStack() as ends:
+
+        def new():
+            server = Listener()
+            ends.callback(server.close)
+            return server
+
+        yield new
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
+def profile(playwright, tmp_path_factory):
     """A browser with a profile: without one, Chromium makes no early connections."""
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            str(tmp_path_factory.mktemp("profile")),
-            executable_path=str(CHROMIUM),
-            args=FLAGS,
-            viewport={"width": 1000, "height": 900},
-        )
-        yield context
-        context.close()
+    context = playwright.chromium.launch_persistent_context(
+        str(tmp_path_factory.mktemp("profile")),
+        executable_path=str(CHROMIUM),
+        args=FLAGS,
+        viewport={"width": 640, "height": 480},  # what is drawn costs by the pixel
+    )
+    yield context
+    context.close()
 
 
 @pytest.fixture
-def visit(browser):
+def visit(profile):
     pages = []
 
     def show(markup):
-        page = browser.new_page()
+        page = profile.new_page()
         pages.append(page)
         page.set_content(f"<!DOCTYPE html><body>{markup}</body>", wait_until="load")
         return page
@@ -141,9 +145,11 @@ def spelled(markup, listener):
     return markup.replace("URL", f"http://127.0.0.1:{listener.port}/")
 
 
-def touch(page):
-    """Hover, click and use the keys where the frame is."""
-    box = page.locator("iframe").bounding_box()
+def touch(frame):
+    """Hover, click and use the keys where a frame is."""
+    page = frame.page
+    frame.scroll_into_view_if_needed()
+    box = frame.bounding_box()
     for x, y in ((20, 20), (120, 40), (box["width"] / 2, 100)):
         page.mouse.move(box["x"] + x, box["y"] + y)
         page.mouse.click(box["x"] + x, box["y"] + y)
@@ -152,26 +158,32 @@ def touch(page):
         page.keyboard.press(key)
 
 
-@pytest.mark.parametrize("name", [n for n in CALLS if "hides" not in n])
-def test_control_the_sandbox_and_the_policy_alone_let_it_out(visit, listener, name):
-    source = escape(POLICY + spelled(CALLS[name], listener))
-    page = visit(f'<iframe sandbox="" width=900 height=400 srcdoc="{source}"></iframe>')
-    touch(page)
-    assert listener.heard.wait(30)
+def test_control_the_sandbox_and_the_policy_alone_let_it_out(visit, listen):
+    listeners = {name: listen() for name in CALLS if "hides" not in name}
+    sources = [escape(POLICY + spelled(CALLS[name], to)) for name, to in listeners.items()]
+    frame = '<iframe sandbox="" width=900 height=400 srcdoc="{}"></iframe>'
+    page = visit("".join(frame.format(source) for source in sources))
+    for number in range(len(sources)):
+        touch(page.locator("iframe").nth(number))
+    assert [name for name, to in listeners.items() if not to.heard.wait(30)] == []
 
 
-@pytest.mark.parametrize("name", [*CALLS, *QUIET])
-def test_a_drawn_page_makes_no_connection_whatever_is_done_to_it(visit, listener, name):
-    text = spelled({**CALLS, **QUIET}[name], listener)
-    page = visit(preview.mimebundle(Value(text), render=True)["text/html"])
-    assert page.locator("iframe").count() == 1
-    touch(page)
+def test_a_drawn_page_makes_no_connection_whatever_is_done_to_it(visit, listen):
+    texts = {**CALLS, **QUIET}
+    listeners = {name: listen() for name in texts}
+    values = [Value(spelled(text, listeners[name])) for name, text in texts.items()]
+    page = visit("".join(preview.mimebundle(one, render=True)["text/html"] for one in values))
+    assert page.locator("iframe").count() == len(texts)
+    for number in range(len(texts)):
+        touch(page.locator("iframe").nth(number))
     # all that the page asked for before this one has been sent when this one arrives
-    with contextlib.suppress(Exception):
-        page.evaluate(f"fetch('http://127.0.0.1:{listener.port}/last', {{mode: 'no-cors'}}); 0")
-    assert listener.heard.wait(30)
-    assert len(listener.links) == 1
-    assert listener.links[0].recv(64).startswith(b"GET /last")
+    for to in listeners.values():
+        with contextlib.suppress(Exception):
+            page.evaluate(f"fetch('http://127.0.0.1:{to.port}/last', {{mode: 'no-cors'}}); 0")
+    assert all(to.heard.wait(30) for to in listeners.values())
+    assert {name: len(to.links) for name, to in listeners.items()} == dict.fromkeys(texts, 1)
+    for to in listeners.values():
+        assert to.links[0].recv(64).startswith(b"GET /last")
 
 
 def test_a_drawn_page_keeps_its_look(visit):

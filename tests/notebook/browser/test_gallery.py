@@ -9,13 +9,11 @@ import io
 import threading
 
 import pytest
-from playwright.sync_api import sync_playwright
 
-from odps_nb.local.samples import media, papers
+from odps_nb.local.samples import papers
 from odps_nb.notebook.display.html import escape
 from odps_nb.notebook.gallery import view as gallery
 from odps_nb.notebook.preview import bundle as preview
-from tests.support.browser import CHROMIUM, FLAGS
 
 pytestmark = pytest.mark.browser
 
@@ -51,18 +49,9 @@ class Column(list):
 
 
 @pytest.fixture(scope="module")
-def samples():
-    blobs = [b and Value(b.data, b.mime_type, b.file_name) for b in media.blobs()]
+def samples(sample_blobs):
+    blobs = [b and Value(b.data, b.mime_type, b.file_name) for b in sample_blobs]
     return Column([*blobs, Value(NASTY.encode(), NASTY, NASTY)])
-
-
-@pytest.fixture(scope="module")
-def browser():
-    assert CHROMIUM.exists(), "browser tests need Debian's chromium: apt-get install chromium"
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 class Site(http.server.ThreadingHTTPServer):
@@ -94,7 +83,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def site():
     server = Site()
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -105,13 +94,12 @@ def site():
     server.server_close()
 
 
-@pytest.fixture
-def visit(browser, site):
+@pytest.fixture(scope="module")
+def visit(context, site):
     """Show markup as a page; tell the page, what it asked for and what ran."""
-    context = browser.new_context()
 
     def show(markup, mime="text/html; charset=utf-8"):
-        site.mime = mime
+        site.mime, site.asked = mime, []
         site.page = markup.encode() if isinstance(markup, str) else markup
         page = context.new_page()
         dialogs, left = [], []
@@ -121,11 +109,22 @@ def visit(browser, site):
         page.on("requestfailed", lambda r: left.append(r.url) if r.failure != "csp" else None)
         page.goto(site.url, wait_until="load")
         page.wait_for_load_state("networkidle")
-        page.dialogs, page.left = dialogs, left
+        page.dialogs, page.left, page.asked = dialogs, left, site.asked
         return page
 
-    yield show
-    context.close()
+    return show
+
+
+@pytest.fixture(scope="module")
+def grid(visit, samples):
+    """The gallery of all samples as it is shown at first."""
+    return visit(document(gallery.mimebundle(samples)["text/html"]))
+
+
+@pytest.fixture(scope="module")
+def drawn(visit, samples):
+    """The same with pages drawn."""
+    return visit(document(gallery.mimebundle(samples, render=True)["text/html"]))
 
 
 def document(body):
@@ -139,83 +138,93 @@ def probe(page):
 # -- the traps are sharp ------------------------------------------------------------------------
 
 
-def test_control_the_hostile_page_acts_when_it_is_shown_without_care(visit, site):
+def test_control_the_hostile_page_acts_when_it_is_shown_without_care(visit):
     # without the redirect, which would leave the page before it can be asked
     body = papers.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"")
     page = visit(body)
     assert probe(page) in ("html script", "html parent", "html onerror")
-    assert {"/beacon/script", "/beacon/image", "/beacon/style"} <= set(site.asked)
+    assert {"/beacon/script", "/beacon/image", "/beacon/style"} <= set(page.asked)
 
 
-def test_control_the_hostile_page_acts_in_a_frame_without_a_sandbox(visit, site):
+def test_control_the_hostile_page_acts_in_a_frame_without_a_sandbox(visit):
     source = escape(papers.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"").decode())
     page = visit(document(f'<iframe srcdoc="{source}"></iframe>'))
     assert probe(page) in ("html parent", "html onerror")
-    assert "/beacon/script" in site.asked
+    assert "/beacon/script" in page.asked
 
 
-def test_control_the_hostile_svg_acts_when_it_is_shown_as_a_document(visit, site):
+def test_control_the_hostile_svg_acts_when_it_is_shown_as_a_document(visit):
     page = visit(papers.HOSTILE_SVG, "image/svg+xml")
     assert probe(page) in ("svg script", "svg onload")
-    assert "/beacon/svg-script" in site.asked
+    assert "/beacon/svg-script" in page.asked
 
 
-def test_control_a_value_acts_when_it_is_not_escaped(visit, site):
+def test_control_a_value_acts_when_it_is_not_escaped(visit):
     page = visit(document(NASTY))
     assert probe(page) == "value"
-    assert "/beacon/value" in site.asked
+    assert "/beacon/value" in page.asked
 
 
 # -- and the gallery is quiet -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("view", ["grid", "list"])
-@pytest.mark.parametrize("render", [False, True])
-def test_no_script_runs_and_no_request_leaves_a_gallery(visit, site, samples, view, render):
-    html = gallery.mimebundle(samples, view=view, render=render)["text/html"]
-    page = visit(document(html))
-    assert page.locator("figure").count() == len(samples)
+def assert_quiet(page, site):
     assert probe(page) is None
     assert page.dialogs == []
-    assert site.asked == []
+    assert page.asked == []
     assert [url for url in page.left if not url.startswith("data:")] == [site.url]
 
 
-@pytest.mark.parametrize("name", ["you_have_won.html", "not_a_picture.png", "script_inside.svg"])
-@pytest.mark.parametrize("render", [False, True])
-def test_no_hostile_blob_acts_when_it_is_shown_alone(visit, site, samples, name, render):
-    blob = next(b for b in samples if b is not None and b.file_name == name)
-    page = visit(document(preview.mimebundle(blob, render=render)["text/html"]))
-    assert probe(page) is None
-    assert page.dialogs == []
-    assert site.asked == []
+@pytest.mark.parametrize("shown", ["grid", "drawn"])
+def test_no_script_runs_and_no_request_leaves_a_gallery(request, site, samples, shown):
+    page = request.getfixturevalue(shown)
+    assert page.locator("figure").count() == len(samples)
+    assert_quiet(page, site)
 
 
-def test_a_drawn_page_is_drawn_and_its_frame_may_do_nothing(visit, site, samples):
-    html = gallery.mimebundle(samples, render=True)["text/html"]
+def test_no_script_runs_and_no_request_leaves_a_list(visit, site, samples):
+    html = gallery.mimebundle(samples, view="list", render=True)["text/html"]
     page = visit(document(html))
-    frames = page.locator("iframe")
+    assert page.locator("figure").count() == len(samples)
+    assert_quiet(page, site)
+    page.close()
+
+
+def test_no_hostile_blob_acts_when_it_is_shown_alone(visit, site, samples):
+    names = ("you_have_won.html", "not_a_picture.png", "script_inside.svg")
+    blobs = [b for b in samples if b is not None and b.file_name in names]
+    bundles = [preview.mimebundle(b, render=way) for b in blobs for way in (False, True)]
+    page = visit(document("".join(bundle["text/html"] for bundle in bundles)))
+    assert page.locator("figure").count() == 6
+    assert_quiet(page, site)
+    page.close()
+
+
+def test_a_drawn_page_is_drawn_and_its_frame_may_do_nothing(drawn):
+    frames = drawn.locator("iframe")
     assert frames.count() == 3
     for number in range(frames.count()):
         assert frames.nth(number).get_attribute("sandbox") == ""
         assert frames.nth(number).get_attribute("src") is None
-    drawn = page.main_frame.child_frames
-    texts = [frame.locator("h1").inner_text() for frame in drawn]
+    texts = [frame.locator("h1").inner_text() for frame in drawn.main_frame.child_frames]
     assert sorted(texts) == ["Weekly report", "You have won!", "You have won!"]
 
 
-def test_a_drawn_page_has_no_form_and_no_link(visit, site, samples):
-    blob = next(b for b in samples if b is not None and b.file_name == "you_have_won.html")
-    page = visit(document(preview.mimebundle(blob, render=True)["text/html"]))
-    frame = page.main_frame.child_frames[0]
-    assert frame.locator("h1").inner_text() == "You have won!"
-    assert frame.locator("button, form, a, link, meta[http-equiv=refresh], iframe").count() == 0
-    assert site.asked == []
-    assert page.url == site.url
+def test_a_drawn_page_has_no_form_and_no_link(drawn, site):
+    frames = [
+        frame
+        for frame in drawn.main_frame.child_frames
+        if frame.locator("h1").inner_text() == "You have won!"
+    ]
+    assert len(frames) == 2
+    for frame in frames:
+        assert frame.locator("button, form, a, link, meta[http-equiv=refresh], iframe").count() == 0
+    assert drawn.asked == []
+    assert drawn.url == site.url
 
 
-def test_pictures_and_players_do_show_and_load(visit, samples):
-    page = visit(document(gallery.mimebundle(samples)["text/html"]))
+def test_pictures_and_players_do_show_and_load(grid):
+    page = grid
     broken = page.evaluate(
         "() => [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.alt)"
     )
@@ -226,8 +235,8 @@ def test_pictures_and_players_do_show_and_load(visit, samples):
     )
 
 
-def test_the_keyboard_reaches_every_tile_in_order(visit, samples):
-    page = visit(document(gallery.mimebundle(samples)["text/html"]))
+def test_the_keyboard_reaches_every_tile_in_order(grid):
+    page = grid
     labels = page.evaluate(
         "() => [...document.querySelectorAll('figure')].map(f => f.getAttribute('aria-label'))"
     )
@@ -246,12 +255,15 @@ def test_the_keyboard_reaches_every_tile_in_order(visit, samples):
 
 
 @pytest.mark.parametrize(("paper", "ink"), [("#ffffff", "#212121"), ("#111111", "#e0e0e0")])
-def test_text_has_contrast_on_light_and_dark_paper(visit, samples, paper, ink):
-    html = gallery.mimebundle(samples)["text/html"]
-    page = visit(document(f'<div style="background:{paper};color:{ink}">{html}</div>'))
-    colours = page.evaluate(
+def test_text_has_contrast_on_light_and_dark_paper(grid, paper, ink):
+    grid.evaluate(
+        "([paper, ink]) => Object.assign(document.body.style, {background: paper, color: ink})",
+        [paper, ink],
+    )
+    colours = grid.evaluate(
         "() => [...new Set([...document.querySelectorAll('figcaption, figcaption *, pre, td, th')]"
         ".map(e => getComputedStyle(e).color))]"
     )
     # text takes the colour of the page, whatever the theme
-    assert len(colours) == 1
+    red, green, blue = bytes.fromhex(ink[1:])
+    assert colours == [f"rgb({red}, {green}, {blue})"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-import nbformat
 import pytest
 
+from tests.support.lab import close_notebook, notebook, open_notebook
 from tests.support.sockets.relays import TlsFront
 
 pytestmark = pytest.mark.browser
@@ -95,31 +94,15 @@ class Lab:
 
 
 @pytest.fixture(scope="module")
-def errors() -> list[str]:
-    """What the page says is wrong."""
-    return []
-
-
-@pytest.fixture(scope="module")
-def lab(service, tmp_path_factory: pytest.TempPathFactory, errors: list[str]) -> Iterator[Lab]:
-    import lab_page
-
-    place = tmp_path_factory.mktemp("lab") / "cells.ipynb"
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    book = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
-    book.cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
-    nbformat.write(book, place)
+def lab(service, lab_page, jupyter) -> Iterator[Lab]:
     real = urlsplit(service.endpoint)
     with TlsFront((real.hostname, real.port), None, listens=True) as front:
-        env = {
-            **os.environ,
-            "ODPS_ENDPOINT": f"{front.url}{real.path}",
-            "ODPS_PROJECT": service.project,
-            "ODPS_ACCESS_ID": service.access_id,
-            "ODPS_ACCESS_KEY": service.access_key,
-        }
-        with lab_page.open_notebook(place, env=env, errors=errors) as page:
-            yield Lab(page, front)
+        endpoint = f"import os; os.environ['ODPS_ENDPOINT'] = {front.url + real.path!r}"
+        jupyter.write("cells.ipynb", notebook(f"{endpoint}\n{CELLS[0]}", *CELLS[1:]))
+        open_notebook(lab_page, jupyter, "cells.ipynb")
+        lab_page.traffic.errors.clear()
+        yield Lab(lab_page, front)
+        close_notebook(lab_page, kernel=True)
 
 
 @pytest.fixture(scope="module")
@@ -295,6 +278,6 @@ def test_no_data_becomes_markup_and_nothing_comes_from_elsewhere(repo) -> None:
             assert word not in text, f"{word} in {file.name}"
 
 
-def test_the_page_had_no_errors(browsed: Lab, errors: list[str], service) -> None:
-    assert errors == []
+def test_the_page_had_no_errors(browsed: Lab, service) -> None:
+    assert browsed.page.traffic.errors == []
     assert service.access_key not in browsed.page.content()

@@ -1,0 +1,85 @@
+"""One Chromium, one Jupyter server and one page of JupyterLab for all tests of this folder.
+
+They end with the folder, which one worker has: while Playwright runs, no other event loop can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
+
+from tests.support.browser import CHROMIUM, FLAGS
+from tests.support.lab import Jupyter, lab
+
+if TYPE_CHECKING:
+    from odps_nb.local.server.launch import LocalService
+
+
+@pytest.fixture(scope="package")
+def playwright() -> Iterator[Playwright]:
+    assert CHROMIUM.exists(), "browser tests need Debian's chromium: apt-get install chromium"
+    expect.set_options(timeout=60_000)  # as pages have it: the machine may be busy
+    with sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+    yield chromium
+    chromium.close()
+
+
+@pytest.fixture(scope="package")
+def jupyter(service: LocalService, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jupyter]:
+    """A server whose kernels reach the service of this run by their environment."""
+    env = {
+        "ODPS_ENDPOINT": service.endpoint,
+        "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
+        "ODPS_PROJECT": service.project,
+        "ODPS_ACCESS_ID": service.access_id,
+        "ODPS_ACCESS_KEY": service.access_key,
+    }
+    with lab(tmp_path_factory.mktemp("notebooks"), tmp_path_factory.mktemp("lab"), env) as running:
+        yield running
+
+
+class Traffic:
+    """What a page asked for, the sizes of messages that came to it, and its errors."""
+
+    def __init__(self, page: Page) -> None:
+        self.urls: list[str] = []
+        self.sizes: list[int] = []
+        self.errors: list[str] = []
+        page.on("request", lambda request: self.urls.append(request.url))
+        page.on("websocket", lambda socket: socket.on("framereceived", self._came))
+        page.on(
+            "console",
+            lambda said: (
+                said.type == "error" and self.errors.append(f"{said.text} {said.location}")
+            ),
+        )
+        page.on("pageerror", lambda error: self.errors.append(error.stack or str(error)))
+
+    def _came(self, frame: str | bytes) -> None:
+        self.sizes.append(len(frame))
+
+
+@pytest.fixture(scope="package")
+def lab_page(browser: Browser) -> Page:
+    """The page of JupyterLab; each file opens its notebook there and closes it."""
+    page = browser.new_page(viewport={"width": 1280, "height": 1400})
+    page.set_default_timeout(60_000)
+    page.traffic = Traffic(page)
+    return page
+
+
+@pytest.fixture(scope="package")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """For pages that are no notebook."""
+    made = browser.new_context()
+    yield made
+    made.close()
