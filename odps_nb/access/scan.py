@@ -100,7 +100,7 @@ class Scan(Looked, ForEngines):
     @property
     def session(self) -> ReadSession:
         """The read session; opened at the first use."""
-        return self._open(None)
+        return self.opened()
 
     @property
     def session_id(self) -> str:
@@ -315,7 +315,7 @@ class Scan(Looked, ForEngines):
         workers: int | None = None,
         read_ahead: int | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
-        session = self._open(tracker, token)
+        session = self.opened(tracker, token)
         tell_polars(session.schema)
         batches = iter_batches(
             self._connection.storage,
@@ -332,9 +332,10 @@ class Scan(Looked, ForEngines):
                 # A session returns partition columns last, whatever the order of ``columns``.
                 yield shown.select(list(self._plan.columns)) if self._plan.columns else shown
 
-    def _open(
-        self, tracker: ProgressTracker | None, token: CancelToken | None = None
+    def opened(
+        self, tracker: ProgressTracker | None = None, token: CancelToken | None = None
     ) -> ReadSession:
+        """Return the read session; its opening is told to a tracker and cancelled by a token."""
         with self._lock:
             if self._session is None:
                 storage = self._connection.storage
