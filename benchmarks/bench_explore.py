@@ -1,31 +1,57 @@
 """Pages of an explorer over a line of 40 ms and 50 MB/s: how long a person waits, and bytes told.
 
-``python -m benchmarks.bench_explore``. One table of 2,048,000 rows and 22 columns; pages of 100
-rows at random places, also beyond a condition. pyodps reads the same rows by number through its
-table tunnel (`open_reader` of a table, then a slice), which is how its users look at rows.
+``python -m benchmarks.bench_explore [ROWS]``. One table of 2,048,000 rows and 22 columns; or, with
+ROWS (such as 100000000), one of so many rows and three columns, which is made first and takes
+about 30 bytes of disk a row while this runs. Pages of 100 rows at random places, also beyond a
+condition. pyodps reads the same rows by number through its table tunnel (`open_reader` of a
+table, then a slice), which is how its users look at rows.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import random
+import shutil
 import statistics
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
 
 import odps_nb
 from benchmarks._measure import header, judged, summary
 from benchmarks._slow_line import slow_line
 from odps_nb.access.connection import Connection
 from odps_nb.access.looking.browsing import rows_of
+from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.notebook.explore.messages import page_message, profile_message, table_message
 from odps_nb.notebook.explore.pages import CACHE_BYTES
 from odps_nb.notebook.explore.view import Choice, RowView
 
-TABLE, ROWS = "orders", 2_048_000
+STEP_ROWS = 1_000_000
+ROW_BYTES = 60  # of a made table on disk, with room to spare
 ROUND_TRIP, SPEED = 0.040, 50e6  # seconds, bytes a second of one connection
 PAGES, PEER_PAGES, SIZE = 60, 12, 100
 FIRST_PAGE, ANY_PAGE = 0.300, 0.100
 MESSAGE = 100_000
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The table that is looked at; ``partition`` is what pyodps opens of it."""
+
+    table: str
+    rows: int
+    columns: int
+    partition: str | None = None
+
+
+ORDERS = Subject("orders", 2_048_000, 22, "ds=2024-01-03")
+MADE = pa.schema([("id", pa.int64()), ("quantity", pa.int32()), ("status", pa.string())])
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -43,18 +69,41 @@ def told(name: str, seconds: list[float]) -> tuple[float, float]:
     return median, p95
 
 
-def opened(connection: Connection) -> RowView:
+def made_rows(rows: int) -> Iterator[pa.RecordBatch]:
+    """Make rows: a counter, a number from it, one of four words."""
+    words = pa.array(["new", "paid", "sent", "returned"])
+    for start in range(0, rows, STEP_ROWS):
+        ids = np.arange(start, min(rows, start + STEP_ROWS))
+        status = words.take(pa.array(ids * 2_654_435_761 % 2**32 >> 30))
+        columns = [pa.array(ids), pa.array((ids % 97).astype("i4")), status]
+        yield pa.record_batch(columns, schema=MADE)
+
+
+def made(connection: Connection, rows: int) -> Subject:
+    """Write a table of so many rows, a piece at a time; it goes with the service."""
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if free < rows * ROW_BYTES:
+        raise SystemExit(f"bench: {rows:,} rows need {rows * ROW_BYTES / 1e9:.1f} GB of free disk")
+    connection.sql("create table tall (id bigint, quantity int, status string)")
+    data = pa.RecordBatchReader.from_batches(MADE, made_rows(rows))
+    seconds = timed(lambda: connection.table("tall").write(data))
+    print(f"  {rows:,} rows written in {seconds:.0f} s")
+    return Subject("tall", rows, len(MADE))
+
+
+def opened(connection: Connection, subject: Subject) -> RowView:
     """Return a view as `Table.explore` opens it."""
-    view: RowView = connection.table(TABLE).explore(seed=1).view  # type: ignore[attr-defined]
+    explorer = connection.table(subject.table).explore(seed=1)
+    view: RowView = explorer.view  # type: ignore[attr-defined]
     return view
 
 
-def first_pages(profile: odps_nb.Profile) -> None:
+def first_pages(profile: odps_nb.Profile, subject: Subject) -> None:
     """From a new connection to the first page: schema, session, rows."""
 
     def first() -> None:
         with odps_nb.connect(profile) as connection:
-            page = opened(connection).page(0)
+            page = opened(connection, subject).page(0)
         if page.count != SIZE:
             raise SystemExit("bench: the first page is not whole")
 
@@ -62,11 +111,11 @@ def first_pages(profile: odps_nb.Profile) -> None:
     print(" ", judged(f"first page: {median * 1e3:.0f} ms", median <= FIRST_PAGE))
 
 
-def pages(connection: Connection) -> list[int]:
+def pages(connection: Connection, subject: Subject) -> list[int]:
     """Pages at random places; return where they were."""
-    view, draw = opened(connection), random.Random(1)
+    view, draw = opened(connection, subject), random.Random(1)
     view.page(0)
-    starts = [draw.randrange(ROWS // SIZE) * SIZE for _ in range(PAGES)]
+    starts = [draw.randrange(subject.rows // SIZE) * SIZE for _ in range(PAGES)]
     _, p95 = told("a page anywhere", [timed(lambda s=start: view.page(s)) for start in starts])
     print(" ", judged(f"any page: {p95 * 1e3:.0f} ms at the 95th percentile", p95 <= ANY_PAGE))
     kept = view.nbytes
@@ -81,9 +130,9 @@ def pages(connection: Connection) -> list[int]:
     return starts
 
 
-def messages(connection: Connection) -> None:
+def messages(connection: Connection, subject: Subject) -> None:
     """Bytes of the messages to the browser."""
-    view = rows_of(connection.table(TABLE).read())
+    view = rows_of(connection.table(subject.table).read())
     shown = RowView(view, seed=1)
     page = shown.page(1_000_000)
     told("a profile of a sample of 64,000 rows", [timed(shown.describe)])
@@ -97,7 +146,7 @@ def messages(connection: Connection) -> None:
         judged(f"message of {name}: {size:,} bytes", size <= MESSAGE)
 
 
-def peer(profile: odps_nb.Profile, starts: list[int], expected: Callable[[int], int]) -> None:
+def peer(profile: odps_nb.Profile, near: Connection, subject: Subject, starts: list[int]) -> None:
     """The same pages by pyodps: one reader of the table, and a slice of it for each page."""
     from odps import ODPS
 
@@ -108,24 +157,31 @@ def peer(profile: odps_nb.Profile, starts: list[int], expected: Callable[[int], 
         endpoint=profile.endpoint,
         tunnel_endpoint=profile.tunnel_endpoint,
     )
-    table, day = entry.get_table(TABLE), "ds='2024-01-03'"
-    with table.open_reader(partition=day) as reader:
+    scan = near.table(subject.table).read(["id"], partitions=subject.partition)
+    with entry.get_table(subject.table).open_reader(partition=subject.partition) as reader:
         places = [start % (reader.count - SIZE) for start in starts[:PEER_PAGES]]
 
         def page(start: int) -> None:
             rows = list(reader[start : start + SIZE])
-            if len(rows) != SIZE or rows[0]["id"] != expected(start):
+            ours = next(iter(rows_of(scan).page(start, 1, CancelToken())))
+            if len(rows) != SIZE or rows[0]["id"] != ours.column("id")[0].as_py():
                 raise SystemExit("bench: pyodps returned other rows")
 
-        told("pyodps: a page of one partition", [timed(lambda s=s: page(s)) for s in places])
+        of = "one partition" if subject.partition else "the table"
+        told(f"pyodps: a page of {of}", [timed(lambda s=s: page(s)) for s in places])
 
 
 def main() -> int:
     """Measure; 0 if all goals are met."""
+    parser = argparse.ArgumentParser(description="pages of an explorer over a shaped line")
+    parser.add_argument("rows", nargs="?", type=int, help="make a table of so many rows")
+    rows = parser.parse_args().rows
+    line = f"{ROUND_TRIP * 1e3:.0f} ms and {SPEED / 1e6:.0f} MB/s per connection"
     with odps_nb.connect("local") as near:
         profile = near.profile
-        day = near.table(TABLE).read(["id"], partitions="ds=2024-01-03").to_arrow()["id"]
-        header(f"explore: {ROUND_TRIP * 1e3:.0f} ms and {SPEED / 1e6:.0f} MB/s per connection")
+        header(f"explore: {line}; load {os.getloadavg()[0]:.1f}")
+        subject = ORDERS if rows is None else made(near, rows)
+        print(f"  {subject.rows:,} rows, {subject.columns} columns")
         with (
             slow_line(profile.endpoint, round_trip=ROUND_TRIP, speed=SPEED) as endpoint,
             slow_line(profile.tunnel_endpoint, round_trip=ROUND_TRIP, speed=SPEED) as tunnel,
@@ -137,11 +193,11 @@ def main() -> int:
                 access_id=profile.access_id,
                 access_key=profile.access_key,
             )
-            first_pages(far)
+            first_pages(far, subject)
             with odps_nb.connect(far) as connection:
-                starts = pages(connection)
-                messages(connection)
-            peer(far, starts, lambda start: day[start].as_py())
+                starts = pages(connection, subject)
+                messages(connection, subject)
+            peer(far, near, subject, starts)
     return summary()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
 from odps_nb.access.engines.offered import ForEngines
-from odps_nb.access.rows import Reading, Rows
+from odps_nb.access.row_forms import Reading, RowForms
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.catalog import suggest_tables
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Scan"]
 
 
-class Scan(Rows, ForEngines):
+class Scan(RowForms, ForEngines):
     """A planned read; made by ``table.read(…)``.
 
     The first use of `splits`, `row_count`, `schema` or a result opens the read session (one
@@ -97,7 +97,7 @@ class Scan(Rows, ForEngines):
     @property
     def session(self) -> ReadSession:
         """The read session; opened at the first use."""
-        return self._open(None)
+        return self.opened()
 
     @property
     def session_id(self) -> str:
@@ -258,7 +258,7 @@ class Scan(Rows, ForEngines):
         workers: int | None = None,
         read_ahead: int | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
-        session = self._open(tracker, token)
+        session = self.opened(tracker, token)
         tell_polars(session.schema)
         batches = iter_batches(
             self._connection.storage,
@@ -275,9 +275,10 @@ class Scan(Rows, ForEngines):
                 # A session returns partition columns last, whatever the order of ``columns``.
                 yield shown.select(list(self._plan.columns)) if self._plan.columns else shown
 
-    def _open(
-        self, tracker: ProgressTracker | None, token: CancelToken | None = None
+    def opened(
+        self, tracker: ProgressTracker | None = None, token: CancelToken | None = None
     ) -> ReadSession:
+        """Return the read session; its opening is told to a tracker and cancelled by a token."""
         with self._lock:
             if self._session is None:
                 storage = self._connection.storage

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
-from odps_nb.access.rows import Reading, Rows, as_table
+from odps_nb.access.row_forms import Reading, RowForms, as_table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.client.sql.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Result"]
 
 
-class Result(Rows):
+class Result(RowForms):
     """A query on the service; made by ``odps.sql(…)``.
 
     Rows are read over the Storage API, any number of times, for as long as the service keeps them.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["TableDataset", "TableScanner", "open_dataset"]
 
 BATCH_ROWS = 131_072
+GROUP_BYTES = 2 * 2**20
 READ_AHEAD = 64 * 2**20  # an engine may stop after a few rows, and does not say so before
 _NO_FILES = "a table of MaxCompute has no files: read it with its dataset's scanner()"
 _HINT = "read it first: dataset.to_table(columns=…, filter=…), or query it with DuckDB or polars"
@@ -307,17 +308,41 @@ class TableScanner:
         if scan is None:
             return
         keep = dataset._row_filter(filter)
-        with closing(fitting(scan.batches(read_ahead=READ_AHEAD), dataset.schema)) as batches:
-            for batch in batches:
-                if keep is not None:
-                    batch = keep(batch)
-                yield _selected(batch, columns, filter if keep is None else None)
+        batches = fitting(scan.batches(read_ahead=READ_AHEAD), dataset.schema)
+        with closing(_grouped(batches)) as groups:
+            for group in groups:
+                if keep is None:
+                    yield _selected(group, columns, filter)
+                else:
+                    yield _selected([keep(batch) for batch in group], columns, None)
 
 
-def _selected(batch: pa.RecordBatch, columns: Projection, filter: pc.Expression | None) -> pa.Table:
-    """Apply filter and projection to one batch, as Arrow's own scanner does."""
+def _grouped(
+    batches: Generator[pa.RecordBatch, None, None],
+) -> Generator[list[pa.RecordBatch], None, None]:
+    """Yield the first batch alone, and then small ones together: 2, 4, … up to `GROUP_BYTES`.
+
+    A selective filter leaves some rows of each batch, and Arrow's scanner has its price per call.
+    """
+    with closing(batches):
+        group: list[pa.RecordBatch] = []
+        most, size = 1, 0
+        for batch in batches:
+            group.append(batch)
+            size += int(batch.nbytes)
+            if len(group) == most or size >= GROUP_BYTES:
+                yield group
+                group, size, most = [], 0, most * 2
+        if group:
+            yield group
+
+
+def _selected(
+    group: list[pa.RecordBatch], columns: Projection, filter: pc.Expression | None
+) -> pa.Table:
+    """Apply filter and projection to some batches, as Arrow's own scanner does."""
     scanner = ds.Scanner.from_batches(
-        [batch], schema=batch.schema, columns=columns, filter=filter, use_threads=False
+        group, schema=group[0].schema, columns=columns, filter=filter, use_threads=False
     )
     return scanner.to_table()
 

@@ -69,7 +69,7 @@ class SplitTask:
         zone = dict(self.settings).get("timezone")
         names = self.schema.names
         try:
-            with closing(iter_split(storage, self.session, self.split)) as batches:  # type: ignore[type-var]
+            with closing(iter_split(storage, self.session, self.split)) as batches:
                 for batch in batches:
                     shown = present_batch(batch, self.session.schema, timezone=zone)
                     yield shown.select(names).cast(self.schema)

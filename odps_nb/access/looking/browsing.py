@@ -10,12 +10,20 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from odps_nb.access.binding import literal
-from odps_nb.access.looking.paging import iter_result_rows, iter_scan_rows
+from odps_nb.access.looking.browsed import MAX_SORTED, READ_AHEAD, Rows
+from odps_nb.access.looking.paging import (
+    START,
+    Place,
+    Placed,
+    iter_found_rows,
+    iter_result_rows,
+    iter_scan_rows,
+)
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
 from odps_nb.client.calls.cancel import CancelToken
@@ -32,10 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_SORTED", "ResultRows", "Rows", "ScanRows", "name_in_sql", "rows_of"]
 
-MAX_SORTED = 10_000
-"""Rows of an order: SQL asks for a limit there."""
-READ_AHEAD = 512 * 1024
-"""Bytes of rows that may be here before somebody turns the page."""
 READERS = 4
 STEP_ROWS = 4_000
 """Rows of a result that are read at a time for a condition."""
@@ -58,58 +62,6 @@ def name_in_sql(name: str) -> str:
     return name if plain else f"`{name.replace('`', '``')}`"
 
 
-class Rows(Protocol):
-    """Rows of the service that can be looked at in pages."""
-
-    @property
-    def title(self) -> str:
-        """What they are, for a person."""
-
-    @property
-    def connection(self) -> Connection:
-        """The connection over which they come."""
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns, in the order of the rows."""
-
-    @property
-    def row_count(self) -> int | None:
-        """How many there are; ``None`` where rows have no numbers and come by `matching` only."""
-
-    def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
-        """Fetch rows by number: one request."""
-
-    def matching(
-        self, where: str | None, *, ahead: int = READ_AHEAD, progress: Progress = False
-    ) -> Generator[pa.RecordBatch, None, None]:
-        """Read the rows that satisfy a condition, which is applied here; `stop` ends it.
-
-        ``ahead`` bounds the bytes that are here before they are asked for.
-        """
-
-    def check(self, where: str) -> None:
-        """Raise `ArgumentError` for a condition that `matching` would refuse."""
-
-    def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
-        """Run a SQL job and return the first `MAX_SORTED` rows of the order."""
-
-    def code(self, where: str | None) -> str:
-        """Return Python that reads the same rows."""
-
-    def narrowed(self, columns: int) -> Rows:
-        """Return the rows with their first columns only."""
-
-    def twin(self) -> Rows:
-        """Return the same rows, to be read and stopped apart."""
-
-    def renewed(self) -> Rows:
-        """Return the rows as they are now, after a session has expired."""
-
-    def stop(self) -> None:
-        """Cancel what is being read, from any thread."""
-
-
 def rows_of(source: Scan | Result) -> Rows:
     """Return what an explorer needs of a read or of the result of a query."""
     return ScanRows(source) if isinstance(source, Scan) else ResultRows(source)
@@ -121,6 +73,7 @@ class ScanRows:
     def __init__(self, scan: Scan, columns: tuple[Column, ...] | None = None) -> None:
         self._scan, self._columns = scan, columns
         self._running: Scan | None = None
+        self._chosen: tuple[str, Scan] | None = None
         self._job = _Job()
 
     @property
@@ -157,15 +110,23 @@ class ScanRows:
         """Fetch rows by number: one request over the session of the read."""
         return iter_scan_rows(self._scan, start, rows, cancel=cancel)
 
-    def matching(
-        self, where: str | None, *, ahead: int = READ_AHEAD, progress: Progress = False
+    def every(
+        self, *, ahead: int = READ_AHEAD, progress: Progress = False
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Read the rows that satisfy a condition, in bounded memory."""
-        running = self._scan if where is None else Scan(self.connection, self._filtered(where))
-        self._running = running
-        batches = running.batches(workers=READERS, read_ahead=ahead, progress=progress)
-        with closing(batches):
-            yield from batches
+        """Read all rows, in bounded memory."""
+        self._running = self._scan
+        return self._scan.batches(workers=READERS, read_ahead=ahead, progress=progress)
+
+    def found(self, where: str | None, begin: Place = START) -> Generator[Placed, None, None]:
+        """Read the rows that satisfy a condition, in bounded memory; one session for all calls."""
+        if where is None:
+            self._running = self._scan
+        elif self._chosen is None or self._chosen[0] != where:
+            self._running = Scan(self.connection, self._filtered(where))
+            self._chosen = where, self._running
+        else:
+            self._running = self._chosen[1]
+        return iter_found_rows(self._running, begin, workers=READERS, read_ahead=READ_AHEAD)
 
     def check(self, where: str) -> None:
         """Raise `ArgumentError` for a condition that cannot be applied exactly."""
@@ -280,23 +241,27 @@ class ResultRows:
         for batch in iter_result_rows(self._result, start, rows, cancel=cancel):
             yield self._shown(batch)
 
-    def matching(
-        self, where: str | None, *, ahead: int = READ_AHEAD, progress: Progress = False
+    def every(
+        self, *, ahead: int = READ_AHEAD, progress: Progress = False
     ) -> Generator[pa.RecordBatch, None, None]:
+        """Read all rows, in bounded memory."""
+        self._token = token = CancelToken()
+        with closing(self._result.batches(read_ahead=ahead, progress=progress)) as batches:
+            for batch in batches:
+                token.check()
+                yield self._shown(batch)
+
+    def found(self, where: str | None, begin: Place = START) -> Generator[Placed, None, None]:
         """Read the rows that satisfy a condition, some thousands at a time."""
         self._token = token = CancelToken()
-        if where is None:
-            with closing(self._result.batches(read_ahead=ahead, progress=progress)) as batches:
-                for batch in batches:
-                    token.check()
-                    yield self._shown(batch)
-            return
-        row_filter = self._filter(where)
-        for start in range(0, self._result.row_count, STEP_ROWS):
+        row_filter = None if where is None else self._filter(where)
+        for start in range(begin.row, self._result.row_count, STEP_ROWS):
+            row = start
             for batch in iter_result_rows(self._result, start, STEP_ROWS, cancel=token):
-                kept = row_filter.apply(batch)
+                kept = batch if row_filter is None else row_filter.apply(batch)
                 if kept.num_rows:
-                    yield self._shown(kept)
+                    yield Place(0, row), self._shown(kept)
+                row += batch.num_rows
 
     def check(self, where: str) -> None:
         """Raise `ArgumentError` for a condition that cannot be applied exactly."""

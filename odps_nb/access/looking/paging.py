@@ -1,7 +1,7 @@
-"""Rows of a read or of a result by their numbers: one request for a page.
+"""Rows of a read or of a result by their numbers, or of a condition by their places.
 
-An explorer turns pages with it. The session of the read is opened once; it is refreshed before it
-expires, as in every read.
+An explorer turns pages with it: one request for a page. The session of the read is opened once;
+it is refreshed before it expires, as in every read.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.read.placed import START, Place, Placed, iter_placed
 from odps_nb.client.read.splits import iter_split
 from odps_nb.client.sql.result import iter_result_rows as iter_rows
 from odps_nb.convert.references import present_batch
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.access.sql import Result
 
-__all__ = ["iter_result_rows", "iter_scan_rows"]
+__all__ = ["START", "Place", "Placed", "iter_found_rows", "iter_result_rows", "iter_scan_rows"]
 
 Batches = Generator["pa.RecordBatch", None, None]
 
@@ -65,7 +66,42 @@ def iter_scan_rows(
             shown = present_batch(batch, session.schema, timezone=scan.profile.timezone)
             yield shown.select(wanted) if wanted else shown
     finally:
-        batches.close()  # type: ignore[attr-defined]  # it is an iterator with close()
+        batches.close()
+
+
+def iter_found_rows(
+    scan: Scan, begin: Place = START, *, workers: int, read_ahead: int
+) -> Generator[Placed, None, None]:
+    """Iterate over the rows of a read from a place on, each batch with its place.
+
+    A read with a limit gives all its rows as one place: it begins at its first row only.
+
+    Raises
+    ------
+    SessionExpiredError
+        The snapshot is gone, and its places with it.
+    CancelledError
+        ``scan.cancel()`` was called.
+    """
+    if scan.plan.limit is not None:
+        with closing(scan.batches(workers=workers, read_ahead=read_ahead, progress=False)) as some:
+            for batch in some:
+                yield START, batch
+        return
+    storage, wanted = scan.connection.storage, list(scan.plan.columns)
+    token = storage.operation()
+    scan.works_under(token)
+    try:
+        session, zone = scan.opened(token=token), scan.profile.timezone
+        found = iter_placed(
+            storage, session, begin, workers=workers, read_ahead=read_ahead, cancel=token
+        )
+        with closing(found):
+            for place, batch in found:
+                shown = present_batch(batch, session.schema, timezone=zone)
+                yield place, shown.select(wanted) if wanted else shown
+    finally:
+        scan.works_under(token, ended=True)
 
 
 def iter_result_rows(

@@ -85,6 +85,11 @@ class ResumableRowStream:
         self._wire_bytes = 0  # of the open stream, as far as it was told
         self._decoded_bytes = 0
 
+    @property
+    def row(self) -> int:
+        """The row before which all have come."""
+        return self._row
+
     def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Iterate; leaving early closes the connection."""
         with self._attempts, self._metered():

@@ -37,6 +37,9 @@ from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES,
 __all__ = [
     "ReadPlan",
     "ReadSession",
+    "SplitRows",
+    "batch_bytes",
+    "batch_rows",
     "iter_batches",
     "iter_split",
     "open_read_session",
@@ -73,7 +76,7 @@ def iter_split(
     keeper: SessionKeeper | None = None,
     concurrency: AdaptiveConcurrency | None = None,
     part_of: Split | None = None,
-) -> Iterator[pa.RecordBatch]:
+) -> SplitRows:
     """Iterate over the batches of one split; closing the iterator closes its connection.
 
     A broken stream resumes at the exact row. The end of the iteration means that the stream was
@@ -138,7 +141,7 @@ def iter_split(
     row_filter = None
     if session.filter is not None:
         row_filter = BatchFilter(session.filter, len(shown), str(part_of or split), tracker)
-    return _SplitRows(rows, look_after, row_filter, in_words if session.tells_changes else None)
+    return SplitRows(rows, look_after, row_filter, in_words if session.tells_changes else None)
 
 
 def _batch_bound(size: int) -> int:
@@ -180,7 +183,7 @@ def _read_from(
     return replace(request, skip_rows=row)
 
 
-class _SplitRows:
+class SplitRows:
     """Batches of one split; keeps the session alive at each, and while the consumer waits."""
 
     def __init__(
@@ -194,6 +197,8 @@ class _SplitRows:
         self._filter, self._shape = row_filter, shape
         self._batches = rows.batches()
         self._begun = False
+        self.row = 0
+        """The row of the split at which the last batch began, before the filter."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -205,6 +210,7 @@ class _SplitRows:
                     self._look_after()
                 self._begun = True
                 batch = next(self._batches)
+                self.row = self._rows.row - batch.num_rows
                 if self._filter is not None:
                     batch = self._filter.apply(batch)
                 if batch.num_rows:
@@ -280,8 +286,8 @@ def iter_batches(
             piece,
             columns=columns,
             compression=compression,
-            max_batch_bytes=_batch_bytes(ahead, concurrency.most),
-            max_batch_rows=_batch_rows(session, ahead, concurrency.most),
+            max_batch_bytes=batch_bytes(ahead, concurrency.most),
+            max_batch_rows=batch_rows(session, ahead, concurrency.most),
             tracker=tracker,
             cancel=token,
             keeper=keeper,
@@ -340,12 +346,12 @@ def _row_bytes(session: ReadSession) -> float | None:
     return min(estimate, FEW_BYTES * len(session.schema)) if session.selects else estimate
 
 
-def _batch_bytes(ahead: int, lanes: int) -> int:
+def batch_bytes(ahead: int, lanes: int) -> int:
     """Bytes of a batch: half of the budget is for finished batches, half for one per worker."""
     return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
 
 
-def _batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
+def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
     """Rows of a batch, where it must be smaller than the service's smallest bound in bytes."""
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
     if size >= MIN_BATCH_BYTES:

@@ -23,6 +23,9 @@ from odps_nb.terms import TimeUnit
 __all__ = ["ScanFile", "ScanPlan", "batches_of", "cut_rows", "scan"]
 
 
+MASK_BYTES = 4 << 20
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanFile:
     """A row file of a snapshot, its partition values, and how many of its rows the filter keeps."""
@@ -166,12 +169,26 @@ def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 def _masks(
     folder: Folder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
 ) -> Iterator[pa.BooleanArray]:
-    """Yield masks of the rows of ``[low, high)`` that the filter keeps."""
+    """Yield masks of the rows of ``[low, high)`` that the filter keeps, of several groups each."""
     used = _used(plan)
     values = dict(file.values)
-    for batch in read_rows(folder, file.name, _stored(plan, used), low, high):
+    for batch in gathered(read_rows(folder, file.name, _stored(plan, used), low, high)):
         arrays = {name: _array(batch, column, values.get(name)) for name, column in used.items()}
         yield evaluator.mask(arrays, batch.num_rows)
+
+
+def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join batches until they have `MASK_BYTES`: to evaluate a filter has its price per call."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= MASK_BYTES:
+            yield pa.concat_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 def _used(plan: ScanPlan) -> dict[str, Column]:

@@ -32,6 +32,7 @@ from pathlib import Path
 
 from odps_nb.errors import ConfigError
 from odps_nb.local.store.arrow_cache import ArrowCache
+from odps_nb.local.store.group_starts import StartsCache
 
 __all__ = ["PACK", "ROWS", "Folder", "new_id"]
 
@@ -90,6 +91,7 @@ class Folder:
             if _WORK_NAME.fullmatch(path.name):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         self.hot = ArrowCache(self.root / "hot")
+        self.starts = StartsCache()
 
     def make_places(self) -> None:
         """Create the missing folders of data files."""

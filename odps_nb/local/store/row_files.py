@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from odps_nb.local import faults
 from odps_nb.local.store.folder import ROWS, Folder
+from odps_nb.local.store.group_starts import GroupStarts
 from odps_nb.terms import TimeUnit
 
 __all__ = ["FAR", "FINE", "RowFile", "RowFileWriter", "read_rows", "unit_of"]
@@ -168,19 +169,22 @@ def read_rows(
     source = folder.hot.open(name)
     if source is not None:
         with source:
-            yield from _hot_rows(pa.ipc.open_file(source), columns, start, stop)
+            file = pa.ipc.open_file(source)
+            starts = folder.starts.of(f"{name}.arrow", file.num_record_batches)
+            yield from _hot_rows(file, starts, columns, start, stop)
         return
-    with pq.ParquetFile(folder.row_file(name), memory_map=True) as file:
+    path = folder.row_file(name)
+    starts = folder.starts.of_parquet(name, lambda: pq.read_metadata(path, memory_map=True))
+    with pq.ParquetFile(path, metadata=starts.metadata, memory_map=True) as file:
         have = set(file.schema_arrow.names)
         wanted = [column for column in columns if column in have]
-        seen = 0
-        for index in range(file.num_row_groups):
+        for index in range(starts.group_of(start), file.num_row_groups):
             rows = file.metadata.row_group(index).num_rows
+            seen = starts.note(index, rows)
             low, high = max(start - seen, 0), min(stop - seen, rows)
             if low < high:
                 yield from _group(file, index, wanted, rows).slice(low, high - low).to_batches()
-            seen += rows
-            if seen >= stop:
+            if seen + rows >= stop:
                 return
 
 
@@ -192,20 +196,23 @@ def _group(file: pq.ParquetFile, index: int, columns: list[str], rows: int) -> p
 
 
 def _hot_rows(
-    file: pa.RecordBatchFileReader, columns: Sequence[str], start: int, stop: int
+    file: pa.RecordBatchFileReader,
+    starts: GroupStarts,
+    columns: Sequence[str],
+    start: int,
+    stop: int,
 ) -> Iterator[pa.RecordBatch]:
     have = set(file.schema.names)
     wanted = [column for column in columns if column in have]
-    seen = 0
-    for index in range(file.num_record_batches):
-        if seen >= stop:
-            return
+    for index in range(starts.group_of(start), file.num_record_batches):
         batch = file.get_batch(index)
+        seen = starts.note(index, batch.num_rows)
         low, high = max(start - seen, 0), min(stop - seen, batch.num_rows)
-        seen += batch.num_rows
         if low < high:
             chosen = batch.select(wanted) if wanted else _counted(batch)
             yield chosen.slice(low, high - low)
+        if seen + batch.num_rows >= stop:
+            return
 
 
 def _counted(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from odps_nb.access.looking.browsing import Rows
+from odps_nb.access.looking.paging import START, Place, Placed
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import SessionExpiredError, visible
 from odps_nb.notebook.explore.cells import Cut, cell_texts
+from odps_nb.notebook.explore.marks import Mark, PageMarks
 from odps_nb.schema import Column
 
 __all__ = ["CACHE_BYTES", "Cell", "Page", "PageCache", "RangePager", "StreamPager", "drawn_page"]
@@ -23,7 +25,6 @@ PAGE_BYTES = CACHE_BYTES // 4
 """Bytes that one page may have: longer texts are cut shorter until it fits."""
 LIMITS = (2000, 300, 80, 20, 0)
 
-Batches = Generator[pa.RecordBatch, None, None]
 _MARKS = "\u061c\u200e\u200f"  # of right-to-left text
 Cell = str | None | list[str] | int
 
@@ -152,31 +153,38 @@ class RangePager:
             self.renewals += 1
             return list(self._rows.page(start, count, cancel))
 
+    def stop(self) -> None:
+        """Cancel what is read, from any thread."""
+        self._rows.stop()
+
     def close(self) -> None:
         """Forget all pages."""
         self._cache.clear()
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Rows that no page has taken: the first is ``since`` rows behind a place."""
+
+    place: Place
+    since: int
+    batch: pa.RecordBatch
+
+
 class StreamPager:
     """Pages of rows that come one after the other, as those of a condition do.
 
-    The stream stays open between pages. A page that is no longer kept is found again by reading
-    from the beginning.
+    The stream stays open between pages. A page that is no longer kept is read again from where
+    it began, or one shortly before it.
     """
 
-    def __init__(
-        self,
-        open_stream: Callable[[], Batches],
-        columns: Sequence[Column],
-        size: int,
-        *,
-        stop: Callable[[], None],
-    ) -> None:
-        self._open_stream, self._columns, self._size = open_stream, tuple(columns), size
-        self._stop = stop
-        self._cache = PageCache(CACHE_BYTES // 2)
-        self._stream: Batches | None = None
-        self._rest: list[pa.RecordBatch] = []
+    def __init__(self, rows: Rows, where: str | None, columns: Sequence[Column], size: int) -> None:
+        self._rows, self._where = rows, where
+        self._columns, self._size = tuple(columns), size
+        self._cache, self._marks = PageCache(CACHE_BYTES // 2), PageMarks(size)
+        self._stream: Generator[Placed, None, None] | None = None
+        self._rest: list[_Waiting] = []
+        self._behind: tuple[Place, int] = START, 0  # the last place that came, and rows since
         self._at = 0
         self.total: int | None = None
         self.known = 0
@@ -185,19 +193,19 @@ class StreamPager:
     @property
     def nbytes(self) -> int:
         """Bytes that are kept."""
-        return self._cache.nbytes + sum(int(batch.nbytes) for batch in self._rest)
+        waiting = sum(int(one.batch.nbytes) for one in self._rest)
+        return self._cache.nbytes + self._marks.nbytes + waiting
 
     def page(self, start: int, cancel: CancelToken) -> Page:
         """Return the page that begins at this row, or the last one before it."""
         found = self._cache.get(start)
         if found is not None:
             return found
-        if start < self._at:
-            self._end()
         try:
             return self._found(start, cancel)
         except SessionExpiredError:
             self.close()
+            self._rows = self._rows.renewed()
             self.renewals += 1
             return self._found(start, cancel)
         except BaseException:
@@ -205,6 +213,14 @@ class StreamPager:
             raise
 
     def _found(self, start: int, cancel: CancelToken) -> Page:
+        mark = self._marks.before(start)
+        if start < self._at or mark.start > self._at:
+            self._end()
+        if self._stream is None:
+            self._stream = self._rows.found(self._where, mark.place)
+            self._behind, self._at = (mark.place, 0), mark.start
+            self._gather(mark.skip, cancel)
+            self._take(mark.skip)
         while True:
             cancel.check()
             page = self._next(cancel)
@@ -213,47 +229,55 @@ class StreamPager:
                 return page
 
     def _next(self, cancel: CancelToken) -> Page:
-        if self._stream is None:
-            self._stream = self._open_stream()
-        have = sum(batch.num_rows for batch in self._rest)
-        while have < self._size:
-            cancel.check()
-            batch = next(self._stream, None)
-            if batch is None:
-                break
-            self._rest.append(batch)
-            have += batch.num_rows
-        page = drawn_page(self._at, list(_taken(self._rest, self._size)), self._columns)
-        self._rest = list(_left(self._rest, self._size))
+        self._gather(self._size, cancel)
+        if self._rest:
+            first = self._rest[0]
+            self._marks.put(Mark(self._at, first.place, first.since))
+        page = drawn_page(self._at, self._take(self._size), self._columns)
         self._at += page.count
         self.known = max(self.known, self._at)
-        if have < self._size:
+        if page.count < self._size:
             self.total = self.known = self._at
         return page
+
+    def _gather(self, rows: int, cancel: CancelToken) -> None:
+        """Wait until so many rows are here, or no more come."""
+        assert self._stream is not None
+        have = sum(one.batch.num_rows for one in self._rest)
+        while have < rows and (placed := next(self._stream, None)) is not None:
+            cancel.check()
+            place, batch = placed
+            since = self._behind[1] if place == self._behind[0] else 0
+            self._rest.append(_Waiting(place, since, batch))
+            self._behind = place, since + batch.num_rows
+            have += batch.num_rows
+
+    def _take(self, rows: int) -> list[pa.RecordBatch]:
+        """Return the first of the rows that are here."""
+        taken = []
+        while rows and self._rest:
+            first = self._rest.pop(0)
+            part = first.batch.slice(0, rows)
+            taken.append(part)
+            rows -= part.num_rows
+            if left := first.batch.num_rows - part.num_rows:
+                rest = first.batch.slice(part.num_rows, left)
+                self._rest.insert(0, _Waiting(first.place, first.since + part.num_rows, rest))
+        return taken
+
+    def stop(self) -> None:
+        """Cancel what is read, from any thread."""
+        self._rows.stop()
 
     def close(self) -> None:
         """Close the stream and forget all pages."""
         self._end()
         self._cache.clear()
+        self._marks.clear()
 
     def _end(self) -> None:
         stream, self._stream = self._stream, None
         self._rest, self._at = [], 0
         if stream is not None:
-            self._stop()
+            self._rows.stop()
             stream.close()
-
-
-def _taken(batches: Iterable[pa.RecordBatch], count: int) -> Iterable[pa.RecordBatch]:
-    for batch in batches:
-        if count <= 0:
-            return
-        yield batch.slice(0, count)
-        count -= batch.num_rows
-
-
-def _left(batches: Iterable[pa.RecordBatch], count: int) -> Iterable[pa.RecordBatch]:
-    for batch in batches:
-        if batch.num_rows > count:
-            yield batch.slice(max(0, count))
-        count -= batch.num_rows

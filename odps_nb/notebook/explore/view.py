@@ -163,7 +163,7 @@ class RowView:
         timer.daemon = True
         timer.start()
         try:
-            with closing(rows.matching(None)) as batches:
+            with closing(rows.every()) as batches:
                 for batch in batches:
                     token.check()
                     yield batch.slice(0, count)
@@ -273,9 +273,7 @@ class RowView:
     def _pager_of(self, rows: Rows, where: str | None) -> RangePager | StreamPager:
         if where is None and rows.row_count is not None:
             return RangePager(rows, self.columns, self.page_rows)
-        return StreamPager(
-            lambda: rows.matching(where), self.columns, self.page_rows, stop=rows.stop
-        )
+        return StreamPager(rows, where, self.columns, self.page_rows)
 
     @property
     def note(self) -> str:
@@ -334,7 +332,7 @@ class RowView:
         profiler, count = Profiler(self.columns, before=before), 0
         self._read = rows = self._rows.twin()
         try:
-            for batch in rows.matching(None, ahead=SAMPLE_BYTES, progress=progress):
+            for batch in rows.every(ahead=SAMPLE_BYTES, progress=progress):
                 profiler.add(batch)
                 count += batch.num_rows
         finally:
@@ -352,7 +350,7 @@ class RowView:
 
     def stop(self) -> None:
         """Cancel what is read for a page or an order, from any thread."""
-        self._rows.stop()
+        self._pager.stop()
         if (sorting := self._sorting) is not None:
             sorting.stop()
 

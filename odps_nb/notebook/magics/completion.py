@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
+
+from odps_nb.convert.frame_options import Decimals, DtypeBackend
 
 __all__ = ["Candidates", "Known", "Names", "complete", "matcher"]
 
@@ -129,6 +131,8 @@ _CHOICES = {
     "-t": ("pandas", "arrow", "spark", "batches"),
     "--type": ("pandas", "arrow", "spark", "batches"),
     "--view": ("grid", "list"),
+    "--decimals": get_args(Decimals),
+    "--dtype-backend": get_args(DtypeBackend),
 }
 _FLAGS = {
     "-q",

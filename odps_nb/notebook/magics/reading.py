@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 from IPython.core.error import UsageError
 
 from odps_nb.access.binding import bind
 from odps_nb.client.calls.progress import Progress
+from odps_nb.convert.frame_options import Decimals, DtypeBackend
 from odps_nb.errors import ArgumentError, CancelledError, ConfigError, OdpsNbError
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.arguments import (
@@ -28,7 +30,7 @@ from odps_nb.notebook.magics.command import argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.options import RESULT_TYPES
 from odps_nb.notebook.progress.background import BackgroundResult
-from odps_nb.notebook.progress.words import counted
+from odps_nb.notebook.progress.words import counted, what_was_done
 from odps_nb.schema import TypeCode
 from odps_nb.terms import format_bytes
 
@@ -66,7 +68,13 @@ class Rows(Protocol):
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows."""
 
-    def to_pandas(self, *, progress: Progress = None) -> Any:
+    def to_pandas(
+        self,
+        *,
+        decimals: Decimals = "exact",
+        dtype_backend: DtypeBackend | None = None,
+        progress: Progress = None,
+    ) -> Any:
         """Read all rows."""
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
@@ -117,6 +125,20 @@ def bound(context: Context, text: str, timezone: Callable[[], str | None] = lamb
         raise UsageError("; ".join(part for part in (str(error), error.hint) if part)) from None
 
 
+def _shapes_frames(function: _F) -> _F:
+    """Add the arguments for the dtypes of a DataFrame."""
+    for decorate in (
+        argument("--dtype-backend", choices=get_args(DtypeBackend), help="As in pandas' readers."),
+        argument(
+            "--decimals",
+            choices=get_args(Decimals),
+            help="float: decimals as floats, which describe() and mean() take; by default exact.",
+        ),
+    ):
+        function = decorate(function)
+    return function
+
+
 def _picks_rows(function: _F) -> _F:
     """Add the arguments that choose a table, its partitions and columns."""
     for decorate in (
@@ -138,6 +160,7 @@ def _gives_rows(function: _F) -> _F:
     """Add the arguments for results."""
     for decorate in (
         argument("-q", "--quiet", action="store_true", help="Show no progress and no note."),
+        _shapes_frames,
         argument("-t", "--type", choices=RESULT_TYPES, help="What the result becomes."),
         argument("-o", "--output", metavar="VAR", help="Put the result into this variable."),
         argument("-n", "--limit", metavar="N", type=positive, help="At most N rows."),
@@ -150,6 +173,7 @@ def _gives_rows(function: _F) -> _F:
 @_picks_rows
 @argument("-n", "--limit", metavar="N", type=positive, help="Rows; by default preview_rows.")
 @argument("-o", "--output", metavar="VAR", help="Put the rows into this variable.")
+@_shapes_frames
 def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Show the first rows of a table."""
     context.check_output(args.output)
@@ -159,7 +183,7 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     rows = args.limit or context.options().preview_rows
     frame = stoppable(
         f"head {args.table}",
-        lambda: table.head(rows, partitions=partitions, columns=columns),
+        lambda: table.head(rows, partitions=partitions, columns=columns, **_dtypes(args)),
     )
     return context.deliver(frame, into=args.output, note=_shape(frame, args.table))
 
@@ -235,34 +259,6 @@ def _cost(cost: SqlCost) -> Listing:
     return Listing(headers=("cost", ""), rows=facts, caption=caption)
 
 
-def what_was_done(sql: str) -> str:
-    """Describe the last of some statements that have no rows, e.g. ``table created``.
-
-    >>> what_was_done("set a=b; create table if not exists t (id bigint);")
-    'table created'
-    """
-    words = sql.split(";")[-1 if sql.split(";")[-1].strip() else -2].casefold().split()
-    verb, rest = (
-        words[0],
-        [word for word in words[1:3] if word not in ("or", "replace", "external")],
-    )
-    if verb in ("insert", "delete", "update", "merge"):
-        return f"rows {_DONE[verb]}"
-    return f"{rest[0]} {_DONE[verb]}" if verb in _DONE and rest else "a statement without rows"
-
-
-_DONE = {
-    "create": "created",
-    "drop": "dropped",
-    "alter": "altered",
-    "truncate": "truncated",
-    "insert": "inserted",
-    "delete": "deleted",
-    "update": "updated",
-    "merge": "merged",
-}
-
-
 def _columns(args: argparse.Namespace, table: Any) -> list[str] | None:
     columns = parse_columns(args.columns)
     if columns is not None:
@@ -285,6 +281,8 @@ def _finish(
     said of what has no columns.
     """
     kind = args.type or context.options().result_type
+    if kind != "pandas":
+        _refuse(args, *_dtypes(args), why=f"they shape a DataFrame of pandas, not -t {kind}")
     if kind == "spark":
         _refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
         # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
@@ -294,7 +292,7 @@ def _finish(
         _refuse(args, "bg", why="batches are read when they are iterated over")
         batches = source.batches(progress=context.listener(quiet=args.quiet))
         return context.deliver(batches, into=args.output, note=title)
-    take = source.to_pandas if kind == "pandas" else source.to_arrow
+    take = partial(source.to_pandas, **_dtypes(args)) if kind == "pandas" else source.to_arrow
     if getattr(args, "bg", False):
         listener = context.lasting_listener(title, quiet=args.quiet, on_cancel=source.cancel)
         handle = BackgroundResult(title, lambda: take(progress=listener), cancel=source.cancel)
@@ -310,6 +308,12 @@ def _finish(
     if cut and args.output is None:
         context.show_note(f"{title} · {cut}")
     return context.deliver(value, into=args.output, note=_shape(value, title, cut))
+
+
+def _dtypes(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what was said of the dtypes, as `Scan.to_pandas` and `Table.head` take it."""
+    said = {"decimals": args.decimals, "dtype_backend": args.dtype_backend}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _refuse(args: argparse.Namespace, *names: str, why: str) -> None:

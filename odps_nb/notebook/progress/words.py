@@ -21,6 +21,7 @@ __all__ = [
     "headline",
     "ids",
     "times",
+    "what_was_done",
 ]
 
 
@@ -155,3 +156,31 @@ def _progress_so_far(snapshot: ProgressSnapshot) -> str:
     if snapshot.rows or not snapshot.items:
         return counted(snapshot.rows, "row")
     return counted(snapshot.items, "blob")
+
+
+def what_was_done(sql: str) -> str:
+    """Describe the last of some statements that have no rows, e.g. ``table created``.
+
+    >>> what_was_done("set a=b; create table if not exists t (id bigint);")
+    'table created'
+    """
+    words = sql.split(";")[-1 if sql.split(";")[-1].strip() else -2].casefold().split()
+    verb, rest = (
+        words[0],
+        [word for word in words[1:3] if word not in ("or", "replace", "external")],
+    )
+    if verb in ("insert", "delete", "update", "merge"):
+        return f"rows {_DONE[verb]}"
+    return f"{rest[0]} {_DONE[verb]}" if verb in _DONE and rest else "a statement without rows"
+
+
+_DONE = {
+    "create": "created",
+    "drop": "dropped",
+    "alter": "altered",
+    "truncate": "truncated",
+    "insert": "inserted",
+    "delete": "deleted",
+    "update": "updated",
+    "merge": "merged",
+}

@@ -186,6 +186,35 @@ def test_a_plan_estimates_the_chosen_columns(ip):
     assert size("id,note") == "roughly 9.2 MB"
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "%odps read orders -n 5 -c id,amount",
+        "%odps head orders -n 5 -c id,amount",
+        "%%odps sql {}\nselect id, amount from orders limit 5",
+    ],
+)
+def test_decimals_and_dtypes_are_switches_of_every_frame(ip, cell):
+    def dtypes(switch: str) -> list[str]:
+        line, _, query = cell.partition("\n")
+        line = line.replace("{}", "") + f" {switch}"
+        return [str(one) for one in run(ip, f"{line}\n{query}" if query else line).dtypes]
+
+    assert dtypes("") == ["int64", "decimal128(18, 2)[pyarrow]"]
+    assert dtypes("--decimals float") == ["int64", "float64"]
+    assert dtypes("--decimals float --dtype-backend numpy_nullable") == ["Int64", "Float64"]
+    assert dtypes("--dtype-backend pyarrow")[0] == "int64[pyarrow]"
+
+
+def test_dtypes_of_pandas_are_refused_for_other_results(ip):
+    read = "%odps read orders -n 5 -c id"
+    told = usage_error(ip, f"{read} -t arrow --decimals float")
+    assert "--decimals cannot be used here: they shape a DataFrame of pandas, not -t arrow" in told
+    assert "--dtype-backend cannot" in usage_error(ip, f"{read} -t batches --dtype-backend pyarrow")
+    handle = run(ip, "%odps read orders -n 5 -c amount --decimals float --bg")
+    assert str(handle.result().dtypes["amount"]) == "float64"
+
+
 def test_tables_are_rows_in_code_too(ip):
     assert "orders" in [row[0] for row in run(ip, "%odps tables")]
     assert run(ip, "%odps tables zzz*").text() == "no table is named like zzz*"

@@ -1,4 +1,4 @@
-"""`Rows`: the forms in which a `Scan` and a `Result` give their rows."""
+"""`RowForms`: the forms in which a `Scan` and a `Result` give their rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.schema import TableSchema
 
-__all__ = ["Reading", "Rows", "as_table"]
+__all__ = ["Reading", "RowForms", "as_table"]
 
 Reading: TypeAlias = "tuple[ProgressTracker, Generator[pa.RecordBatch, None, None]]"
 
 
-class Rows(ABC):
+class RowForms(ABC):
     """Base class of `Scan` and `Result`: DataFrames, Arrow, and what a notebook shows."""
 
     _connection: Connection

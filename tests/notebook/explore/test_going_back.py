@@ -1,0 +1,126 @@
+"""Pages of a condition are read again from where they began, not from the table's first row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb import Connection
+from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.looking.paging import Place
+from odps_nb.notebook.explore.marks import MOST, Mark, PageMarks
+from odps_nb.notebook.explore.view import Choice, RowView
+from tests.support.compat.recorder import Recorder, recording
+
+ROWS, SIZE = 120_000, 1000
+PAGES = ROWS // 2 // SIZE
+WHERE = "quantity >= 0 and length(note) = 1"
+
+
+@pytest.fixture(scope="module")
+def recorder(service) -> Iterator[Recorder]:
+    with recording(service.tunnel_endpoint) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def watched(profile, recorder) -> Iterator[Connection]:
+    made = replace(profile, endpoint=recorder.endpoint, tunnel_endpoint=recorder.base)
+    with odps_nb.connect(made) as connection:
+        table = connection.create_table("going_back", "id bigint, quantity bigint, note string")
+        numbers = range(ROWS)
+        notes = ["x" * (1 + n % 2) for n in numbers]
+        table.write(pa.table({"id": numbers, "quantity": numbers, "note": notes}))
+        yield connection
+        connection.drop_table("going_back")
+
+
+@pytest.fixture(params=[{}, {"splits": 4}], ids=["one split", "four splits"])
+def view(watched, request) -> Iterator[RowView]:
+    view = RowView(rows_of(watched.table("going_back").read(**request.param)), page_rows=SIZE)
+    view.choose(Choice(conditions=(WHERE,)))
+    yield view
+    view.close()
+
+
+def ids(page) -> list[int]:
+    return [int(text) for text in page.columns[0]]
+
+
+def expected(number: int) -> list[int]:
+    return list(range(number * SIZE * 2, (number + 1) * SIZE * 2, 2))
+
+
+def look(view: RowView, number: int) -> None:
+    """Look at a page that is no longer kept."""
+    view._pager._cache.clear()
+    assert ids(view.page(number * SIZE)) == expected(number)
+
+
+def test_going_back_moves_no_row_before_the_page(view, recorder):
+    recorder.take()
+    look(view, PAGES - 1)
+    everything = sum(len(one.answer) for one in recorder.take() if one.action == "TableRead")
+    for number in (PAGES - 2, PAGES * 9 // 10, PAGES - 3):
+        look(view, number)
+        look(view, PAGES - 1)  # whose place is known, too
+        requests = recorder.take()
+        assert {one.action for one in requests} == {"TableRead"}  # no session, no schema
+        assert sum(len(one.answer) for one in requests) < everything * 0.3
+
+
+def test_a_new_snapshot_forgets_where_pages_were(view, recorder):
+    look(view, PAGES // 2)
+    scan = view._pager._rows._chosen[1]
+    scan._session = replace(scan.session, session_id="0" * 32)  # no service knows it
+    look(view, 3)
+    look(view, PAGES - 1)
+    assert view.renewals == 1
+    assert "newer snapshot" in view.note
+
+
+def test_the_filter_of_a_read_is_renewed_too(watched):
+    scan = watched.table("going_back").read(where=WHERE)
+    view = RowView(rows_of(scan), page_rows=SIZE)
+    look(view, 4)
+    scan._session = replace(scan.session, session_id="0" * 32)
+    look(view, 1)
+    assert view.renewals == 1
+    view.close()
+
+
+def test_a_read_with_a_limit_goes_back_from_its_first_row(watched):
+    view = RowView(
+        rows_of(watched.table("going_back").read(where=WHERE, limit=2 * SIZE + 5)), page_rows=SIZE
+    )
+    for number in (0, 1, 0, 1):
+        look(view, number)
+    assert view.page(2 * SIZE).count == 5
+    look(view, 1)
+    view.close()
+
+
+def test_rows_of_a_result_are_found_again(watched):
+    result = watched.sql("select id, note from going_back where id < 20000 order by id limit 20000")
+    view = RowView(rows_of(result), page_rows=SIZE)
+    view.choose(Choice(conditions=("length(note) = 1",)))
+    for number in (9, 4, 8, 0):
+        look(view, number)
+    view.close()
+
+
+def test_marks_are_bounded_and_the_nearest_before_a_row_is_found():
+    marks = PageMarks(100)
+    assert marks.before(12_300) == Mark()
+    for page in range(10 * MOST):
+        marks.put(Mark(page * 100, Place(page), page))
+    assert marks.nbytes <= 300 * MOST
+    found = marks.before(333_300)
+    assert 333_300 - 16 * 100 < found.start <= 333_300
+    assert found == Mark(found.start, Place(found.start // 100), found.start // 100)
+    marks.clear()
+    assert marks.before(10**9) == Mark()
