@@ -29,6 +29,7 @@ from urllib3.util.ssltransport import SSLTransport
 
 from odps_nb.http.abort import Abort
 from odps_nb.http.body import BodyResponse
+from odps_nb.http.receiving import bound_receiving, is_bounded, receives_more, unbound_receiving
 from odps_nb.http.waiting import connect, wait_until_ready
 from odps_nb.lifetime import renew_after_fork
 
@@ -46,6 +47,7 @@ class Exchange:
         "answered_early",
         "body",
         "head_timeout",
+        "receive_buffer",
         "send_timeout",
         "sent",
         "source_error",
@@ -57,12 +59,14 @@ class Exchange:
         *,
         send_timeout: float | None = None,
         head_timeout: float | None = None,
+        receive_buffer: int | None = None,
     ) -> None:
         self.abort: Abort = abort
         self.send_timeout: float | None = send_timeout  # seconds that the peer may take nothing
         self.head_timeout: float | None = (
             head_timeout  # seconds for a whole head, once all was sent
         )
+        self.receive_buffer: int | None = receive_buffer  # bytes received unasked; None: any
         self.sent: bool = False  # a byte of the request left us
         self.answered_early: bool = False
         self.ahead: bytes = b""  # of the answer, received while the request was being sent
@@ -116,7 +120,22 @@ class _Guarded(HTTPConnection):
         timeout = self.timeout
         EXCHANGE.get().abort.attach(sock)
         connect(sock, address, timeout if isinstance(timeout, (int, float)) else None)
+        if (size := EXCHANGE.get().receive_buffer) is not None:
+            bound_receiving(sock, size)
         return sock
+
+    def _fit(self, exchange: Exchange) -> None:
+        """Make a kept connection receive as much ahead as this exchange wants, or drop it."""
+        size, sock = exchange.receive_buffer, self.sock
+        if isinstance(sock, SSLTransport):  # TLS inside of TLS
+            sock = sock.socket
+        if size is None:
+            if is_bounded(sock):
+                unbound_receiving(sock)
+        elif receives_more(sock, size):
+            self.close()  # the peer was promised more already; sending connects again
+        else:
+            bound_receiving(sock, size)
 
     def _tunnel(self) -> None:
         exchange, timeout = EXCHANGE.get(), self.sock.gettimeout()
@@ -129,8 +148,11 @@ class _Guarded(HTTPConnection):
         self.sock.settimeout(timeout)  # reading its answer left short waits behind
 
     def request(self, *args: Any, **kwargs: Any) -> None:
+        exchange = EXCHANGE.get()
         if self.sock is not None:  # kept alive, or just through a TLS handshake
-            EXCHANGE.get().abort.attach(self.sock)
+            self._fit(exchange)
+        if self.sock is not None:
+            exchange.abort.attach(self.sock)
         super().request(*args, **kwargs)
 
     def send(self, data: Any) -> None:
