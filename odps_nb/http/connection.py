@@ -124,18 +124,22 @@ class _Guarded(HTTPConnection):
             bound_receiving(sock, size)
         return sock
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the pool may use it again; not if its peer was promised to send more ahead."""
+        if not super().is_connected:
+            return False
+        exchange = EXCHANGE.get(None)
+        size = None if exchange is None else exchange.receive_buffer
+        return size is None or not receives_more(_plain(self.sock), size)
+
     def _fit(self, exchange: Exchange) -> None:
-        """Make a kept connection receive as much ahead as this exchange wants, or drop it."""
-        size, sock = exchange.receive_buffer, self.sock
-        if isinstance(sock, SSLTransport):  # TLS inside of TLS
-            sock = sock.socket
-        if size is None:
-            if is_bounded(sock):
-                unbound_receiving(sock)
-        elif receives_more(sock, size):
-            self.close()  # the peer was promised more already; sending connects again
-        else:
+        """Make a connection receive as much ahead as this exchange wants."""
+        sock, size = _plain(self.sock), exchange.receive_buffer
+        if size is not None:
             bound_receiving(sock, size)
+        elif is_bounded(sock):
+            unbound_receiving(sock)
 
     def _tunnel(self) -> None:
         exchange, timeout = EXCHANGE.get(), self.sock.gettimeout()
@@ -148,11 +152,10 @@ class _Guarded(HTTPConnection):
         self.sock.settimeout(timeout)  # reading its answer left short waits behind
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        exchange = EXCHANGE.get()
         if self.sock is not None:  # kept alive, or just through a TLS handshake
-            self._fit(exchange)
-        if self.sock is not None:
+            exchange = EXCHANGE.get()
             exchange.abort.attach(self.sock)
+            self._fit(exchange)
         super().request(*args, **kwargs)
 
     def send(self, data: Any) -> None:
@@ -178,6 +181,12 @@ class _Guarded(HTTPConnection):
 
 class _GuardedTLS(_Guarded, HTTPSConnection):
     """The same over TLS, combined with urllib3's own class."""
+
+
+def _plain(sock: Any) -> socket.socket:
+    """Return the socket itself, below TLS inside of TLS."""
+    found: socket.socket = sock.socket if isinstance(sock, SSLTransport) else sock
+    return found
 
 
 def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
