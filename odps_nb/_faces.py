@@ -53,6 +53,7 @@ def connect(
     quota: str | None = None,
     timezone: str | None = None,
     api_version: int | None = None,
+    blob_cache: str | None = None,
 ) -> Connection:
     """Return a connection; apart from ``"local"`` this costs no request.
 
@@ -72,6 +73,9 @@ app_id, app_key, region, quota, api_version
     timezone
         A zone such as ``"Asia/Shanghai"``: DATETIME and TIMESTAMP are read as times of that zone,
         and times without a zone are meant in it. Without one both are UTC.
+    blob_cache
+        How much of opened blobs is kept on disk: ``"20 GB"``; ``"off"``: nothing. By default 4 GiB,
+        in the cache folder of the platform; see `odps_nb.Blob.open`.
     credential_process, credentials
         A program that prints temporary keys as JSON, or a function that returns them; asked
         again before they end.
@@ -109,6 +113,7 @@ app_id, app_key, region, quota, api_version
         "quota": quota,
         "timezone": timezone,
         "api_version": api_version,
+        "blob_cache": blob_cache,
     }
     said = hidden((key, value) for key, value in keywords.items() if value is not None)
     if source == "local":
@@ -138,7 +143,7 @@ def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
 
 
 def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
-    for option in said.keys() - {"project", "schema", "timezone", "api_version"}:
+    for option in said.keys() - {"project", "schema", "timezone", "api_version", "blob_cache"}:
         raise ConfigError(
             f"{option} does not apply to the embedded service",
             option=option,

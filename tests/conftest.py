@@ -57,6 +57,7 @@ def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in [name for name in os.environ if name.startswith("ODPS_")]:
             patch.delenv(name)
         patch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+        patch.setenv("ODPS_NB_CACHE_DIR", str(home / "cache"))
         patch.setenv("IPYTHONDIR", str(home / "ipython"))
         yield
 

@@ -27,13 +27,15 @@ def environment(service, odps, monkeypatch):
 
 def test_reading_and_writing_work_as_shown(blocks, environment):
     names: dict[str, object] = {}
-    assert len(blocks) == 6
-    for block in blocks[:3]:
+    assert len(blocks) == 7
+    for block in blocks[:4]:
         exec(block, names)
     assert names["receipt"].rows == names["df"]["status"].nunique()
     changed = names["changes"].sort_values(["id", "_change"], ascending=[True, False])
     assert list(changed["_change"]) == ["insert", "delete", "insert"]
-    exec(blocks[5], names)
+    assert names["channels"] == 3
+    assert len(names["names"]) == 5
+    exec(blocks[6], names)
     assert len(names["sums"].fetchall()) == 5
     assert names["mean"].item() > 1
     assert names["frame"]["amount"].mean().compute() > 1
@@ -48,12 +50,12 @@ def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch, spark_
     names: dict[str, object] = {}
     exec(blocks[0], names)
     try:
-        exec(blocks[3], names)
+        exec(blocks[4], names)
         assert names["sizes"].count() > 30
         assert names["odps"].table("status_counts").read().to_arrow().num_rows > 1
         # a Spark that runs already has another working folder: it must not find an old checkpoint
-        assert '"checkpoints/' in blocks[4]
-        exec(blocks[4].replace('"checkpoints/', f'"{tmp_path}/checkpoints/'), names)
+        assert '"checkpoints/' in blocks[5]
+        exec(blocks[5].replace('"checkpoints/', f'"{tmp_path}/checkpoints/'), names)
         paid = names["odps"].table("orders").read(where="status = 'paid'").to_arrow()
         assert names["odps"].table("done").read().row_count == paid.num_rows > 0
     finally:

@@ -59,6 +59,7 @@ OLDEST = (
     "numpy==1.24.0",
     "pandas==2.1.0",
     "pillow==10.3.0",
+    "platformdirs==4.0.0",
     "polars==2.0.0",
     "pyarrow==18.0.0",
     "requests==2.31.0",

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
+from odps_nb.access.blobs.content import BlobContent
 from odps_nb.access.blobs.saving import file_name_for, save_stream
 from odps_nb.access.checks import is_missing
 from odps_nb.access.faces import PLAIN, Faces
@@ -18,13 +19,18 @@ from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
 from odps_nb.terms import BlobReference, format_bytes
 
 if TYPE_CHECKING:
+    import builtins
+
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobFile
+    from odps_nb.client.blob.seekable import SeekableBlob
     from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["Blob", "BlobColumn", "NewBlob", "reference_of"]
 
 _CHUNK = 1 << 20
+_RECEIVE_BUFFER = 128 << 10  # while only a head is wanted
+_HEAD = 1 << 16  # what is looked at to recognise a blob
 
 
 def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
@@ -48,7 +54,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
     return BlobReference.from_text(value)
 
 
-class Blob:
+class Blob(BlobContent):
     """Handle of one blob; made by ``odps.blob(reference)``.
 
     `size`, `mime_type` and `file_name` cost one small request at their first use: they come at the
@@ -131,8 +137,46 @@ class Blob:
         self._size, self._verified = len(data), True
         return data
 
-    def open(self) -> BlobFile:
-        """Open the blob as a file that is read forward in bounded memory; the caller closes it."""
+    @overload
+    def open(self, *, seek: Literal[False] = False) -> BlobFile: ...
+    @overload
+    def open(self, *, seek: Literal[True], cache: bool = True) -> SeekableBlob: ...
+    def open(self, *, seek: bool = False, cache: bool = True) -> BlobFile | SeekableBlob:
+        """Open the blob as a binary file, verified and in bounded memory; the caller closes it.
+
+        Parameters
+        ----------
+        seek
+            Give a file that can seek, for zipfile, Pillow, pyarrow, PyAV and others. It fetches the
+            blob from its first byte to the last one that is read, and at most 1 MiB more; what it
+            fetched it keeps until it is closed, 8 MiB in memory, more in a temporary file without a
+            name. **Reading the tail costs the whole blob**: the protocol has no ranges. Without it
+            the file is read forward only, keeps nothing, and costs one request each time.
+        cache
+            With ``seek``: look for the blob on this machine's disk, and keep it there once all of
+            it was read, so that opening it again costs no request. The folder is private to the
+            user; the connection's setting ``blob_cache`` says how much it holds, or ``"off"``.
+
+        Raises
+        ------
+        NotFoundError
+            The reference names nothing.
+
+        Examples
+        --------
+        >>> import zipfile
+        >>> archive = odps.table("media").blobs("content", where="name = 'bundle.zip'")[0]
+        >>> with archive.open(seek=True) as file, zipfile.ZipFile(file) as opened:
+        ...     len(opened.namelist()), file.verified
+        (5, True)
+        """
+        if seek:
+            from odps_nb.client.blob.seekable import open_seekable
+
+            kept = self._storage.blob_cache if cache else None
+            return open_seekable(
+                self._storage, self._reference, cache=kept, ask_size=self._ask_size
+            )
         from odps_nb.client.blob.many import open_blob
 
         return open_blob(self._storage, self._reference, cancel=self._storage.operation())
@@ -160,13 +204,33 @@ class Blob:
         self._size, self._verified = size, True
         return saved
 
-    def _load_head(self) -> None:
+    def _content(self, max_bytes: int) -> builtins.bytes:
+        from odps_nb.client.blob.seekable import read_whole
+
+        cache = self._storage.blob_cache
+        data = read_whole(self._storage, self._reference, cache=cache, max_bytes=max_bytes)
+        self._size, self._verified = len(data), True
+        return data
+
+    def _recognise(self, data: builtins.bytes) -> str:
+        return self._faces.media_type(data[:_HEAD], len(data), "")
+
+    def _ask_size(self) -> int:
+        if self._size is None:
+            self._load_head(receive_buffer=_RECEIVE_BUFFER)
+        return self.size
+
+    def _load_head(self, *, receive_buffer: int | None = None) -> None:
         if self._has_head:
             return
         from odps_nb.client.blob.head import fetch_blob_head
 
-        cancel = self._storage.operation()
-        head = fetch_blob_head(self._storage, self._reference, cancel=cancel)
+        head = fetch_blob_head(
+            self._storage,
+            self._reference,
+            cancel=self._storage.operation(),
+            receive_buffer=receive_buffer,
+        )
         self._size, self._mime_type = head.size, head.mime_type
         self._file_name, self._has_head = head.file_name, True
 

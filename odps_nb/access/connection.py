@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
+    from odps_nb.client.blob.cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.wire.control import SqlCost
 
@@ -78,6 +79,15 @@ class Connection(ByReference, MakesTables):
 
             self._storage = StorageClient(self._profile)
         return self._storage
+
+    @property
+    def blob_cache(self) -> BlobCache | None:
+        """Blobs on this machine's disk, shared by all connections; ``None``: switched off.
+
+        See `odps_nb.Blob.open`. Its ``clear()`` removes all of them, ``folder`` says where they
+        are, ``size`` and ``limit`` are in bytes.
+        """
+        return self.storage.blob_cache
 
     # -- tables -------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import contextlib
 import socket
 import threading
 
+from odps_nb.http.receiving import unbound_receiving
 from odps_nb.lifetime import renew_after_fork
 
 __all__ = ["Abort"]
@@ -55,6 +56,12 @@ class Abort:
             twin, self._twin = self._twin, None
         if twin is not None:
             twin.close()
+
+    def receive_freely(self) -> None:
+        """Let the kernel receive ahead on the socket as much as it likes."""
+        with self._lock:
+            if self._twin is not None:
+                unbound_receiving(self._twin)
 
     def stop(self) -> None:
         """Shut the socket down and remember it. Safe from any thread, idempotent."""

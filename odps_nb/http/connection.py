@@ -29,6 +29,7 @@ from urllib3.util.ssltransport import SSLTransport
 
 from odps_nb.http.abort import Abort
 from odps_nb.http.body import BodyResponse
+from odps_nb.http.receiving import bound_receiving, is_bounded, receives_more, unbound_receiving
 from odps_nb.http.waiting import connect, wait_until_ready
 from odps_nb.lifetime import renew_after_fork
 
@@ -46,6 +47,7 @@ class Exchange:
         "answered_early",
         "body",
         "head_timeout",
+        "receive_buffer",
         "send_timeout",
         "sent",
         "source_error",
@@ -57,12 +59,14 @@ class Exchange:
         *,
         send_timeout: float | None = None,
         head_timeout: float | None = None,
+        receive_buffer: int | None = None,
     ) -> None:
         self.abort: Abort = abort
         self.send_timeout: float | None = send_timeout  # seconds that the peer may take nothing
         self.head_timeout: float | None = (
             head_timeout  # seconds for a whole head, once all was sent
         )
+        self.receive_buffer: int | None = receive_buffer  # bytes received unasked; None: any
         self.sent: bool = False  # a byte of the request left us
         self.answered_early: bool = False
         self.ahead: bytes = b""  # of the answer, received while the request was being sent
@@ -116,7 +120,26 @@ class _Guarded(HTTPConnection):
         timeout = self.timeout
         EXCHANGE.get().abort.attach(sock)
         connect(sock, address, timeout if isinstance(timeout, (int, float)) else None)
+        if (size := EXCHANGE.get().receive_buffer) is not None:
+            bound_receiving(sock, size)
         return sock
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the pool may use it again; not if its peer was promised to send more ahead."""
+        if not super().is_connected:
+            return False
+        exchange = EXCHANGE.get(None)
+        size = None if exchange is None else exchange.receive_buffer
+        return size is None or not receives_more(_plain(self.sock), size)
+
+    def _fit(self, exchange: Exchange) -> None:
+        """Make a connection receive as much ahead as this exchange wants."""
+        sock, size = _plain(self.sock), exchange.receive_buffer
+        if size is not None:
+            bound_receiving(sock, size)
+        elif is_bounded(sock):
+            unbound_receiving(sock)
 
     def _tunnel(self) -> None:
         exchange, timeout = EXCHANGE.get(), self.sock.gettimeout()
@@ -130,7 +153,9 @@ class _Guarded(HTTPConnection):
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         if self.sock is not None:  # kept alive, or just through a TLS handshake
-            EXCHANGE.get().abort.attach(self.sock)
+            exchange = EXCHANGE.get()
+            exchange.abort.attach(self.sock)
+            self._fit(exchange)
         super().request(*args, **kwargs)
 
     def send(self, data: Any) -> None:
@@ -156,6 +181,12 @@ class _Guarded(HTTPConnection):
 
 class _GuardedTLS(_Guarded, HTTPSConnection):
     """The same over TLS, combined with urllib3's own class."""
+
+
+def _plain(sock: Any) -> socket.socket:
+    """Return the socket itself, below TLS inside of TLS."""
+    found: socket.socket = sock.socket if isinstance(sock, SSLTransport) else sock
+    return found
 
 
 def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:

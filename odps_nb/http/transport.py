@@ -42,6 +42,7 @@ class HttpRequest:
     ``read_timeout`` bounds each silence, and the head of the answer in all; ``document_timeout``
     the body of an answer that its reader bounds by `HttpResponse.end_in_time`.
     ``abort`` lets another thread stop the exchange; it then ends in `CancelledError`.
+    ``receive_buffer`` bounds what the kernel receives ahead of the reader, in bytes.
     """
 
     method: str
@@ -52,6 +53,7 @@ class HttpRequest:
     read_timeout: float = READ_TIMEOUT
     document_timeout: float = DOCUMENT_TIMEOUT
     abort: Abort = field(repr=False, compare=False, default_factory=Abort)
+    receive_buffer: int | None = None
 
 
 class HttpResponse:
@@ -140,6 +142,11 @@ class HttpResponse:
     def end_in_time(self) -> None:
         """Bound the rest of the body by the request's ``document_timeout``, beginning now."""
         self._body.end_within(self._request.document_timeout)
+
+    def receive_freely(self) -> None:
+        """Lift the bound of the request's ``receive_buffer``: all of the body is wanted."""
+        if self._request.receive_buffer is not None and not self._over:
+            self._request.abort.receive_freely()
 
     def abort(self) -> None:
         """Abort from any thread; a waiting read raises `CancelledError` at once."""
@@ -256,7 +263,10 @@ class RequestsTransport:
         if self._closed:
             raise StateError("the transport is closed")
         exchange = Exchange(
-            request.abort, send_timeout=request.read_timeout, head_timeout=request.read_timeout
+            request.abort,
+            send_timeout=request.read_timeout,
+            head_timeout=request.read_timeout,
+            receive_buffer=request.receive_buffer,
         )
         token = EXCHANGE.set(exchange)
         try:

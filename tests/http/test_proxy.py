@@ -259,3 +259,23 @@ def test_the_password_of_a_proxy_is_in_no_error_and_no_log(transport, through, t
     assert "407" in text
     assert PASSWORD not in text
     assert "bWU6" not in text  # how base64 begins with "me:"
+
+
+def test_who_wants_little_ahead_gets_a_connection_that_was_promised_no_more(
+    transport, through, trusted
+):
+    script = answers(PAYLOAD, PAYLOAD, PAYLOAD, PAYLOAD)
+    with (
+        Peer(script, tls=server_context(trusted, FAR)) as far,
+        Proxy(place_of(far)) as proxy,
+    ):
+        through(proxy)
+        connections = []
+        for size in (None, 4096, 4096, None):
+            with ask(transport, f"https://{FAR}/", receive_buffer=size) as response:
+                if size is not None and len(connections) == 2:
+                    response.receive_freely()
+                assert response.read() == PAYLOAD
+            connections.append(far.connections)
+        assert connections == [1, 2, 2, 2]
+        assert [method for method, _ in proxy.asked] == ["CONNECT", "CONNECT"]

@@ -62,6 +62,9 @@ class Profile:
         zone are meant, e.g. ``Asia/Shanghai``. ``None``: they are shown without a zone, in UTC.
     api_version
         2 or 3 of the Storage API.
+    blob_cache
+        Bytes on disk for blobs that were opened, e.g. ``20 GB``; ``off`` keeps none. ``None``: 4
+        GiB. See `odps_nb.Blob.open`.
     name
         The profile's name in the file, if it came from there.
 
@@ -93,6 +96,7 @@ class Profile:
     quota: str | None = None
     timezone: str | None = None
     api_version: int = 2
+    blob_cache: str | None = None
     name: str | None = None
     _source: CredentialSource | None = field(init=False, repr=False, compare=False, default=None)
 
@@ -122,6 +126,10 @@ class Profile:
                 option="api_version",
                 hint="use 2 or 3",
             )
+        if self.blob_cache is not None:
+            from odps_nb.client.blob.cache_settings import cache_limit
+
+            cache_limit(self.blob_cache)
         TableName(project=self.project, schema=self.schema, table="t")  # refuses what is no name
 
     def _make_source(self) -> CredentialSource | None:

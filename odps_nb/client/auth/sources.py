@@ -49,6 +49,7 @@ FIELDS = (
     "quota",
     "timezone",
     "api_version",
+    "blob_cache",
 )
 KEYRING_SERVICE = "odps_nb"
 

@@ -66,6 +66,12 @@ class BlobFile(PieceFile):
         """Whether all of it was read, and its checksums and length match."""
         return self._verified
 
+    def receive_freely(self) -> None:
+        """Receive ahead as fast as the line allows, where `open_blob` bounded it."""
+        self._attempts.receive_buffer = None  # of a connection after this one
+        if self._response is not None:
+            self._response.receive_freely()
+
     def close(self) -> None:
         """Free the connection. Idempotent."""
         self._drop()
@@ -150,6 +156,7 @@ def open_blob(
     max_blob: int = MAX_BLOB,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
+    receive_buffer: int | None = None,
 ) -> BlobFile:
     """Open a blob as a file; the caller closes it. Costs one request.
 
@@ -157,6 +164,8 @@ def open_blob(
     ----------
     max_blob
         Bytes that are accepted.
+    receive_buffer
+        Bytes that the kernel may receive ahead of the reader; ``None``: as many as it likes.
 
     Raises
     ------
@@ -164,5 +173,6 @@ def open_blob(
         The service does not know the reference; the message names it.
     """
     attempts = storage.attempts(f"BlobRead of {reference!r}", tracker=tracker, cancel=cancel)
+    attempts.receive_buffer = receive_buffer
     request = ReadBlobs(references=(reference,), compression=compression)
     return BlobFile(storage, request, attempts, max_blob=max_blob, tracker=tracker).start()

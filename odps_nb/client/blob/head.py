@@ -40,8 +40,11 @@ def fetch_blob_head(
     *,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
+    receive_buffer: int | None = None,
 ) -> BlobHead:
     """Return the head of a blob; one request, closed after the first bytes.
+
+    ``receive_buffer`` is that of `odps_nb.client.blob.file.open_blob`.
 
     Raises
     ------
@@ -49,6 +52,7 @@ def fetch_blob_head(
         The service does not know the reference.
     """
     attempts = storage.attempts("the head of a blob", tracker=tracker, cancel=cancel)
+    attempts.receive_buffer = receive_buffer
     request = ReadBlobs(references=(reference, reference))
     while True:
         try:

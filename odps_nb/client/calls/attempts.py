@@ -48,6 +48,7 @@ class Attempts:
     tracker: ProgressTracker | None = None
     cancel: CancelToken | None = None
     read_timeout: float | None = None
+    receive_buffer: int | None = None
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     index: int = 0
     """Number of the running attempt, from 0, over the whole call."""

@@ -11,6 +11,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from importlib import metadata
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -33,6 +34,7 @@ from odps_nb.wire.signing import sign
 
 if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.blob.cache import BlobCache
 
 __all__ = ["StorageClient"]
 
@@ -236,6 +238,13 @@ class StorageClient:
                 self._tunnel = found
         return found
 
+    @cached_property
+    def blob_cache(self) -> BlobCache | None:
+        """Blobs kept on this machine's disk; ``None``: switched off."""
+        from odps_nb.client.blob.cache_settings import open_cache
+
+        return open_cache(self.profile)
+
     def now(self) -> float:
         """Return the seconds of the epoch by this client's clock."""
         return self._now()
@@ -362,6 +371,7 @@ class StorageClient:
             read_timeout=attempts.read_timeout or read_timeout,
             document_timeout=document_timeout,
             abort=abort,
+            receive_buffer=attempts.receive_buffer,
         )
 
     def _send(

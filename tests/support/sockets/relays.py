@@ -7,6 +7,7 @@ import contextlib
 import select
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
@@ -113,3 +114,40 @@ def _forwarded(seen: Seen) -> bytes:
     kept.pop("transfer-encoding", None)
     lines = [f"{seen.method} {target} HTTP/1.1", *(f"{k}: {v}" for k, v in kept.items())]
     return "\r\n".join([*lines, "", ""]).encode() + seen.body
+
+
+class Metered(Peer):
+    """Carries requests to a service, and counts what a client's kernel takes of the answers.
+
+    It waits for a client that takes nothing; ``stalled`` is set while it does.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.carried = 0
+        self.stalled = threading.Event()
+        super().__init__(self._carry)
+
+    def _carry(self, line: Line) -> None:
+        line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # what waits here is small
+        with reached(self._place) as sock:
+            while True:
+                for ready in select.select([line.sock, sock], [], [])[0]:
+                    data = ready.recv(1 << 14)
+                    if not data:
+                        return
+                    if ready is line.sock:
+                        sock.sendall(data)
+                    else:
+                        self._pass_on(line.sock, memoryview(data))
+
+    def _pass_on(self, client: socket.socket, data: memoryview) -> None:
+        while data:
+            if not select.select([], [client], [], 0.25)[1]:
+                self.stalled.set()
+                select.select([], [client], [])
+            self.stalled.clear()
+            client.setblocking(False)
+            count = client.send(data)
+            client.setblocking(True)
+            self.carried, data = self.carried + count, data[count:]

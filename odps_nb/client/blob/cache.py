@@ -1,0 +1,258 @@
+"""Whole, verified blobs on this machine's disk, so that opening one again costs no request.
+
+One file per blob in a private folder, under a hash of service, project and reference::
+
+    | the blob | magic, 8 | size, u64 LE | key, 32 | CRC32C of the blob | CRC32C since the magic |
+
+A file appears by renaming, whole or not at all; it is checked from the first byte to the last
+whenever it is opened. What is damaged is removed; a disk that is full keeps nothing. Processes
+share the folder without a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import io
+import logging
+import os
+import secrets
+import shutil
+import stat
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from odps_nb.client.blob.spool import read_file
+from odps_nb.terms import BlobReference, format_bytes
+from odps_nb.wire.crc32c import crc32c
+
+__all__ = ["BlobCache", "CachedBlob"]
+
+_MAGIC = b"odpsnb\x00\x01"
+_FOOTER = struct.Struct("<8sQ32sII")
+_PIECE = 1 << 20
+_PART = ".part"
+_PART_AGE = 3600.0  # seconds after which a file that nobody finished is removed
+_SPARE = 1 << 30  # bytes of the disk that are left to others
+_LARGEST = 4  # a blob takes at most this part of the cache
+_LOOK_BYTES, _LOOK_FILES = 16, 1000  # kept since the folder was looked at: part of it, files
+
+_log = logging.getLogger("odps_nb")
+
+
+class CachedBlob:
+    """The bytes of a blob in the cache; stays readable when the file is removed."""
+
+    def __init__(self, file: io.FileIO, size: int) -> None:
+        self._file, self._size = file, size
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self._size
+
+    def read_at(self, place: int, view: memoryview) -> int:
+        """Fill ``view`` with the bytes from ``place`` on; return how many there were."""
+        return read_file(self._file, place, view[: max(0, self._size - place)])
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        self._file.close()
+
+
+class BlobCache:
+    """A folder of verified blobs, of at most ``limit`` bytes: the least recently used go first.
+
+    Threads and processes may share it, also forked ones. No method raises for what is wrong with
+    the disk: a blob is then fetched and not kept.
+
+    Parameters
+    ----------
+    folder
+        Made when something is kept, readable by this user only. One that others may write to, or
+        that belongs to another user, is never used.
+    service
+        What a reference is good for: address and project.
+    limit
+        Bytes of all files. A blob larger than a quarter of it is not kept.
+    """
+
+    def __init__(self, folder: Path, service: tuple[str, str], *, limit: int) -> None:
+        self._folder, self._service, self._limit = folder, service, limit
+        # What was kept since the folder was looked at; threads may lose a count, never a file.
+        self._bytes = self._files = -1
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._folder
+
+    @property
+    def limit(self) -> int:
+        """Bytes of all files at most; other processes may be over it by a sixteenth for a while."""
+        return self._limit
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files now; looks at each of them."""
+        return sum(found.st_size for _, found in self._entries())
+
+    def find(self, reference: BlobReference) -> CachedBlob | None:
+        """Return the blob's bytes, checked again, or ``None``; the caller closes them."""
+        key = self._key(reference)
+        path = self._path(key)
+        try:
+            if not self._is_private():
+                return None
+            descriptor = os.open(path, os.O_RDONLY | _SAFELY)
+        except OSError:
+            return None
+        file = io.FileIO(descriptor, "rb")
+        try:
+            found = _checked(file, key)
+            if found is not None:
+                _touch(path)
+                return CachedBlob(file, found)
+        except OSError as error:
+            _log.info("a cached blob is not readable: %s", error)
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+        _log.info("a cached blob is damaged, and fetched again")
+        _remove(path)
+        return None
+
+    def keep(self, reference: BlobReference, size: int, pieces: Iterable[bytes]) -> bool:
+        """Keep a whole, verified blob; return whether that was possible."""
+        if size + _FOOTER.size > self._limit // _LARGEST:
+            return False
+        key = self._key(reference)
+        path = self._path(key)
+        part = path.with_name(f"{path.name}.{secrets.token_hex(6)}{_PART}")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._is_private() or shutil.disk_usage(self._folder).free < size + _SPARE:
+                return False
+            _write(part, key, pieces)
+            part.replace(path)
+        except OSError as error:
+            _log.info("a blob was not cached: %s", error)
+            return False
+        finally:
+            _remove(part)
+        self._make_room(size + _FOOTER.size)
+        return True
+
+    def clear(self) -> int:
+        """Remove all files of all services and projects; return how many bytes that frees.
+
+        Blobs that are open stay readable.
+        """
+        freed = 0
+        for path, found in self._entries():
+            if _remove(path):
+                freed += found.st_size
+        return freed
+
+    def __repr__(self) -> str:
+        return f"BlobCache({str(self._folder)!r}, limit={format_bytes(self._limit)!r})"
+
+    def _key(self, reference: BlobReference) -> bytes:
+        named = "\0".join((*self._service, reference.token))
+        return hashlib.sha256(named.encode()).digest()
+
+    def _path(self, key: bytes) -> Path:
+        return self._folder / key.hex()
+
+    def _is_private(self) -> bool:
+        found = self._folder.stat()
+        if os.name == "nt":  # folders of a user are private there
+            return True
+        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            _log.warning(
+                "blobs are not cached in %s: others may write to it, or own it", self._folder
+            )
+            return False
+        if found.st_mode & 0o077:
+            self._folder.chmod(0o700)
+        return True
+
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        with contextlib.suppress(OSError), os.scandir(self._folder) as found:
+            for entry in found:
+                with contextlib.suppress(OSError):  # removed by another process meanwhile
+                    if _is_ours(entry.name) and entry.is_file(follow_symlinks=False):
+                        yield Path(entry.path), entry.stat(follow_symlinks=False)
+
+    def _make_room(self, added: int) -> None:
+        """Remove the least recently used files where there are too many bytes."""
+        if self._files >= 0:
+            self._bytes, self._files = self._bytes + added, self._files + 1
+            if self._bytes < self._limit // _LOOK_BYTES and self._files < _LOOK_FILES:
+                return
+        self._bytes = self._files = 0
+        entries = sorted(self._entries(), key=lambda entry: entry[1].st_mtime_ns)
+        held, old = sum(found.st_size for _, found in entries), time.time() - _PART_AGE
+        for path, found in entries:
+            if path.name.endswith(_PART):
+                if found.st_mtime < old and _remove(path):
+                    held -= found.st_size
+            elif held > self._limit - self._limit // _LOOK_BYTES and _remove(path):
+                held -= found.st_size
+
+
+_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+def _is_ours(name: str) -> bool:
+    stem = name.partition(".")[0]
+    return len(stem) == 64 and set(stem) <= set("0123456789abcdef")
+
+
+def _checked(file: io.FileIO, key: bytes) -> int | None:
+    """Return the size of the blob in a file if every byte of it is as it was kept."""
+    size = os.fstat(file.fileno()).st_size - _FOOTER.size
+    footer = bytearray(_FOOTER.size)
+    if size < 0 or read_file(file, size, memoryview(footer)) < len(footer):
+        return None
+    magic, stated, of, content, own = _FOOTER.unpack(footer)
+    if (magic, stated, of, own) != (_MAGIC, size, key, crc32c(footer[:-4])):
+        return None
+    piece, place, found = bytearray(_PIECE), 0, 0
+    while place < size:
+        view = memoryview(piece)[: min(_PIECE, size - place)]
+        if read_file(file, place, view) < len(view):
+            return None
+        found, place = crc32c(view, found), place + len(view)
+    return size if found == content else None
+
+
+def _write(part: Path, key: bytes, pieces: Iterable[bytes]) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY
+    # No fsync: what a crash of the machine leaves behind fails its check.
+    with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
+        size = checksum = 0
+        for piece in pieces:
+            file.write(piece)
+            size, checksum = size + len(piece), crc32c(piece, checksum)
+        footer = _FOOTER.pack(_MAGIC, size, key, checksum, 0)[:-4]
+        file.write(footer + crc32c(footer).to_bytes(4, "little"))
+
+
+def _touch(path: Path) -> None:
+    with contextlib.suppress(OSError):  # a disk that may not be written to, or removed meanwhile
+        os.utime(path)
+
+
+def _remove(path: Path) -> bool:
+    try:
+        path.unlink()
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            _log.info("a cached blob cannot be removed: %s", error)
+        return False
+    return True

@@ -1,0 +1,343 @@
+"""One blob as a file with `seek`: what was fetched is kept, what is read next is fetched.
+
+The service sends a blob from its first byte on only (``docs/protocol.md`` section 6): bytes
+further back are reached by fetching all before them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.client.blob.file import BlobFile, open_blob
+from odps_nb.client.blob.spool import Kept, Spool
+from odps_nb.errors import ChecksumError, LimitExceededError, StateError, TruncatedError
+from odps_nb.lifetime import Home
+from odps_nb.terms import BlobReference, format_bytes
+
+if TYPE_CHECKING:
+    from odps_nb.client.blob.cache import BlobCache
+    from odps_nb.client.calls.storage import StorageClient
+
+__all__ = ["RECEIVE_BUFFER", "SeekableBlob", "open_seekable", "read_whole"]
+
+RECEIVE_BUFFER = 128 << 10
+"""Bytes that the kernel may receive ahead, while not all of the blob is wanted."""
+_AHEAD = 64 << 10  # fetched with what was asked for: the end of a file is not always read
+_PIECE = 1 << 20
+
+
+class SeekableBlob(io.RawIOBase):
+    """A binary file of one blob that can seek: for zipfile, Pillow, pyarrow, PyAV and others.
+
+    Made by `odps_nb.Blob.open` with ``seek=True``; whoever opened it closes it. Every byte that it
+    returns was verified. Threads may share it; a forked child opens its own.
+
+    Reading fetches the blob from its first byte up to what is read, and at most 1 MiB more; all of
+    that is kept until `close`, 8 MiB in memory, more in a temporary file without a name. So bytes
+    that were passed once cost nothing, and reading the last byte costs the whole blob: the protocol
+    has no ranges. `seek` alone fetches nothing, also from the end (``whence=2``), but may ask for
+    the size, which is one small request where it is not known.
+
+    `read` gives fewer bytes than asked for only at the end.
+    """
+
+    def __init__(
+        self,
+        reference: BlobReference,
+        kept: Kept,
+        *,
+        fetch: Callable[[], BlobFile] | None = None,
+        ask_size: Callable[[], int] | None = None,
+        when_whole: Callable[[Spool], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self._reference, self._kept = reference, kept
+        self._fetch, self._ask_size, self._when_whole = fetch, ask_size, when_whole
+        self._stream: BlobFile | None = None
+        self._whole = self._verified = fetch is None
+        self._size = kept.size if self._whole else None
+        self._at = 0
+        self._lock, self._home = threading.RLock(), Home()
+
+    def start(self) -> SeekableBlob:
+        """Send the request, so that a missing blob is known at once."""
+        if self._fetch is not None:
+            self._stream = self._fetch()
+            self._size = self._stream.size
+        return self
+
+    @property
+    def reference(self) -> BlobReference:
+        """The reference of this blob."""
+        return self._reference
+
+    @property
+    def size(self) -> int:
+        """Size in bytes; costs one small request where it is not known yet."""
+        self._require_open()
+        with self._lock:
+            if self._size is None and self._ask_size is not None:
+                self._size = self._ask_size()
+            assert self._size is not None  # a whole one has it
+            return self._size
+
+    @property
+    def fetched(self) -> int:
+        """Number of bytes that are here, counted from the first."""
+        return self._kept.size
+
+    @property
+    def verified(self) -> bool:
+        """Whether all of it is here, and its checksums and length match."""
+        return self._verified
+
+    def readable(self) -> bool:
+        """Return ``True``."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return ``True``."""
+        return True
+
+    def tell(self) -> int:
+        """Return the place of the next byte that `read` returns."""
+        self._require_open()
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Set the place of the next `read`, and return it; fetches nothing, see the class.
+
+        Raises
+        ------
+        ValueError
+            The place is before the first byte.
+        """
+        self._require_open()
+        with self._lock:
+            if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
+                raise ValueError(f"whence is 0, 1 or 2, not {whence!r}")
+            base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence)
+            place = offset + (self.size if base is None else base)
+            if place < 0:
+                raise ValueError(f"byte {place} is before the first one")
+            self._at = place
+            return place
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return ``size`` bytes, fewer only at the end; the rest when negative or ``None``.
+
+        Raises
+        ------
+        ChecksumError, TruncatedError, TransportError
+            The bytes stayed damaged, or did not come; a later read tries again.
+        ConfigError
+            There is no space for a temporary file.
+        """
+        self._require_open()
+        with self._lock:
+            end = None if size is None or size < 0 else self._at + size
+            self._reach(end)
+            there = max(0, self._kept.size - self._at)
+            wanted = bytearray(there if end is None else min(there, end - self._at))
+            self._take(memoryview(wanted))
+            return bytes(wanted)
+
+    def readall(self) -> bytes:
+        """Return all that is left."""
+        return self.read(-1)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """Return up to ``size`` bytes, as `read` does; wrappers for text ask for this."""
+        return self.read(_PIECE if size < 0 else size)
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill ``buffer``, unless the blob ends first; return the number of bytes."""
+        self._require_open()
+        with self._lock, memoryview(buffer).cast("B") as view:
+            self._reach(self._at + len(view))
+            return self._take(view)
+
+    def peek(self, size: int = 0, /) -> bytes:
+        """Return some of the next bytes without moving on, at least one unless it is the end."""
+        self._require_open()
+        with self._lock:
+            at, data = self._at, self.read(max(1, min(size, _PIECE)) if size else 8192)
+            self._at = at
+            return data
+
+    def close(self) -> None:
+        """Free the connection and what was kept. Idempotent."""
+        if self.closed:
+            return
+        if not self._home.is_here:  # a thread of the parent may have held the lock
+            super().close()
+            return
+        with self._lock:
+            super().close()
+            self._drop()
+            self._kept.close()
+
+    def __repr__(self) -> str:
+        size = "size unknown" if self._size is None else format_bytes(self._size)
+        state = "closed" if self.closed else f"at {self._at}, {format_bytes(self.fetched)} fetched"
+        return f"<SeekableBlob {self._reference!r} {size}, {state}>"
+
+    def _require_open(self) -> None:
+        self._home.require("this file")  # a child would move the place in its parent's file
+        if self.closed:
+            raise StateError("the blob is closed", hint="open it again")
+
+    def _take(self, view: memoryview) -> int:
+        count = self._kept.read_at(self._at, view)
+        self._at += count
+        return count
+
+    # -- fetching -----------------------------------------------------------------------------
+
+    def _reach(self, end: int | None) -> None:
+        """Fetch up to byte ``end``, and the little after it; ``None``: to the end."""
+        if self._whole or (end is not None and end <= self._kept.size):
+            return
+        goal = None if end is None else end + _AHEAD
+        if goal is not None and self._size is not None and goal >= self._size:
+            goal = None
+        try:
+            stream = self._open_stream()
+            if goal is None:
+                stream.receive_freely()
+            while not self._whole and (goal is None or self._kept.size < goal):
+                self._fetch_piece(stream, goal)
+        except BaseException:  # an interrupt, too: a piece may be lost between stream and spool
+            self._drop()
+            raise
+
+    def _fetch_piece(self, stream: BlobFile, goal: int | None) -> None:
+        assert isinstance(self._kept, Spool)  # it is not whole
+        wanted = _PIECE if goal is None else min(_PIECE, goal - self._kept.size)
+        piece = stream.read(wanted)
+        self._kept.append(piece)
+        if len(piece) < wanted:
+            self._finish(stream, self._kept)
+
+    def _finish(self, stream: BlobFile, kept: Spool) -> None:
+        if self._size is not None and kept.size != self._size:
+            raise TruncatedError(
+                f"the blob has {kept.size:,} bytes where its head says {self._size:,}",
+                expected=self._size,
+                actual=kept.size,
+                hint="read it again; if that does not help, tell the owner of the table",
+            )
+        self._verified = stream.verified
+        self._drop()
+        self._size, self._whole = kept.size, True
+        if self._verified and self._when_whole is not None:
+            self._when_whole(kept)
+
+    def _open_stream(self) -> BlobFile:
+        if self._stream is None and self._fetch is not None:
+            self._stream = self._fetch()
+            self._skip_kept(self._stream)
+        assert self._stream is not None  # it is not whole
+        return self._stream
+
+    def _skip_kept(self, stream: BlobFile) -> None:
+        """Pass over what is here already, which must be the same."""
+        place, before = 0, bytearray(_PIECE)
+        while place < self._kept.size:
+            count = self._kept.read_at(place, memoryview(before))
+            if stream.read(count) != before[:count]:
+                raise ChecksumError(
+                    "the blob is another one than before",
+                    offset=place,
+                    hint="open it again",
+                )
+            place += count
+
+    def _drop(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+
+def open_seekable(
+    storage: StorageClient,
+    reference: BlobReference,
+    *,
+    cache: BlobCache | None,
+    ask_size: Callable[[], int] | None,
+) -> SeekableBlob:
+    """Open a blob as a file that can seek, from the cache if it is there; else one request.
+
+    Parameters
+    ----------
+    cache
+        Where the blob is looked for, and kept once all of it was read.
+    ask_size
+        Called when the size matters and is not known.
+
+    Raises
+    ------
+    NotFoundError
+        The service does not know the reference.
+    """
+    found = None if cache is None else cache.find(reference)
+    if found is not None:
+        return SeekableBlob(reference, found)
+
+    def fetch() -> BlobFile:
+        cancel = storage.operation()
+        return open_blob(storage, reference, cancel=cancel, receive_buffer=RECEIVE_BUFFER)
+
+    def keep(spool: Spool) -> None:
+        if cache is not None:
+            cache.keep(reference, spool.size, spool.pieces())
+
+    spool = Spool()
+    try:
+        return SeekableBlob(
+            reference, spool, fetch=fetch, ask_size=ask_size, when_whole=keep
+        ).start()
+    except BaseException:
+        spool.close()
+        raise
+
+
+def read_whole(
+    storage: StorageClient, reference: BlobReference, *, cache: BlobCache | None, max_bytes: int
+) -> bytes:
+    """Return all bytes of a blob, from the cache if it is there; else one request.
+
+    Raises
+    ------
+    LimitExceededError
+        There are more than ``max_bytes``.
+    NotFoundError, ChecksumError, TruncatedError
+        As `SeekableBlob`.
+    """
+    found = None if cache is None else cache.find(reference)
+    if found is not None:
+        with SeekableBlob(reference, found) as file:
+            _require_size(file.size, max_bytes)
+            return file.read()
+    with open_blob(storage, reference, cancel=storage.operation()) as stream:
+        _require_size(stream.size or 0, max_bytes)
+        data = stream.read(max_bytes) if stream.size is None else stream.readall()
+        if stream.read(1):
+            _require_size(max_bytes + 1, max_bytes)
+        if cache is not None and stream.verified:
+            cache.keep(reference, len(data), [data])
+    return data
+
+
+def _require_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise LimitExceededError(
+            f"the blob has more than {format_bytes(limit)}",
+            limit=limit,
+            actual=size,
+            hint="pass a larger max_bytes=, or read a part of it: blob.open(seek=True)",
+        )

@@ -1,0 +1,115 @@
+"""Bytes that arrive front to back and are read anywhere: some in memory, more in a file.
+
+The file has no name: it ends with its last descriptor, whatever becomes of the process.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Iterator
+from typing import Protocol
+
+from odps_nb.errors import ConfigError
+
+__all__ = ["MEMORY", "Kept", "Spool"]
+
+MEMORY = 8 << 20
+"""Bytes of a blob that stay in memory; with one more, all of it is in a file."""
+_PIECE = 1 << 20
+
+
+class Kept(Protocol):
+    """Bytes that are here already. Not thread-safe."""
+
+    @property
+    def size(self) -> int:
+        """How many."""
+
+    def read_at(self, place: int, view: memoryview) -> int:
+        """Fill ``view`` with the bytes from ``place`` on; return how many there were."""
+
+    def close(self) -> None:
+        """Free them. Idempotent."""
+
+
+class Spool:
+    """Takes bytes at its end, and gives those at any place."""
+
+    def __init__(self, *, memory: int = MEMORY) -> None:
+        self._memory, self._size = memory, 0
+        self._file: io.BytesIO | io.FileIO = io.BytesIO()
+
+    @property
+    def size(self) -> int:
+        """Bytes that were appended."""
+        return self._size
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether they are in a file."""
+        return not isinstance(self._file, io.BytesIO)
+
+    def append(self, piece: bytes) -> None:
+        """Add bytes; after an error or an interrupt none of them is there.
+
+        Raises
+        ------
+        ConfigError
+            The disk is full, or there is no folder for temporary files.
+        """
+        try:
+            if not self.on_disk and self._size + len(piece) > self._memory:
+                self._move()
+            self._file.seek(self._size)
+            _write(self._file, piece)
+        except OSError as error:
+            raise ConfigError(
+                f"a blob cannot be kept in a temporary file: {error.strerror}",
+                option="TMPDIR",
+                hint="free some space, or set TMPDIR to a folder with space for the whole blob",
+            ) from error
+        self._size += len(piece)
+
+    def read_at(self, place: int, view: memoryview) -> int:
+        """Fill ``view`` with the bytes from ``place`` on; return how many there were."""
+        return read_file(self._file, place, view[: max(0, self._size - place)])
+
+    def pieces(self) -> Iterator[bytes]:
+        """Iterate over all bytes."""
+        for place in range(0, self._size, _PIECE):
+            piece = bytearray(min(_PIECE, self._size - place))
+            self.read_at(place, memoryview(piece))
+            yield bytes(piece)
+
+    def close(self) -> None:
+        """Free memory and file. Idempotent."""
+        self._file.close()
+
+    def _move(self) -> None:
+        # unbuffered: a forked child would write what waits in a buffer once more
+        file = tempfile.TemporaryFile(prefix="odps-nb-", buffering=0)  # noqa: SIM115  closed by close()
+        try:
+            assert isinstance(self._file, io.BytesIO)  # it is moved once
+            with self._file.getbuffer() as held:
+                _write(file, held[: self._size])
+        except BaseException:
+            file.close()
+            raise
+        self._file.close()
+        self._file = file
+
+
+def _write(file: io.BytesIO | io.FileIO, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
+
+def read_file(file: io.BytesIO | io.FileIO, place: int, view: memoryview) -> int:
+    """Fill ``view`` from an unbuffered file; return how many bytes there were."""
+    file.seek(place)
+    done = 0
+    while done < len(view) and (count := file.readinto(view[done:])):
+        done += count
+    return done

@@ -1,0 +1,309 @@
+"""What a blob's bytes are, as Python holds it: a picture, an array, text, a table.
+
+The caller says what the bytes were recognised as; a media type that an uploader stated is never
+used. Libraries that parse run in this process, so everything is bounded before it is parsed.
+Must not know: blobs, the service, how bytes are recognised.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import math
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from odps_nb.arrow.validation import validate
+from odps_nb.errors import (
+    ConversionError,
+    LimitExceededError,
+    MissingDependencyError,
+    OdpsNbError,
+)
+from odps_nb.terms import format_bytes
+from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["as_array", "as_picture", "as_table", "as_text"]
+
+_PICTURES = {
+    "image/png": "PNG",
+    "image/jpeg": "JPEG",
+    "image/gif": "GIF",
+    "image/webp": "WEBP",
+    "image/bmp": "BMP",
+    "image/tiff": "TIFF",
+    "image/avif": "AVIF",
+}
+_ARRAY = "application/x-npy"
+_PARQUET = "application/vnd.apache.parquet"
+_ARROW_FILE = "application/vnd.apache.arrow.file"
+_ARROW_STREAM = "application/vnd.apache.arrow.stream"
+_DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t"}
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_ROWS = 1 << 14
+_BLOCK = 16 << 20  # of CSV; no row may be longer
+
+
+def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
+    """Return a decoded picture of Pillow, the first one of several.
+
+    Raises
+    ------
+    ConversionError
+        ``mime`` is no picture, or the file is cut or corrupt.
+    LimitExceededError
+        It has more pixels; none was decoded.
+    MissingDependencyError
+        Without Pillow.
+    """
+    if mime not in _PICTURES:
+        raise _other_kind(mime, "picture", "PNG, JPEG, GIF, WebP, BMP, TIFF and AVIF are pictures")
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingDependencyError(
+            "pictures need Pillow", extra="notebook", hint="pip install pillow"
+        ) from None
+    try:
+        with warnings.catch_warnings():
+            # Pillow warns of odd files; what matters here either raises or is checked
+            warnings.simplefilter("ignore")
+            picture = Image.open(io.BytesIO(data), formats=[_PICTURES[mime]])
+            _require_pixels(picture.size, max_pixels)
+            picture.load()
+    except OdpsNbError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise LimitExceededError(
+            f"the picture has too many pixels for Pillow: {error}",
+            limit=max_pixels,
+            hint="raise PIL.Image.MAX_IMAGE_PIXELS as well, if you trust the picture",
+        ) from None
+    except Exception as error:  # codecs raise whatever they like
+        raise _not_readable(mime, "picture", error) from error
+    return picture
+
+
+def as_array(data: bytes, mime: str, *, max_pixels: int) -> np.ndarray[Any, Any]:
+    """Return the array of an ``.npy`` file, or the pixels of a picture.
+
+    Raises
+    ------
+    ConversionError
+        ``mime`` is neither, the file is cut or corrupt, or it holds Python objects.
+    LimitExceededError, MissingDependencyError
+        As `as_picture`.
+    """
+    if mime in _PICTURES:
+        picture = as_picture(data, mime, max_pixels=max_pixels)
+        if picture.mode == "P":  # its numbers mean nothing without the palette
+            picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
+        return np.asarray(picture)
+    if mime != _ARRAY:
+        hint = "pictures and .npy files are arrays; for .npz: numpy.load(blob.open(seek=True))"
+        raise _other_kind(mime, "array", hint)
+    try:
+        return _npy(data)
+    except OdpsNbError:
+        raise
+    except Exception as error:  # a header is parsed as Python
+        raise _not_readable(mime, "array", error) from error
+
+
+def as_text(data: bytes, encoding: str | None) -> str:
+    """Return text, in the encoding that its first bytes tell, UTF-8 where they tell nothing.
+
+    Raises
+    ------
+    ConversionError
+        It is no text of that encoding, or the encoding is unknown.
+    """
+    stated = encoding or next((name for bom, name in _BOMS if data.startswith(bom)), "utf-8")
+    try:
+        text = data.decode(stated)
+    except LookupError as error:
+        raise ConversionError(
+            str(error), target_type="text", hint="pass the name of an encoding, e.g. 'gb18030'"
+        ) from None
+    except UnicodeError as error:
+        at = f" from byte {error.start} on" if isinstance(error, UnicodeDecodeError) else ""
+        raise _no_text(f"the blob is not {stated}{at}") from None
+    if encoding is None and "\0" in text:
+        raise _no_text("the blob is binary")
+    return text
+
+
+def as_table(data: bytes, mime: str, *, max_bytes: int) -> pa.Table:
+    """Return the rows of a Parquet, Arrow, CSV or TSV file.
+
+    Raises
+    ------
+    ConversionError
+        ``mime`` is none of these, or the file is cut or corrupt.
+    LimitExceededError
+        It unpacks to more than ``max_bytes``.
+    """
+    if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM, *_DELIMITED):
+        hint = "Parquet, Arrow, CSV and TSV files are tables"
+        raise _other_kind(
+            mime, "table", hint + "; others: read blob.open(seek=True) with a library"
+        )
+    try:
+        if mime in _DELIMITED:
+            return _delimited(data, _DELIMITED[mime])
+        if mime == _PARQUET:
+            return _parquet(data, max_bytes)
+        return _ipc(data, max_bytes)
+    except OdpsNbError as error:
+        if isinstance(error, (ConversionError, LimitExceededError)):
+            raise
+        raise _not_readable(mime, "table", error) from error
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise _not_readable(mime, "table", error) from error
+
+
+# -- formats ------------------------------------------------------------------------------------
+
+
+def _npy(data: bytes) -> np.ndarray[Any, Any]:
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    long = version != (1, 0)
+    read = np.lib.format.read_array_header_2_0 if long else np.lib.format.read_array_header_1_0
+    shape, _, dtype = read(file)
+    if dtype.hasobject:
+        raise ConversionError(
+            "the array holds Python objects, which are never unpickled",
+            source_type=str(dtype),
+            target_type="array",
+            hint="write it again with a type of numbers or text",
+        )
+    # numpy would allocate what the header says before it reads
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+        raise ValueError(f"{shape} of {dtype} does not fit the bytes that follow")
+    file.seek(0)
+    array: np.ndarray[Any, Any] = np.load(file, allow_pickle=False)
+    return array
+
+
+def _parquet(data: bytes, max_bytes: int) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(pa.BufferReader(data)) as file:
+        groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
+        promised = [
+            group.column(at).total_uncompressed_size
+            for group in groups
+            for at in range(group.num_columns)
+        ]
+        _require_unpacked(sum(promised) if min(promised, default=0) >= 0 else -1, max_bytes)
+        return _collected(file.iter_batches(batch_size=_ROWS), file.schema_arrow, max_bytes)
+
+
+def _ipc(data: bytes, max_bytes: int) -> pa.Table:
+    stream = memoryview(data)
+    if data.startswith(b"ARROW1"):  # the magic, padded to 8 bytes; a stream; a footer, its size
+        footer = int.from_bytes(stream[-10:-6], "little", signed=True)
+        if footer < 0 or bytes(stream[-6:]) != b"ARROW1":
+            raise ValueError("the file has no end")
+        stream = stream[8 : len(data) - 10 - footer]
+    check = EndMarkerCheck(max_decompressed=min(max_bytes, DEFAULT_MAX_DECOMPRESSED))
+    check.feed(stream)
+    check.require()
+    with pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(stream))) as reader:
+        return _collected(reader, reader.schema, max_bytes)
+
+
+def _delimited(data: bytes, delimiter: str) -> pa.Table:
+    from pyarrow import csv
+
+    text = as_text(data, None)
+    line = text.partition("\n")[0]
+    if delimiter == "," and line.count(";") > line.count(","):
+        delimiter = ";"
+    return csv.read_csv(
+        pa.BufferReader(text.encode()),
+        read_options=csv.ReadOptions(block_size=_BLOCK),
+        parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+    )
+
+
+def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: int) -> pa.Table:
+    kept, held = [], 0
+    for batch in batches:
+        validate(batch)
+        held += sum(_own_bytes(column) for column in batch.columns)
+        _require_unpacked(held, max_bytes)
+        kept.append(batch)
+    return pa.Table.from_batches(kept, kept[0].schema if kept else schema)
+
+
+def _own_bytes(column: pa.Array) -> int:
+    """Return the bytes of an array, without the dictionary that batches share."""
+    own = column.indices if isinstance(column, pa.DictionaryArray) else column
+    return int(own.nbytes)
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+def _require_pixels(size: tuple[int, int], limit: int) -> None:
+    width, height = size
+    if width * height > limit:
+        raise LimitExceededError(
+            f"the picture has {width} × {height} pixels, more than {limit / 1e6:.0f} million",
+            limit=limit,
+            actual=width * height,
+            hint="pass a larger max_pixels= if you trust it",
+        )
+
+
+def _require_unpacked(size: int, limit: int) -> None:
+    if not 0 <= size <= limit:
+        raise LimitExceededError(
+            f"the blob unpacks to more than {format_bytes(limit)}",
+            limit=limit,
+            actual=max(size, 0),
+            hint="pass a larger max_bytes= if you trust it, or read a part: blob.open(seek=True)",
+        )
+
+
+def _other_kind(mime: str, wanted: str, hint: str) -> ConversionError:
+    return ConversionError(
+        f"the blob is no {wanted}: its bytes are {mime}",
+        source_type=mime,
+        target_type=wanted,
+        hint=f"{hint}; blob.bytes() has the bytes themselves",
+    )
+
+
+def _not_readable(mime: str, wanted: str, error: BaseException) -> ConversionError:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return ConversionError(
+        f"the blob begins as {mime} and cannot be read: {reason}",
+        source_type=mime,
+        target_type=wanted,
+        hint="the file is cut or damaged since before its upload: all its checksums hold",
+    )
+
+
+def _no_text(what: str) -> ConversionError:
+    return ConversionError(
+        what,
+        source_type="bytes",
+        target_type="text",
+        hint="pass its encoding, e.g. to_text(encoding='gb18030'), or use blob.bytes()",
+    )

@@ -1,0 +1,230 @@
+"""The folder of verified blobs: bounded, private, shared by processes, never wrong."""
+
+import os
+import random
+import resource
+import signal
+import stat
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.blob.cache import BlobCache
+from odps_nb.client.blob.cache_settings import DEFAULT_LIMIT, cache_limit, open_cache
+from odps_nb.errors import ConfigError
+from odps_nb.terms import BlobReference
+
+SERVICE = ("https://here/api", "project")
+
+
+def reference(number: int) -> BlobReference:
+    return BlobReference.from_raw(b"blob %d" % number)
+
+
+def content(number: int, size: int = 1000) -> bytes:
+    return random.Random(number).randbytes(size)
+
+
+def keep(cache: BlobCache, number: int, size: int = 1000) -> bool:
+    return cache.keep(reference(number), size, [content(number, size)])
+
+
+def found(cache: BlobCache, number: int) -> bytes | None:
+    blob = cache.find(reference(number))
+    if blob is None:
+        return None
+    try:
+        data = bytearray(blob.size)
+        assert blob.read_at(0, memoryview(data)) == blob.size
+        return bytes(data)
+    finally:
+        blob.close()
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return BlobCache(tmp_path / "deep" / "blobs", SERVICE, limit=100_000)
+
+
+def test_what_was_kept_is_found(cache):
+    assert found(cache, 1) is None
+    assert keep(cache, 1)
+    assert cache.keep(reference(2), 4, [b"ab", b"", b"cd"])
+    assert cache.keep(reference(3), 0, [])
+    assert (found(cache, 1), found(cache, 2), found(cache, 3)) == (content(1), b"abcd", b"")
+    assert str(cache.folder) in repr(cache)
+    assert cache.size == 1004 + 3 * 56
+
+
+def test_folder_and_files_are_of_their_user_alone(cache):
+    before = os.umask(0o000)
+    try:
+        keep(cache, 1)
+    finally:
+        os.umask(before)
+    (path,) = cache.folder.iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
+    assert reference(1).token not in path.name
+    cache.folder.chmod(0o755)  # others could look into it
+    assert found(cache, 1) == content(1)
+    assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_others_may_write_to_is_never_used(cache, caplog):
+    keep(cache, 1)
+    cache.folder.chmod(0o777)
+    assert found(cache, 1) is None
+    assert not keep(cache, 2)
+    assert "others may write" in caplog.text
+
+
+def test_the_least_recently_used_go_first(tmp_path):
+    cache = BlobCache(tmp_path, SERVICE, limit=16_000)
+    for number in range(12):
+        keep(cache, number)
+        os.utime(cache._path(cache._key(reference(number))), (number, number))
+    assert found(cache, 0) == content(0)  # used just now
+    for number in range(12, 20):
+        keep(cache, number)
+        assert cache.size <= 16_000 + 16_000 // 16 + 1056
+    assert found(cache, 0) == content(0)
+    assert found(cache, 19) == content(19)
+    assert found(cache, 1) is None
+    assert not keep(cache, 30, 5000)  # more than a quarter of all
+
+
+def test_a_new_process_counts_what_is_there(tmp_path):
+    keep(BlobCache(tmp_path, SERVICE, limit=100_000), 1, 20_000)
+    keep(BlobCache(tmp_path, SERVICE, limit=16_000), 2)
+    assert [path.stat().st_size for path in tmp_path.iterdir()] == [1056]
+
+
+def test_every_flipped_bit_and_every_cut_is_seen(tmp_path):
+    cache = BlobCache(tmp_path, SERVICE, limit=100_000)
+    keep(cache, 1, 40)
+    path = cache._path(cache._key(reference(1)))
+    whole = path.read_bytes()
+    for at in range(len(whole) * 8):
+        bad = bytearray(whole)
+        bad[at // 8] ^= 1 << at % 8
+        path.write_bytes(bad)
+        assert found(cache, 1) is None
+        assert not path.exists()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        assert found(cache, 1) is None
+    path.write_bytes(whole + b"\0")
+    assert found(cache, 1) is None
+
+
+def test_a_file_under_the_name_of_another_is_not_served(cache):
+    keep(cache, 1)
+    keep(cache, 2)
+    one, two = (cache._path(cache._key(reference(n))) for n in (1, 2))
+    one.replace(two)
+    assert found(cache, 2) is None
+    two.symlink_to(__file__)
+    assert found(cache, 2) is None
+
+
+def test_trouble_with_the_disk_is_no_error(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    cache = BlobCache(tmp_path / "file" / "blobs", SERVICE, limit=100_000)
+    assert not keep(cache, 1)
+    assert found(cache, 1) is None
+    assert cache.clear() == cache.size == 0
+
+
+def test_a_disk_that_takes_no_more_leaves_nothing_behind(cache):
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))  # writing more fails
+    try:
+        assert not keep(cache, 1, 20_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert list(cache.folder.iterdir()) == []
+    assert keep(cache, 1, 20_000)
+
+
+def test_an_error_of_who_gives_the_bytes_leaves_nothing(cache):
+    def broken():
+        yield b"some"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.keep(reference(1), 10, broken())
+    assert list(cache.folder.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_removed_after_an_hour(cache):
+    keep(cache, 1)
+    left = cache.folder / f"{'0' * 64}.abc.part"
+    fresh = cache.folder / f"{'1' * 64}.abc.part"
+    foreign = cache.folder / "README"
+    for path in (left, fresh, foreign):
+        path.write_bytes(b"x")
+    os.utime(left, (1, 1))
+    keep(BlobCache(cache.folder, SERVICE, limit=100_000), 2)
+    assert not left.exists()
+    assert fresh.exists()
+    assert cache.clear() == 2 * 1056 + 1
+    assert list(cache.folder.iterdir()) == [foreign]
+
+
+def test_an_open_blob_outlives_its_file(cache):
+    keep(cache, 1)
+    blob = cache.find(reference(1))
+    cache.clear()
+    data = bytearray(1000)
+    assert blob.read_at(0, memoryview(data)) == 1000
+    assert data == content(1)
+    blob.close()
+
+
+def test_processes_and_threads_never_see_a_part_of_a_file(tmp_path):
+    """Children that keep, find and clear the same few blobs at once; each says what it saw."""
+
+    def work(seed: int) -> bool:
+        cache, drawn = BlobCache(tmp_path, SERVICE, limit=60_000), random.Random(seed)
+        for _ in range(150):
+            number = drawn.randrange(8)
+            if drawn.random() < 0.4:
+                keep(cache, number, 9000)
+            elif drawn.random() < 0.02:
+                cache.clear()
+            elif found(cache, number) not in (None, content(number, 9000)):
+                return False
+        return True
+
+    children = []
+    for seed in range(3):
+        child = os.fork()
+        if not child:
+            os._exit(0 if work(seed) else 1)
+        children.append(child)
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(work, [11, 12]))
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 3
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+
+
+def test_settings_say_how_much_and_where(tmp_path):
+    account = {"endpoint": "https://here/api", "project": "p", "access_id": "a", "access_key": "k"}
+    sizes = {"0.5 kB": 500, "1kib": 1024, "20 GB": 20 * 10**9, " OFF ": 0, "0": 0, "7": 7}
+    assert {text: cache_limit(text) for text in sizes} == sizes
+    for wrong in ("", "much", "-1", "1 XB", "1e9", "nan"):
+        with pytest.raises(ConfigError, match="blob_cache"):
+            Profile(**account, blob_cache=wrong)
+    assert open_cache(Profile(**account, blob_cache="off")) is None
+    opened = open_cache(Profile(**account), {"ODPS_NB_CACHE_DIR": str(tmp_path)})
+    assert (opened.folder, opened.limit) == (tmp_path / "blobs", DEFAULT_LIMIT)
+    environ = {f"ODPS_{key.upper()}": value for key, value in account.items()}
+    resolved = Profile.resolve(environ={**environ, "ODPS_BLOB_CACHE": "1 MB"})
+    assert open_cache(resolved, {}).limit == 10**6
+    if sys.platform == "linux":
+        assert open_cache(resolved, {}).folder.parts[-2:] == ("odps_nb", "blobs")

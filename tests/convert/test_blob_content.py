@@ -1,0 +1,205 @@
+"""Bytes as pictures, arrays, text and tables: what is good, what lies, what is too large."""
+
+import io
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from odps_nb.access.blobs.content import MAX_BYTES, MAX_PIXELS
+from odps_nb.convert.blob_content import as_array, as_picture, as_table, as_text
+from odps_nb.errors import ConversionError, LimitExceededError
+from odps_nb.notebook.preview.media_type import media_type
+from odps_nb.notebook.preview.parsers import picture as previewed
+
+ROWS = pa.table({"id": range(5000), "word": ["some words"] * 5000})
+
+
+def picture(form: str, mode: str = "RGB", **options) -> bytes:
+    out = io.BytesIO()
+    Image.new(mode, (7, 5), 3).save(out, form, **options)
+    return out.getvalue()
+
+
+def npy(array: np.ndarray, **options) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array, **options)
+    return out.getvalue()
+
+
+def arrow(rows: pa.Table, make=pa.ipc.new_stream, **options) -> bytes:
+    out = pa.BufferOutputStream()
+    with make(out, rows.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(rows, max_chunksize=1000)
+    return out.getvalue().to_pybytes()
+
+
+def parquet(rows: pa.Table) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(rows, out)
+    return out.getvalue()
+
+
+def sniffed(data: bytes) -> str:
+    return media_type(data[: 1 << 16], len(data), "")
+
+
+def table(data: bytes, max_bytes: int = MAX_BYTES) -> pa.Table:
+    return as_table(data, sniffed(data), max_bytes=max_bytes)
+
+
+def array(data: bytes) -> np.ndarray:
+    return as_array(data, sniffed(data), max_pixels=MAX_PIXELS)
+
+
+def test_limits_are_those_of_previews():
+    assert previewed.MAX_PIXELS == MAX_PIXELS
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF"])
+def test_pictures_of_every_format_are_decoded(form):
+    data = picture(form)
+    found = as_picture(data, sniffed(data), max_pixels=35)
+    assert (found.format, found.size) == (form, (7, 5))
+    assert array(data).shape in ((5, 7), (5, 7, 3))
+    with pytest.raises(LimitExceededError, match="7 × 5 pixels"):
+        as_picture(data, sniffed(data), max_pixels=34)
+
+
+def test_a_palette_becomes_colours():
+    assert array(picture("PNG", "P")).shape == (5, 7, 3)
+    assert array(picture("PNG", "P", transparency=0)).shape == (5, 7, 4)
+    assert array(picture("PNG", "L")).shape == (5, 7)
+
+
+def test_a_picture_of_far_too_many_pixels_is_not_decoded():
+    def chunk(name: bytes, body: bytes) -> bytes:
+        return len(body).to_bytes(4) + name + body + zlib.crc32(name + body).to_bytes(4)
+
+    head = (20_000).to_bytes(4) + (20_000).to_bytes(4) + bytes([8, 0, 0, 0, 0])
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+    for limit in (MAX_PIXELS, 10**9):
+        with pytest.raises(LimitExceededError, match="pixels") as caught:
+            as_picture(data, sniffed(data), max_pixels=limit)
+        assert "trust" in caught.value.hint
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF"])
+def test_a_cut_picture_is_refused(form):
+    data = picture(form)
+    data = data[: len(data) * 6 // 10]
+    with pytest.raises(ConversionError, match="cannot be read"):
+        as_picture(data, sniffed(data), max_pixels=MAX_PIXELS)
+
+
+def test_arrays_keep_shape_type_and_values():
+    for one in (
+        np.arange(24, dtype=">i4").reshape(2, 3, 4),
+        np.asfortranarray(np.random.default_rng(1).normal(size=(3, 4))),
+        np.array(5.0),
+        np.zeros((0, 3)),
+        np.array(["ab", "ü"]),
+    ):
+        found = array(npy(one))
+        assert (found.shape, found.dtype) == (one.shape, one.dtype)
+        assert np.array_equal(found, one)
+
+
+def test_objects_are_never_unpickled_and_lying_headers_allocate_nothing():
+    with pytest.raises(ConversionError, match="never unpickled"):
+        array(npy(np.array([{}], dtype=object), allow_pickle=True))
+    good = npy(np.zeros(3))
+    for bad in (
+        good.replace(b"(3,)", b"(9,)"),
+        good.replace(b"(3,), }" + b" " * 12, b"(3000000000000,), }"),
+        good.replace(b"(3,), } ", b"(-3,), }"),
+        good[:-1],
+        good[:20],
+        good + b"\0",
+    ):
+        assert bad != good
+        with pytest.raises(ConversionError, match="cannot be read"):
+            array(bad)
+
+
+def test_text_is_decoded_as_it_says_or_refused():
+    assert as_text("a\r\nü".encode(), None) == "a\r\nü"
+    assert as_text(b"", None) == ""
+    for name in ("utf-8-sig", "utf-16", "utf-32"):
+        assert as_text("静夜思".encode(name), None) == "静夜思"
+    assert as_text("静夜思".encode("gb18030"), "gb18030") == "静夜思"
+    for data, encoding in ((b"a\xff", None), (b"a\0b", None), ("ü".encode(), "ascii")):
+        with pytest.raises(ConversionError) as caught:
+            as_text(data, encoding)
+        assert "encoding=" in caught.value.hint
+    for encoding in ("rot13", "hex", "nothing"):
+        with pytest.raises(ConversionError, match="encoding"):
+            as_text(b"61", encoding)
+
+
+def test_tables_of_every_format_are_read():
+    for data in (
+        parquet(ROWS),
+        arrow(ROWS),
+        arrow(ROWS, compression="zstd"),
+        arrow(ROWS, pa.ipc.new_file),
+        arrow(ROWS, pa.ipc.new_file, compression="lz4"),
+    ):
+        assert table(data).equals(ROWS)
+    assert table(arrow(ROWS.slice(0, 0))).schema == ROWS.schema
+    dictionary = pa.table({"word": ROWS["word"].dictionary_encode()})
+    assert table(arrow(dictionary)).equals(dictionary)
+    for text in ("a,b,c\n1,x,\n2,y,3\n", "a;b;c\n1;x;\n2;y;3\n", "a\tb\tc\n1\tx\t\n2\ty\t3\n"):
+        for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+            found = table(text.encode(encoding))
+            assert found.to_pydict() == {"a": [1, 2], "b": ["x", "y"], "c": [None, 3]}
+
+
+def test_what_unpacks_to_too_much_is_refused_before_it_does():
+    zeros = pa.table({"n": pa.array(np.zeros(4_000_000))})
+    plain = io.BytesIO()
+    pq.write_table(zeros, plain, use_dictionary=False, compression="zstd")
+    repeated = io.BytesIO()  # run-length: a few bytes state millions of rows
+    pq.write_table(zeros, repeated, use_dictionary=True)
+    for data in (plain.getvalue(), repeated.getvalue(), arrow(zeros, compression="zstd")):
+        assert len(data) < 1_000_000
+        with pytest.raises(LimitExceededError) as caught:
+            table(data, 8_000_000)
+        assert caught.value.limit == 8_000_000
+
+
+def test_cut_and_damaged_tables_are_refused():
+    for data in (parquet(ROWS), arrow(ROWS), arrow(ROWS, pa.ipc.new_file)):
+        for size in (len(data) - 1, len(data) // 2, 40):
+            with pytest.raises(ConversionError):
+                table(data[:size])
+    with pytest.raises(ConversionError, match="cannot be read"):
+        as_table(b"a,b\n1,2\n3\n", "text/csv", max_bytes=MAX_BYTES)
+
+
+def test_what_is_something_else_is_named():
+    png = picture("PNG")
+    with pytest.raises(ConversionError, match="no table: its bytes are image/png"):
+        table(png)
+    with pytest.raises(ConversionError, match="no picture"):
+        as_picture(parquet(ROWS), sniffed(parquet(ROWS)), max_pixels=MAX_PIXELS)
+    with pytest.raises(ConversionError, match="no array") as caught:
+        array(parquet(ROWS))
+    assert "npz" in caught.value.hint
+
+
+def test_without_pillow_it_is_named():
+    script = (
+        "import sys; sys.modules['PIL'] = None\n"
+        "from odps_nb.convert.blob_content import as_picture\n"
+        "from odps_nb.errors import MissingDependencyError\n"
+        "try: as_picture(b'', 'image/png', max_pixels=1)\n"
+        "except MissingDependencyError as error: print(error.extra, error.hint)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "notebook pip install pillow\n", done.stderr
