@@ -5,7 +5,8 @@ pushdown on purpose: with it, pyspark 4.1 and 4.3 answer later queries of the sa
 the rows of an earlier filter. What to read is said in options.
 
 Spark makes these objects in Python processes of its own and pickles them from one to the next:
-nothing here may hold a connection, and what is set after ``__init__`` is lost.
+nothing here may hold a connection, and what is set after ``__init__`` is lost. Each of these
+processes loads this module and does one thing, so each method imports what it needs.
 """
 
 from __future__ import annotations
@@ -28,19 +29,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from odps_nb.access.writing.creating import NewTable
-from odps_nb.client.calls.progress import Phase
 from odps_nb.spark.launch.connect import hide_keys
-from odps_nb.spark.progress.attach import faces_of, register_activity
 from odps_nb.spark.progress.driver_events import (
     announce_read,
     announce_write,
     report_abandoned,
     reported_commit,
 )
-from odps_nb.spark.progress.messages import ReportTo
-from odps_nb.spark.progress.totals import TrackedActivity
-from odps_nb.spark.reading.task import ReadTask, read_split, require_types
 from odps_nb.spark.source.options import (
     ReadSettings,
     StreamReadSettings,
@@ -49,11 +44,6 @@ from odps_nb.spark.source.options import (
 )
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import task_errors
-from odps_nb.spark.writing.checks import check_frame
-from odps_nb.spark.writing.commit import check_or_abort
-from odps_nb.spark.writing.dataframe import write_target
-from odps_nb.spark.writing.new_table import create_if_missing
-from odps_nb.spark.writing.task import WriteTask, Written, write_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +53,8 @@ if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.progress import Progress
     from odps_nb.client.write.session import WriteSessionRef
+    from odps_nb.spark.progress.messages import ReportTo
+    from odps_nb.spark.writing.task import Written
 
 __all__ = ["OdpsDataSource", "OdpsReader", "OdpsWriter", "Options", "options", "register"]
 
@@ -126,6 +118,10 @@ def register(
     >>> spark.sql("select count(*) > 0 as some from media").first().some
     True
     """
+    from odps_nb.client.calls.progress import Phase
+    from odps_nb.spark.progress.attach import faces_of, register_activity
+    from odps_nb.spark.progress.totals import TrackedActivity
+
     hide_keys(spark)
     profile = None if odps is None else profile_of(odps)
     session = TrackedActivity(operation="", title='format("odps")', phase=Phase.CREATING)
@@ -229,6 +225,7 @@ class OdpsReader(DataSourceReader):
     ) -> None:
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.client.read.splits import open_read_session
+        from odps_nb.spark.reading.task import ReadTask, require_types
         from odps_nb.spark.tasks.types import arrow_schema, spark_schema
 
         with StorageClient(settings.profile) as storage:
@@ -245,6 +242,8 @@ class OdpsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a split; Spark asks with a plain partition where a table has none."""
+        from odps_nb.spark.reading.task import read_split
+
         if isinstance(partition, _Split):
             yield from read_split(self._task, partition.number, self._schema)
 
@@ -266,8 +265,13 @@ class OdpsWriter(DataSourceArrowWriter):
         mode: str,
         report_to: ReportTo | None = None,
     ) -> None:
+        from odps_nb.access.writing.creating import NewTable
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.client.write.session import open_write_session
+        from odps_nb.spark.writing.checks import check_frame
+        from odps_nb.spark.writing.dataframe import write_target
+        from odps_nb.spark.writing.new_table import create_if_missing
+        from odps_nb.spark.writing.task import WriteTask
 
         with contextlib.ExitStack() as stack:
             storage = stack.enter_context(StorageClient(settings.profile))
@@ -299,11 +303,15 @@ class OdpsWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt's rows into a stream of its own."""
+        from odps_nb.spark.writing.task import write_partition
+
         return _Message(write_partition(self._task, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit exactly the streams of the attempts that Spark counts."""
+        from odps_nb.access.writing.creating import NewTable
         from odps_nb.client.write.session import commit_write
+        from odps_nb.spark.writing.commit import check_or_abort
 
         session = self._task.session
         done = [m.written for m in messages if isinstance(m, _Message) and m.written]
@@ -323,6 +331,7 @@ class OdpsWriter(DataSourceArrowWriter):
         Spark comes here after a commit that raised, too, and then with a message for every
         partition; such a session is left to the service, which knows what became of it.
         """
+        from odps_nb.access.writing.creating import NewTable
         from odps_nb.client.write.session import abort_write
 
         if all(message is not None for message in messages):

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odps_nb.client.write.session import WriteSessionRef, abort_write
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.write.session import WriteSessionRef
     from odps_nb.spark.writing.task import Written
 
 __all__ = [
@@ -58,6 +58,8 @@ def check_or_abort(
     storage: StorageClient, session: WriteSessionRef, done: Sequence[Written], max_partitions: int
 ) -> None:
     """Do `check_written` where nobody else aborts: Spark's `abort` leaves a whole write alone."""
+    from odps_nb.client.write.session import abort_write
+
     try:
         check_written(session.table, done, max_partitions)
     except ArgumentError:

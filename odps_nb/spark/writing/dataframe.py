@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import Overwrite, PartitionLike, check_overwrite, check_partition
 from odps_nb.access.receipt import Receipt
@@ -51,10 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["write", "write_change", "write_rows", "write_target"]
 
-_RESULT = (
-    "stream_id string, version int, rows bigint, size bigint, blobs bigint, blob_size bigint, "
-    "partitions array<string>"
-)
+_RESULT = "written binary"
 
 
 def write(
@@ -303,37 +302,25 @@ def _run(df: DataFrame, task: WriteTask) -> list[Written]:
 
     with job_errors(), without_pandas_notice():
         rows = df.mapInArrow(shipped(write_rows), _RESULT).collect()
-    return [_of_row(row.asDict()) for row in rows]
+    return [_of_text(row.written) for row in rows]
 
 
 def _as_batch(written: Written) -> pa.RecordBatch:
+    """Make a row of JSON; ``pa.array`` would load pandas into each worker, which takes longer."""
     import pyarrow as pa
 
-    stream = written.stream
-    row = {
-        "stream_id": stream.stream_id,
-        "version": stream.version,
-        "rows": stream.rows,
-        "size": stream.size,
-        "blobs": written.blobs,
-        "blob_size": written.blob_size,
-        "partitions": list(written.partitions),
-    }
-    types = {
-        "stream_id": pa.string(),
-        "version": pa.int32(),
-        "partitions": pa.list_(pa.string()),
-    }
-    arrays = {name: pa.array([value], types.get(name, pa.int64())) for name, value in row.items()}
-    return pa.RecordBatch.from_pydict(arrays)
+    text = json.dumps(dataclasses.asdict(written)).encode()
+    ends = struct.pack("=2i", 0, len(text))
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(text)]
+    return pa.RecordBatch.from_arrays([pa.Array.from_buffers(pa.binary(), 1, buffers)], ["written"])
 
 
-def _of_row(row: dict[str, Any]) -> Written:
+def _of_text(text: bytes) -> Written:
     from odps_nb.client.write.session import StreamReceipt
 
-    rest = {name: row.pop(name) for name in ("blobs", "blob_size")}
-    partitions = tuple(row.pop("partitions"))
-    return Written(stream=StreamReceipt(**row), partitions=partitions, **rest)
+    found = json.loads(text)
+    stream = StreamReceipt(**found.pop("stream"))
+    return Written(stream=stream, partitions=tuple(found.pop("partitions")), **found)
 
 
 def _commit(session: WriteSession, done: Sequence[Written]) -> None:

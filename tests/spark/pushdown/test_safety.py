@@ -147,18 +147,22 @@ def conditions(qualifiers: tuple[str, ...] = ("",)) -> st.SearchStrategy[tuple[s
     )
 
 
+@pytest.fixture(scope="module")
+def everything() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as made:
+        made.register("t", TABLE)
+        yield made
+
+
 @settings(max_examples=150)
 @given(condition=conditions())
 def test_the_service_keeps_every_row_that_the_query_wants(
-    duck: Duck, condition: tuple[str, str]
+    duck: Duck, everything: duckdb.DuckDBPyConnection, condition: tuple[str, str]
 ) -> None:
     spark, reference = condition
     (read,) = reads(f"select id from t where {spark}").values()
-    with duckdb.connect() as connection:
-        connection.register("t", TABLE)
-        wanted = {
-            row[0] for row in connection.sql(f"select id from t where {reference}").fetchall()
-        }
+    found = everything.sql(f"select id from t where {reference}").fetchall()
+    wanted = {row[0] for row in found}
     here = {row["id"] for row in ROWS if all(one.holds(row) for one in read.conditions)}
     assert here >= wanted
     if read.where is None:
@@ -229,17 +233,21 @@ def _in_sight(parts: list[tuple[str, str]], qualifier: str) -> bool:
 SMALL = 14
 
 
-def check(connection: duckdb.DuckDBPyConnection, spark: str, reference: str) -> None:
-    """Run a query over all rows, and over those that the conditions leave."""
+def check(connection: duckdb.DuckDBPyConnection, spark: str, reference: str) -> bool:
+    """Run a query over all rows, and over those that the conditions leave, if there are any."""
+    planned = reads(spark)
+    if not any(read.conditions for read in planned.values()):
+        return False  # all rows are read: it would be the same query twice
     expected = sorted(map(repr, connection.sql(reference).fetchall()))
     less = reference
-    for alias, read in reads(spark).items():
+    for alias, read in planned.items():
         kept = [
             str(row["id"]) for row in ROWS[:SMALL] if all(c.holds(row) for c in read.conditions)
         ]
         few = f"(select * from t where id in ({', '.join(['-1', *kept])}))"
         less = less.replace(f" t {alias} ", f" {few} {alias} ")
     assert sorted(map(repr, connection.sql(less).fetchall())) == expected
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -332,17 +340,34 @@ def test_a_condition_outside_of_a_subquery_gives_the_same_rows(
     check(connection, query, query)
 
 
+#: What an outer query says of an inner one, and how the inner one joins its tables.
+SAID = list(itertools.product(("left join", "full join"), SHARP))
+
+
+def nested(inner: str, outer: str, said: tuple[str, str]) -> str:
+    made = inner.format(from_=f"t a {said[0]} t b on a.id = b.id + 2")
+    alias = "y." if " from y " in outer else "x."
+    condition = f"({said[1].replace('{}', alias)})"
+    return outer.format(inner=made, where=condition, other=condition)
+
+
 def test_every_outer_query_over_every_inner_one(connection: duckdb.DuckDBPyConnection) -> None:
+    """Each pair with three of ten conditions: so every condition meets each inner and outer one."""
     carried = 0
-    for inner, outer in itertools.product(INNER, OUTER):
-        for kind, where in itertools.product(("left join", "full join"), SHARP):
-            made = inner.format(from_=f"t a {kind} t b on a.id = b.id + 2")
-            alias = "y." if " from y " in outer else "x."
-            condition = f"({where.replace('{}', alias)})"
-            query = outer.format(inner=made, where=condition, other=condition)
-            check(connection, query, query)
-            carried += any(read.conditions for read in reads(query).values())
-    assert carried > 200  # else nothing was tried
+    for (i, inner), (o, outer) in itertools.product(enumerate(INNER), enumerate(OUTER)):
+        for n in (0, 3, 6):
+            query = nested(inner, outer, SAID[(3 * i + o + n) % len(SAID)])
+            carried += check(connection, query, query)
+    assert carried > 60  # else nothing was tried
+
+
+@pytest.mark.nightly  # the rest of the grid
+def test_every_outer_query_over_every_inner_one_with_every_condition(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    for inner, outer, said in itertools.product(INNER, OUTER, SAID):
+        query = nested(inner, outer, said)
+        check(connection, query, query)
 
 
 def test_the_property_would_see_a_condition_that_drops_too_much() -> None:
