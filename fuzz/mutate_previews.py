@@ -71,10 +71,12 @@ class Checked(HTMLParser):
 
 def seeds() -> dict[str, bytes]:
     """Return a file of each kind, by name."""
+    from preview_files import files
+
     from odps_nb.local.samples import media
 
     found = {b.file_name: bytes(b.data) for b in media.blobs() if b is not None}
-    return {**found, **columns(), **pictures(), **packed(found), **papers()}
+    return {**found, **columns(), **pictures(), **packed(found), **papers(), **files()}
 
 
 def columns() -> dict[str, bytes]:

@@ -19,6 +19,7 @@ crash. One job at a time; the end of stdin is the end of the process.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -27,6 +28,7 @@ import signal
 import struct
 import sys
 from importlib.abc import MetaPathFinder
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -35,9 +37,11 @@ from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview import parsers
 from odps_nb.notebook.preview.shared import UnshowableError
 
-__all__ = ["LENGTHS", "MAX_ANSWER", "MEMORY", "main"]
+__all__ = ["GROUP", "LENGTHS", "MAX_ANSWER", "MEMORY", "main"]
 
 LENGTHS: Final = struct.Struct(">IQ")
+#: Entry points of parsers that other packages have: modules with `parse`.
+GROUP: Final = "odps_nb.preview_parsers"
 #: Bytes that an answer may have.
 MAX_ANSWER: Final = 8 << 20
 #: Bytes of memory that one job may take beyond what the loaded parsers have.
@@ -71,8 +75,8 @@ class _WithoutPandas(MetaPathFinder):
 
 
 def _in_fork(job: dict[str, Any], data: bytes, answers: int) -> bytes:
-    # loaded on this side of the fork, so that it is loaded once
-    with contextlib.suppress(ImportError):
+    # loaded on this side of the fork, so that it is loaded once; what fails is told by the fork
+    with contextlib.suppress(Exception):
         _parser(job["parser"])
     reading, writing = os.pipe()
     child = os.fork()
@@ -108,7 +112,7 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
         found, picture = _parser(job["parser"]).parse(data, job["options"])
         return _pack({"done": found}, picture)
     except MissingDependencyError as error:
-        return _pack({"missing": str(error)})
+        return _pack({"missing": str(error), "extra": error.extra})
     except ImportError as error:
         return _pack({"missing": f"a library does not load: {error}"})
     except UnshowableError as error:
@@ -121,10 +125,15 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
         return _pack({"unshowable": f"corrupt: {reason[0]}"})
 
 
+@functools.cache
 def _parser(name: str) -> ModuleType:
-    if name not in _PARSERS:
-        raise ValueError(f"there is no parser {name!r}")
-    return importlib.import_module(f"odps_nb.notebook.preview.parsers.{name}")
+    if name in _PARSERS:
+        return importlib.import_module(f"odps_nb.notebook.preview.parsers.{name}")
+    # only what is installed may name code that runs here
+    for entry in entry_points(group=GROUP, name=name):
+        module: ModuleType = entry.load()
+        return module
+    raise ValueError(f"there is no parser {name!r}")
 
 
 def _pack(found: dict[str, Any], data: bytes = b"") -> bytes:

@@ -127,8 +127,9 @@ class Parser:
             late = found.get("stopped") == "too much time"
             self._strikes = min(8, self._strikes + 2) if late else max(0, self._strikes - 1)
         if "missing" in found:
+            extra = "previews" if found.get("extra") == "previews" else "notebook"
             raise MissingDependencyError(
-                str(found["missing"]), extra="notebook", hint="pip install 'odps-nb[notebook]'"
+                str(found["missing"]), extra=extra, hint=f"pip install 'odps-nb[{extra}]'"
             )
         if "unshowable" in found:
             raise UnshowableError(str(found["unshowable"])[:400])

@@ -1,21 +1,32 @@
 """Finds the kinds of previews, and asks them in order what a blob is.
 
 What the server declares is only a label: nothing here looks at it. Kinds are the files of
-`odps_nb.notebook.preview.kinds`: a new one needs no line anywhere else.
+`odps_nb.notebook.preview.kinds`: a new one needs no line anywhere else. Installed packages add
+theirs by an entry point: see ``docs/previews.md``.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cache
+from importlib.metadata import entry_points
 from types import MappingProxyType
+from typing import Final
 
 from odps_nb.notebook.preview import kinds as _package
 from odps_nb.notebook.preview.kind import Format, Head, Kind
 
-__all__ = ["Kinds", "kinds", "sniff"]
+__all__ = ["GROUP", "Kinds", "kinds", "sniff"]
+
+#: Entry points of kinds that other packages have.
+GROUP: Final = "odps_nb.preview_kinds"
+
+_Recognise = Callable[[Head], Format | None]
+_log = logging.getLogger("odps_nb")
 
 
 class Kinds:
@@ -24,7 +35,7 @@ class Kinds:
     Parameters
     ----------
     kinds
-        In any order. Kinds of other packages would be added here.
+        In any order.
 
     Raises
     ------
@@ -67,11 +78,37 @@ class Kinds:
 
 @cache
 def kinds() -> Kinds:
-    """Return the kinds of this package, one for each file in `kinds`."""
+    """Return the kinds of this package, one for each file in `kinds`, and of installed ones.
+
+    A kind of another package that does not load, or takes a name or brand of another one, is left
+    out; the log says so.
+    """
     names = (module.name for module in pkgutil.iter_modules(_package.__path__))
-    return Kinds(importlib.import_module(f"{_package.__name__}.{name}").KIND for name in names)
+    found = Kinds(importlib.import_module(f"{_package.__name__}.{name}").KIND for name in names)
+    for entry in sorted(entry_points(group=GROUP)):
+        try:
+            kind = entry.load()
+            found = Kinds((*found, replace(kind, recognise=_guarded(kind.recognise, entry.name))))
+        except Exception as error:  # noqa: BLE001  # of another package: it may raise what it likes
+            _log.warning("the preview kind %r is left out: %s", entry.name, error)
+    return found
+
+
+def _guarded(recognise: _Recognise | None, name: str) -> _Recognise | None:
+    """Return a function that recognises nothing where ``recognise`` raises."""
+    if recognise is None:
+        return None
+
+    def guarded(head: Head) -> Format | None:
+        try:
+            return recognise(head)
+        except Exception as error:  # noqa: BLE001  # of another package: it may raise what it likes
+            _log.warning("the preview kind %r could not look at a blob: %s", name, error)
+            return None
+
+    return guarded
 
 
 def sniff(head: bytes, size: int | None = None) -> Format:
-    """Return what `Kinds.sniff` of the kinds of this package says."""
+    """Return what `Kinds.sniff` of all `kinds` says."""
     return kinds().sniff(head, size)

@@ -403,7 +403,7 @@ def test_every_sample_has_a_figure_a_caption_and_a_label(drawn):
         ("inks_cmyk.jpg", "JPEG · 400 × 240"),
         ("life.gif", "GIF · 320 × 240 · animated"),
         ("rose.svg", "SVG"),
-        ("melody.wav", "WAV · 163.9 kB"),
+        ("melody.wav", "WAV · 0:05 · 16 kHz · mono · 163.9 kB"),
         ("order.json", "JSON · 6 keys"),
         ("cities.csv", "CSV · 10 rows × 5 columns"),
         ("telemetry.csv", "CSV · first rows × 5 columns"),

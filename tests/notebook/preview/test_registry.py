@@ -20,8 +20,9 @@ def test_kinds_are_asked_in_this_order():
     """First what may be readable and is no text, then texts, then the rest."""
     assert [kind.name for kind in kinds()] == [
         *("empty", "pdf"),
-        *("svg", "markup", "json", "table", "text"),
-        *("array", "arrow", "image", "parquet", "video", "audio", "archive"),
+        *("svg", "markup", "notebook", "map", "json", "table", "text"),
+        *("array", "arrow", "avro", "font", "image", "parquet", "pickle", "scene", "video"),
+        *("orc", "audio", "weights", "archive"),
         "binary",
     ]
 
@@ -75,7 +76,7 @@ def test_limits_are_whole_numbers_of_bytes_within_what_a_kernel_may_hold():
 
 
 NEW_KIND = """
-    '''glTF: the length that the header promises.'''
+    '''DWG: the length that the header promises.'''
 
     from odps_nb.notebook.display.html import element
     from odps_nb.notebook.preview.drawing import Drawing
@@ -87,15 +88,15 @@ NEW_KIND = """
         return Drawing(html=element("b", f"<{name}>"), facts=(f"{length} promised",))
 
 
-    GLTF = Format(mime="model/gltf-binary", label="glTF", starts=(b"glTF",))
-    KIND = Kind(name="model", formats=(GLTF,), draw=draw, limit=MIB)
+    DWG = Format(mime="image/vnd.dwg", label="DWG", starts=(b"AC1032",))
+    KIND = Kind(name="plan", formats=(DWG,), draw=draw, limit=MIB)
 """
 
 
 @pytest.fixture
 def new_kind(tmp_path, monkeypatch):
     """The file of a new kind beside those that we have; nothing else is touched."""
-    (tmp_path / "new_model.py").write_text(textwrap.dedent(NEW_KIND), encoding="utf-8")
+    (tmp_path / "new_plan.py").write_text(textwrap.dedent(NEW_KIND), encoding="utf-8")
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     kinds.cache_clear()
     yield
@@ -103,13 +104,13 @@ def new_kind(tmp_path, monkeypatch):
 
 
 def test_one_file_is_all_that_a_new_kind_needs(new_kind):
-    data = b"glTF\x02\x00\x00\x00" + (1234).to_bytes(4, "little") + bytes(200_000)
-    blob = Value(data, "model/gltf-binary", "cat.glb")
+    data = b"AC1032\x00\x00" + (1234).to_bytes(4, "little") + bytes(200_000)
+    blob = Value(data, "image/vnd.dwg", "cat.dwg")
     made = tile(blob)
-    assert made.text == "cat.glb  glTF · 1234 promised · 200.0 kB  verified"
-    assert "<b>&lt;cat.glb&gt;</b>" in made.html
+    assert made.text == "cat.dwg  DWG · 1234 promised · 200.0 kB  verified"
+    assert "<b>&lt;cat.dwg&gt;</b>" in made.html
     assert "declared" not in made.html
-    assert "declared model/gltf-binary" in tile(Value(b"<p>hi</p>", blob.mime_type)).html
+    assert "declared image/vnd.dwg" in tile(Value(b"<p>hi</p>", blob.mime_type)).html
     large = Value(data + bytes(MIB))
     assert "the first 65.5 kB" in tile(large).html
     assert large.was_read == HEAD + 1
@@ -122,12 +123,12 @@ def test_a_gallery_filters_by_a_new_kind(new_kind):
         def caption(self, index):
             return f"blob {index}"
 
-    gallery = Gallery(Column([Value(b"hello"), Value(b"glTF" + NOT_TEXT), None]))
-    gallery.show_only("model")
-    assert gallery.bundle()["text/plain"].count("glTF") == 1
+    gallery = Gallery(Column([Value(b"hello"), Value(b"AC1032" + NOT_TEXT), None]))
+    gallery.show_only("plan")
+    assert gallery.bundle()["text/plain"].count("DWG") == 1
     assert "1 of 3 blobs" in gallery.bundle()["text/plain"]
     dropdown = gallery.controls().children[2]
-    assert "model" in dropdown.options
+    assert "plan" in dropdown.options
 
 
 def draw_nothing(excerpt, format, size, *, name):

@@ -61,15 +61,57 @@ def _mp3_frame(head: bytes, at: int) -> int | None:
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    facts = _facts(excerpt.data, format)
     if not excerpt.whole:
-        raise UnshowableError("too large to put into the notebook")
+        if not facts:
+            raise UnshowableError("too large to put into the notebook")
+        card = element("div", *(element("div", fact) for fact in facts), style="padding:12px")
+        return Drawing(html=framed(card, size), facts=facts, note="too large to play here")
     source = data_url(format.mime, excerpt.data)
     player = element(
         "audio",
         attributes={"controls": "", "preload": "metadata", "src": source, "aria-label": name},
         style="width:92%",
     )
-    return Drawing(html=framed(player, size))
+    return Drawing(html=framed(player, size), facts=facts)
+
+
+def _facts(data: bytes, format: Format) -> tuple[str, ...]:
+    """Return length, sampling rate and channels, where the first bytes tell them."""
+    told = {"WAV": _wav, "FLAC": _flac}.get(format.label)
+    found = told(data) if told else None
+    if found is None:
+        return ()
+    seconds, hertz, channels = found
+    length = f"{int(seconds) // 60}:{int(seconds) % 60:02d}" if seconds >= 1 else f"{seconds:.2f} s"
+    named = {1: "mono", 2: "stereo"}.get(channels, f"{channels} channels")
+    return length, f"{hertz / 1000:g} kHz", named
+
+
+def _wav(data: bytes) -> tuple[float, int, int] | None:
+    """Read the chunks ``fmt`` and ``data`` (RIFF WAVE, Microsoft and IBM 1991)."""
+    at, rate = 12, 0
+    hertz = channels = 0
+    while at + 8 <= len(data):
+        name, length = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
+        if name == b"fmt " and length >= 16:
+            channels = int.from_bytes(data[at + 10 : at + 12], "little")
+            hertz = int.from_bytes(data[at + 12 : at + 16], "little")
+            rate = int.from_bytes(data[at + 16 : at + 20], "little")
+        if name == b"data":
+            return (length / rate, hertz, channels) if rate and hertz and channels else None
+        at += 8 + length + length % 2
+    return None
+
+
+def _flac(data: bytes) -> tuple[float, int, int] | None:
+    """Read STREAMINFO (RFC 9639, section 8.2): 20 bits Hz, 3 channels, 5 bits, 36 samples."""
+    packed = int.from_bytes(data[18:26], "big")
+    if len(data) < 26 or data[4] & 0x7F:
+        return None
+    hertz, channels = packed >> 44, (packed >> 41 & 7) + 1
+    samples = packed & (1 << 36) - 1
+    return (samples / hertz, hertz, channels) if hertz and samples else None
 
 
 KIND = Kind(

@@ -17,25 +17,15 @@ def _named(mime: str, label: str, start: bytes = b"", *aliases: str) -> Format:
 _BINARY = Format(mime=UNKNOWN, label="binary")
 _ISO_MEDIA = _named("application/mp4", "ISO media")
 _FORMATS = (
-    # an icon may hold a PNG of any size behind a header that says 16 × 16, so it is not decoded
-    _named("image/x-icon", "ICO", b"\x00\x00\x01\x00", "image/vnd.microsoft.icon"),
     _named("application/x-7z-compressed", "7z", b"7z\xbc\xaf\x27\x1c"),
     _named("application/vnd.rar", "RAR", b"Rar!\x1a\x07", "application/x-rar-compressed"),
-    _named("application/avro", "Avro", b"Obj\x01", "avro/binary"),
-    _named("application/vnd.apache.orc", "ORC", b"ORC", "application/x-orc"),
     _named("application/vnd.sqlite3", "SQLite", b"SQLite format 3\x00"),
     _named("application/x-hdf5", "HDF5", b"\x89HDF\r\n\x1a\n", "application/x-hdf"),
     _named("application/x-executable", "ELF program", b"\x7fELF", "application/x-elf"),
     _named("application/vnd.microsoft.portable-executable", "Windows program", b"MZ"),
     _named("application/x-lz4", "LZ4", b"\x04\x22\x4d\x18"),
-    _named("font/woff", "web font", b"wOFF"),
-    _named("font/woff2", "web font", b"wOF2"),
-    _named("font/ttf", "TrueType font", b"\x00\x01\x00\x00\x00"),
     _named("application/x-riff", "RIFF", b"RIFF"),
     _named("video/x-matroska", "Matroska", b"\x1a\x45\xdf\xa3"),
-    Format(
-        mime="image/heic", label="HEIC", aliases=("image/heif",), brands=(b"heic", b"heix", b"mif1")
-    ),
     Format(mime="video/quicktime", label="QuickTime", brands=(b"qt  ",)),
 )
 

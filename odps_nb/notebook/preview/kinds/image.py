@@ -15,6 +15,7 @@ __all__ = ["KIND"]
 
 _WEBP = Format(mime="image/webp", label="WebP")
 _BMP = Format(mime="image/bmp", label="BMP", aliases=("image/x-ms-bmp", "image/x-bmp"))
+_ICO = Format(mime="image/vnd.microsoft.icon", label="ICO", aliases=("image/x-icon", "image/ico"))
 _FORMATS = (
     Format(mime="image/png", label="PNG", aliases=("image/x-png",), starts=(b"\x89PNG\r\n\x1a\n",)),
     Format(
@@ -28,6 +29,13 @@ _FORMATS = (
         mime="image/tiff", label="TIFF", aliases=("image/tif",), starts=(b"II*\x00", b"MM\x00*")
     ),
     Format(mime="image/avif", label="AVIF", brands=(b"avif", b"avis")),
+    Format(
+        mime="image/heic",
+        label="HEIC",
+        aliases=("image/heif",),
+        brands=(b"heic", b"heix", b"heim", b"heis"),
+    ),
+    _ICO,
     _WEBP,
     _BMP,
 )
@@ -41,6 +49,11 @@ def _recognise(head: Head) -> Format | None:
     # a mark of two letters proves little alone: look at the fields behind it
     if data.startswith(b"BM") and len(data) >= 18 and data[6:10] == bytes(4):
         return _BMP if int.from_bytes(data[14:18], "little") in (12, 40, 52, 56, 108, 124) else None
+    if data.startswith(b"\0\0\1\0") and 0 < (pictures := data[4] | data[5] << 8) <= 256:
+        # each entry: a byte of nought, planes 0 or 1, where the picture begins behind all entries
+        first = data[6:22]
+        begins = int.from_bytes(first[12:], "little")
+        return _ICO if len(first) == 16 and not first[3] and begins >= 6 + 16 * pictures else None
     return None
 
 

@@ -7,6 +7,7 @@ pixels.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import warnings
 from typing import Any, Final
@@ -18,6 +19,7 @@ __all__ = ["MAX_PIXELS", "parse", "pixels"]
 
 #: Pixels of the largest picture that is decoded.
 MAX_PIXELS: Final = 40_000_000
+_TOO_MANY: Final = f"more than {MAX_PIXELS // 10**6} megapixels: not decoded"
 
 _FORMATS: Final = {
     "image/png": "PNG",
@@ -27,6 +29,8 @@ _FORMATS: Final = {
     "image/bmp": "BMP",
     "image/tiff": "TIFF",
     "image/avif": "AVIF",
+    "image/heic": "HEIF",
+    "image/vnd.microsoft.icon": "ICO",
 }
 _FRAMES: Final = 24
 _ORIENTATION: Final = 0x0112  # EXIF
@@ -37,6 +41,10 @@ try:
 except ImportError:  # said when a picture is asked for
     Image = None  # type: ignore[assignment]
 else:
+    with contextlib.suppress(ImportError):  # HEIC needs a package of its own
+        import pillow_heif
+
+        pillow_heif.register_heif_opener()
     Image.init()  # all formats are loaded now, not once again in the fork of each job
 
 
@@ -60,7 +68,12 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         # Pillow warns of odd files; what matters here either raises or is checked below
         warnings.simplefilter("ignore")
         with _opened(data, options["mime"]) as image:
-            return _thumbnail(image, size)
+            # an icon may hold a picture of any size behind a header that says 16 × 16
+            Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow refuses what is twice as much
+            try:
+                return _thumbnail(image, size)
+            except Image.DecompressionBombError:
+                raise UnshowableError(_TOO_MANY) from None
 
 
 def pixels(data: bytes) -> int:
@@ -80,10 +93,13 @@ def pixels(data: bytes) -> int:
 def _opened(data: bytes, *mimes: str) -> Image.Image:
     if Image is None:
         raise MissingDependencyError("pictures need Pillow", extra="notebook")
+    known = [name for mime in mimes if (name := _FORMATS[mime]) in Image.OPEN]
+    if not known:
+        raise MissingDependencyError(f"{mimes[0]} needs pillow-heif", extra="previews")
     try:
-        return Image.open(io.BytesIO(data), formats=[_FORMATS[mime] for mime in mimes])
+        return Image.open(io.BytesIO(data), formats=known)
     except Image.DecompressionBombError:
-        raise UnshowableError(f"more than {MAX_PIXELS // 10**6} megapixels: not decoded") from None
+        raise UnshowableError(_TOO_MANY) from None
 
 
 def _thumbnail(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:

@@ -1,0 +1,141 @@
+"""Small files of the kinds of previews that need no picture or recording, made by code."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import io
+import json
+import math
+import os
+import pickle
+import struct
+import wave
+
+__all__ = ["files"]
+
+
+def files() -> dict[str, bytes]:
+    """Return the files by name."""
+    return {
+        "weights.safetensors": _safetensors(),
+        "model.onnx": _onnx(),
+        "scene.glb": _scene(),
+        "area.geojson": _area(),
+        "report.ipynb": _notebook(),
+        "sound.wav": _sound(),
+        "sound.flac": _flac(),
+        "rows.orc": _orc(),
+        "rows.avro": _avro(),
+        "photo.heic": _heic(),
+        "icon.ico": _icon(),
+        "plain.pkl": pickle.dumps(
+            {"day": datetime.date(2020, 1, 1), "by": collections.Counter()}, 4
+        ),
+        "system.pkl": pickle.dumps([os.system, datetime.date(2020, 1, 1)], 5),
+        "old.pkl": pickle.dumps([eval, datetime.date(2020, 1, 1)], 2),
+    }
+
+
+def _safetensors() -> bytes:
+    header = {
+        "__metadata__": {"format": "pt"},
+        "encoder.weight": {"dtype": "F16", "shape": [768, 64], "data_offsets": [0, 98304]},
+        "step": {"dtype": "I64", "shape": [], "data_offsets": [98304, 98312]},
+    }
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(98312)
+
+
+def _onnx() -> bytes:
+    graph = b"\x3a\x82\x01" + bytes(130)
+    return bytes([8, 9, 0x12, 7]) + b"pytorch" + bytes([0x1A, 5]) + b"2.9.0" + graph
+
+
+def _scene() -> bytes:
+    found = {
+        "asset": {"version": "2.0", "generator": "a <b>tool</b>"},
+        "nodes": [{}, {}],
+        "meshes": [{}, {}],
+    }
+    text = json.dumps(found).encode()
+    text += b" " * (-len(text) % 4)
+    return struct.pack("<4sIII4s", b"glTF", 2, 20 + len(text), len(text), b"JSON") + text
+
+
+def _area() -> bytes:
+    turns = [at / 30 * math.tau for at in range(31)]
+    ring = [[5 + 8 * math.cos(turn), 50 + 4 * math.sin(turn)] for turn in turns]
+    shapes = [
+        {"type": "Polygon", "coordinates": [ring, [[3, 49], [6, 49], [6, 51], [3, 49]]]},
+        {"type": "GeometryCollection", "geometries": [{"type": "Point", "coordinates": [10, 52]}]},
+        {"type": "MultiLineString", "coordinates": [[[-2, 48], [4, 52], [12, 53]]]},
+    ]
+    features = [{"type": "Feature", "properties": {}, "geometry": shape} for shape in shapes]
+    return json.dumps({"type": "FeatureCollection", "features": features}).encode()
+
+
+def _notebook() -> bytes:
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "source": ["# Title\n", "Some *text*"]},
+        {
+            "cell_type": "code",
+            "outputs": [{"output_type": "stream"}],
+            "source": "print('<b>1</b>')",
+        },
+    ]
+    metadata = {"kernelspec": {"language": "python"}}
+    return json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4}, indent=1).encode()
+
+
+def _sound() -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as made:
+        made.setnchannels(2)
+        made.setsampwidth(2)
+        made.setframerate(8000)
+        made.writeframes(bytes(8000 * 4 * 3))
+    return out.getvalue()
+
+
+def _flac() -> bytes:
+    """Return a header alone: 44.1 kHz, mono, 16 bits, 90 seconds."""
+    packed = 44100 << 44 | 0 << 41 | 15 << 36 | 44100 * 90
+    return b"fLaC\x80\x00\x00\x22" + bytes(10) + packed.to_bytes(8, "big") + bytes(16)
+
+
+def _orc() -> bytes:
+    import pyarrow as pa
+    from pyarrow import orc
+
+    out = io.BytesIO()
+    orc.write_table(pa.table({"id": [1, 2, 3], "word": ["tea", None, "<b>cake</b>"]}), out)
+    return out.getvalue()
+
+
+def _avro() -> bytes:
+    import fastavro
+
+    fields = [{"name": "id", "type": "long"}, {"name": "word", "type": ["null", "string"]}]
+    schema = fastavro.parse_schema({"type": "record", "name": "row", "fields": fields})
+    out = io.BytesIO()
+    rows = [{"id": 1, "word": "<b>tea</b>"}, {"id": 2, "word": None}]
+    fastavro.writer(out, schema, rows, codec="deflate", sync_marker=bytes(range(16)))
+    return out.getvalue()
+
+
+def _heic() -> bytes:
+    import pillow_heif
+    from PIL import Image
+
+    out = io.BytesIO()
+    pillow_heif.from_pillow(Image.linear_gradient("L").convert("RGB")).save(out)
+    return out.getvalue()
+
+
+def _icon() -> bytes:
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.new("RGBA", (32, 32), (200, 30, 30, 255)).save(out, "ICO")
+    return out.getvalue()

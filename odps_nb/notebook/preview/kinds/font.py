@@ -1,0 +1,52 @@
+"""Fonts: a line of letters in the font, drawn outside the kernel."""
+
+from __future__ import annotations
+
+from odps_nb.notebook.display.html import BACKDROP, data_url, element
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, framed
+from odps_nb.notebook.preview.kind import MIB, Format, Kind
+from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.shared import Size, UnshowableError
+
+__all__ = ["KIND"]
+
+_FORMATS = (
+    Format(
+        mime="font/ttf",
+        label="TrueType",
+        aliases=("application/x-font-ttf", "font/sfnt", "application/font-sfnt"),
+        starts=(b"\x00\x01\x00\x00\x00", b"true\x00"),
+    ),
+    Format(
+        mime="font/otf",
+        label="OpenType",
+        aliases=("application/x-font-otf", "font/sfnt"),
+        starts=(b"OTTO\x00",),
+    ),
+    Format(
+        mime="font/woff",
+        label="WOFF",
+        aliases=("application/font-woff",),
+        starts=(b"wOFF\x00\x01\x00\x00", b"wOFFOTTO"),
+    ),
+    Format(mime="font/woff2", label="WOFF2", starts=(b"wOF2\x00\x01\x00\x00", b"wOF2OTTO")),
+)
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    if not excerpt.whole:
+        raise UnshowableError("too large to draw")
+    parsed = parse("font", excerpt.data, size)
+    if not parsed.data.startswith(_PNG):
+        raise UnshowableError("the parser returned no picture")
+    facts = tuple(clip(fact, 60) for fact in parsed.texts("facts"))
+    picture = element(
+        "img",
+        attributes={"src": data_url("image/png", parsed.data), "alt": f"letters of {name}"},
+        style=f"max-width:100%;max-height:{size.height}px;width:auto;height:auto;{BACKDROP}",
+    )
+    return Drawing(html=framed(picture, size), facts=facts)
+
+
+KIND = Kind(name="font", formats=_FORMATS, draw=_draw, limit=16 * MIB)

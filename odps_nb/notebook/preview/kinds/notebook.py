@@ -1,0 +1,88 @@
+"""Jupyter notebooks: their cells as text; outputs are counted and never drawn."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from odps_nb.notebook.display.html import LINE, MONO, MUTED, SMALL, Html, element, scroller
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of
+from odps_nb.notebook.preview.kind import MIB, TEXTS, Format, Head, Kind, text_of
+from odps_nb.notebook.preview.kinds import text
+from odps_nb.notebook.preview.shared import Size, UnshowableError
+
+__all__ = ["KIND"]
+
+_NOTEBOOK = Format(
+    mime="application/x-ipynb+json",
+    label="notebook",
+    aliases=("application/json", "text/plain"),
+)
+# keys stand in the order of the alphabet as Jupyter writes them: "cells" first
+_START = re.compile(
+    r'\s*\{\s*"(?:cells"\s*:\s*\[\s*(?:\]|\{\s*"(?:attachments|cell_type|id|source)")|nbformat)'
+)
+_CELL = 2_000
+
+
+def _recognise(head: Head) -> Format | None:
+    return _NOTEBOOK if _START.match(head.text) else None
+
+
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    if not excerpt.whole:
+        return text.draw(excerpt, format, size, name=name)
+    try:
+        found = json.loads(text_of(excerpt, format), parse_int=str, parse_float=str)
+        cells = [cell for cell in found["cells"] if isinstance(cell, dict)]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        raise UnshowableError("no list of cells") from None
+    shown = cells[: size.lines]
+    body = element("div", *map(_cell, shown), style="padding:8px 10px")
+    language = _language(found)
+    outputs = sum(len(_list(cell.get("outputs"))) for cell in cells)
+    facts = [count_of(len(cells), "cell"), count_of(outputs, "output")]
+    return Drawing(
+        html=scroller("div", body, label=f"cells of {name}", style=size.box),
+        facts=(*([clip(language, 20)] if language else []), *facts),
+        note="the first cells" if len(shown) < len(cells) else "",
+    )
+
+
+def _cell(cell: dict[str, Any]) -> Html:
+    source = cell.get("source")
+    lines = "".join(map(str, source)) if isinstance(source, list) else str(source or "")
+    code = cell.get("cell_type") == "code"
+    outputs = len(_list(cell.get("outputs")))
+    inner = element(
+        "pre",
+        clip(lines, _CELL),
+        attributes={"dir": "auto"},
+        style="margin:0;white-space:pre-wrap;overflow-wrap:anywhere;background:none;color:inherit;"
+        + (MONO if code else SMALL + ";font-family:inherit"),
+    )
+    below = element("div", count_of(outputs, "output"), style=f"{MUTED};{SMALL}") if outputs else ""
+    edge = "border-left:3px solid #3b82f6" if code else f"border-left:{LINE}"
+    return element("div", inner, below, style=f"margin:0 0 8px 0;padding:2px 0 2px 8px;{edge}")
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _language(found: dict[str, Any]) -> str:
+    held: Any = found.get("metadata")
+    for key in ("kernelspec", "language"):
+        held = held.get(key) if isinstance(held, dict) else None
+    return held if isinstance(held, str) else ""
+
+
+KIND = Kind(
+    name="notebook",
+    formats=(_NOTEBOOK,),
+    draw=_draw,
+    recognise=_recognise,
+    precedence=TEXTS + 14,  # before JSON, which it is, too
+    limit=2 * MIB,
+)

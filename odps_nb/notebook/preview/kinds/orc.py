@@ -1,0 +1,14 @@
+"""ORC: names, types and first rows."""
+
+from __future__ import annotations
+
+from odps_nb.notebook.preview.kind import BINARIES, MIB, Format, Kind
+from odps_nb.notebook.preview.kinds import parquet
+
+__all__ = ["KIND"]
+
+_ORC = Format(
+    mime="application/vnd.apache.orc", label="ORC", aliases=("application/x-orc",), starts=(b"ORC",)
+)
+
+KIND = Kind(name="orc", formats=(_ORC,), draw=parquet.draw, precedence=BINARIES + 5, limit=8 * MIB)

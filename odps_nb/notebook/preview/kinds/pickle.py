@@ -1,0 +1,65 @@
+"""Pickles: what they would import when loaded; nothing is ever loaded here.
+
+To load a pickle is to run what it says (Python's own warning for `pickle`). So this names the
+functions and classes that it would import, and marks those of modules that are known to reach the
+system. No mark is no promise: other packages may do the same.
+"""
+
+from __future__ import annotations
+
+import re
+
+from odps_nb.notebook.display.html import MUTED, SMALL, element, scroller
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of
+from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
+from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.shared import Size
+
+__all__ = ["KIND"]
+
+_PICKLE = Format(
+    mime="application/x-pickle",
+    label="pickle",
+    aliases=("application/x-python-pickle", "application/python-pickle"),
+)
+# a protocol, then a frame or an instruction that makes an object
+_START = re.compile(
+    rb"\x80(?:[\x04\x05]\x95.{6}\x00\x00|[\x02-\x05][\x80-\x8fcI-NX(\[\]{}()UGKBC])", re.DOTALL
+)
+
+
+def _recognise(head: Head) -> Format | None:
+    ends = not head.whole or head.data.endswith(b".")
+    return _PICKLE if ends and _START.match(head.data) else None
+
+
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    parsed = parse("pickle", excerpt.data, size)
+    imports, risky = parsed.texts("imports"), set(parsed.texts("risky"))
+    rows = [
+        element(
+            "li",
+            element("b", clip(one, 120), " · can reach the system", style="color:#dc2626")
+            if one in risky
+            else clip(one, 120),
+        )
+        for one in imports
+    ]
+    head = element(
+        "div",
+        "Loading it would import" if rows else "Loading it would import nothing.",
+        style=f"padding:8px 10px 0 10px;{MUTED};{SMALL}",
+    )
+    listed = element("ul", *rows, style=f"margin:0;padding:4px 10px 8px 26px;{SMALL}")
+    box = scroller("div", head, listed, label=f"what {name} would import", style=size.box)
+    facts = (f"protocol {excerpt.data[1]}", "never loaded here")
+    more = parsed.number("more")
+    note = "" if excerpt.whole and not more else "the first part"
+    if risky:
+        note = (
+            f"{count_of(len(risky), 'name')} that can reach the system{'; ' + note if note else ''}"
+        )
+    return Drawing(html=box, facts=facts, note=note)
+
+
+KIND = Kind(name="pickle", formats=(_PICKLE,), draw=_draw, recognise=_recognise, limit=MIB)

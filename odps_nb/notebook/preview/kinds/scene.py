@@ -1,0 +1,63 @@
+"""3-D scenes (binary glTF): what is inside, as its JSON says; nothing is rendered."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from odps_nb.notebook.display.html import LINE, SMALL, element
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of, framed
+from odps_nb.notebook.preview.kind import MIB, Format, Kind
+from odps_nb.notebook.preview.shared import Size, UnshowableError
+
+__all__ = ["KIND"]
+
+_GLB = Format(mime="model/gltf-binary", label="glTF", starts=(b"glTF\x02\x00\x00\x00",))
+_PARTS = ("scene", "node", "mesh", "material", "texture", "animation", "camera")
+
+
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    # header: magic, version, length; then a chunk: u32 length, "JSON", text (glTF 2.0, section 4.4)
+    length = int.from_bytes(excerpt.data[12:16], "little")
+    text = excerpt.data[20 : 20 + length]
+    if excerpt.data[16:20] != b"JSON" or len(text) < length:
+        raise UnshowableError("its JSON part is missing or too large")
+    try:
+        found = json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        raise UnshowableError("its JSON part is corrupt") from None
+    if not isinstance(found, dict):
+        raise UnshowableError("its JSON part is no object")
+    counts = [
+        count_of(len(parts), part)
+        for part in _PARTS
+        if isinstance(parts := found.get(_plural(part)), list)
+    ]
+    rows = [element("div", count.replace("meshs", "meshes")) for count in counts]
+    made_by = _text(found, "asset", "generator")
+    if made_by:
+        rows.append(element("div", clip(made_by, 80), style="margin-top:8px;opacity:0.75"))
+    card = element(
+        "div",
+        element("div", "3-D", style="font-weight:bold;font-size:18px"),
+        *rows,
+        attributes={"dir": "auto"},
+        style=f"padding:12px 16px;border:{LINE};border-radius:4px;{SMALL}",
+    )
+    version = _text(found, "asset", "version")
+    return Drawing(
+        html=framed(card, size), facts=(f"version {clip(version, 10)}",) if version else ()
+    )
+
+
+def _plural(part: str) -> str:
+    return "meshes" if part == "mesh" else f"{part}s"
+
+
+def _text(found: dict[str, Any], outer: str, inner: str) -> str:
+    held = found.get(outer)
+    value = held.get(inner) if isinstance(held, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+KIND = Kind(name="scene", formats=(_GLB,), draw=_draw, limit=4 * MIB)

@@ -1,0 +1,122 @@
+"""Model weights: names, types and shapes of the tensors (safetensors), the producer (ONNX).
+
+Only headers are read, so that a file of many gigabytes costs as much as a small one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from odps_nb.notebook.display.html import SMALL, element
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of, framed, table_of
+from odps_nb.notebook.preview.kind import BINARIES, Format, Head, Kind
+from odps_nb.notebook.preview.shared import Size, UnshowableError
+
+__all__ = ["KIND"]
+
+_SAFETENSORS = Format(mime="application/x-safetensors", label="safetensors")
+_ONNX = Format(mime="application/x-onnx", label="ONNX", aliases=("application/onnx",))
+# https://huggingface.co/docs/safetensors: u64 length of a JSON header, which begins with {
+_HEADER: Final = 100_000_000
+_TENSOR = re.compile(
+    rb'"((?:[^"\\]|\\.){1,500})"\s*:\s*\{\s*"dtype"\s*:\s*"([A-Z0-9_]{1,12})"\s*,\s*'
+    rb'"shape"\s*:\s*\[([\d,\s]{0,200})\]'
+)
+
+
+def _recognise(head: Head) -> Format | None:
+    data = head.data
+    length = int.from_bytes(data[:8], "little")
+    if data[8:10] in (b'{"', b"{}", b"{ ") and 2 <= length <= _HEADER:
+        return _SAFETENSORS
+    return _ONNX if _onnx(data) else None
+
+
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    if format.label == _ONNX.label:
+        return _card(_onnx(excerpt.data), size)
+    length = int.from_bytes(excerpt.data[:8], "little")
+    header = excerpt.data[8 : 8 + length]
+    whole = len(header) == length
+    found = [
+        (_name(one[1]), one[2].decode(), "×".join(re.findall(r"\d+", one[3].decode())) or "scalar")
+        for one in _TENSOR.finditer(header)
+    ]
+    if whole and not found and not _is_header(header):
+        raise UnshowableError("its header is no JSON object")
+    facts = [count_of(len(found), "tensor") if whole else "first tensors"]
+    if whole:
+        facts.append(_parameters(found))
+    html = table_of(
+        ("tensor", "type", "shape"), found[: size.rows * 10], size, label=f"tensors of {name}"
+    )
+    return Drawing(html=html, facts=tuple(facts))
+
+
+def _name(text: bytes) -> str:
+    try:
+        return str(json.loads(b'"' + text + b'"'))
+    except ValueError:
+        return text.decode("utf-8", "replace")
+
+
+def _is_header(header: bytes) -> bool:
+    try:
+        return isinstance(json.loads(header), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _parameters(found: list[tuple[str, str, str]]) -> str:
+    total = 0
+    for _, _, shape in found:
+        count = 1
+        for extent in shape.split("×"):
+            count *= int(extent) if extent.isdigit() else 1
+        total += count
+    return count_of(total, "parameter")
+
+
+def _card(fields: dict[str, Any], size: Size) -> Drawing:
+    rows = [
+        element("div", element("b", f"{key}: "), clip(str(value), 80))
+        for key, value in fields.items()
+    ]
+    card = element("div", *rows, attributes={"dir": "auto"}, style=f"padding:12px;{SMALL}")
+    return Drawing(html=framed(card, size), facts=(f"IR version {fields['IR version']}",))
+
+
+def _onnx(data: bytes) -> dict[str, Any]:
+    """Return the first fields of a ModelProto (onnx.proto3), empty if it does not begin so."""
+    if data[:1] != b"\x08" or not 3 <= data[1] <= 30 or data[2:3] != b"\x12":
+        return {}
+    found: dict[str, Any] = {"IR version": data[1]}
+    at = 2
+    for mark, what in ((0x12, "producer"), (0x1A, "producer version"), (0x22, "domain")):
+        if data[at : at + 1] != bytes([mark]):
+            continue
+        length = data[at + 1]
+        text = data[at + 2 : at + 2 + length]
+        if (
+            length > 127
+            or len(text) < length
+            or not text.isascii()
+            or not text.decode().isprintable()
+        ):
+            return {}
+        if text:
+            found[what] = text.decode()
+        at += 2 + length
+    follows = data[at : at + 1]
+    return found if follows in (b"\x28", b"\x32", b"\x3a", b"\x42") else {}
+
+
+KIND = Kind(
+    name="weights",
+    formats=(_SAFETENSORS, _ONNX),
+    draw=_draw,
+    recognise=_recognise,
+    precedence=BINARIES + 15,
+)

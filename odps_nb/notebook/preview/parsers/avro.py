@@ -1,0 +1,111 @@
+"""Avro object container files: the schema in the header, first rows where fastavro is installed.
+
+Runs in the parser process.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from itertools import islice
+from typing import Any, Final
+
+from odps_nb.notebook.preview.shared import Size, UnshowableError
+
+__all__ = ["parse"]
+
+_LONGEST: Final = 200
+
+try:
+    import fastavro
+except ImportError:
+    fastavro = None  # type: ignore[assignment]
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return names, types and first rows of the records.
+
+    Raises
+    ------
+    UnshowableError
+        When the header holds no schema of records.
+    """
+    size = Size(**options["size"])
+    codec, fields = _header(data)
+    names = [str(field.get("name"))[:_LONGEST] for field in fields]
+    head = [
+        f"{name} · {_kind(field.get('type'))}" for name, field in zip(names, fields, strict=True)
+    ]
+    rows, note = _rows(data, names, size)
+    fact = f"{len(names)} columns, {codec}"
+    return {"head": head, "rows": rows, "fact": fact[:_LONGEST], "note": note}, b""
+
+
+def _rows(data: bytes, names: list[str], size: Size) -> tuple[list[list[str]], str]:
+    if fastavro is None:
+        return [], "rows need fastavro: pip install 'odps-nb[previews]'"
+    try:
+        reader: Any = fastavro.reader(io.BytesIO(data))
+        found = list(islice(reader, size.rows))
+    except (ValueError, EOFError, KeyError, TypeError, IndexError, StopIteration, OSError):
+        return [], "its rows are cut or corrupt"
+    return [[_text(row.get(name)) for name in names[: size.columns + 1]] for row in found], ""
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "null"
+    return f"<{len(value)} B>" if isinstance(value, bytes) else str(value)[:_LONGEST]
+
+
+def _kind(schema: object) -> str:
+    if isinstance(schema, list):
+        return " or ".join(map(_kind, schema[:4]))[:_LONGEST]
+    if isinstance(schema, dict):
+        return str(schema.get("logicalType") or schema.get("name") or schema.get("type"))[:_LONGEST]
+    return str(schema)[:_LONGEST]
+
+
+# -- the header: magic, a map of bytes, a mark of 16 bytes (Avro 1.12, "Object Container Files") ---
+
+
+def _header(data: bytes) -> tuple[str, list[dict[str, Any]]]:
+    file = io.BytesIO(data)
+    file.seek(4)
+    meta: dict[str, bytes] = {}
+    while count := _long(file):
+        if count < 0:  # then the size of the block follows
+            count = -count
+            _long(file)
+        for _ in range(count):
+            key = _bytes(file).decode("utf-8", "replace")
+            meta[key] = _bytes(file)
+    try:
+        schema = json.loads(meta.get("avro.schema", b""))
+    except (ValueError, RecursionError):
+        raise UnshowableError("no Avro schema in its header") from None
+    fields = schema.get("fields") if isinstance(schema, dict) else None
+    if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
+        raise UnshowableError("holds no records")
+    return meta.get("avro.codec", b"null").decode("utf-8", "replace"), fields
+
+
+def _long(file: io.BytesIO) -> int:
+    """Read a number of variable length, sign in the lowest bit."""
+    value = 0
+    for shift in range(0, 64, 7):
+        byte = file.read(1)
+        if not byte:
+            break
+        value |= (byte[0] & 0x7F) << shift
+        if not byte[0] & 0x80:
+            return value >> 1 ^ -(value & 1)
+    raise UnshowableError("its header is cut or corrupt")
+
+
+def _bytes(file: io.BytesIO) -> bytes:
+    length = _long(file)
+    found = file.read(length) if length >= 0 else b""
+    if len(found) != length:
+        raise UnshowableError("its header is cut or corrupt")
+    return found

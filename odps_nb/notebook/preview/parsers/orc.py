@@ -1,0 +1,40 @@
+"""ORC: names, types and first rows as texts.
+
+Runs in the parser process. A stripe is unpacked as a whole, so only a small one is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import orc
+
+from odps_nb.notebook.preview.parsers.arrow import check_unpacked, empty_batch, first_rows
+from odps_nb.notebook.preview.shared import Size
+
+__all__ = ["parse"]
+
+# What a byte of a stripe becomes at most, as far as anybody would write one. Runs may promise more:
+# the memory of this process ends that.
+_GROWTH: Final = 8
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return names, types and first rows of an ORC file.
+
+    Raises
+    ------
+    UnshowableError
+        When the file is cut or corrupt, or its first stripe too large.
+    """
+    return first_rows(lambda size: _read(data, size), options)
+
+
+def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
+    file = orc.ORCFile(pa.BufferReader(data))
+    count = f"{file.nrows:,} rows"
+    if not file.nstripes:
+        return empty_batch(file.schema), count
+    check_unpacked(file.content_length // file.nstripes * _GROWTH)
+    return file.read_stripe(0).slice(0, size.rows), count

@@ -1,0 +1,188 @@
+"""Kinds without a picture of ours: what their tiles say, cut or not; kinds of other packages."""
+
+import logging
+import pickle
+import re
+import textwrap
+
+import pytest
+
+from fuzz.preview_files import files
+from odps_nb.notebook.preview import parsing
+from odps_nb.notebook.preview.parsing import Parser
+from odps_nb.notebook.preview.registry import kinds, sniff
+from odps_nb.notebook.preview.shared import GRID
+from odps_nb.notebook.preview.tile import tile
+from tests.notebook.preview.test_bundle import NASTY, Seen, Value
+
+FILES = files()
+
+SAYS = {
+    "weights.safetensors": ("safetensors · 2 tensors · 49,153 parameters", "encoder.weight F16"),
+    "model.onnx": ("ONNX · IR version 9", "producer: pytorch"),
+    "scene.glb": ("glTF · version 2.0", "2 nodes 2 meshes a <b>tool</b>"),
+    "area.geojson": ("GeoJSON · 3 features · 3° W to 13° E, 46.02° N to 53.98° N", ""),
+    "report.ipynb": ("notebook · python · 2 cells · 1 output", "print('<b>1</b>')"),
+    "sound.wav": ("WAV · 0:03 · 8 kHz · stereo", ""),
+    "sound.flac": ("FLAC · 1:30 · 44.1 kHz · mono", ""),
+    "rows.orc": ("ORC · 3 rows × 2 columns", "<b>cake</b>"),
+    "rows.avro": ("Avro · 2 columns, deflate", "<b>tea</b> 2 null"),
+    "photo.heic": ("HEIC · 256 × 256", ""),
+    "icon.ico": ("ICO · 32 × 32", ""),
+    "plain.pkl": ("pickle · protocol 4 · never loaded here", "collections.Counter"),
+    "system.pkl": (
+        "pickle · protocol 5 · never loaded here",
+        "posix.system · can reach the system",
+    ),
+    "old.pkl": ("pickle · protocol 2 · never loaded here", "__builtin__.eval · can reach the"),
+}
+
+
+def words(page):
+    return re.sub(r"\s+", " ", " ".join(page.texts))
+
+
+class Page(Seen):
+    """Seen, with the texts one by one."""
+
+    def __init__(self, text):
+        self.texts = []
+        super().__init__(text)
+
+    def handle_data(self, data):
+        super().handle_data(data)
+        self.texts.append(data)
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_a_tile_says_what_is_inside(name):
+    made = tile(Value(FILES[name], "", name))
+    line, inside = SAYS[name]
+    assert made.text.startswith(f"{name}  {line} · ")
+    page = Page(made.html)
+    assert inside in words(page)
+    assert "img" in page.tags or "audio" in page.tags or inside
+
+
+def test_every_file_is_tried():
+    assert SAYS.keys() == FILES.keys()
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_what_is_cut_or_has_a_hostile_name_is_still_a_tile(name):
+    data = FILES[name]
+    for cut in (9, 21, 40, len(data) // 2, len(data) - 1):
+        page = Page(tile(Value(data[:cut], NASTY, NASTY)).html)
+        assert "script" not in page.tags
+        assert NASTY in page.text
+
+
+def test_pickles_that_hide_a_name_are_marked_too():
+    # "os" and "system" are put on the stack with a number between them, which is taken off again
+    hidden = b"\x80\x04\x8c\x02osK\x010\x8c\x06system\x93."
+    page = Page(tile(Value(hidden)).html)
+    assert "(hidden).? · can reach the system" in words(page)
+    # the text comes out of the memo, as pickle itself does it for a name that comes again
+    again = b"\x80\x04\x8c\x02os\x94\x8c\x06system\x94\x93h\x00h\x01\x930."
+    assert words(Page(tile(Value(again)).html)).count("os.system") == 1
+
+
+def test_no_pickle_is_loaded(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return open, (str(tmp_path / "sprung"), "w")
+
+    page = Page(tile(Value(pickle.dumps(Trap()))).html)
+    assert "open · can reach the system" in words(page)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_sound_that_is_too_large_to_play_still_says_how_long_it_is():
+    data = FILES["sound.wav"] + bytes(3_000_000)
+    made = tile(Value(data))
+    assert "0:03 · 8 kHz · stereo" in made.text
+    assert "too large to play here" in made.html
+
+
+def test_json_that_only_speaks_of_shapes_is_json():
+    for data in (b'{"type": "Feature", "n": 1}', b'{"type":"Point","x":[1,2]}', b'{"cells": 3}'):
+        assert sniff(data, len(data)).kind == "json"
+    assert sniff(b'{"type": "Point", "coordinates": [1, 2', 38).kind == "text"
+
+
+# -- kinds of other packages --------------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch, repo):
+    """Install the package of ``docs/previews.md``, with more entry points if a test wants them."""
+
+    def install(entries=""):
+        page = (repo / "docs" / "previews.md").read_text(encoding="utf-8")
+        code = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
+        group, entry = re.search(
+            r'```toml\n\[project\.entry-points\."(.*?)"\]\n(.*?)\n', page
+        ).groups()
+        (tmp_path / "midi_preview.py").write_text(code, encoding="utf-8")
+        about = tmp_path / "midi_preview-1.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: midi-preview\nVersion: 1\n")
+        entry = entry.replace('"', "")
+        (about / "entry_points.txt").write_text(f"[{group}]\n{entry}\n{textwrap.dedent(entries)}")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        kinds.cache_clear()
+
+    yield install
+    kinds.cache_clear()
+
+
+MIDI = b"MThd\x00\x00\x00\x06\x00\x01\x00\x03\x01\xe0" + bytes(40)
+
+
+def test_the_kind_of_an_installed_package_is_asked(installed):
+    assert sniff(MIDI, len(MIDI)).kind == "binary"
+    installed()
+    made = tile(Value(MIDI, "audio/midi", "<b>song.mid"))
+    assert made.text.startswith("<b>song.mid  MIDI · 3 tracks · ")
+    assert "&lt;b&gt;song.mid: 3 tracks" in made.html
+
+
+def test_a_kind_that_does_not_load_or_takes_a_name_is_left_out_and_said(
+    installed, caplog, tmp_path
+):
+    (tmp_path / "others.py").write_text(
+        textwrap.dedent(
+            """
+            from dataclasses import replace
+            from midi_preview import KIND
+            TAKEN = replace(KIND, name="image")
+            def fails(head):
+                raise RuntimeError("no idea")
+            CURIOUS = replace(KIND, name="curious", formats=(), recognise=fails, precedence=0)
+            """
+        )
+    )
+    installed("gone = nowhere:KIND\ntaken = others:TAKEN\ncurious = others:CURIOUS\n")
+    with caplog.at_level(logging.WARNING, "odps_nb"):
+        assert sniff(MIDI, len(MIDI)).kind == "midi"
+    assert [record.args[0] for record in caplog.records] == ["gone", "taken", "curious"]
+    assert kinds()["image"].formats
+
+
+def test_the_parser_of_an_installed_package_runs_in_the_process_aside(installed, tmp_path):
+    (tmp_path / "midi_parser.py").write_text(
+        "import os\n"
+        "def parse(data, options):\n"
+        "    return {'tracks': data[11], 'pid': os.getpid()}, b''\n"
+    )
+    installed("[odps_nb.preview_parsers]\nmidi = midi_parser\n")
+    parser = Parser()
+    try:
+        size = {name: getattr(GRID, name) for name in GRID.__slots__}
+        found = parser.parse("midi", MIDI, {"size": size})
+        assert found.number("tracks") == 3
+        assert found.number("pid") != parsing.os.getpid()
+        with pytest.raises(parsing.UnshowableError, match="no parser"):
+            parser.parse("os", MIDI, {"size": size})
+    finally:
+        parser.close()
