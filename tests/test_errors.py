@@ -141,7 +141,7 @@ def test_repr_is_bounded_and_names_kind_message_and_facts(kind: type[Any]) -> No
     assert repr(full(kind)).startswith(f"{kind.__name__}('what failed'")
     assert "hint='<hint>'" in repr(full(kind))
     assert repr(kind("x")) == f"{kind.__name__}('x')"
-    huge = kind("m" * 10**7, **dict.fromkeys(kind.fact_names, "f" * 10**7))
+    huge = kind("m" * 10**5, **dict.fromkeys(kind.fact_names, "f" * 10**5))
     assert len(repr(huge)) < 2500
 
 

@@ -9,6 +9,14 @@ import pytest
 import odps_nb
 from odps_nb import Connection
 from tests.support.compat.recorder import Recorder, recording
+from tests.support.forking import Forking
+
+
+@pytest.fixture(scope="session")
+def forking() -> Iterator[Forking]:
+    """Runs scripts in processes of their own."""
+    with Forking() as forking:
+        yield forking
 
 
 @pytest.fixture

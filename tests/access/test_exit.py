@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -16,36 +16,14 @@ from odps_nb.client.write.values import WriteSessionRef
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
-IMPORTS = """
-import json, os, signal, sys, threading, warnings
+PRELUDE = """
+import json, sys, threading
 import pyarrow as pa
 import odps_nb
-from odps_nb.access import connection
 from odps_nb.client.write.session import open_write_session
-"""
-CONNECT = """
 settings, table = json.loads(sys.argv[1])
 odps = odps_nb.connect(**settings)
 """
-#: Has imported what each script imports, and becomes each of them in a forked child.
-FORKING = """
-import requests
-from odps_nb.access import blob, many_blobs, scan, sql
-from odps_nb.client.read import splits
-from odps_nb.http import transport
-for line in sys.stdin:
-    script, *outputs = json.loads(line)
-    if not os.fork():
-        break
-    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
-else:
-    sys.exit()
-for number, path in enumerate([os.devnull, *outputs]):
-    os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
-signal.alarm(100)
-exec(script)
-"""
-
 MEDIA = "odps.table('media').read(['content'], limit=8).to_arrow()['content'].to_pylist()"
 HALVES = {
     "batches": "it = odps.table(table).read(splits=4).batches(); next(it)",
@@ -119,31 +97,10 @@ def asked(service, table) -> str:
     return json.dumps([settings, table])
 
 
-@pytest.fixture(scope="module")
-def forking(asked: str) -> Iterator[subprocess.Popen[str]]:
-    """The interpreter whose forked children run scripts: its imports take longer than those do."""
-    command = [sys.executable, "-c", IMPORTS + FORKING, asked]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield process
-        process.stdin.close()
-        assert process.wait(100) == 0
-
-
 @pytest.fixture
-def run_forked(forking, asked, tmp_path) -> Callable[[str], subprocess.CompletedProcess[str]]:
-    """Run a script in a child of `forking`; its end is that of an interpreter."""
-
-    def run(script: str) -> subprocess.CompletedProcess[str]:
-        outputs = [tmp_path / "out", tmp_path / "errors"]
-        job = json.dumps([CONNECT + script, *map(str, outputs)])
-        forking.stdin.write(f"{job}\n")
-        forking.stdin.flush()
-        status = int(forking.stdout.readline())
-        return subprocess.CompletedProcess(script, status, *(one.read_text() for one in outputs))
-
-    return run
+def run_forked(forking, asked) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Run a script in a child of an interpreter that has imported what scripts do."""
+    return lambda script: forking.run(PRELUDE + script, asked)
 
 
 @pytest.fixture
@@ -151,7 +108,7 @@ def run_alone(asked) -> Callable[[str], subprocess.CompletedProcess[str]]:
     """Run a script in an interpreter of its own."""
 
     def run(script: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", IMPORTS + CONNECT + script, asked]
+        command = [sys.executable, "-c", PRELUDE + script, asked]
         return subprocess.run(command, capture_output=True, text=True, timeout=100)
 
     return run

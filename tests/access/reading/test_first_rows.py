@@ -6,8 +6,6 @@ And read sessions that another process goes on with by their id.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pyarrow as pa
 import pytest
@@ -87,7 +85,7 @@ with odps_nb.connect(**words["connect"]) as odps:
 
 
 @pytest.mark.parametrize("where", [None, "quantity > 8 and id < 1000300"])
-def test_another_process_reads_the_same_snapshot(odps, where):
+def test_another_process_reads_the_same_snapshot(odps, forking, where):
     scan = odps.table("orders").read(["id"], where=where, partitions=DAY)
     profile = odps.profile
     words = {
@@ -98,9 +96,8 @@ def test_another_process_reads_the_same_snapshot(odps, where):
         "access_key": profile.access_key,
     }
     given = json.dumps({"connect": words, "where": where, "session": scan.session_id})
-    ended = subprocess.run(
-        [sys.executable, "-c", JOB, given], capture_output=True, text=True, check=True
-    )
+    ended = forking.run(JOB, given)
+    assert ended.returncode == 0, ended.stderr
     ids, session = json.loads(ended.stdout)
     assert session == scan.session_id
     assert ids == scan.to_arrow()["id"].to_pylist()

@@ -1,6 +1,6 @@
-"""A process of `test_open_write`: it is told what to do on stdin (a pickle) and answers on stdout.
+"""A process of `test_open_write`: told what to do and answering as pickles, in hexadecimals.
 
-Started as a program of its own, as a worker on another machine would be.
+It shares nothing with who asks, like a worker on another machine.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ def work(job: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    answer = work(pickle.load(sys.stdin.buffer))
-    sys.stdout.buffer.write(pickle.dumps(answer))
+    answer = work(pickle.loads(bytes.fromhex(sys.argv[1])))
+    print(pickle.dumps(answer).hex())

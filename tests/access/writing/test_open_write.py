@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pickle
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from odps_nb.errors import (
     StateError,
 )
 from odps_nb.local.server.launch import LocalService
+from tests.support.forking import Forking
 
 JOB = Path(__file__).with_name("open_write_job.py")
 
@@ -56,8 +55,8 @@ def write_and_fail(held: OpenWrite | OpenStream, *values: int) -> None:
 class Workers:
     """Starts processes of their own and says what they answered."""
 
-    def __init__(self, service: LocalService, table: Table) -> None:
-        self.table = table
+    def __init__(self, service: LocalService, table: Table, forking: Forking) -> None:
+        self.table, self._forking = table, forking
         self.connect = {
             "endpoint": service.endpoint,
             "tunnel_endpoint": service.tunnel_endpoint,
@@ -69,21 +68,17 @@ class Workers:
     def run(self, do: str, session: str | WriteSessionRef, **job: Any) -> Any:
         """Return the answer; ``None`` of one that killed itself."""
         told = {"do": do, "session": session, "table": self.table.name.table, **job}
-        done = subprocess.run(
-            [sys.executable, str(JOB)],
-            input=pickle.dumps(told | {"connect": self.connect}),
-            stdout=subprocess.PIPE,
-            timeout=100,
-        )
+        job = pickle.dumps(told | {"connect": self.connect}).hex()
+        done = self._forking.run(JOB.read_text("utf-8"), job)
         if done.returncode == -signal.SIGKILL:
             return None
-        assert done.returncode == 0
-        return pickle.loads(done.stdout)
+        assert done.returncode == 0, done.stderr
+        return pickle.loads(bytes.fromhex(done.stdout))
 
 
 @pytest.fixture
-def workers(service: LocalService, table: Table) -> Workers:
-    return Workers(service, table)
+def workers(service: LocalService, table: Table, forking: Forking) -> Workers:
+    return Workers(service, table, forking)
 
 
 def test_another_process_writes_a_stream_and_a_third_commits(

@@ -125,19 +125,29 @@ def test_a_write_replaces_the_partition_that_it_names_and_no_other(table: Table)
         assert table.head(partitions=PartitionSpec.of(f"ds='{value}'"))["id"].tolist() == [number]
 
 
+BY_EACH_ROAD = ("b", "B", "a b", "a  b", "%62", "表")
+
+
+@pytest.fixture(scope="module")
+def travelled(odps: Connection) -> Iterator[Table]:
+    name = "partition_values_by_road"
+    made = odps.create_table(name, "id bigint", partitioned_by="ds string")
+    by_sql(odps, name, BY_EACH_ROAD + REFUSED)
+    yield made.reload()
+    odps.drop_table(name)
+
+
 @pytest.mark.parametrize("road", ROADS, ids=lambda road: road.__name__)
 def test_each_road_replaces_only_what_it_names(
-    odps: Connection, new_name: NewName, road: Callable[[Table, str, int], None]
+    travelled: Table, road: Callable[[Table, str, int], None]
 ) -> None:
-    values = ("b", "B", "a b", "a  b", "%62", "表")
-    table = odps.create_table(new_name("road"), "id bigint", partitioned_by="ds string")
-    by_sql(odps, table.name.table, values + REFUSED)
-    expected = state(table.reload())
-    for at, value in enumerate(values):
-        road(table, value, 100 + at)
-        expected[value] = [100 + at]
-        assert state(table) == expected
-    odps.drop_table(table.name)
+    expected = state(travelled)
+    for at, value in enumerate(BY_EACH_ROAD):
+        number = 100 * (1 + ROADS.index(road)) + at
+        road(travelled, value, number)
+        assert expected[value] != [number]
+        expected[value] = [number]
+        assert state(travelled) == expected
 
 
 @pytest.mark.parametrize("value", REFUSED, ids=ascii)

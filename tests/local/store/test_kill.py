@@ -64,15 +64,10 @@ def test_a_kill_at_any_moment_loses_no_commit_and_shows_no_half(root: Path, roun
     chance = random.Random(4)
     sent: set[int] = set()
     done: set[int] = set()
-    with start(root, samples=False) as service:
-        peer = Peer(service)
-        peer.sql("CREATE TABLE t (n bigint) PARTITIONED BY (ds string);")
-        peer.sql("CREATE TABLE over (n bigint);")
-        peer.sql("CREATE TABLE keyed (k bigint NOT NULL, v bigint, PRIMARY KEY (k));")
-        peer.make_blob_table("photos", "(id bigint, b blob)")
-        peer.sql("INSERT INTO over SELECT -1;")
     for turn in range(rounds):
         with start(root, samples=False) as service:
+            if not turn:
+                make_tables(Peer(service))
             check(Peer(service), sent, done)
             kill_while_writing(service, chance, turn * 10_000, sent, done)
     with start(root, samples=False) as service:
@@ -82,6 +77,14 @@ def test_a_kill_at_any_moment_loses_no_commit_and_shows_no_half(root: Path, roun
         assert closed.folder.marked() == set()
         ledger = Ledger(closed.database, closed.folder)
         assert closed.folder.data_files() == ledger.known()
+
+
+def make_tables(peer: Peer) -> None:
+    peer.sql("CREATE TABLE t (n bigint) PARTITIONED BY (ds string);")
+    peer.sql("CREATE TABLE over (n bigint);")
+    peer.sql("CREATE TABLE keyed (k bigint NOT NULL, v bigint, PRIMARY KEY (k));")
+    peer.make_blob_table("photos", "(id bigint, b blob)")
+    peer.sql("INSERT INTO over SELECT -1;")
 
 
 def kill_while_writing(
