@@ -148,7 +148,7 @@ def spelled(markup, listener):
 def touch(frame):
     """Hover, click and use the keys where a frame is."""
     page = frame.page
-    frame.scroll_into_view_if_needed()
+    frame.evaluate("(one) => one.scrollIntoView({block: 'start'})")
     box = frame.bounding_box()
     for x, y in ((20, 20), (120, 40), (box["width"] / 2, 100)):
         page.mouse.move(box["x"] + x, box["y"] + y)
