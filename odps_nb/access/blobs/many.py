@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,10 +90,34 @@ def _plain(values: Iterable[Any]) -> Iterable[Any]:
 def iter_records(fetch: Fetch, references: Iterable[Reference]) -> Iterator[BlobRecord]:
     """Check all references at once; return an iterator of one record per reference, in order."""
     wanted = [reference_of(one) for one in _plain(references)]
-    return _records(fetch, wanted)
+    return _Records(_records(fetch, wanted), len(wanted))
 
 
-def _records(fetch: Fetch, wanted: Sequence[BlobReference]) -> Iterator[BlobRecord]:
+class _Records:
+    """The iterator of `Connection.blobs`, which says what it is; closed early it stops the read."""
+
+    def __init__(self, records: Generator[BlobRecord, None, None], total: int) -> None:
+        self._records, self._total = records, total
+
+    def __iter__(self) -> Iterator[BlobRecord]:
+        return self
+
+    def __next__(self) -> BlobRecord:
+        return next(self._records)
+
+    def close(self) -> None:
+        """Stop the read. Idempotent."""
+        self._records.close()
+
+    def __repr__(self) -> str:
+        many = "blob" if self._total == 1 else "blobs"
+        return (
+            f"<iterator over {self._total:,} {many}: for record in …; odps.gallery(df, column) "
+            "shows them, odps.save_blobs saves them>"
+        )
+
+
+def _records(fetch: Fetch, wanted: Sequence[BlobReference]) -> Generator[BlobRecord, None, None]:
     from odps_nb.client.blob.many import iter_blobs
 
     with fetch.tracker(len(wanted)) as tracker:

@@ -207,10 +207,12 @@ def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
         found = ask("\n".join(before), "\n".join(after))
         if found is None:
             return {"completions": [], "suppress": False}
+        # Python names and files make no sense as arguments of ours, nor before ours are known; but
+        # IPython suppresses nothing for a matcher without words: what is typed stands for none
+        words = found.words or (found.fragment,)
         return {
-            "completions": [SimpleCompletion(text=word, type=found.kind) for word in found.words],
+            "completions": [SimpleCompletion(text=word, type=found.kind) for word in words],
             "matched_fragment": found.fragment,
-            # Python names and files make no sense as arguments of ours, nor before ours are known
             "suppress": True,
             "ordered": True,
         }

@@ -130,7 +130,9 @@ def test_columns_of_pandas_and_arrow_and_galleries_are_references(
         paths = odps.save_blobs(given, str(folder), compression=compression)
         assert len(paths) == len(given)
         assert len(list(folder.iterdir())) == len({path for path in paths if path})
-    assert len(list(odps.blobs(media.drop_null()[:3]))) == 3
+    records = odps.blobs(media.drop_null()[:3])
+    assert repr(records).startswith("<iterator over 3 blobs: for record in …; odps.gallery(")
+    assert len(list(records)) == 3
     assert len(list(odps.blobs(odps.table("media").blobs("content", limit=2)))) == 2
 
 

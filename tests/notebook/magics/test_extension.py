@@ -139,6 +139,13 @@ def test_tab_offers_our_words_only(shell):
     assert tab(shell, start) == [start + kind for kind in ("pandas", "arrow", "spark", "batches")]
 
 
+@pytest.mark.parametrize("text", ["%odps read orders -c ", "%odps read orders -c zz"])
+def test_tab_offers_nothing_else_before_our_words_are_known(shell, text):
+    """IPython offers variables and files in the place of a matcher that has no words."""
+    load_ipython_extension(shell)
+    assert tab(shell, text) == [text]  # what is typed already
+
+
 def test_tab_elsewhere_is_untouched(shell):
     before = tab(shell, "import collectio")
     load_ipython_extension(shell)
