@@ -77,7 +77,8 @@ class BlobCache:
     service
         What a reference is good for: address and project.
     limit
-        Bytes of all files. A blob larger than a quarter of it is not kept.
+        Bytes of all files. A blob larger than a quarter of it is not kept, nor one that would leave
+        others less than 1 GiB of the disk.
     """
 
     def __init__(self, folder: Path, service: tuple[str, str], *, limit: int) -> None:
