@@ -166,6 +166,7 @@ def test_threads_share_a_file(blobs, content):
     assert found == {n: content[n * MIB : n * MIB + 1000] for n in range(8)}
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # of Python 3.12
 def test_a_forked_child_is_told_to_open_its_own(blobs, content):
     with blobs[0].open(seek=True, cache=False) as file:
         file.read(9 * MIB)
