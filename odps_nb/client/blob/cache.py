@@ -77,13 +77,15 @@ class BlobCache:
     service
         What a reference is good for: address and project.
     limit
-        Bytes of all files. A blob larger than a quarter of it is not kept.
+        Bytes of all files. A blob larger than a quarter of it is not kept, nor one that would leave
+        others less than 1 GiB of the disk.
     """
 
     def __init__(self, folder: Path, service: tuple[str, str], *, limit: int) -> None:
         self._folder, self._service, self._limit = folder, service, limit
         # What was kept since the folder was looked at; threads may lose a count, never a file.
         self._bytes = self._files = -1
+        self._warned = False
 
     @property
     def folder(self) -> Path:
@@ -173,9 +175,8 @@ class BlobCache:
         if os.name == "nt":  # folders of a user are private there
             return True
         if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            _log.warning(
-                "blobs are not cached in %s: others may write to it, or own it", self._folder
-            )
+            level, self._warned = logging.INFO if self._warned else logging.WARNING, True
+            _log.log(level, "no blobs are cached in %s: others may write there", self._folder)
             return False
         if found.st_mode & 0o077:
             self._folder.chmod(0o700)

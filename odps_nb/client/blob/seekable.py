@@ -325,9 +325,12 @@ def read_whole(
             return file.read()
     with open_blob(storage, reference, cancel=storage.operation()) as stream:
         _require_size(stream.size or 0, max_bytes)
-        data = stream.read(max_bytes) if stream.size is None else stream.readall()
-        if stream.read(1):
-            _require_size(max_bytes + 1, max_bytes)
+        pieces, held = [], 0
+        for piece in stream.pieces():
+            pieces.append(piece)
+            held += len(piece)
+            _require_size(held, max_bytes)
+        data = b"".join(pieces)
         if cache is not None and stream.verified:
             cache.keep(reference, len(data), [data])
     return data

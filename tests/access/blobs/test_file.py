@@ -14,7 +14,13 @@ import pytest
 from PIL import Image
 
 import odps_nb
-from odps_nb.errors import ConfigError, NotFoundError, StateError
+from odps_nb.errors import (
+    ConfigError,
+    ConversionError,
+    LimitExceededError,
+    NotFoundError,
+    StateError,
+)
 from tests.support.sockets.relays import Metered
 
 MIB = 1 << 20
@@ -160,6 +166,7 @@ def test_threads_share_a_file(blobs, content):
     assert found == {n: content[n * MIB : n * MIB + 1000] for n in range(8)}
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # of Python 3.12
 def test_a_forked_child_is_told_to_open_its_own(blobs, content):
     with blobs[0].open(seek=True, cache=False) as file:
         file.read(9 * MIB)
@@ -190,6 +197,20 @@ def test_libraries_read_it(odps):
         assert "".join(lines) == found["cities.csv"].to_text()
     with found["weights.npy"].open(seek=True) as file:
         assert np.array_equal(np.load(file), found["weights.npy"].to_numpy())
+
+
+def test_what_an_uploader_says_of_a_blob_is_not_believed(odps):
+    named = odps.table("media").blobs("content", where="name = 'not_a_picture.png'")[0]
+    assert named.mime_type == "image/png"
+    with pytest.raises(ConversionError, match="no picture: its bytes are text/html"):
+        named.to_pil()
+    photo = odps.table("media").blobs("content", where="name = 'mountains.jpg'")[0]
+    assert photo.to_pil().size == photo.to_numpy().shape[1::-1]
+    assert photo.verified
+    for limited in ({"max_pixels": 100}, {"max_bytes": 100}):
+        with pytest.raises(LimitExceededError) as caught:
+            photo.to_pil(**limited)
+        assert next(iter(limited)) in caught.value.hint
 
 
 # -- what is fetched ----------------------------------------------------------------------------
@@ -237,6 +258,11 @@ def test_a_second_open_costs_no_request(blobs, content, asked, cache):
         assert (file.seek(-5, 2), file.read()) == (LARGE - 5, content[-5:])
     assert asked.blob(blobs[1]).to_text() == asked.blob(blobs[1]).to_text() == "small"
     assert asked.reads() == 1
+    with pytest.raises(LimitExceededError):  # of a cached one, too
+        asked.blob(blobs[1]).to_text(max_bytes=4)
+    with pytest.raises(LimitExceededError):
+        asked.blob(blobs[0]).to_text(max_bytes=MIB)
+    assert asked.reads() == 0
     assert asked.connection.blob_cache.folder == cache
     assert asked.connection.blob_cache.clear() > LARGE
     with asked.blob(blobs[0]).open(seek=True) as file:

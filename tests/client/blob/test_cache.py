@@ -186,6 +186,7 @@ def test_an_open_blob_outlives_its_file(cache):
     blob.close()
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # of Python 3.12
 def test_processes_and_threads_never_see_a_part_of_a_file(tmp_path):
     """Children that keep, find and clear the same few blobs at once; each says what it saw."""
 
