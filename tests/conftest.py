@@ -119,10 +119,19 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark_session(event_log: Path, _private_home: None) -> Iterator[SparkSession]:
+def spark_said(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the Java of this run's session and its Python processes say on stderr."""
+    return tmp_path_factory.mktemp("spark") / "stderr"
+
+
+@pytest.fixture(scope="session")
+def spark_session(event_log: Path, spark_said: Path, _private_home: None) -> Iterator[SparkSession]:
     """The one Spark of the run; ``local[2, 2]`` tries a failed task a second time."""
     import odps_nb.spark
 
+    ours = os.dup(2)
+    with spark_said.open("wb") as file:
+        os.dup2(file.fileno(), 2)
     started = odps_nb.spark.session(
         "local[2, 2]",
         **{
@@ -133,9 +142,12 @@ def spark_session(event_log: Path, _private_home: None) -> Iterator[SparkSession
             "spark.sql.shuffle.partitions": 3,
             "spark.ui.enabled": True,  # it is searched for keys
             "spark.ui.port": 0,
+            "spark.sql.ui.retainedExecutions": 60,  # a page lists them all
             "spark.sql.warehouse.dir": str(event_log.parent / "warehouse"),
         },
     )
+    os.dup2(ours, 2)
+    os.close(ours)
     gateway = started.sparkContext._gateway
     yield started
     started.stop()

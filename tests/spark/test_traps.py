@@ -39,7 +39,12 @@ def _no_views(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.fixture(params=["read", "format"])
-def load(request: pytest.FixtureRequest, spark: SparkSession, odps: Connection) -> Load:
+def road(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def load(road: str, spark: SparkSession, odps: Connection) -> Load:
     """Load a table by one of the two roads; columns in that order."""
     odps_nb.spark.register(spark, odps)
 
@@ -54,7 +59,7 @@ def load(request: pytest.FixtureRequest, spark: SparkSession, odps: Connection) 
         asked = ", ".join(f"{column} {kinds[column]}" for column in columns)
         return spark.read.format("odps").schema(asked).load(name)
 
-    return by_read if request.param == "read" else by_format
+    return by_read if road == "read" else by_format
 
 
 # -- everything that may be derived from one load() ----------------------------------------------
@@ -125,7 +130,7 @@ def test_columns_of_one_type_are_never_swapped(
 
 
 def test_digits_of_decimals_are_kept_or_an_error_and_never_cut(
-    spark: SparkSession, load: Load, odps: Connection, new_name: Names
+    spark: SparkSession, load: Load, road: str, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("digits")
     odps.create_table(name, "a decimal(18,4), b decimal(38,18), c decimal")
@@ -139,8 +144,9 @@ def test_digits_of_decimals_are_kept_or_an_error_and_never_cut(
     )
     odps.table(name).write(table)
     assert list(load(name).collect()[0]) == values
-    with pytest.raises(Exception, match=r"a is decimal\(18,4\), not decimal\(18,2\)"):
-        spark.read.format("odps").schema("a decimal(18,2)").load(name).collect()
+    if road == "format":
+        with pytest.raises(Exception, match=r"a is decimal\(18,4\), not decimal\(18,2\)"):
+            spark.read.format("odps").schema("a decimal(18,2)").load(name).collect()
     narrow = new_name("narrow")
     odps.create_table(narrow, "a decimal(18,2)")
     with pytest.raises(Exception, match="decimal"):

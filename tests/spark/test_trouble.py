@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import odps_nb.spark
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import ServerFaultError, SessionExpiredError
+from odps_nb.http.retry import RetryPolicy
 from odps_nb.spark.tasks.errors import from_spark
+from odps_nb.spark.writing import dataframe
 from odps_nb.wire.calls import WireRequest
-from tests.support.spark.services import misbehaving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,10 +30,9 @@ Ask = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def moody() -> Iterator[Connection]:
+def moody(slow: Connection) -> Connection:
     """A connection to a service that fails when it is asked to."""
-    with misbehaving() as connection:
-        yield connection
+    return slow
 
 
 @pytest.fixture
@@ -50,11 +53,10 @@ def _struck(moody: Connection) -> list[int]:
 
 
 @pytest.fixture
-def table(spark: SparkSession, moody: Connection, new_name: Callable[[str], str]) -> str:
+def table(moody: Connection, new_name: Callable[[str], str]) -> str:
     """A table of twenty thousand numbers."""
     name = new_name("moody")
-    moody.create_table(name, "id bigint")
-    odps_nb.spark.write(spark.range(0, ROWS, 1, 2), moody, name)
+    moody.create_table(name, "id bigint").write(pa.table({"id": range(ROWS)}))
     return name
 
 
@@ -113,12 +115,15 @@ def test_uploads_whose_answers_are_lost_bring_no_row_twice(
 
 
 def test_a_commit_that_is_refused_for_good_leaves_nothing(
-    spark: SparkSession, moody: Connection, table: str, ask: Ask
+    spark: SparkSession, moody: Connection, table: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    soon = partial(StorageClient, retry=RetryPolicy(max_attempts=3))  # seven take ten seconds
+    monkeypatch.setattr(dataframe, "StorageClient", soon)
     ask({"action": "TableCommitWriteSession", "fault": "status", "status": 500, "times": 0})
     with pytest.raises(ServerFaultError) as caught:
         odps_nb.spark.write(spark.range(ROWS, ROWS + 10), moody, table)
     assert any("left as it is" in note for note in caught.value.notes)
+    assert _struck(moody) == [3]
     ask()
     assert _total(spark, moody, table) == (ROWS, ROWS)
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odps_nb.spark.launch._stderr import NoiseFilter
+from tests.support.spark.watched import WITHIN
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 CHILD = r"""
 import os, sys
@@ -95,17 +106,31 @@ def test_what_cannot_be_noise_is_shown_at_once() -> None:
 
 
 @pytest.mark.spark
-def test_rows_that_nobody_wants_any_more_leave_no_traceback() -> None:
-    script = (
-        "import odps_nb.spark, warnings, pyarrow as pa\n"
-        "warnings.simplefilter('ignore')\n"
-        "spark = odps_nb.spark.session('local[1]', spark_driver_memory='512m')\n"
-        "def rows(batches):\n"
-        "    for _ in range(2000):\n"
-        "        yield pa.RecordBatch.from_pydict({'a': pa.array(range(10000), pa.int64())})\n"
-        "print(len(spark.range(1).mapInArrow(rows, 'a bigint').limit(3).collect()))\n"
-        "spark.stop()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (done.returncode, done.stdout.strip()) == (0, "3")
-    assert "Traceback" not in done.stderr
+def test_rows_that_nobody_wants_any_more_leave_no_traceback(
+    spark: SparkSession, spark_said: Path
+) -> None:
+    def many(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+
+        import pyarrow as pa
+
+        for _ in range(2000):
+            yield pa.RecordBatch.from_pydict({"a": pa.array([os.getpid()] * 10_000, pa.int64())})
+
+    def say(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+
+        os.write(2, b"a word at the end\n")  # behind all that workers of this daemon have said
+        yield from batches
+
+    before = spark_said.stat().st_size
+    rows = spark.range(1).mapInArrow(many, "a bigint").limit(3).collect()
+    assert len(rows) == 3
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(rows[0].a).wait(WITHIN)  # it was cut short
+    spark.range(1).coalesce(1).mapInArrow(say, "id bigint").collect()
+    deadline = time.monotonic() + WITHIN
+    while b"a word at the end" not in (said := spark_said.read_bytes()[before:]):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.01)
+    assert b"BrokenPipeError" not in said

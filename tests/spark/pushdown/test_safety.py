@@ -7,6 +7,7 @@ DuckDB stands for Spark here, since it runs thousands of queries; `test_sql.py` 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -25,6 +26,8 @@ from odps_nb.spark.pushdown.plan import TableRead, plan_reads
 from odps_nb.terms import TableName
 from odps_nb.wire.type_text import parse_columns
 
+#: Of each property; the grids below have what each once found.
+EXAMPLES = 1000 if os.environ.get("ODPS_NB_EXPLORE") else 80
 TEXTS = ["", "a", "A", "it's", "back\\slash", 'say "x"', "ü", "👋", "a ", "%", "null", "b\ta"]
 PATTERNS = ["%", "a%", "%a", "%ü%", "_", "a_", "", "%'%", "A", "%%", ".%", "%\t%", "👋"]
 SCHEMA = TableSchema(
@@ -154,7 +157,7 @@ def everything() -> Iterator[duckdb.DuckDBPyConnection]:
         yield made
 
 
-@settings(max_examples=150)
+@settings(max_examples=EXAMPLES)
 @given(condition=conditions())
 def test_the_service_keeps_every_row_that_the_query_wants(
     duck: Duck, everything: duckdb.DuckDBPyConnection, condition: tuple[str, str]
@@ -257,7 +260,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield made
 
 
-@settings(max_examples=150)
+@settings(max_examples=EXAMPLES)
 @given(query=queries())
 def test_a_join_gives_the_same_rows_over_what_the_conditions_leave(
     connection: duckdb.DuckDBPyConnection, query: tuple[str, str]
@@ -323,7 +326,7 @@ def _outside(alias: str) -> st.SearchStrategy[str]:
     return st.one_of(one, st.tuples(one, one).map(" and ".join))
 
 
-@settings(max_examples=200)
+@settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_a_condition_outside_of_a_subquery_gives_the_same_rows(
     connection: duckdb.DuckDBPyConnection, data: st.DataObject
