@@ -163,7 +163,10 @@ odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour",
                               body=json.dumps({"rules": [rule]}).encode())) and None
 """
 AFTERWARDS = """
+import time
 tracker = spark.sparkContext.statusTracker()
+while tracker.getActiveJobsIds():  # Spark says late that a job has ended; one that goes on, never
+    time.sleep(0.02)
 print(tracker.getActiveJobsIds(), [tracker.getJobInfo(n).status for n in
       tracker.getJobIdsForGroup(None)])
 """
