@@ -8,6 +8,7 @@ import re
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from urllib.parse import urlsplit
 
 import odps as stock_client  # registers how every exception is pickled: with all that led to it
@@ -350,14 +351,8 @@ SIGNING = ["sts", "bearer", "application", "version 4", "function"]
 IN_THE_GATE = {("sts", script) for script in SCRIPTS}
 IN_THE_GATE |= {(SIGNING[1 + at // 2], script) for at, script in enumerate(SCRIPTS)}
 PAIRS = [
-    pytest.param(
-        account,
-        script,
-        id=f"{account}-{script.__name__}",
-        marks=() if (account, script) in IN_THE_GATE else pytest.mark.nightly,
-    )
-    for account in SIGNING
-    for script in SCRIPTS
+    pytest.param(*pair, marks=() if pair in IN_THE_GATE else pytest.mark.nightly)
+    for pair in product(SIGNING, SCRIPTS)
 ]
 
 

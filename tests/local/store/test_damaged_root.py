@@ -190,8 +190,7 @@ DAMAGES = {
         "catalog.sqlite",
     ),
 }
-#: Damages to a folder whose service was killed.
-OF_A_LOG = ("log missing", "log of zeros")
+OF_A_LOG = ("log missing", "log of zeros")  # of a service that was killed
 
 
 def serve(*roots: Path) -> list[Ended]:
