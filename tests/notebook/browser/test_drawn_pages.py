@@ -174,8 +174,9 @@ def test_a_drawn_page_makes_no_connection_whatever_is_done_to_it(visit, listen):
     values = [Value(spelled(text, listeners[name])) for name, text in texts.items()]
     page = visit("".join(preview.mimebundle(one, render=True)["text/html"] for one in values))
     assert page.locator("iframe").count() == len(texts)
-    for number in range(len(texts)):
+    for number, (name, to) in enumerate(listeners.items()):
         touch(page.locator("iframe").nth(number))
+        assert not to.heard.is_set(), name
     # all that the page asked for before this one has been sent when this one arrives
     for to in listeners.values():
         with contextlib.suppress(Exception):
