@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from odps_nb.errors import (
 )
 from odps_nb.spark.pushdown.query import SparkQuery
 from tests.support.compat.recorder import Recorder, recording
+from tests.support.spark.noted import check_notes, digest, noted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,8 +52,8 @@ def sale(number: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def tables(odps: Connection) -> Iterator[None]:
-    """Three small tables; ``sales`` has two levels of partitions."""
+def tables(odps: Connection, spark_session: SparkSession) -> Iterator[None]:
+    """Three small tables; ``sales`` has two levels of partitions. No query leaves a view."""
     odps.create_table(
         "sales",
         "id bigint, n int, status string, amount decimal(10,2), due date, gift boolean, "
@@ -80,6 +82,10 @@ def tables(odps: Connection) -> Iterator[None]:
     yield
     for name in ("sales", "people", "empty_one"):
         odps.drop_table(name)
+    assert spark_session.catalog.listTables() == []
+
+
+PLAIN = noted("sales")
 
 
 def rows_of(frame: DataFrame) -> list[str]:
@@ -216,38 +222,71 @@ QUERIES = [
 ]
 
 
+@pytest.fixture
+def compare(
+    few_tasks_here: SparkSession, odps: Connection, tables: None, request: pytest.FixtureRequest
+) -> Callable[[str, str], None]:
+    """Run a query, and what it gives beside plain Spark's answer, noted under a name or asked."""
+
+    def run(text: str, name: str) -> None:
+        found = odps_nb.spark.sql(few_tasks_here, odps, text)
+        rows = rows_of(found)
+        if digest(found.columns, rows) != PLAIN.get(name):
+            expected = without_pushdown(few_tasks_here, request.getfixturevalue("whole"), text)
+            assert found.columns == expected.columns
+            assert rows == rows_of(expected)
+
+    return run
+
+
 @pytest.mark.parametrize("text", QUERIES)
-def test_rows_are_those_of_whole_tables(
-    spark: SparkSession, odps: Connection, whole: dict[str, DataFrame], text: str
-) -> None:
-    found = odps_nb.spark.sql(spark, odps, text)
-    expected = without_pushdown(spark, whole, text)
-    assert found.columns == expected.columns
-    assert rows_of(found) == rows_of(expected)
-    assert spark.catalog.listTables() == []
+def test_rows_are_those_of_whole_tables(compare: Callable[[str, str], None], text: str) -> None:
+    compare(text, text)
 
 
-@pytest.mark.parametrize("ansi", ["true", "false"])
-@pytest.mark.parametrize(
-    "condition",
-    [
+CONDITIONS = [
+    f"select id from sales where {condition}"
+    for condition in (
         "ds = 20240102",
         "ds in (20240101, 20240102)",
         "not ds >= 20240102",
         "n = '1'",
         "due > '2024'",
-    ],
-)
-def test_numbers_beside_text_mean_what_spark_says_they_mean(
-    spark: SparkSession, odps: Connection, whole: dict[str, DataFrame], condition: str, ansi: str
-) -> None:
-    text = f"select id from sales where {condition}"
-    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    )
+]
+
+
+@contextlib.contextmanager
+def ansi(spark: SparkSession, value: str) -> Iterator[None]:
+    spark.conf.set("spark.sql.ansi.enabled", value)
     try:
-        expected = rows_of(without_pushdown(spark, whole, text))
-        assert rows_of(odps_nb.spark.sql(spark, odps, text)) == expected
+        yield
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+@pytest.mark.parametrize("text", CONDITIONS)
+def test_numbers_beside_text_mean_what_spark_says_they_mean(
+    few_tasks_here: SparkSession, compare: Callable[[str, str], None], text: str, value: str
+) -> None:
+    with ansi(few_tasks_here, value):
+        compare(text, f"ansi {value}: {text}")
+
+
+@pytest.mark.nightly  # every query once more, to prove what is noted
+def test_what_is_noted_is_what_plain_spark_answers(
+    few_tasks_here: SparkSession, whole: dict[str, DataFrame]
+) -> None:
+    def answer(text: str) -> str:
+        frame = without_pushdown(few_tasks_here, whole, text)
+        return digest(frame.columns, rows_of(frame))
+
+    answers = {text: answer(text) for text in QUERIES}
+    for value in ("true", "false"):
+        with ansi(few_tasks_here, value):
+            answers |= {f"ansi {value}: {text}": answer(text) for text in CONDITIONS}
+    check_notes("sales", answers)
 
 
 # -- what the service was asked -----------------------------------------------------------------
