@@ -14,7 +14,9 @@ IMPORTS = """
 import json, os, signal, sys, threading, warnings
 import pyarrow as pa
 import odps_nb
-from odps_nb.access import blob, connection, many_blobs, open_write, scan, sql
+from odps_nb.access import blob, connection, scan, sql
+from odps_nb.access.blobs import many
+from odps_nb.access.writing import open_write
 from odps_nb.client.read import splits
 from odps_nb.client.write import session
 from odps_nb.http import transport
