@@ -105,7 +105,7 @@ def _wav(data: bytes) -> tuple[float, int, int] | None:
 
 
 def _flac(data: bytes) -> tuple[float, int, int] | None:
-    """Read STREAMINFO (RFC 9639, section 8.2): 20 bits Hz, 3 channels, 5 bits, 36 samples."""
+    """Read STREAMINFO (RFC 9639, 8.2): 20 bits Hz, 3 channels, 5 bits, 36 samples."""
     packed = int.from_bytes(data[18:26], "big")
     if len(data) < 26 or data[4] & 0x7F:
         return None

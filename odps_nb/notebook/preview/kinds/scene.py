@@ -17,7 +17,7 @@ _PARTS = ("scene", "node", "mesh", "material", "texture", "animation", "camera")
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    # header: magic, version, length; then a chunk: u32 length, "JSON", text (glTF 2.0, section 4.4)
+    # header: magic, version, length; then a chunk: u32 length, "JSON", text (glTF 2.0, 4.4)
     length = int.from_bytes(excerpt.data[12:16], "little")
     text = excerpt.data[20 : 20 + length]
     if excerpt.data[16:20] != b"JSON" or len(text) < length:
