@@ -271,7 +271,7 @@ def test_who_wants_little_ahead_gets_a_connection_that_was_promised_no_more(
     ):
         through(proxy)
         connections = []
-        for size in (None, 4096, 4096, None):
+        for size in (None, 65_536, 65_536, None):
             with ask(transport, f"https://{FAR}/", receive_buffer=size) as response:
                 if size is not None and len(connections) == 2:
                     response.receive_freely()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.blob.file import BlobFile, open_blob
-from odps_nb.client.blob.spool import Kept, Spool
+from odps_nb.client.blob.spool import MEMORY, Kept, Spool
 from odps_nb.errors import ChecksumError, LimitExceededError, StateError, TruncatedError
 from odps_nb.lifetime import Home
 from odps_nb.terms import BlobReference, format_bytes
@@ -36,8 +36,9 @@ class SeekableBlob(io.RawIOBase):
     Made by `odps_nb.Blob.open` with ``seek=True``; whoever opened it closes it. Every byte that it
     returns was verified. Threads may share it; a forked child opens its own.
 
-    Reading fetches the blob from its first byte up to what is read, and at most 1 MiB more; all of
-    that is kept until `close`, 8 MiB in memory, more in a temporary file without a name. So bytes
+    Reading fetches the blob from its first byte up to what is read, and at most 1 MiB more (beyond
+    the first 8 MiB, what the system receives ahead: some MiB); all of that is kept until `close`,
+    8 MiB in memory, more in a temporary file without a name. So bytes
     that were passed once cost nothing, and reading the last byte costs the whole blob: the protocol
     has no ranges. `seek` alone fetches nothing, also from the end (``whence=2``), but may ask for
     the size, which is one small request where it is not known.
@@ -207,7 +208,8 @@ class SeekableBlob(io.RawIOBase):
             goal = None
         try:
             stream = self._open_stream()
-            if goal is None:
+            # So long, it is no head: bounded, a line of 40 ms brings a few megabytes a second.
+            if goal is None or self._kept.size >= MEMORY:
                 stream.receive_freely()
             while not self._whole and (goal is None or self._kept.size < goal):
                 self._fetch_piece(stream, goal)

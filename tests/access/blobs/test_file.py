@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import odps_nb
+from odps_nb.client.blob.file import BlobFile
 from odps_nb.errors import (
     ConfigError,
     ConversionError,
@@ -107,6 +108,20 @@ def test_small_and_empty_blobs_are_files_too(blobs):
     with pytest.raises(StateError, match="closed"):
         file.read(1)
     file.close()
+
+
+def test_a_long_read_is_not_held_back_for_the_sake_of_heads(blobs, monkeypatch):
+    freed, lift = [], BlobFile.receive_freely
+
+    def lifted(stream):
+        freed.append(file.fetched)
+        lift(stream)
+
+    monkeypatch.setattr(BlobFile, "receive_freely", lifted)
+    with blobs[0].open(seek=True, cache=False) as file:
+        for _ in range(10):
+            file.read(MIB)
+    assert 8 * MIB <= min(freed) < 9 * MIB
 
 
 def test_a_file_that_grows_over_its_memory_has_no_name(blobs, content, tmp_path, monkeypatch):
