@@ -17,8 +17,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 HOME = ROOT / ".venv" / "pyright"
 PYRIGHT = "pyright[nodejs]==1.1.414"
-# Rooms that nobody imports from, and classes of Spark whose bases depend on its version.
-INTERNAL = ("odps_nb.local.", "odps_nb.notebook.", "odps_nb.probe.", "odps_nb.spark.source.")
+# Rooms that nobody imports from, and classes whose bases have no types: of Spark, pandas, pyarrow.
+INTERNAL = (
+    *("odps_nb.local.", "odps_nb.notebook.", "odps_nb.probe.", "odps_nb.spark.source."),
+    *("odps_nb.convert.arrow_blob.ArrowBlob", "odps_nb.convert.blob_array.Blob"),
+)
 
 
 def ensure() -> Path:

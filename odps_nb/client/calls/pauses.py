@@ -23,7 +23,7 @@ class Pauses:
     def __init__(self, now: float) -> None:
         self._seen: tuple[object, ...] = ()
         self._since = now
-        self.stalled = 0.0
+        self.stalled: float = 0.0
         """Seconds of all pauses of at least `STALL` that are over."""
 
     def quiet(self, counts: tuple[object, ...], now: float) -> float:

@@ -197,7 +197,7 @@ class SplitRows:
         self._filter, self._shape = row_filter, shape
         self._batches = rows.batches()
         self._begun = False
-        self.row = 0
+        self.row: int = 0
         """The row of the split at which the last batch began, before the filter."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
