@@ -19,6 +19,7 @@ from odps_nb.notebook.magics.options import Options, current_options
 from odps_nb.notebook.magics.status import record
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.button import CancelButton
+from odps_nb.notebook.progress.cells import after_cell
 from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
 
 __all__ = ["MAX_BARS", "CardListener", "card_html", "card_text"]
@@ -218,8 +219,23 @@ class CardListener:
             self._flusher.stop()
         elif self._placed:
             self._publish(snapshot)
+        if self._lasts and self._placed:
+            self._say_again()
         if self._button is not None:
             self._button.remove()
+
+    def _say_again(self) -> None:
+        """Show the final card once more at the end of a cell.
+
+        Programs that execute notebooks (nbclient, papermill) hear only what is sent during a cell,
+        and the operation may have ended between two.
+        """
+
+        def once(_: BaseException | None) -> None:
+            remove()
+            self._draw_end()
+
+        remove = after_cell(once)
 
     def _draw(self) -> None:
         if self._tracker is not None:

@@ -254,6 +254,20 @@ def test_a_placed_card_is_there_before_the_operation_starts(shown):
     assert shown[-1]["data"]["text/plain"].startswith("read orders: done")
 
 
+def test_what_ended_between_two_cells_is_said_again_in_the_next_one(shell, shown):
+    listener = CardListener()
+    listener.place("read", "orders")
+    with ProgressTracker("read", "orders", listener=listener):
+        pass
+    before = len(shown)
+    shell.run_cell("1;")
+    (again,) = shown[before:]
+    assert (again["update"], again["transient"]) == (True, shown[0]["transient"])
+    assert again["data"]["text/plain"].startswith("read orders: done")
+    shell.run_cell("2;")
+    assert len(shown) == before + 1
+
+
 def failed(listener: CardListener, shown) -> str:
     tracker = ProgressTracker("read", "orders", listener=listener)
     with pytest.raises(ValueError, match="told below"), tracker:  # noqa: PT012  # a card must show
