@@ -231,11 +231,14 @@ class CardListener:
         and the operation may have ended between two.
         """
 
+        registered: list[Callable[[], None]] = []
+
         def once(_: BaseException | None) -> None:
-            remove()
+            for remove in registered:  # a cell of another thread may end before it is here
+                remove()
             self._draw_end()
 
-        remove = after_cell(once)
+        registered.append(after_cell(once))
 
     def _draw(self) -> None:
         if self._tracker is not None:
