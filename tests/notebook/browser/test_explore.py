@@ -11,6 +11,15 @@ import pytest
 from nbconvert import HTMLExporter
 from playwright.sync_api import expect
 
+from tests.support.explored import (
+    active,
+    cell,
+    change_theme,
+    column_of,
+    contrast,
+    explorer,
+    status,
+)
 from tests.support.lab import (
     await_kernel,
     close_notebook,
@@ -57,29 +66,6 @@ def page(lab_page, jupyter, hostile):
         "() => document.querySelectorAll('.odps-x-described:not(:empty)').length === 3"
     )
     return lab_page
-
-
-def explorer(page, number):
-    return page.locator(".odps-x").nth(number)
-
-
-def cell(view, row, column):
-    return view.locator(f'[data-row="{row}"][data-column="{column}"]')
-
-
-def column_of(view, name):
-    names = view.locator("th bdi").all_inner_texts()
-    return names.index(name)
-
-
-def status(view):
-    return view.locator('[role="status"]')
-
-
-def active(page):
-    return page.evaluate(
-        "() => [document.activeElement.dataset.row, document.activeElement.dataset.column]"
-    )
 
 
 def test_pages_turn_forwards_backwards_and_to_any_row(page, odps):
@@ -258,25 +244,10 @@ def test_values_are_text_and_nothing_is_loaded_from_elsewhere(page, jupyter):
 
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
 def test_texts_are_readable_in_dark_and_light(page, theme):
-    page.evaluate(
-        "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
-    )
-    page.wait_for_function("(theme) => document.body.dataset.jpThemeName === theme", arg=theme)
-    contrast = """(one) => {
-        const light = (text) => {
-            const [r, g, b] = text.match(/[\\d.]+/g).map(Number)
-                .map((v) => v / 255)
-                .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-        };
-        const head = one.closest('.odps-x').querySelector('thead');
-        const [a, b] = [getComputedStyle(one).color, getComputedStyle(head).backgroundColor]
-            .map(light);
-        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    }"""
+    change_theme(page, theme)
     view = explorer(page, ORDERS)
-    assert cell(view, 0, 0).evaluate(contrast) > 7
-    assert view.locator("th .odps-x-muted").first.evaluate(contrast) > 4
+    assert contrast(cell(view, 0, 0)) > 7
+    assert contrast(view.locator("th .odps-x-muted").first) > 4
 
 
 def test_a_view_stands_in_place_of_its_static_twin(page):
