@@ -17,6 +17,9 @@ function h(tag, props = {}, ...children) {
   return made;
 }
 
+// The notebook's shortcuts look from the focused element upwards, and some (`:focus`) match it.
+const ownKeys = (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true");
+
 const many = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 const count = (n) => Number(n).toLocaleString("en-US");
 const share = (n, of) => (of ? `${((100 * n) / of).toPrecision(2)} %` : "");
@@ -92,7 +95,7 @@ function render({ model, el }) {
   const panel = h("div", { class: "odps-x-panel", role: "dialog", hidden: true });
   const root = h(
     "div",
-    { class: "odps-x", role: "group", "data-lm-suppress-shortcuts": "true" },
+    { class: "odps-x", role: "group", onfocusin: ownKeys },
     h("div", { class: "odps-x-bar" }, h("div", {}, title, facts, described), search, all),
     chips,
     busy,

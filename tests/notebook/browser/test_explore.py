@@ -176,6 +176,7 @@ def test_blobs_are_drawn_as_verified_thumbnails_when_they_are_seen(page):
 
 def test_the_keyboard_alone_moves_turns_filters_and_opens(page):
     view = explorer(page, ORDERS)
+    page.evaluate("() => { window.jupyterapp.shell.currentWidget.content.mode = 'command'; }")
     cell(view, 0, 0).focus()
     for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowLeft"):
         page.keyboard.press(key)
