@@ -23,6 +23,9 @@ __all__ = [
     "StructType",
     "TableSchema",
     "TypeCode",
+    "has_any",
+    "has_blob",
+    "has_timestamp",
 ]
 
 
@@ -153,3 +156,24 @@ class TableSchema:
 
     def __len__(self) -> int:
         return len(self.columns) + len(self.partition_columns)
+
+
+def has_blob(odps: OdpsType) -> bool:
+    """Whether the type is BLOB or contains one."""
+    return has_any(odps, (TypeCode.BLOB,))
+
+
+def has_timestamp(odps: OdpsType) -> bool:
+    """Whether the type is or contains a TIMESTAMP, whose unit on the wire may be chosen."""
+    return has_any(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
+
+
+def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
+    """Whether the type is or contains one of these."""
+    if isinstance(odps, ArrayType):
+        return has_any(odps.element, codes)
+    if isinstance(odps, MapType):
+        return has_any(odps.key, codes) or has_any(odps.value, codes)
+    if isinstance(odps, StructType):
+        return any(has_any(member.type, codes) for member in odps.fields)
+    return odps.code in codes

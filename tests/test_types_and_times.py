@@ -21,11 +21,10 @@ import pytest
 import odps_nb
 from odps_nb.access.binding import bind
 from odps_nb.access.writing.blob_cells import check_leaf_types
-from odps_nb.convert.arrow_types import has_blob
 from odps_nb.convert.blob_array import BlobDtype
 from odps_nb.convert.fit import KindError, check_kind
 from odps_nb.errors import ArgumentError, ConversionError
-from odps_nb.schema import Column
+from odps_nb.schema import Column, has_blob
 from odps_nb.spark.tasks.types import spark_type
 from odps_nb.wire.type_text import format_type, parse_type
 

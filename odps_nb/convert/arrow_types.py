@@ -36,9 +36,6 @@ __all__ = [
     "BARE_DECIMAL",
     "DAY_TIME_STRUCT",
     "arrow_type",
-    "has_any",
-    "has_blob",
-    "has_timestamp",
     "odps_type",
 ]
 
@@ -134,27 +131,6 @@ def decimal_size(odps: DecimalType) -> tuple[int, int]:
     if odps.precision is None:
         return BARE_DECIMAL
     return odps.precision, odps.scale or 0
-
-
-def has_blob(odps: OdpsType) -> bool:
-    """Whether the type is BLOB or contains one."""
-    return has_any(odps, (TypeCode.BLOB,))
-
-
-def has_timestamp(odps: OdpsType) -> bool:
-    """Whether the type is or contains a TIMESTAMP, whose unit on the wire may be chosen."""
-    return has_any(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
-
-
-def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
-    """Whether the type is or contains one of these."""
-    if isinstance(odps, ArrayType):
-        return has_any(odps.element, codes)
-    if isinstance(odps, MapType):
-        return has_any(odps.key, codes) or has_any(odps.value, codes)
-    if isinstance(odps, StructType):
-        return any(has_any(member.type, codes) for member in odps.fields)
-    return odps.code in codes
 
 
 _CODES: tuple[tuple[Callable[[pa.DataType], bool], TypeCode], ...] = (

@@ -27,14 +27,21 @@ import pyarrow.types as pt
 from odps_nb.convert.arrow_types import (
     DAY_TIME_STRUCT,
     arrow_type,
-    has_timestamp,
     is_bytes,
     is_list,
     is_text,
     length_of,
 )
 from odps_nb.convert.times import INSTANTS, NoSuchTime, from_clock
-from odps_nb.schema import ArrayType, DecimalType, MapType, OdpsType, StructType, TypeCode
+from odps_nb.schema import (
+    ArrayType,
+    DecimalType,
+    MapType,
+    OdpsType,
+    StructType,
+    TypeCode,
+    has_timestamp,
+)
 
 __all__ = ["KindError", "ValueMisfit", "check_kind", "fit_array", "misfits"]
 

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.convert.arrow_schema import shorten
-from odps_nb.convert.arrow_types import decimal_size, has_any
+from odps_nb.convert.arrow_types import decimal_size
 from odps_nb.convert.fit import ValueMisfit
 from odps_nb.convert.times import INSTANTS
 from odps_nb.errors import ConversionError
-from odps_nb.schema import ArrayType, DecimalType, MapType, OdpsType, StructType, TypeCode
+from odps_nb.schema import ArrayType, DecimalType, MapType, OdpsType, StructType, TypeCode, has_any
 from odps_nb.wire.type_text import format_type
 
 __all__ = ["array_of"]

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.convert.arrow_types import has_blob
 from odps_nb.convert.times import in_zone
-from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TableSchema
+from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TableSchema, has_blob
 
 __all__ = ["present_batch", "references_as_text"]
 

@@ -30,9 +30,8 @@ from odps_nb.convert.arrow_schema import (
     fit_table,
     match_columns,
 )
-from odps_nb.convert.arrow_types import has_blob
 from odps_nb.errors import ArgumentError, ConversionError
-from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.schema import Column, TableSchema, TypeCode, has_blob
 from odps_nb.terms import PartitionSpec, TableName, check_partition_value
 
 if TYPE_CHECKING:

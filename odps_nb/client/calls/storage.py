@@ -11,7 +11,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import metadata
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -417,6 +417,7 @@ def _describe(wire: WireRequest) -> str:
     return " ".join([wire.action or wire.path, target, *params])
 
 
+@cache  # finding the version reads files
 def _user_agent() -> str:
     version = metadata.version("odps-nb")
     python = f"{platform.python_implementation()}/{platform.python_version()}"

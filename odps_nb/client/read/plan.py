@@ -40,6 +40,9 @@ class ReadPlan:
     split_bytes, splits
         Size of a split by the service's estimate, or their number. Where neither is said a split
         has 64 MiB, or more where there would be over 100,000 of them.
+    row_ranges
+        Ask for splits that are ranges of rows also where there is a filter, so that they can be
+        cut (`cut_for_blobs`). A table that supports none is cut by size.
     limit
         Rows wanted at most.
     versions
@@ -65,6 +68,7 @@ class ReadPlan:
     schema: TableSchema | None = None
     split_bytes: int | None = None
     splits: int | None = None
+    row_ranges: bool = False
     limit: int | None = None
     versions: tuple[int, int] | None = None
     appends_only: bool = False

@@ -32,6 +32,7 @@ from odps_nb.errors import (
     ServiceError,
     SessionExpiredError,
 )
+from odps_nb.schema import has_blob
 from odps_nb.terms import (
     IndexSplit,
     RowRangeSplit,
@@ -51,6 +52,7 @@ from odps_nb.wire.calls import (
 __all__ = [
     "ReadPlan",
     "ReadSession",
+    "cut_for_blobs",
     "open_read_session",
     "plan_ranges",
     "reopen_read_session",
@@ -190,7 +192,7 @@ def _split_bytes(plan: ReadPlan) -> int:
 def _split_options(plan: ReadPlan, *, prunes: bool) -> dict[str, Any]:
     if plan.increment is not None and plan.increment.split_mode is not None:
         return {"split_mode": plan.increment.split_mode}
-    fine = plan.splits is not None or _split_bytes(plan) < MIN_SPLIT_BYTES
+    fine = plan.row_ranges or plan.splits is not None or _split_bytes(plan) < MIN_SPLIT_BYTES
     if fine or not prunes or increment_of(plan):
         return {"split_mode": SplitMode.ROW_OFFSET, "split_number": DEFAULT_SPLIT_ROWS}
     return {"split_mode": SplitMode.SIZE, "split_number": _split_bytes(plan)}
@@ -302,6 +304,23 @@ def _bearable(splits: int) -> int:
             hint="make them larger (split_bytes=), or read fewer partitions at a time",
         )
     return splits
+
+
+def cut_for_blobs(session: ReadSession, rows: int) -> ReadSession:
+    """Return the session with at most so many rows in a split, if it reads a BLOB column.
+
+    The service's estimate counts the 36 bytes of a reference, not the blob. Splits that are no
+    ranges of rows stay as they are.
+    """
+    ranges = [split for split in session.splits if isinstance(split, RowRangeSplit)]
+    blobs = any(has_blob(column.type) for column in session.schema)
+    if not blobs or len(ranges) < len(session.splits):
+        return session
+    total = sum(split.count for split in ranges)
+    wanted = min(DEFAULT_SPLITS, math.ceil(total / rows))
+    if wanted <= len(ranges):
+        return session
+    return replace(session, splits=plan_ranges(total, wanted))
 
 
 def plan_ranges(rows: int, splits: int) -> tuple[RowRangeSplit, ...]:

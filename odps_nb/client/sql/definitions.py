@@ -12,7 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from odps_nb.errors import ArgumentError
-from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    MapType,
+    OdpsType,
+    StructType,
+    TableSchema,
+    TypeCode,
+    has_blob,
+)
 from odps_nb.terms import TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 from odps_nb.wire.type_text import format_columns, format_text
@@ -86,7 +95,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
 
 def settings_of(schema: TableSchema) -> dict[str, str]:
     """Return the SQL settings that the columns of the table require."""
-    has_blobs = any(_holds_blob(column.type) for column in schema.columns)
+    has_blobs = any(has_blob(column.type) for column in schema.columns)
     return dict(BLOB_TABLE_SETTINGS) if has_blobs else {}
 
 
@@ -172,24 +181,21 @@ _NO_KEYS = (
 
 def _check_blobs(schema: TableSchema) -> None:
     for column in schema.partition_columns:
-        if _holds_blob(column.type):
+        if has_blob(column.type):
             raise ArgumentError(
                 f"the partition column {column.name!r} holds a BLOB, which cannot be compared"
             )
     for column in schema.columns:
-        if _holds_blob(column.type, only_keys=True):
+        if _key_holds_blob(column.type):
             raise ArgumentError(f"the column {column.name!r} has a BLOB in the key of a MAP")
 
 
-def _holds_blob(type_: OdpsType, *, only_keys: bool = False) -> bool:
-    """Return whether the type contains a BLOB; with ``only_keys``, in the key of a MAP."""
+def _key_holds_blob(type_: OdpsType) -> bool:
     if isinstance(type_, ArrayType):
-        return _holds_blob(type_.element, only_keys=only_keys)
+        return _key_holds_blob(type_.element)
     if isinstance(type_, MapType):
-        return _holds_blob(type_.key) or _holds_blob(type_.value, only_keys=only_keys)
-    if isinstance(type_, StructType):
-        return any(_holds_blob(member.type, only_keys=only_keys) for member in type_.fields)
-    return type_.code is TypeCode.BLOB and not only_keys
+        return has_blob(type_.key) or _key_holds_blob(type_.value)
+    return isinstance(type_, StructType) and any(_key_holds_blob(m.type) for m in type_.fields)
 
 
 def _number(value: object, name: str, of_what: str) -> int:

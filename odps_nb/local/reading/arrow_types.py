@@ -18,10 +18,8 @@ from odps_nb.schema import (
     ArrayType,
     Column,
     DecimalType,
-    LengthType,
     MapType,
     OdpsType,
-    PrimitiveType,
     StructType,
     TypeCode,
 )
@@ -31,8 +29,6 @@ __all__ = [
     "arrow_field",
     "arrow_schema",
     "arrow_type",
-    "has_blob",
-    "has_timestamp",
     "in_units",
 ]
 
@@ -124,23 +120,3 @@ def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pc.subtract(cut.view(pa.int64()), rounded_up.cast(pa.int64())).view(target)
     except pa.ArrowInvalid as error:
         raise faults.invalid(f"a time is out of the session's range: {error}") from None
-
-
-def has_blob(odps: OdpsType) -> bool:
-    """Return whether the type contains a BLOB at any depth."""
-    return _has(odps, (TypeCode.BLOB,))
-
-
-def has_timestamp(odps: OdpsType) -> bool:
-    """Return whether the type contains a TIMESTAMP at any depth."""
-    return _has(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
-
-
-def _has(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
-    if isinstance(odps, ArrayType):
-        return _has(odps.element, codes)
-    if isinstance(odps, MapType):
-        return _has(odps.key, codes) or _has(odps.value, codes)
-    if isinstance(odps, StructType):
-        return any(_has(f.type, codes) for f in odps.fields)
-    return isinstance(odps, (PrimitiveType, LengthType)) and odps.code in codes

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import has_blob
 from odps_nb.local.store.tables import Table
+from odps_nb.schema import has_blob
 from odps_nb.terms import SplitMode
 from odps_nb.wire.calls import (
     MAX_BATCH_BYTES,

@@ -15,7 +15,6 @@ from threading import Lock
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import has_timestamp
 from odps_nb.local.reading.increments import (
     MODES,
     Changed,
@@ -48,7 +47,7 @@ from odps_nb.local.store.folder import Folder, new_id
 from odps_nb.local.store.row_files import FAR, FINE
 from odps_nb.local.store.snapshots import Segment, Snapshots
 from odps_nb.local.store.tables import Table
-from odps_nb.schema import TableSchema
+from odps_nb.schema import TableSchema, has_timestamp
 from odps_nb.terms import IndexSplit, PartitionSpec, Split, SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls.preview import Preview
 from odps_nb.wire.calls.read import NANOSECONDS_TOO_NARROW, CreateReadSession

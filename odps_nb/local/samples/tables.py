@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.local.reading.arrow_types import has_blob
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 from odps_nb.local.store.database import SCHEMA_VERSION
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import Table
 from odps_nb.local.writing.ingest import Ingest
+from odps_nb.schema import has_blob
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES
 

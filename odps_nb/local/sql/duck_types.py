@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_type, has_timestamp
+from odps_nb.local.reading.arrow_types import arrow_type
 from odps_nb.schema import (
     ArrayType,
     DecimalType,
@@ -15,6 +15,7 @@ from odps_nb.schema import (
     StructField,
     StructType,
     TypeCode,
+    has_timestamp,
 )
 from odps_nb.terms import TimeUnit
 

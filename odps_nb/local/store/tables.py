@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_type, has_blob
+from odps_nb.local.reading.arrow_types import arrow_type
 from odps_nb.local.store.partition_values import check_listable, constant
 from odps_nb.schema import (
     ArrayType,
@@ -22,6 +22,7 @@ from odps_nb.schema import (
     StructType,
     TableSchema,
     TypeCode,
+    has_blob,
 )
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_type, has_blob, has_timestamp
+from odps_nb.local.reading.arrow_types import arrow_type
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -22,6 +22,8 @@ from odps_nb.schema import (
     OdpsType,
     StructType,
     TypeCode,
+    has_blob,
+    has_timestamp,
 )
 from odps_nb.terms import TimeUnit
 

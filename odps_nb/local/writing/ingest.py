@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from odps_nb.arrow.validation import validate
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type, has_timestamp
+from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type
 from odps_nb.local.store.blobs import BlobStore, BlobUse
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.partition_values import spelled
@@ -25,7 +25,7 @@ from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter
 from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import OPERATION, Table
 from odps_nb.local.writing.coerce import coerce_batch, match_columns
-from odps_nb.schema import Column
+from odps_nb.schema import Column, has_timestamp
 from odps_nb.terms import PartitionSpec, TimeUnit
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck
 

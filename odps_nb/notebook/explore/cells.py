@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.access.blobs.paths import map_blobs
-from odps_nb.convert.arrow_types import has_blob
-from odps_nb.schema import Column, TypeCode
+from odps_nb.schema import Column, TypeCode, has_blob
 from odps_nb.wire.type_text import format_type
 
 __all__ = ["Cut", "cell_texts", "is_number", "nested_text", "type_label"]

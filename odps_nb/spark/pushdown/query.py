@@ -331,12 +331,12 @@ def _open(
     progress: Progress,
 ) -> list[DataFrame]:
     """Open the read sessions at about the same moment, then make the DataFrames."""
-    from odps_nb.client.read.splits import open_read_session
     from odps_nb.spark.reading.dataframe import register_read, session_dataframe
+    from odps_nb.spark.reading.plan import open_session
     from odps_nb.spark.tasks.types import spark_schema
 
     plans = {read: _read_plan(read) for read in reads if not read.is_empty}
-    opened = _side_by_side(lambda plan: open_read_session(storage, plan), plans.values())
+    opened = _side_by_side(lambda plan: open_session(storage, plan), plans.values())
     sessions = dict(zip(plans, opened, strict=True))
     frames = []
     for read in reads:

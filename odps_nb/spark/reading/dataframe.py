@@ -17,7 +17,7 @@ from odps_nb.spark.progress.attach import faces_of, register_activity
 from odps_nb.spark.progress.driver_events import row_count
 from odps_nb.spark.progress.messages import ReportTo
 from odps_nb.spark.progress.totals import TrackedActivity
-from odps_nb.spark.reading.plan import plan_of
+from odps_nb.spark.reading.plan import cut_session, open_session, plan_of
 from odps_nb.spark.reading.split_list import SplitList
 from odps_nb.spark.reading.statistics import attach_facts, planned_size, split_rows
 from odps_nb.spark.reading.task import ReadTask, read_split
@@ -101,7 +101,6 @@ def read(
     """
     from odps_nb.access.reading.options import ReadOptions
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.read.splits import open_read_session
 
     profile = profile_of(odps)
     with StorageClient(profile) as storage:
@@ -116,7 +115,7 @@ def read(
             compression=compression,
         )
         plan = plan_of(storage, profile.table(table), options)
-        session = open_read_session(storage, plan)
+        session = open_session(storage, plan)
         report_to = register_read(spark, session, faces_of(odps), progress)
         return session_dataframe(spark, storage, session, columns=plan.columns, report_to=report_to)
 
@@ -125,10 +124,11 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
     """Return the DataFrame of a `Scan` (``scan.to_spark(spark)``): of the same snapshot."""
     from odps_nb.client.calls.storage import StorageClient
 
-    report_to = register_read(spark, scan.session, faces_of(None), progress)
+    session = cut_session(scan.session, scan.plan)
+    report_to = register_read(spark, session, faces_of(None), progress)
     with StorageClient(scan.profile) as storage:
         return session_dataframe(
-            spark, storage, scan.session, columns=scan.plan.columns, report_to=report_to
+            spark, storage, session, columns=scan.plan.columns, report_to=report_to
         )
 
 

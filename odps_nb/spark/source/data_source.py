@@ -224,12 +224,12 @@ class OdpsReader(DataSourceReader):
         self, settings: ReadSettings, schema: StructType, report_to: ReportTo | None = None
     ) -> None:
         from odps_nb.client.calls.storage import StorageClient
-        from odps_nb.client.read.splits import open_read_session
+        from odps_nb.spark.reading.plan import open_session
         from odps_nb.spark.reading.task import ReadTask, require_types
         from odps_nb.spark.tasks.types import arrow_schema, spark_schema
 
         with StorageClient(settings.profile) as storage:
-            session = open_read_session(storage, settings.plan(storage, schema.names))
+            session = open_session(storage, settings.plan(storage, schema.names))
             require_types(schema, spark_schema(session.schema))
             task = ReadTask.of(TaskProfile.of(storage), session)
         to = announce_read(report_to, session, task.splits)

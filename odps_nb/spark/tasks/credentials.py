@@ -8,6 +8,7 @@ executors have keys themselves, it carries a profile's name instead.
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from dataclasses import dataclass
@@ -82,11 +83,30 @@ class TaskProfile:
         """Return a client; whoever opened it closes it."""
         from odps_nb.client.calls.storage import StorageClient
 
+        _spare_imports()
         return StorageClient(self.profile)
 
     def __repr__(self) -> str:
         known = dict(self.settings)
         return f"TaskProfile(endpoint={known.get('endpoint')!r}, project={known.get('project')!r})"
+
+
+_opened = 0
+
+
+def _spare_imports() -> None:
+    """Leave what is imported out of the collection that PySpark's daemon forces after every task.
+
+    It walks all objects, most of which are modules of ours and of pyarrow, and takes longer than a
+    small task. The second time, for what the first task imported on its way, comes after such
+    a collection: there is no garbage then that would be kept.
+    """
+    global _opened
+    from pyspark import TaskContext
+
+    if _opened < 2 and TaskContext.get() is not None:  # else no worker of Spark's
+        gc.freeze()
+        _opened += 1
 
 
 # Profiles whose keys a program renews, by their settings: one worker runs many tasks, and the

@@ -13,9 +13,17 @@ from pyspark.sql import types as spark
 
 from odps_nb.access.writing.sources import Target, require_partition_columns
 from odps_nb.convert.arrow_schema import match_columns
-from odps_nb.convert.arrow_types import has_blob
 from odps_nb.errors import ConversionError
-from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    MapType,
+    OdpsType,
+    StructType,
+    TableSchema,
+    TypeCode,
+    has_blob,
+)
 from odps_nb.spark.blobs.api import NEW_BLOB
 from odps_nb.spark.tasks.types import arrow_schema, table_type
 

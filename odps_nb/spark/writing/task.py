@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -31,9 +31,6 @@ from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import task_errors
 from odps_nb.spark.writing.commit import MAX_PARTITIONS, too_many_partitions
 from odps_nb.terms import BlobReference, Compression, PartitionSpec
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "WriteTask",

@@ -185,6 +185,31 @@ def test_a_scan_becomes_a_dataframe_of_its_own_snapshot(
 
 
 @pytest.mark.spark
+def test_a_blob_table_is_cut_by_its_rows_where_its_blobs_are_read(
+    spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    table = odps.create_table(new_name("many_blobs"), "id bigint, content blob")
+    table.write(pa.table({"id": range(600), "content": [b"%d" % n for n in range(600)]}))
+    name = table.name.table
+    cut = [
+        odps_nb.spark.read(spark, odps, name),
+        odps_nb.spark.read(spark, odps, name, columns=["content", "id"], where="id >= 0"),
+        table.read().to_spark(spark),
+        odps_nb.spark.sql(spark, odps, f"select id, content from {name} where id < 900"),
+    ]
+    assert [frame.rdd.getNumPartitions() for frame in cut] == [3, 3, 3, 3]
+    for frame in cut:
+        assert sorted(row.id for row in frame.select("id").collect()) == list(range(600))
+    whole = [
+        odps_nb.spark.read(spark, odps, name, columns=["id"]),
+        odps_nb.spark.read(spark, odps, name, where="id >= 0", columns=["id"]),
+        odps_nb.spark.read(spark, odps, name, split_bytes=2**30),
+    ]
+    assert [frame.rdd.getNumPartitions() for frame in whole] == [1, 1, 1]
+    assert odps_nb.spark.read(spark, odps, name, splits=2).rdd.getNumPartitions() == 2
+
+
+@pytest.mark.spark
 def test_a_missing_table_or_column_fails_at_once_and_without_java(
     spark: SparkSession, odps: Connection
 ) -> None:
