@@ -185,6 +185,11 @@ def test_a_large_table_is_not_broadcast_and_a_small_one_is(
     small = odps_nb.spark.read(spark, odps, "media", columns=["id", "name"])
     assert "BroadcastHashJoin" not in explained(large.join(again, "id"))
     assert "BroadcastHashJoin" in explained(large.join(small, "id"))
+    few = odps_nb.spark.read(spark, odps, "orders", columns=["id"], limit=1000)
+    texts = odps_nb.spark.read(spark, odps, "orders", columns=["id", "status"], limit=100)
+    assert "BroadcastHashJoin" in explained(large.join(few, "id"))
+    assert "BroadcastHashJoin" in explained(large.join(texts, "id"))
+    assert "sizeInBytes=15.7 KiB" in explained(few, mode="cost")
     from pyspark.sql import functions as F
 
     assert "BroadcastHashJoin" in explained(large.join(F.broadcast(again), "id"))

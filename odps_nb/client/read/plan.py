@@ -99,11 +99,11 @@ class ReadSession:
 
     ``schema`` is what the batches have, in their order. ``row_count`` counts the rows of all
     splits where they are known (no filter), ``expires_at`` is in seconds of the epoch,
-    ``estimated_size`` in bytes. ``filter`` is applied to the rows of every split, and needs
-    ``hidden`` columns that come with them and are not given on. ``stored_rows`` are those that a
-    filtered session with ranges of rows has before its filter, by the service's count. With a
-    ``limit`` the splits may hold more rows than that. ``selects`` says that columns were
-    chosen, ``columns`` which of a stream that has more than was wanted.
+    ``estimated_size`` is in bytes, of the rows before a filter. ``filter`` is applied to the rows
+    of every split, and needs ``hidden`` columns that come with them and are not given on.
+    ``stored_rows`` are those that a filtered session with ranges of rows has before its filter, by
+    the service's count. With a ``limit`` the splits may hold more rows than that. ``selects`` says
+    that columns were chosen, ``columns`` which of a stream that has more than was wanted.
     ``latest_version`` is that of the table, 0 if there is none or the service reports none.
     ``timestamp_unit`` is the requested unit of TIMESTAMPs. ``tells_changes``: the last data column
     holds the change of each row as a word.

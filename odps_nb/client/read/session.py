@@ -243,10 +243,13 @@ def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAns
 
 
 def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns) -> ReadSession:
-    rows, found = answer.record_count, columns.filter
+    rows, size, found = answer.record_count, answer.estimated_size, columns.filter
     by_rows = answer.split_mode is SplitMode.ROW_OFFSET and rows is not None
+    if by_rows and rows and plan.limit is not None and not plan.where:
+        size = None if size is None else size * min(rows, plan.limit) // rows
+        rows = min(rows, plan.limit)
     if by_rows:
-        splits: tuple[Split, ...] = _ranges(plan, rows or 0, answer.estimated_size)
+        splits: tuple[Split, ...] = _ranges(plan, rows or 0, size)
     else:
         count = answer.splits_count
         if plan.increment is not None and answer.split_mode is SplitMode.BUCKET:
@@ -263,7 +266,7 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns) -> Rea
         row_count=sum(rows_of(split) or 0 for split in splits) if by_rows and not found else None,
         expires_at=answer.expires_at,
         route_token=answer.route_token,
-        estimated_size=answer.estimated_size,
+        estimated_size=size,
         latest_version=answer.latest_version,
         filter=found,
         hidden=hidden_columns(answer.schema, schema, found),
@@ -279,9 +282,6 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns) -> Rea
 
 
 def _ranges(plan: ReadPlan, rows: int, size: int | None) -> tuple[RowRangeSplit, ...]:
-    if plan.limit is not None and not plan.where:
-        size = None if size is None or not rows else size * min(rows, plan.limit) // rows
-        rows = min(rows, plan.limit)
     if plan.splits is not None:
         return plan_ranges(rows, _bearable(min(rows, plan.splits)))
     by_rows = math.ceil(rows / DEFAULT_SPLIT_ROWS)

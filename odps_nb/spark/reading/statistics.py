@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import StateError
+from odps_nb.schema import TypeCode
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -20,10 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadFacts", "attach_facts", "facts", "planned_size", "split_rows"]
 
+_ONE_CELL = (
+    *(TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT),
+    *(TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.BOOLEAN),
+    *(TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ),
+)
 _KEPT = "_odps_nb_facts"
 #: Spark broadcasts nothing larger, whatever its threshold: where nothing is known, and at most.
 LARGEST = 8 << 30
 _CELL = 8  # bytes of a value in a row of Spark's, at least; and of one number of `range`
+#: Bytes of a value beside its cell, for types whose values are all of one width.
+_WIDTHS = dict.fromkeys(_ONE_CELL, 0) | {TypeCode.DECIMAL: 16}
 #: Empty columns beside the number of a split: what Spark counts for each row of `split_rows`.
 _PADS = 10
 _ROW, _PADDED = 8 + _CELL, 8 + _CELL + 100 * _PADS
@@ -94,12 +102,19 @@ def attach_facts(df: DataFrame, session: ReadSession) -> DataFrame:
 def planned_size(session: ReadSession) -> int:
     """Return the size in bytes that Spark should plan with; overestimated if unsure.
 
+    Exact where the rows are counted and all columns have values of one width; otherwise the
+    service's estimate, which may count columns that were not chosen.
     A join broadcasts the side that is small enough; a table that is not must never look so.
     """
+    rows = session.row_count
+    least = (rows or 0) * _CELL * (1 + len(session.schema))
+    if rows is not None and all(column.type.code in _WIDTHS for column in session.schema):
+        return min(
+            LARGEST, least + rows * sum(_WIDTHS[column.type.code] for column in session.schema)
+        )
     if session.estimated_size is None:
         return LARGEST
-    rows = session.row_count or 0
-    return min(LARGEST, max(session.estimated_size, rows * _CELL * (1 + len(session.schema))))
+    return min(LARGEST, max(session.estimated_size, least))
 
 
 def split_rows(spark: SparkSession, count: int, size: int) -> DataFrame:

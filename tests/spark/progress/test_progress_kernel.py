@@ -14,7 +14,8 @@ from nbclient import NotebookClient
 
 from odps_nb.local.server.launch import LocalService, start
 
-pytestmark = [pytest.mark.spark, pytest.mark.kernel]
+# Nightly: two kernels, each with a Spark of its own. test_attach.py interrupts an action in make test.
+pytestmark = [pytest.mark.spark, pytest.mark.kernel, pytest.mark.nightly]
 
 # A kernel that is ended takes its Java with it, which then leaves its temporary files.
 STOP = """
@@ -74,7 +75,6 @@ def cards(book: nbformat.NotebookNode, name: str) -> list[str]:
     return [page for page in pages if 'role="status"' in page]
 
 
-@pytest.mark.nightly  # a kernel with a Spark of its own
 def test_the_card_of_an_action_is_in_its_own_cell_with_its_last_figures(
     book: nbformat.NotebookNode,
 ) -> None:
@@ -89,7 +89,6 @@ def test_the_card_of_an_action_is_in_its_own_cell_with_its_last_figures(
     assert [name for name in CELLS if cards(book, name)] == ["action", "loaded"]
 
 
-@pytest.mark.nightly  # a kernel with a Spark of its own
 def test_a_table_loaded_by_format_has_the_same_card(book: nbformat.NotebookNode) -> None:
     (card,) = cards(book, "loaded")
     assert "read local.orders" in card
@@ -99,7 +98,6 @@ def test_a_table_loaded_by_format_has_the_same_card(book: nbformat.NotebookNode)
     assert "verified" not in card
 
 
-@pytest.mark.nightly  # a kernel with a Spark of its own
 def test_the_action_is_on_the_list_of_what_ran(book: nbformat.NotebookNode) -> None:
     (cell,) = [cell for cell in book.cells if cell.id == "status"]
     listed = cell.outputs[0].data["text/plain"]
@@ -107,7 +105,6 @@ def test_the_action_is_on_the_list_of_what_ran(book: nbformat.NotebookNode) -> N
     assert listed.count("done in") == 2
 
 
-@pytest.mark.nightly  # a kernel with a Spark of its own
 def test_no_secret_is_saved(book: nbformat.NotebookNode, service: LocalService) -> None:
     assert service.access_key not in json.dumps(book)
 
