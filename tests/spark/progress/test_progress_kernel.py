@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 
 from odps_nb.local.server.launch import LocalService, start
 
-# Nightly: two kernels, each with a Spark of its own. test_attach.py interrupts an action in make test.
+# Two kernels, each with a Spark of its own; in make test, test_attach.py interrupts an action.
 pytestmark = [pytest.mark.spark, pytest.mark.kernel, pytest.mark.nightly]
 
 # A kernel that is ended takes its Java with it, which then leaves its temporary files.
