@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.faces import Explorer, Faces, Listing, SparkRows
+from odps_nb.access.faces import Explorer, Faces, Gallery, Listing, SparkRows
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 from odps_nb.secret import hidden, hides_secrets
@@ -237,6 +237,12 @@ def _gallery(column: BlobColumn) -> Mapping[str, Any]:
     return mimebundle(column, summary=column.summary)
 
 
+def _work(column: BlobColumn) -> Gallery:
+    from odps_nb.notebook.gallery.view import Gallery as View
+
+    return View(column, summary=column.summary)
+
+
 def _preview(blob: Blob) -> Mapping[str, Any]:
     from odps_nb.notebook.preview.bundle import mimebundle
 
@@ -282,6 +288,7 @@ FACES = Faces(
     spark_columns=_spark_columns,
     spark_sql=_spark_sql,
     gallery=_gallery,
+    work=_work,
     preview=_preview,
     listing=_listing,
     media_type=_media_type,

@@ -6,7 +6,7 @@ A `Blob` is a handle: making one sends no request; its bytes are verified before
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
@@ -21,9 +21,14 @@ from odps_nb.terms import BlobReference, format_bytes
 if TYPE_CHECKING:
     import builtins
 
+    import pandas as pd
+
+    from odps_nb.access.blobs.frames import FrameBlobs
+    from odps_nb.access.faces import Gallery
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobFile
     from odps_nb.client.blob.seekable import SeekableBlob
+    from odps_nb.client.calls.progress import Progress
     from odps_nb.client.calls.storage import StorageClient
 
 __all__ = ["Blob", "BlobColumn", "NewBlob", "reference_of"]
@@ -255,6 +260,9 @@ class Blob(BlobContent):
 class BlobColumn(Sequence[Blob]):
     """Blobs of one column, in row order without nulls: a gallery in a notebook.
 
+    In Jupyter they can be filtered, sorted, searched, selected, enlarged and saved there; what is
+    selected is `selected`.
+
     Examples
     --------
     >>> column = odps.table("media").blobs("content", limit=5)
@@ -272,9 +280,16 @@ class BlobColumn(Sequence[Blob]):
         summary: str = "",
         faces: Faces = PLAIN,
         captions: Sequence[str] | None = None,
+        labels: Sequence[Any] | None = None,
+        source: FrameBlobs | None = None,
+        name: str = "",
     ) -> None:
         self._blobs, self._title, self._faces = tuple(blobs), title, faces
+        self._name = name or title
         self._captions = None if captions is None else tuple(captions)
+        self._labels = None if labels is None else tuple(labels)
+        self._source = source
+        self._gallery: Gallery | None = None
         plural = "" if len(self._blobs) == 1 else "s"
         self._summary = summary or f"{len(self._blobs):,} blob{plural}"
 
@@ -292,16 +307,87 @@ class BlobColumn(Sequence[Blob]):
         """How many these are of how many, e.g. ``first 24 of 45 blobs``."""
         return self._summary
 
+    @property
+    def selected(self) -> pd.Series[Any]:
+        """The references of the blobs that are selected in its gallery, by the index of their rows.
+
+        Without an index, as of ``table.blobs``, by their numbers here. ``df.loc[found.index]`` are
+        the rows, ``found.odps.save(folder)`` saves the blobs.
+
+        Examples
+        --------
+        >>> odps.table("media").blobs("content", limit=5).selected.tolist()
+        []
+        """
+        places: Sequence[int] = () if self._gallery is None else self._gallery.selection
+        return self.pick(places).references()
+
+    def references(self) -> pd.Series[Any]:
+        """Return the references as a Series, as a read gives them.
+
+        Examples
+        --------
+        >>> odps.table("media").blobs("content", limit=2).references().odps.size().tolist()
+        [25861, 138014]
+        """
+        from odps_nb.convert.blob_series import reference_series
+
+        texts = [blob.reference.token for blob in self._blobs]
+        index = range(len(texts)) if self._labels is None else self._labels
+        return reference_series(texts, index, name=self._name, source=self._source)
+
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        file_name: Callable[[int, BlobHead], str | None] | None = None,
+        overwrite: bool = False,
+        progress: Progress = None,
+    ) -> list[Path | None]:
+        """Save the blobs as files of a folder; see `Connection.save_blobs`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     saved = odps.table("media").blobs("content", limit=2).save(folder)
+        ...     [path.name for path in saved]
+        ['mountains.jpg', 'mandelbrot.png']
+        """
+        from odps_nb.access.blobs.many import Fetch, References, save_blobs
+        from odps_nb.client.calls.progress import listener_of
+
+        if not self._blobs:
+            return []
+        listener = self._faces.listener
+        fetch = Fetch(
+            storage=self._blobs[0]._storage,
+            listener=lambda: listener_of(progress, default=listener),
+        )
+        wanted = References(self._blobs)
+        return save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=overwrite)
+
+    def pick(self, places: Sequence[int]) -> BlobColumn:
+        """Return the blobs at some places, in that order, with what is known of their rows."""
+        known = range(len(self._blobs)) if self._labels is None else self._labels
+        captions = self._captions
+        return BlobColumn(
+            [self._blobs[place] for place in places],
+            title=self._title,
+            faces=self._faces,
+            captions=None if captions is None else [captions[place] for place in places],
+            labels=[known[place] for place in places],
+            source=self._source,
+            name=self._name,
+        )
+
     @overload
     def __getitem__(self, index: int) -> Blob: ...
     @overload
     def __getitem__(self, index: slice) -> BlobColumn: ...
     def __getitem__(self, index: int | slice) -> Blob | BlobColumn:
         if isinstance(index, slice):
-            captions = None if self._captions is None else self._captions[index]
-            return BlobColumn(
-                self._blobs[index], title=self._title, faces=self._faces, captions=captions
-            )
+            return self.pick(range(len(self._blobs))[index])
         return self._blobs[index]
 
     def __len__(self) -> int:
@@ -309,6 +395,11 @@ class BlobColumn(Sequence[Blob]):
 
     def __repr__(self) -> str:
         return f"BlobColumn({self._summary} of {self._title})"
+
+    def _ipython_display_(self) -> None:
+        if self._gallery is None:
+            self._gallery = self._faces.work(self)
+        self._gallery._ipython_display_()  # NotImplementedError: no notebook, IPython asks below
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
         return _shown(self, lambda: self._faces.gallery(self))

@@ -87,7 +87,9 @@ class ByReference:
     ) -> BlobColumn:
         """Return the blobs of a frame's column as a gallery, each under its row.
 
-        In a notebook it shows itself, up to 64 tiles; then its blobs are read.
+        Displayed in Jupyter it can be filtered, sorted, searched and selected from, however many
+        there are (`BlobColumn.selected`); the notebook keeps the first 64 tiles. Blobs are read
+        when they are looked at.
 
         Parameters
         ----------

@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.schema import TableSchema
 
-__all__ = ["PLAIN", "AfterCell", "Explorer", "Faces", "Listing", "MakesListener", "SparkRows"]
+__all__ = [
+    "PLAIN",
+    "AfterCell",
+    "Explorer",
+    "Faces",
+    "Gallery",
+    "Listing",
+    "MakesListener",
+    "SparkRows",
+]
 
 Bundle = Mapping[str, Any]
 AfterCell = Callable[[Callable[[BaseException | None], None]], Callable[[], None]]
@@ -57,6 +66,17 @@ class Explorer(Protocol):
 
     def close(self) -> None:
         """Stop what it reads; the rows that are shown stay. Idempotent."""
+
+
+class Gallery(Protocol):
+    """A view of blobs in which a person selects some."""
+
+    @property
+    def selection(self) -> Sequence[int]:
+        """The places of what is selected, in order."""
+
+    def _ipython_display_(self) -> None:
+        """Display itself in a notebook; elsewhere raise NotImplementedError, as IPython wants."""
 
 
 class SparkRows(Protocol):
@@ -104,6 +124,10 @@ def _no_explorer(*_: Any) -> Any:
     )
 
 
+def _no_gallery(_: BlobColumn) -> Gallery:
+    raise NotImplementedError  # IPython then asks for the MIME bundle
+
+
 def _no_spark(*_: Any, **__: Any) -> Any:
     from odps_nb.errors import MissingDependencyError
 
@@ -119,7 +143,8 @@ class Faces:
     """Functions of higher floors; the defaults show nothing and have no Spark.
 
     ``gallery``, ``preview``, ``listing`` and ``rows`` (of a `Scan` or `Result`) return MIME
-    bundles for a notebook, already escaped. ``media_type`` takes the first 64 kB of a file, its
+    bundles for a notebook, already escaped; ``work`` makes the view of blobs in which some can be
+    selected. ``media_type`` takes the first 64 kB of a file, its
     size and its name.
     """
 
@@ -131,6 +156,7 @@ class Faces:
     spark_columns: Callable[[Any], TableSchema] = _no_spark
     spark_sql: Callable[[Connection, Any, str, int | None], SparkRows] = _no_spark
     gallery: Callable[[BlobColumn], Bundle] = _plain_bundle
+    work: Callable[[BlobColumn], Gallery] = _no_gallery
     preview: Callable[[Blob], Bundle] = _plain_bundle
     listing: Callable[[Listing], Bundle] = _plain_bundle
     media_type: Callable[[bytes, int, str], str] = _media_type_of_name

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import pandas as pd
 from pandas.api.extensions import register_series_accessor
 
+from odps_nb.convert.blob_array import BlobArray, BlobDtype
 from odps_nb.errors import StateError
 
-__all__ = ["BlobSeries", "register_polars"]
+__all__ = ["BlobSeries", "reference_series", "register_polars"]
 
 
 class Head(Protocol):
@@ -39,7 +40,7 @@ class Source(Protocol):
         """Return the head of each blob, ``None`` for a null."""
 
     def gallery(
-        self, references: Sequence[Any], labels: Sequence[str], limit: int, title: str
+        self, references: Sequence[Any], labels: Sequence[Any], limit: int, title: str
     ) -> Any:
         """Return the first blobs as a gallery."""
 
@@ -91,7 +92,7 @@ class BlobSeries:
         ``odps.gallery(df, column, caption=…)`` adds other columns to the tiles.
         """
         index = self._index()
-        labels = [str(label) for label in (range(len(self._series)) if index is None else index)]
+        labels = list(range(len(self._series)) if index is None else index)
         title = str(self._series.name or "blobs")
         return self._source(connection).gallery(self._references(), labels, limit, title)
 
@@ -147,6 +148,14 @@ class BlobSeries:
 
     def __repr__(self) -> str:
         return "<blobs of a column: size, mime, thumbnails, save, each>"
+
+
+def reference_series(
+    references: Sequence[str], index: Sequence[Any], *, name: str, source: Any
+) -> pd.Series[Any]:
+    """Return references as a column of blobs; ``source`` as of `BlobDtype`."""
+    values = BlobArray._from_sequence(references, dtype=BlobDtype(source))
+    return pd.Series(values, index=pd.Index(list(index)), name=name)
 
 
 def register_polars() -> None:

@@ -125,7 +125,7 @@ class FrameBlobs:
         return [None if text is None else self._heads[text] for text in texts]
 
     def gallery(
-        self, references: Sequence[Any], labels: Sequence[str], limit: int, title: str
+        self, references: Sequence[Any], labels: Sequence[Any], limit: int, title: str
     ) -> BlobColumn:
         """Return the first blobs that are no nulls, under the labels of their rows."""
         rows = [(place, text) for place, text in enumerate(_texts(references)) if text][:limit]
@@ -134,6 +134,8 @@ class FrameBlobs:
             title=title,
             faces=self._open().faces,
             captions=[f"row {labels[place]}" for place, _ in rows],
+            labels=[labels[place] for place, _ in rows],
+            source=self,
         )
 
     def save(
@@ -233,6 +235,7 @@ def frame_gallery(
         source = FrameBlobs(connection)
     blobs: list[Blob] = []
     captions: list[str] = []
+    labels: list[Any] = []
     rows = range(len(frame)) if not hasattr(frame, "index") else frame.index
     values = zip(*(_values(frame[name]) for name in (column, *beside)), strict=True)
     for label, (reference, *others) in zip(rows, values, strict=True):
@@ -242,7 +245,15 @@ def frame_gallery(
         if blob is not None:
             blobs.append(blob)
             captions.append(_caption(label, beside, others))
-    return BlobColumn(blobs, title=column, faces=connection.faces, captions=captions)
+            labels.append(label)
+    return BlobColumn(
+        blobs,
+        title=column,
+        faces=connection.faces,
+        captions=captions,
+        labels=labels,
+        source=source,
+    )
 
 
 def _column_names(frame: Any) -> list[Any]:

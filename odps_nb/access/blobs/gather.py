@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from odps_nb.access.blob import Blob, BlobColumn
+from odps_nb.access.blobs.frames import FrameBlobs
 from odps_nb.access.blobs.paths import BlobPath, find_blob_path, walk_blobs
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import BlobReference
@@ -45,8 +46,15 @@ def gather_blobs(
             blobs = list(islice(made if keep is None else filter(keep, made), limit))
             if len(blobs) == limit:
                 summary = _summary(limit, references, scan.row_count, searched=keep is not None)
-    title = f"{table.name}.{'.'.join(path)}"
-    return BlobColumn(blobs, title=title, summary=summary, faces=faces)
+    name = ".".join(path)
+    return BlobColumn(
+        blobs,
+        title=f"{table.name}.{name}",
+        summary=summary,
+        faces=faces,
+        source=FrameBlobs(table.connection),
+        name=name,
+    )
 
 
 def _summary(limit: int, rest: Iterator[str], rows: int | None, *, searched: bool) -> str:

@@ -1,27 +1,8 @@
-// The browser's side of an explorer (explorer.py). Texts of the service become text nodes, never
-// markup; pages come as messages and are no widget state. Nothing is loaded from anywhere.
+// The browser's side of an explorer (explorer.py). Pages come as messages; see live/common.js.
 
 const SVG = "http://www.w3.org/2000/svg";
-const PICTURE = /^data:image\/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*$/;
 const FOLD = 80;
-const NO_ANSWER = "no answer yet: the kernel is busy, or was restarted (then run the cell again)";
 
-function h(tag, props = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [key, value] of Object.entries(props)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value === true ? "" : String(value));
-  }
-  for (const child of children) if (child !== null) made.append(child);
-  return made;
-}
-
-// The notebook's shortcuts look from the focused element upwards, and some (`:focus`) match it.
-const ownKeys = (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true");
-
-const many = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
-const count = (n) => Number(n).toLocaleString("en-US");
 const share = (n, of) => (of ? `${((100 * n) / of).toPrecision(2)} %` : "");
 
 function render({ model, el }) {
@@ -40,11 +21,6 @@ function render({ model, el }) {
   let back = null; // what had the focus before the panel
   let waiting = [];
   let timer = 0;
-
-  // While this is here, it stands in place of the static view that the notebook keeps.
-  const id = String(model.get("static_id")).replace(/[^0-9a-f]/g, "");
-  const hide = document.createElement("style");
-  hide.textContent = `.jp-OutputArea-child:has(.odps-nb-${id}) { display: none }`;
 
   const title = h("b");
   const facts = h("span", { class: "odps-x-muted" });
@@ -66,10 +42,7 @@ function render({ model, el }) {
     "Profile all rows"
   );
   const chips = h("div", { class: "odps-x-chips" });
-  const busyText = h("span");
-  const busyBar = h("progress", { "aria-label": "progress" });
-  const busyStop = h("button", {}, "Cancel");
-  const busy = h("div", { class: "odps-x-busy", hidden: true }, busyText, busyBar, busyStop);
+  const busy = busyLine(send);
   const problem = h("div", { class: "odps-x-problem", role: "alert" });
   const box = h("div", { class: "odps-x-box" });
   const where = h("span", { role: "status", "aria-live": "polite" });
@@ -98,14 +71,14 @@ function render({ model, el }) {
     { class: "odps-x", role: "group", onfocusin: ownKeys },
     h("div", { class: "odps-x-bar" }, h("div", {}, title, facts, described), search, all),
     chips,
-    busy,
+    busy.line,
     problem,
     box,
     h("div", { class: "odps-x-bar" }, first, before, where, next, last, jump),
     panel,
     h("div", { class: "odps-x-bar odps-x-code" }, code, copy)
   );
-  el.append(hide, root);
+  el.append(hidesTwin(model), root);
 
   // -- asking ---------------------------------------------------------------------------------
 
@@ -139,40 +112,23 @@ function render({ model, el }) {
     problem.textContent = "";
     box.setAttribute("aria-busy", "true");
     clearTimeout(timer);
-    timer = setTimeout(() => showBusy({ lane: "page", text, share: null }), 300);
+    timer = setTimeout(() => busy.show({ lane: "page", text, share: null }), 300);
   }
 
   async function copyCode() {
-    try {
-      await navigator.clipboard.writeText(code.textContent);
-    } catch {
-      const range = document.createRange(); // no permission: the text is selected at least
-      range.selectNodeContents(code);
-      getSelection().removeAllRanges();
-      getSelection().addRange(range);
-      document.execCommand("copy");
-    }
+    await copyText(code.textContent);
     copy.textContent = "Copied";
     setTimeout(() => (copy.textContent = "Copy"), 1500);
   }
 
   // -- showing --------------------------------------------------------------------------------
 
-  function showBusy(message) {
-    busy.hidden = false;
-    busy.dataset.lane = message.lane;
-    busyText.textContent = message.text;
-    if (message.share === null) busyBar.removeAttribute("value");
-    else busyBar.value = message.share;
-    busyStop.onclick = () => send({ do: "cancel", lane: message.lane });
-  }
-
   function endBusy(lane) {
     if (lane === "page") {
       clearTimeout(timer);
       box.removeAttribute("aria-busy");
     }
-    if (busy.dataset.lane === lane) busy.hidden = true;
+    busy.end(lane);
   }
 
   function showTable(message) {
@@ -555,7 +511,7 @@ function render({ model, el }) {
     else if (message.kind === "profile") showProfile(message);
     else if (message.kind === "blobs") showBlobs(message);
     else if (message.kind === "cell") showCell(message);
-    else if (message.kind === "busy") showBusy(message);
+    else if (message.kind === "busy") busy.show(message);
     else if (message.kind === "idle") endBusy(message.lane);
     else if (message.kind === "problem") problem.textContent = message.text;
   }

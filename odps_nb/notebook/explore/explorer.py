@@ -7,10 +7,8 @@ messages, too; they are numbers and texts, and never code.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,24 +17,21 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import (
     ArgumentError,
     CancelledError,
-    MissingDependencyError,
     OdpsNbError,
     StateError,
-    explain,
 )
 from odps_nb.lifetime import end_at_exit
-from odps_nb.notebook.display import output
-from odps_nb.notebook.explore.lanes import Lanes
 from odps_nb.notebook.explore.messages import (
     page_message,
-    problem_message,
     profile_message,
     table_message,
 )
-from odps_nb.notebook.explore.progress import Told
 from odps_nb.notebook.explore.static import Shown, first_found, shown_bundle
 from odps_nb.notebook.explore.thumbnails import LARGE, LARGE_BUDGET, thumbnail, thumbnails
 from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.notebook.live.lanes import Lanes, problem_message
+from odps_nb.notebook.live.progress import Told
+from odps_nb.notebook.live.twin import Twin, in_kernel, widget_class
 from odps_nb.schema import TypeCode
 
 if TYPE_CHECKING:
@@ -48,9 +43,7 @@ __all__ = ["Explorer", "explore"]
 
 STATIC_ROWS = 20
 MAX_SEARCH = 200
-_NO_MODEL = (
-    ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
-)
+_SCRIPT = Path(__file__).with_name("explorer.js")
 _NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
 
 
@@ -74,9 +67,8 @@ class Explorer:
 
     def __init__(self, view: RowView) -> None:
         self._view = view
-        self._id = uuid.uuid4().hex
+        self._twin = Twin()
         self._widget: Any = None
-        self._shown = False
         self._static: tuple[Page, str] | None = None
         self._start = 0
         self._lanes = Lanes(tell_error=self._tell_error, tell_end=self._tell_end)
@@ -110,18 +102,13 @@ class Explorer:
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        from IPython import get_ipython
-
+        self._twin.begin()
         if self._view.all_rows is None:  # of a condition, which may find nothing for long
             self._show_static(*first_found(self._view))
         else:
             self._show_static(self._view.page(0))
-        if getattr(get_ipython(), "kernel", None) is None:
-            return
-        bundle = self.widget()._repr_mimebundle_()
-        bundle = bundle[0] if isinstance(bundle, tuple) else bundle
-        # the text is what an untrusted or exported notebook shows in place of the widget
-        output.show({**bundle, "text/plain": _NO_WIDGET})
+        if in_kernel():
+            self._twin.show_widget(self.widget(), _NO_WIDGET)
 
     def _show_static(self, page: Page, note: str = "") -> None:
         view = self._view
@@ -131,17 +118,7 @@ class Explorer:
         pictures = thumbnails(view, first, most=6) if view.profile is not None else None
         shown = Shown(view=view, page=first, profile=view.profile, pictures=pictures, note=note)
         self._static = (first, note)
-        made = shown_bundle(shown)
-        # The widget hides it while it is there itself (explorer.js): by this class. And where a
-        # trusted notebook is reopened, "model not found" in the next output says nothing.
-        mark = f"odps-nb-{self._id}"
-        style = f"<style>{_NO_MODEL.format(mark)}</style>"
-        made["text/html"] = f'<div class="{mark}">{style}{made["text/html"]}</div>'
-        if self._shown:
-            output.replace(made, display_id=self._id)
-        else:
-            self._shown = True
-            output.show(made, display_id=self._id)
+        self._twin.show(shown_bundle(shown))
 
     def widget(self) -> Any:
         """Return the anywidget.
@@ -152,7 +129,7 @@ class Explorer:
             Without anywidget.
         """
         if self._widget is None:
-            self._widget = _widget_class()(static_id=self._id)
+            self._widget = widget_class(_SCRIPT)(static_id=self._twin.id)
             self._widget.on_msg(lambda _, content, __: self.receive(content))
         return self._widget
 
@@ -184,7 +161,7 @@ class Explorer:
         try:
             act(content)
         except (OdpsNbError, StateError, KeyError, ValueError, TypeError, IndexError) as error:
-            self._send(problem_message("page", _words(error)))
+            self._send(problem_message("page", error))
 
     def _ready(self, _: Mapping[str, Any]) -> None:
         self._send(table_message(self._view))
@@ -256,7 +233,7 @@ class Explorer:
 
     def _profile_all(self, _: Mapping[str, Any]) -> None:
         def work(token: CancelToken) -> None:
-            self._view.describe_all(Told(self._send, self._view.stop_profile))
+            self._view.describe_all(Told(self._send, self._view.stop_profile, lane="profile"))
             self._send(profile_message(self._view))
 
         self._lanes.run("profile", work)
@@ -294,7 +271,7 @@ class Explorer:
 
     def _tell_error(self, lane: str, error: BaseException) -> None:
         if not isinstance(error, CancelledError):
-            self._send(problem_message(lane, _words(error)))
+            self._send(problem_message(lane, error))
         elif lane in ("page", "profile"):
             self._send(problem_message(lane, "cancelled"))
 
@@ -302,32 +279,7 @@ class Explorer:
         self._send({"kind": "idle", "lane": lane})
 
 
-def _words(error: BaseException) -> str:
-    return " ".join(explain(error)) if isinstance(error, (OdpsNbError, StateError)) else str(error)
-
-
 def _as_json(cells: object) -> bytes:
     import json
 
     return json.dumps(cells, ensure_ascii=False).encode()
-
-
-@cache
-def _widget_class() -> Any:
-    try:
-        import anywidget
-        import traitlets
-    except ImportError:
-        raise MissingDependencyError(
-            "an explorer needs anywidget", extra="notebook", hint="pip install 'odps-nb[notebook]'"
-        ) from None
-    here = Path(__file__).parent
-
-    class ExplorerWidget(anywidget.AnyWidget):
-        """The browser's side; its state is our script and the name of the static view."""
-
-        _esm = (here / "explorer.js").read_text(encoding="utf-8")
-        _css = (here / "explorer.css").read_text(encoding="utf-8")
-        static_id = traitlets.Unicode("").tag(sync=True)
-
-    return ExplorerWidget

@@ -11,7 +11,7 @@ from odps_nb.notebook.explore.static import profile_words
 from odps_nb.notebook.explore.view import RowView
 from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
 
-__all__ = ["page_message", "problem_message", "profile_message", "table_message"]
+__all__ = ["page_message", "profile_message", "table_message"]
 
 _NAME, _COMMENT, _CONDITION = 200, 500, 300
 
@@ -77,8 +77,3 @@ def profile_message(view: RowView) -> dict[str, Any]:
     ]
     whole = profile.total is not None and profile.rows >= profile.total
     return {"kind": "profile", "label": profile.label, "whole": whole, "columns": columns}
-
-
-def problem_message(lane: str, text: str) -> dict[str, Any]:
-    """Return what went wrong, in words."""
-    return {"kind": "problem", "lane": lane, "text": visible(text)[:1000]}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import OdpsNbError
+from odps_nb.notebook.live.drawn import picture_of
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.schema import TypeCode
@@ -26,9 +26,6 @@ SIDE_BY_SIDE = 4
 SMALL = Size(layout="tile", width=96, height=64, rows=2, columns=2, lines=2)
 LARGE = Size(layout="single", width=480, height=320, rows=8, columns=8, lines=20)
 LARGE_BUDGET = 256 * 1024
-
-# In markup that `odps_nb.notebook.display.html` made: a picture that was encoded in the parser.
-_PICTURE = re.compile(r'<img src="(data:image/[a-z+]+;base64,[A-Za-z0-9+/=]*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +47,8 @@ def thumbnail(
         made = tile(connection.blob(reference), size=size, budget=budget)
     except OdpsNbError as error:
         return Thumbnail("", f"not read: {error}"[:200])
-    found = _PICTURE.search(made.html)
-    name, _, facts = made.text.partition("  ")
-    facts, verified, _ = facts.partition("  verified")
-    mark = "✓ verified · " if verified else ""
-    return Thumbnail(found[1] if found else "", f"{mark}{facts}" if facts else name)
+    mark = "✓ verified · " if made.verified else ""
+    return Thumbnail(picture_of(made), f"{mark}{made.words}")
 
 
 def thumbnails(

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
-from odps_nb.errors import ServiceError, TransportError
+from odps_nb.errors import OdpsNbError, ServiceError, TransportError
 from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element
 from odps_nb.notebook.preview.drawing import clip
 from odps_nb.notebook.preview.peek import BlobLike
 from odps_nb.notebook.preview.shared import GRID, LIST, Size
 from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, null_tile, tile, unread_tile
 
-__all__ = ["MAX_TILES", "OUTPUT_BUDGET", "BlobColumnLike", "Page", "View", "draw_page"]
+__all__ = [
+    "MAX_TILES",
+    "OUTPUT_BUDGET",
+    "BlobColumnLike",
+    "Page",
+    "View",
+    "draw_page",
+    "drawn_pages",
+]
 
 View = Literal["grid", "list"]
 
@@ -54,10 +63,10 @@ class _Ledger:
     spent: int = 0
     tiles: list[Tile] = field(default_factory=list)
 
-    def allowance(self) -> int:
-        """Return the bytes for the next tile that leave room for a caption of each later one."""
-        after = _RESERVE * max(0, self.expected - len(self.tiles) - 1)
-        return min(TILE_BUDGET, max(_RESERVE, self.budget - self.spent - after))
+    def allowance(self, together: int) -> int:
+        """Return the bytes for each next tile that leave room for a caption of each later one."""
+        after = _RESERVE * max(0, self.expected - len(self.tiles) - together)
+        return min(TILE_BUDGET, max(_RESERVE, (self.budget - self.spent - after) // together))
 
     def take(self, made: Tile) -> bool:
         """Add a tile; return whether it fits."""
@@ -148,31 +157,96 @@ def draw_page(
     TransportError, ServiceError
         When the service does not answer for the very first blob.
     """
+    pages = drawn_pages(column, indices, view=view, render=render, budget=budget, keep=keep)
+    page = next(pages)
+    for page in pages:  # noqa: B007  # the last one is wanted
+        pass
+    return page
+
+
+def drawn_pages(
+    column: BlobColumnLike,
+    indices: Iterable[int],
+    *,
+    view: View = "grid",
+    render: bool = False,
+    budget: int = OUTPUT_BUDGET,
+    keep: Callable[[Tile], bool] | None = None,
+    together: int = 1,
+    seen: Callable[[int, Tile], None] | None = None,
+) -> Iterator[Page]:
+    """Iterate over the page as it grows; the last one is what `draw_page` returns.
+
+    Parameters
+    ----------
+    together
+        How many blobs are read at a time; after these it gives a page.
+    seen
+        Told each index with its tile, by several threads, except where the service was silent.
+    """
     size = GRID if view == "grid" else LIST
     todo = list(indices)
     ledger = _Ledger(budget=budget - _AROUND, expected=min(len(todo), MAX_TILES))
     silent = note = ""
-    for at, index in enumerate(todo):
+
+    def page() -> Page:
+        tiles = tuple(ledger.tiles)
+        return Page(title=column.title, total=len(column), tiles=tiles, view=view, note=note)
+
+    at = 0
+    while at < len(todo) and not note:
         if len(ledger.tiles) == MAX_TILES:
             note = f"{MAX_TILES} tiles are the most that one output shows"
             break
-        name = f"blob {index}"
-        if silent:
-            made = unread_tile(silent, size=size, name=name, row=column.caption(index))
-        else:
-            try:
-                made = _one(column, index, size, allowance=ledger.allowance(), render=render)
-            except (TransportError, ServiceError) as error:
+        group = todo[at : at + min(together, MAX_TILES - len(ledger.tiles))]
+        drawn: Sequence[Tile | OdpsNbError] = [OdpsNbError(silent)] * len(group)
+        if not silent:
+            allowance = ledger.allowance(len(group))
+            drawn = _group(column, group, size, allowance=allowance, render=render, seen=seen)
+        for index, made in zip(group, drawn, strict=True):
+            if isinstance(made, OdpsNbError):
                 if at == 0:
-                    raise
-                silent = f"not read: {error}"
-                made = unread_tile(silent, size=size, name=name, row=column.caption(index))
-        if (keep is None or keep(made)) and not ledger.take(made):
-            note = f"{len(todo) - at:,} more do not fit into one output; look at fewer at a time"
-            break
-    return Page(
-        title=column.title, total=len(column), tiles=tuple(ledger.tiles), view=view, note=note
-    )
+                    raise made
+                silent = silent or f"not read: {made}"
+                row = column.caption(index)
+                made = unread_tile(silent, size=size, name=f"blob {index}", row=row)
+            if (keep is None or keep(made)) and not ledger.take(made):
+                left = len(todo) - at
+                note = f"{left:,} more do not fit into one output; look at fewer at a time"
+                break
+            at += 1
+        if at < len(todo) and not note:
+            yield page()
+    yield page()
+
+
+def _group(
+    column: BlobColumnLike,
+    group: Sequence[int],
+    size: Size,
+    *,
+    allowance: int,
+    render: bool,
+    seen: Callable[[int, Tile], None] | None,
+) -> list[Tile | OdpsNbError]:
+    """Draw some tiles at a time; an error of the service stands in place of a tile."""
+
+    def draw(index: int) -> Tile | OdpsNbError:
+        try:
+            made = _one(column, index, size, allowance=allowance, render=render)
+        except (TransportError, ServiceError) as error:
+            return error
+        if seen is not None:
+            seen(index, made)
+        return made
+
+    if len(group) == 1:
+        return [draw(group[0])]
+    pool = ThreadPoolExecutor(len(group), thread_name_prefix="odps-nb-gallery")
+    try:
+        return list(pool.map(draw, group))
+    finally:  # an interrupt does not wait for a service that is silent
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _one(column: BlobColumnLike, index: int, size: Size, *, allowance: int, render: bool) -> Tile:

@@ -1,25 +1,32 @@
-"""Shows a column of blobs as a gallery: static HTML, with buttons for pages, filter and saving.
+"""Shows a column of blobs as a gallery: static HTML, and in Jupyter a view to work in.
 
 `mimebundle` is the whole gallery as ``text/html`` without scripts and a short ``text/plain``; it
-looks the same live, reopened, untrusted and exported.
+looks the same live, reopened, untrusted and exported. `Gallery` shows it, and beside it a widget
+(``gallery.js``) that stands in its place while the kernel answers.
 
-`Gallery` adds paging, a filter and saving with ipywidgets. Its pictures stay that same static
-HTML in an output of their own, which the buttons replace through a display id; the widgets hold
-nothing that came from the service. Two other ways were rejected:
-
-- one bundle with the widget view and the HTML: JupyterLab prefers the widget, and a trusted
-  notebook that is reopened without its kernel then shows "model not found" in its place;
-- ``widgets.HTML`` around the tiles: the data would be kept in widget state and saved a second
-  time, and the safety rules allow no such widget around data of the service.
+Nothing that came from the service is widget state: tiles go to the browser as messages, and the
+saved notebook has the static page alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from odps_nb.errors import ArgumentError, MissingDependencyError, OdpsNbError
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.errors import (
+    ArgumentError,
+    MissingDependencyError,
+    OdpsNbError,
+    explain,
+    visible,
+)
+from odps_nb.lifetime import end_at_exit
+from odps_nb.notebook.display.html import bundle, element
+from odps_nb.notebook.gallery.chosen import AT_A_TIME, Chosen, WorkColumn
+from odps_nb.notebook.gallery.facts import Choice, Order
 from odps_nb.notebook.gallery.page import (
     MAX_TILES,
     OUTPUT_BUDGET,
@@ -27,18 +34,29 @@ from odps_nb.notebook.gallery.page import (
     Page,
     View,
     draw_page,
+    drawn_pages,
 )
+from odps_nb.notebook.gallery.requests import Requests
+from odps_nb.notebook.gallery.tiles import Tiles
+from odps_nb.notebook.live.twin import Twin, in_kernel, widget_class
 from odps_nb.notebook.preview.drawing import count_of
-from odps_nb.notebook.preview.peek import sniff_blob
-from odps_nb.notebook.preview.registry import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import pandas as pd
+
+    from odps_nb.client.calls.progress import Progress
 
 __all__ = ["MAX_TILES", "OUTPUT_BUDGET", "BlobColumnLike", "Gallery", "View", "mimebundle"]
 
-_ALL: Final = "all kinds"
-_NO_BUTTONS: Final = "run the cell again to turn pages, filter or save"
+_FIRST: Final = 6  # tiles of the static page that are shown before the others are there
+_SCRIPT: Final = Path(__file__).with_name("gallery.js")
+_NO_WIDGET: Final = "run the cell again to scroll, filter, sort, search, select or save"
+
+
+def _view(view: View) -> View:
+    if view not in ("grid", "list"):
+        raise ArgumentError(f"unknown view {view!r}", argument="view", hint="use 'grid' or 'list'")
+    return view
 
 
 def mimebundle(
@@ -78,12 +96,10 @@ def mimebundle(
         When the service does not answer for the first blob. A blob that is corrupt or gone raises
         nothing: its tile says so.
     """
-    if view not in ("grid", "list"):
-        raise ArgumentError(f"unknown view {view!r}", argument="view", hint="use 'grid' or 'list'")
     page = draw_page(
         column,
         range(len(column)),
-        view=view,
+        view=_view(view),
         render=render,
         budget=max_output_bytes,
         keep=None if mime is None else lambda made: made.format.mime.startswith(mime.lower()),
@@ -92,157 +108,178 @@ def mimebundle(
 
 
 class Gallery:
-    """A gallery with pages, a filter by kind, and saving; displays itself in a notebook.
+    """A gallery in which one scrolls, filters, sorts, searches, selects, enlarges and saves.
+
+    It displays itself in a notebook; without one, or without anywidget, it is the static page.
 
     Parameters
     ----------
     column
-        The blobs; see `BlobColumnLike`.
-    view, render, summary
-        As for `mimebundle`.
-    page_size
-        Tiles of one page, at most `MAX_TILES`.
+        The blobs.
+    view, summary, max_output_bytes
+        As for `mimebundle`; the bytes are those of the static page.
 
     Examples
     --------
-    ::
-
-        Gallery(odps.table("media").blobs("content", limit=200))
+    >>> gallery = Gallery(odps.table("media").blobs("content"))
+    >>> gallery.show_only("audio")
+    >>> gallery
+    <Gallery of local.media.content, 2 of 45 blobs, kind audio>
+    >>> gallery.selected.tolist()
+    []
     """
 
     def __init__(
         self,
-        column: BlobColumnLike,
+        column: WorkColumn,
         *,
         view: View = "grid",
-        render: bool = False,
-        page_size: int = 12,
         summary: str = "",
+        max_output_bytes: int = OUTPUT_BUDGET,
     ) -> None:
-        self._column, self._summary = column, summary
-        self._view: View = view
-        self._render = render
-        self._page_size = max(1, min(page_size, MAX_TILES))
-        self._number = 0
-        self._kind = _ALL
-        self._kinds: list[str] | None = None
-        self._note = ""
-        self._handle: Any = None
+        self._column, self._view, self._summary = column, _view(view), summary
+        self._max_bytes = max_output_bytes
+        self._chosen = Chosen(column)
+        self._tiles = Tiles(column, self._chosen.facts)
+        self._twin = Twin()
+        self._widget: Any = None
+        self._requests = Requests(
+            self._chosen, self._tiles, view=view, summary=summary, send=self._send
+        )
+        end_at_exit(self)
 
     def __repr__(self) -> str:
-        return f"<Gallery of {self._column.title}, page {self._number + 1} of {self.pages}>"
+        choice, total = self._chosen.choice, count_of(len(self._column), "blob")
+        shown = len(self._chosen.indices)
+        parts = [f"Gallery of {self._column.title}"]
+        parts.append(total if shown == len(self._column) else f"{shown:,} of {total}")
+        parts += [f"kind {choice.kind}"] if choice.by_format else []
+        parts += [f"search {choice.search!r}"] if choice.search else []
+        parts += [f"by {choice.order}"] if choice.order != "row" else []
+        parts += [f"{len(self.selection):,} selected"] if self.selection else []
+        return f"<{', '.join(parts)}>"[:300]
 
     @property
-    def pages(self) -> int:
-        """Number of pages with the present filter."""
-        return max(1, -(-len(self._indices()) // self._page_size))
+    def selection(self) -> Sequence[int]:
+        """The places of what is selected in the column, in order."""
+        return sorted(self._chosen.selected)
 
-    def bundle(self) -> dict[str, str]:
-        """Draw the current page as ``text/html`` and ``text/plain``; reads its blobs."""
-        page = draw_page(self._column, self._shown(), view=self._view, render=self._render)
-        where = f"page {self._number + 1} of {self.pages}"
-        note = " · ".join(part for part in (where, self._note, page.note) if part)
-        return replace(page, note=note, summary=self._summary).bundle()
-
-    def turn(self, step: int) -> None:
-        """Turn ``step`` pages forward (back if negative) and redraw."""
-        self._number = max(0, min(self._number + step, self.pages - 1))
-        self._redraw()
+    @property
+    def selected(self) -> pd.Series[Any]:
+        """The references of what is selected, by the index of their rows."""
+        return self._column.pick(self.selection).references()
 
     def show_only(self, kind: str) -> None:
-        """Show only one kind (``image``, ``audio``, …), or ``"all kinds"``, and redraw."""
-        self._kind, self._number = kind, 0
-        self._redraw()
+        """Show only a kind (``image``), a media type (``image/png``) or ``"all kinds"``.
 
-    def save_page(self, folder: str | Path) -> list[Path]:
-        """Save the blobs of the current page into ``folder`` and return the paths.
+        It means what the bytes are. Costs a small request for each blob, once.
 
-        Names are made safe, existing files stay as they are.
+        Raises
+        ------
+        TransportError, ServiceError
+            The service does not answer.
+        """
+        self._choose(replace(self._chosen.choice, kind=kind))
+
+    def search(self, text: str) -> None:
+        """Show only blobs with a text in their name or their row; costs what `sort_by` costs."""
+        self._choose(replace(self._chosen.choice, search=text.strip()))
+
+    def sort_by(self, order: Order, *, descending: bool = False) -> None:
+        """Sort by ``name`` or ``size``, or not (``row``); a small request for each blob, once."""
+        self._choose(replace(self._chosen.choice, order=order, descending=descending))
+
+    def _choose(self, choice: Choice) -> None:
+        self._chosen.choose(choice, CancelToken())
+        self._requests.send_gallery(fresh=True)
+
+    def save_selected(self, folder: str | Path, *, progress: Progress = None) -> list[Path]:
+        """Save what is selected into ``folder``, which is made if it is not there.
+
+        Names are made safe, existing files stay as they are; see `Connection.save_blobs`.
 
         Raises
         ------
         ProtocolError
             When the bytes of a blob do not agree with their checksums; it leaves no file.
         """
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        saved = []
-        for index in self._shown():
-            blob = self._column[index]
-            if blob is not None:
-                saved.append(blob.save(target))
-        self._note = f"{count_of(len(saved), 'file')} saved into {target}"
-        return saved
+        return self._chosen.save(self.selection, folder, token=CancelToken(), progress=progress)
 
-    def _shown(self) -> Sequence[int]:
-        start = self._number * self._page_size
-        return self._indices()[start : start + self._page_size]
+    def close(self) -> None:
+        """Stop what it does; the static page stays. Idempotent."""
+        self._requests.close()
 
-    def _indices(self) -> Sequence[int]:
-        everything = range(len(self._column))
-        if self._kind == _ALL:
-            return everything
-        if self._kinds is None:
-            # one request per blob, for its head only, and only when somebody filters
-            blobs = (self._column[index] for index in everything)
-            self._kinds = ["" if b is None else sniff_blob(b).kind for b in blobs]
-        return [number for number in everything if self._kinds[number] == self._kind]
+    end = close
 
     # -- in a notebook --------------------------------------------------------------------------
 
+    def bundle(self) -> dict[str, str]:
+        """Return the static page of what is shown; see `mimebundle`."""
+        return self._dressed(list(self._pages())[-1])
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        try:
+            return self.bundle()
+        except OdpsNbError as error:
+            return _failed(self, error)
+
     def _ipython_display_(self) -> None:
-        from IPython.display import display
+        if not in_kernel():
+            raise NotImplementedError  # IPython then asks for the MIME bundle
+        try:
+            widget = self.widget()
+        except MissingDependencyError:
+            raise NotImplementedError from None
+        self._twin.begin()
+        shown = False
+        try:
+            for page in self._pages():
+                if not shown and len(page.tiles) >= _FIRST:
+                    self._twin.show(self._dressed(page))
+                    self._twin.show_widget(widget, _NO_WIDGET)
+                    shown = True
+            made = self._dressed(page)
+        except OdpsNbError as error:
+            made = _failed(self, error)
+        self._twin.show(made)
+        if not shown:
+            self._twin.show_widget(widget, _NO_WIDGET)
 
-        show: Any = display  # IPython ships no types
-        self._handle = show(self.bundle(), raw=True, display_id=True)
-        # the text is what an untrusted or exported notebook shows in place of the buttons
-        buttons = self.controls()._repr_mimebundle_()
-        show({**buttons, "text/plain": _NO_BUTTONS}, raw=True)
+    def _pages(self) -> Iterator[Page]:
+        return drawn_pages(
+            self._column,
+            self._chosen.indices[: MAX_TILES + 1],
+            view=self._view,
+            budget=self._max_bytes,
+            together=AT_A_TIME,
+            seen=self._tiles.learn,
+        )
 
-    def _redraw(self) -> None:
-        if self._handle is not None:
-            self._handle.update(self.bundle(), raw=True)
+    def _dressed(self, page: Page) -> dict[str, str]:
+        return replace(page, summary=self._summary).bundle()
 
-    def controls(self) -> Any:
-        """Return the row of buttons; it holds nothing that came from the service.
+    def widget(self) -> Any:
+        """Return the anywidget.
 
         Raises
         ------
         MissingDependencyError
-            Without ipywidgets.
+            Without anywidget.
         """
-        try:
-            import ipywidgets as widgets
-        except ImportError:
-            raise MissingDependencyError(
-                "paging needs ipywidgets", extra="notebook", hint="pip install 'odps-nb[notebook]'"
-            ) from None
-        back = widgets.Button(description="‹ Back", tooltip="the page before")
-        on = widgets.Button(description="Next ›", tooltip="the next page")
-        names = [_ALL, *sorted(kind.name for kind in kinds())]
-        kind = widgets.Dropdown(options=names, description="Show", tooltip="one kind only")
-        folder = widgets.Text(value="blobs", description="Folder", tooltip="where to save")
-        save = widgets.Button(description="Save page", tooltip="save the blobs of this page")
-        back.on_click(lambda _: self._try(lambda: self.turn(-1)))
-        on.on_click(lambda _: self._try(lambda: self.turn(1)))
-        kind.observe(lambda change: self._try(lambda: self.show_only(change["new"])), "value")
-        save.on_click(lambda _: self._try(lambda: self._save_and_say(folder.value)))
-        return widgets.HBox(
-            [back, on, kind, folder, save], layout=widgets.Layout(flex_flow="row wrap")
-        )
+        if self._widget is None:
+            self._widget = widget_class(_SCRIPT)(static_id=self._twin.id)
+            self._widget.on_msg(lambda _, content, buffers: self.receive(content, buffers))
+        return self._widget
 
-    def _save_and_say(self, folder: str) -> None:
-        self.save_page(folder)
-        self._redraw()
+    def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
+        if self._widget is not None:
+            self._widget.send(dict(message), list(buffers))
 
-    def _try(self, action: Callable[[], None]) -> None:
-        """Run the action of a button; an error is shown as the last line of the page."""
-        self._note = ""
-        try:
-            action()
-        except (OdpsNbError, OSError) as error:
-            self._note = f"{type(error).__name__}: {error}"
-            if self._handle is not None:
-                title, total = self._column.title, len(self._column)
-                empty = Page(title=title, total=total, tiles=(), note=self._note)
-                self._handle.update(empty.bundle(), raw=True)
+    def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
+        """Do what a message of the browser asks for; returns at once, never raises."""
+        self._requests.receive(content, buffers)
+
+
+def _failed(gallery: Gallery, error: OdpsNbError) -> dict[str, str]:
+    text = "\n".join([repr(gallery), *explain(error)])
+    return bundle(element("pre", visible(text)), text)

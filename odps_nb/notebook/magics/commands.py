@@ -132,7 +132,7 @@ def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Exp
 @argument("-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value.")
 @argument("--view", choices=("grid", "list"), default="grid", help="grid or list.")
 @argument("--mime", metavar="TYPE", help="Only blobs whose bytes are of this type, e.g. image/.")
-@argument("--render", action="store_true", help="Render HTML and SVG in a sandbox.")
+@argument("--render", action="store_true", help="Draw HTML in a sandbox; no widget.")
 @argument("--save", metavar="DIR", help="Save the files into this folder; overwrites nothing.")
 def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Show the blobs of a column as a gallery, or save them as files."""
@@ -154,14 +154,15 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         return reading.stoppable(
             f"save {args.table}", lambda: _saved(context, column, Path(args.save))
         )
-    shown = {"view": args.view, "render": args.render, "summary": column.summary}
-    if len(column) > gallery.MAX_TILES:
+    shown = {
+        "view": args.view,
+        "summary": column.summary,
+        "max_output_bytes": context.options().max_output_bytes,
+    }
+    if not args.render:
         return gallery.Gallery(column, **shown)
     bundle = reading.stoppable(
-        f"blobs {args.table}",
-        lambda: gallery.mimebundle(
-            column, max_output_bytes=context.options().max_output_bytes, **shown
-        ),
+        f"blobs {args.table}", lambda: gallery.mimebundle(column, render=True, **shown)
     )
     output.show(bundle)
     return None

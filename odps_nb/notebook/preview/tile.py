@@ -34,24 +34,34 @@ from odps_nb.notebook.preview.registry import kinds
 from odps_nb.notebook.preview.shared import GRID, Size, UnshowableError
 from odps_nb.terms import format_bytes
 
-__all__ = ["TILE_BUDGET", "BlobLike", "Tile", "null_tile", "tile", "unread_tile"]
+__all__ = ["NULL", "TILE_BUDGET", "UNREAD", "BlobLike", "Tile", "null_tile", "tile", "unread_tile"]
 
 #: Characters of markup that one tile may have.
 TILE_BUDGET: Final = 512 * 1024
-_NULL: Final = Format(mime="application/x-empty", label="null", kind="empty")
-_UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
+#: What stands for the format of a null.
+NULL: Final = Format(mime="application/x-empty", label="null", kind="empty")
+#: What stands for the format of a blob that was not read.
+UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """A drawn blob: markup, one line of text, and its properties."""
+    """A drawn blob: markup, one line of text, and its properties.
+
+    ``drawing`` is the markup without the caption; ``words``, ``verified`` and ``notes`` are what
+    the caption says.
+    """
 
     html: Html
     text: str
     format: Format
     name: str
+    drawing: Html
+    words: str
     declared: str = ""
     size: int | None = None
+    verified: bool = False
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Tile({self.text!r}, <{len(self.html)} characters>)"
@@ -100,7 +110,7 @@ def tile(
         Characters of markup that it may take; over it, the head as hex and a note.
     """
     try:
-        format, excerpt = peek(blob, embed=min(budget, TILE_BUDGET) // 4 * 3)
+        format, excerpt = peek(blob, embed=budget // 4 * 3)
         stated, declared = blob.file_name, blob.mime_type
     except (ProtocolError, NotFoundError) as error:
         reason = f"{type(error).__name__}: {error}"
@@ -117,7 +127,7 @@ def tile(
         row=row,
     )
     made = _assemble(drawing, about, size)
-    if len(made.html) <= min(budget, TILE_BUDGET):
+    if len(made.html) <= budget:
         return made
     small = binary.draw(excerpt, format, size, name=name)
     note = f"too large to show: keep it with {keep}"
@@ -127,14 +137,14 @@ def tile(
 def null_tile(*, size: Size = GRID, name: str = "null") -> Tile:
     """Return the tile of a null cell."""
     words = element("em", "null", style=MUTED)
-    about = _Caption(name=name, format=_NULL)
+    about = _Caption(name=name, format=NULL)
     return _assemble(Drawing(html=framed(words, size)), about, size)
 
 
 def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob", row: str = "") -> Tile:
     """Return the tile of a blob that was not read, with the reason."""
     words = element("em", "not read", style=MUTED)
-    about = _Caption(name=name, format=_UNREAD, notes=(reason,), row=row)
+    about = _Caption(name=name, format=UNREAD, notes=(reason,), row=row)
     return _assemble(Drawing(html=framed(words, size)), about, size)
 
 
@@ -203,8 +213,12 @@ def _assemble(drawing: Drawing, about: _Caption, size: Size) -> Tile:
         text=line,
         format=about.format,
         name=about.name,
+        drawing=drawing.html,
+        words=words,
         declared=about.declared,
         size=about.size,
+        verified=about.verified,
+        notes=about.notes,
     )
 
 

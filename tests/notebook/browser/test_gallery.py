@@ -1,269 +1,377 @@
-"""The safety rules in a real browser: no script of a blob runs, no request leaves.
+"""Galleries in a real JupyterLab: every interaction, by mouse and by keyboard, live and saved.
 
-Each hostile sample is first shown the careless way, as a control: there its traps do spring. So a
-quiet gallery means that it is safe, not that the traps are blunt.
+One notebook and one kernel for all; the tests run in order and leave no filter behind. What is
+static, and how safe the tiles are there, is in ``test_static_gallery.py``.
 """
 
-import http.server
-import io
-import threading
+import json
+import os
+import re
 
 import pytest
+from nbconvert import HTMLExporter
+from playwright.sync_api import expect
 
-from odps_nb.local.samples import papers
-from odps_nb.notebook.display.html import escape
-from odps_nb.notebook.gallery import view as gallery
-from odps_nb.notebook.preview import bundle as preview
+import odps_nb
+from tests.support.lab import close_notebook, notebook, open_notebook, run_all, save
 
 pytestmark = pytest.mark.browser
 
-NASTY = (
-    '"><img src=/beacon/value onerror="odpsNbProbe=\'value\'">'
-    "<script>odpsNbProbe='value';fetch('/beacon/value-script')</script>"
-)
-
-
-class File(io.BytesIO):
-    """An opened blob."""
-
-    verified = True
-
-
-class Value:
-    def __init__(self, data, mime_type="", file_name=""):
-        self.data, self.mime_type, self.file_name = data, mime_type, file_name
-        self.size = len(data)
-
-    def open(self):
-        return File(self.data)
-
-    def save(self, path):
-        raise AssertionError("nothing is saved here")
-
-
-class Column(list):
-    title = f"media.{NASTY}"
-
-    def caption(self, index):
-        return f"row {index} · {NASTY}"
+NASTY = '"><img src=/beacon/value onerror="odpsNbProbe=1"><script>odpsNbProbe=1</script>'
+CELLS = [
+    "import odps_nb\nodps = odps_nb.connect()\n"
+    "media = odps.table('media').read(['id', 'name', 'content']).to_pandas().set_index('id')",
+    "gallery = odps.gallery(media, 'content', caption='name')\ngallery",
+    "few = odps.table('media').blobs(limit=8)\nfew.pick([n % 8 for n in range(10_000)])",
+    "odps.table('TABLE').blobs()",
+    "print('selected', gallery.selected.index.tolist(), gallery.selected.odps.size().sum())",
+]
+MEDIA, MANY, HOSTILE = 0, 1, 2
 
 
 @pytest.fixture(scope="module")
-def samples(sample_blobs):
-    blobs = [b and Value(b.data, b.mime_type, b.file_name) for b in sample_blobs]
-    return Column([*blobs, Value(NASTY.encode(), NASTY, NASTY)])
+def hostile(odps):
+    import pandas as pd
 
-
-class Site(http.server.ThreadingHTTPServer):
-    """Serves one page and remembers what else was asked for."""
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.page, self.mime, self.asked = b"", "text/html; charset=utf-8", []
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}/"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        if self.path == "/":
-            body, mime = self.server.page, self.server.mime
-        else:
-            self.server.asked.append(self.path)
-            body, mime = b"", "text/plain"
-        self.send_response(200)
-        self.send_header("Content-Type", mime)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture(scope="module")
-def site():
-    server = Site()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture(scope="module")
-def visit(context, site):
-    """Show markup as a page; tell the page, what it asked for and what ran."""
-
-    def show(markup, mime="text/html; charset=utf-8"):
-        site.mime, site.asked = mime, []
-        site.page = markup.encode() if isinstance(markup, str) else markup
-        page = context.new_page()
-        dialogs, left = [], []
-        page.on("dialog", lambda d: (dialogs.append(d.message), d.dismiss()))
-        page.on("requestfinished", lambda r: left.append(r.url))
-        # what the frame's policy stops is announced as well, with the reason "csp"
-        page.on("requestfailed", lambda r: left.append(r.url) if r.failure != "csp" else None)
-        page.goto(site.url, wait_until="load")
-        page.wait_for_load_state("networkidle")
-        page.dialogs, page.left, page.asked = dialogs, left, site.asked
-        return page
-
-    return show
-
-
-@pytest.fixture(scope="module")
-def grid(visit, samples):
-    """The gallery of all samples as it is shown at first."""
-    return visit(document(gallery.mimebundle(samples)["text/html"]))
-
-
-@pytest.fixture(scope="module")
-def drawn(visit, samples):
-    """The same with pages drawn."""
-    return visit(document(gallery.mimebundle(samples, render=True)["text/html"]))
-
-
-def document(body):
-    return f"<!DOCTYPE html><meta charset=utf-8><link rel=icon href=data:,><body>{body}</body>"
-
-
-def probe(page):
-    return page.evaluate("() => window.odpsNbProbe ?? null")
-
-
-# -- the traps are sharp ------------------------------------------------------------------------
-
-
-def test_control_the_hostile_page_acts_when_it_is_shown_without_care(visit):
-    # without the redirect, which would leave the page before it can be asked
-    body = papers.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"")
-    page = visit(body)
-    assert probe(page) in ("html script", "html parent", "html onerror")
-    assert {"/beacon/script", "/beacon/image", "/beacon/style"} <= set(page.asked)
-
-
-def test_control_the_hostile_page_acts_in_a_frame_without_a_sandbox(visit):
-    source = escape(papers.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"").decode())
-    page = visit(document(f'<iframe srcdoc="{source}"></iframe>'))
-    assert probe(page) in ("html parent", "html onerror")
-    assert "/beacon/script" in page.asked
-
-
-def test_control_the_hostile_svg_acts_when_it_is_shown_as_a_document(visit):
-    page = visit(papers.HOSTILE_SVG, "image/svg+xml")
-    assert probe(page) in ("svg script", "svg onload")
-    assert "/beacon/svg-script" in page.asked
-
-
-def test_control_a_value_acts_when_it_is_not_escaped(visit):
-    page = visit(document(NASTY))
-    assert probe(page) == "value"
-    assert "/beacon/value" in page.asked
-
-
-# -- and the gallery is quiet -------------------------------------------------------------------
-
-
-def assert_quiet(page, site):
-    assert probe(page) is None
-    assert page.dialogs == []
-    assert page.asked == []
-    assert [url for url in page.left if not url.startswith("data:")] == [site.url]
-
-
-@pytest.mark.parametrize("shown", ["grid", "drawn"])
-def test_no_script_runs_and_no_request_leaves_a_gallery(request, site, samples, shown):
-    page = request.getfixturevalue(shown)
-    assert page.locator("figure").count() == len(samples)
-    assert_quiet(page, site)
-
-
-def test_no_script_runs_and_no_request_leaves_a_list(visit, site, samples):
-    html = gallery.mimebundle(samples, view="list", render=True)["text/html"]
-    page = visit(document(html))
-    assert page.locator("figure").count() == len(samples)
-    assert_quiet(page, site)
-    page.close()
-
-
-def test_no_hostile_blob_acts_when_it_is_shown_alone(visit, site, samples):
-    names = ("you_have_won.html", "not_a_picture.png", "script_inside.svg")
-    blobs = [b for b in samples if b is not None and b.file_name in names]
-    bundles = [preview.mimebundle(b, render=way) for b in blobs for way in (False, True)]
-    page = visit(document("".join(bundle["text/html"] for bundle in bundles)))
-    assert page.locator("figure").count() == 6
-    assert_quiet(page, site)
-    page.close()
-
-
-def test_a_drawn_page_is_drawn_and_its_frame_may_do_nothing(drawn):
-    frames = drawn.locator("iframe")
-    assert frames.count() == 3
-    for number in range(frames.count()):
-        assert frames.nth(number).get_attribute("sandbox") == ""
-        assert frames.nth(number).get_attribute("src") is None
-    texts = [frame.locator("h1").inner_text() for frame in drawn.main_frame.child_frames]
-    assert sorted(texts) == ["Weekly report", "You have won!", "You have won!"]
-
-
-def test_a_drawn_page_has_no_form_and_no_link(drawn, site):
-    frames = [
-        frame
-        for frame in drawn.main_frame.child_frames
-        if frame.locator("h1").inner_text() == "You have won!"
+    name = f"gallery_hostile_{os.getpid()}"
+    table = odps.create_table(name, "id bigint, content blob")
+    page = f"<html><body>{NASTY}</body></html>".encode()
+    svg = f"<svg xmlns='http://www.w3.org/2000/svg'>{NASTY[2:]}</svg>".encode()
+    blobs = [
+        odps_nb.NewBlob(data, mime_type=kind, file_name=file)
+        for data, kind, file in [
+            (NASTY.encode(), "text/html", f"{NASTY}.html"),
+            (page, f"image/png;{NASTY}", "\u202egnp.exe"),
+            (svg, "image/svg+xml", "drawing.svg"),
+            (json.dumps({NASTY: [NASTY]}).encode(), "application/json", "data.json"),
+        ]
     ]
-    assert len(frames) == 2
-    for frame in frames:
-        assert frame.locator("button, form, a, link, meta[http-equiv=refresh], iframe").count() == 0
-    assert drawn.asked == []
-    assert drawn.url == site.url
+    table.write(pd.DataFrame({"id": range(4), "content": blobs}))
+    yield name
+    odps.drop_table(name)
 
 
-def test_pictures_and_players_do_show_and_load(grid):
-    page = grid
-    broken = page.evaluate(
-        "() => [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.alt)"
+@pytest.fixture(scope="module")
+def page(lab_page, jupyter, hostile):
+    cells = [cell.replace("TABLE", hostile) for cell in CELLS]
+    jupyter.write("gallery.ipynb", notebook(*cells))
+    lab_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    lab_page.traffic.errors.clear()
+    open_notebook(lab_page, jupyter, "gallery.ipynb")
+    run_all(lab_page)
+    expect(lab_page.locator(".odps-g:visible")).to_have_count(3)
+    return lab_page
+
+
+def shown(page, number):
+    return page.locator(".odps-g").nth(number)
+
+
+def tile(view, place):
+    return view.locator(f'.odps-g-tile[data-place="{place}"]')
+
+
+def selected(view):
+    return [
+        int(one.get_attribute("data-place"))
+        for one in view.locator('.odps-g-tile[aria-selected="true"]').all()
+    ]
+
+
+def names(view):
+    return view.locator(".odps-g-caption .odps-g-name").all_inner_texts()
+
+
+def focused(page):
+    return page.evaluate("() => document.activeElement.dataset.place")
+
+
+def told_by_python(page):
+    """Run the last cell and return what it prints."""
+    page.evaluate(
+        """async () => {
+            const content = window.jupyterapp.shell.currentWidget.content;
+            content.deselectAll();
+            content.activeCellIndex = content.widgets.length - 1;
+            content.activeCell.model.outputs.clear();
+            await window.jupyterapp.commands.execute('notebook:run-cell');
+        }"""
     )
-    assert broken == []
-    assert page.locator("img").count() >= 17
+    output = page.locator(".jp-CodeCell").last.locator(".jp-OutputArea-output")
+    expect(output).to_contain_text("selected")
+    return output.inner_text().strip()
+
+
+def test_tiles_are_drawn_and_stand_in_place_of_the_static_page(page):
+    view = shown(page, MEDIA)
+    expect(tile(view, 0).locator("img")).to_be_visible()
+    assert tile(view, 0).locator("img").evaluate("(one) => one.naturalWidth") > 0
+    caption = tile(view, 0).locator(".odps-g-caption")
+    expect(caption).to_contain_text("mountains.jpg")
+    expect(caption).to_contain_text("✓ JPEG · 960 × 640 · 25.9 kB")
+    expect(caption).to_contain_text("row 1 · mountains.jpg")
+    figures = page.locator(".jp-OutputArea-child figure")
+    assert figures.count() == 45 + 64 + 4
+    assert not any(figures.nth(n).is_visible() for n in (0, 45, 110))
+
+
+def test_ten_thousand_scroll_with_few_of_them_in_the_page(page):
+    view = shown(page, MANY)
+    box = view.get_by_role("listbox")
+    expect(view.locator(".odps-x-bar").first).to_contain_text("10,000 blobs")
+    expect(tile(view, 0).locator("img")).to_be_visible()
+    assert view.locator(".odps-g-tile").count() < 60
+    for share in (0.5, 1):
+        box.evaluate("(one, share) => { one.scrollTop = share * one.scrollHeight; }", share)
+        last = 9_999 if share == 1 else 5_000
+        expect(tile(view, last)).to_have_count(1)
+        expect(tile(view, last).locator(".odps-g-caption")).to_be_visible()
+        assert view.locator(".odps-g-tile").count() < 60
+    assert tile(view, 9_999).get_attribute("aria-posinset") == "10000"
+    assert tile(view, 9_999).get_attribute("aria-setsize") == "10000"
+
+
+def test_a_filter_by_what_the_bytes_are_an_order_and_a_search(page):
+    view = shown(page, MEDIA)
+    view.get_by_label("kind", exact=True).select_option("audio")
+    expect(view.locator(".odps-g-tile")).to_have_count(2)
+    expect(view.locator(".odps-x-bar").first).to_contain_text("2 of 45 blobs")
+    # all have been looked at: the menu tells how many there are
+    expect(view.get_by_label("kind", exact=True).locator("option").first).to_have_text(
+        "all kinds (45)"
+    )
+    view.get_by_label("order", exact=True).select_option("name")
+    expect(view.locator(".odps-g-box")).not_to_have_attribute("aria-busy", "true")
+    assert names(view) == sorted(names(view))
+    view.get_by_label("descending", exact=True).click()
+    expect(view.get_by_label("descending", exact=True)).to_have_attribute("aria-pressed", "true")
+    assert names(view) == sorted(names(view), reverse=True)
+    view.get_by_label("kind", exact=True).select_option("all kinds")
+    view.get_by_label("order", exact=True).select_option("row")
+    view.get_by_label("descending", exact=True).click()
+    search = view.get_by_role("searchbox")
+    search.fill("MANDEL")
+    search.press("Enter")
+    expect(view.locator(".odps-g-tile")).to_have_count(1)
+    assert names(view) == ["mandelbrot.png"]
+    search.fill("")
+    search.press("Enter")
+    expect(tile(view, 0).locator(".odps-g-name")).to_have_text("mountains.jpg")
+
+
+def test_many_are_looked_at_only_after_a_question(page):
+    view = shown(page, MANY)
+    view.get_by_label("order", exact=True).select_option("size")
+    question = view.locator(".odps-x-busy:visible")
+    expect(question).to_contain_text("blobs have to be looked at: a small request for each")
+    question.get_by_role("button", name="Not now").click()
+    expect(question).to_be_hidden()
+    expect(view.get_by_label("order", exact=True)).to_have_value("row")
+
+
+def test_a_selection_by_mouse_is_there_in_python(page):
+    view = shown(page, MEDIA)
+    tile(view, 1).click()
+    assert selected(view) == [1]
+    tile(view, 4).click(modifiers=["Shift"])
+    assert selected(view) == [1, 2, 3, 4]
+    tile(view, 2).click(modifiers=["ControlOrMeta"])
+    tile(view, 0).locator(".odps-g-check").click()
+    assert selected(view) == [0, 1, 3, 4]
+    expect(view.locator(".odps-g-where")).to_have_text("4 selected")
+    assert told_by_python(page).startswith("selected [1, 2, 4, 5]")
+
+
+def test_the_keyboard_alone_moves_selects_enlarges_and_copies(page, odps):
+    view = shown(page, MEDIA)
+    tile(view, 0).focus()
+    page.keyboard.press("Escape")
+    assert selected(view) == []
+    for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "Space"):
+        page.keyboard.press(key)
+    assert (focused(page), selected(view)) == ("1", [1])
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    assert (focused(page), selected(view)) == ("3", [1, 2, 3])
+    page.keyboard.press("End")
+    assert focused(page) == "44"
+    page.keyboard.press("Home")
+    assert focused(page) == "0"
+    page.keyboard.press("ArrowDown")
+    across = int(focused(page))
+    assert across > 2
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("c")
+    expect(view.locator(".odps-g-said")).to_contain_text("1 reference copied")
+    wanted = odps.table("media").blobs(limit=1)[0].reference.token
+    assert page.evaluate("() => navigator.clipboard.readText()") == wanted
+    page.keyboard.press("ControlOrMeta+a")
+    expect(view.locator(".odps-g-where")).to_have_text("45 selected")
+    page.keyboard.press("Escape")
+    expect(view.locator(".odps-g-where")).to_have_text("none selected")
+    # no key reached the notebook: its cells are as they were
+    assert page.locator(".jp-CodeCell").count() == len(CELLS)
+
+
+def test_one_is_enlarged_with_the_next_and_the_one_before_and_zoomed(page):
+    view = shown(page, MEDIA)
+    tile(view, 0).focus()
+    page.keyboard.press("Enter")
+    dialog = view.get_by_role("dialog")
+    picture = dialog.locator("img")
+    expect(picture).to_be_visible()
+    expect(dialog.locator(".odps-g-stage")).not_to_have_attribute("aria-busy", "")
+    assert picture.evaluate("(one) => one.naturalWidth") == 960
+    expect(dialog.locator(".odps-g-about")).to_contain_text("✓ verified")
+    fitting = picture.bounding_box()["width"]
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    assert picture.bounding_box()["width"] > 2 * fitting
+    page.keyboard.press("0")
+    assert picture.bounding_box()["width"] == fitting
+    page.keyboard.press("ArrowRight")
+    expect(dialog.locator(".odps-g-name")).to_have_text("mandelbrot.png")
+    expect(dialog.get_by_role("status")).to_have_text("2 of 45")
+    page.keyboard.press("Space")
+    expect(dialog.get_by_label("select (Space)")).to_have_text("✓ Selected")
+    page.keyboard.press("ArrowLeft")
+    expect(dialog.locator(".odps-g-name")).to_have_text("mountains.jpg")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    assert (focused(page), selected(view)) == ("0", [1])
+
+
+def test_sound_plays_when_it_is_enlarged(page):
+    view = shown(page, MEDIA)
+    search = view.get_by_role("searchbox")
+    search.fill("melody.wav")
+    search.press("Enter")
+    expect(view.locator(".odps-g-tile")).to_have_count(1)
+    tile(view, 0).dblclick()
     page.wait_for_function(
-        "() => [...document.querySelectorAll('audio')].every(a => a.readyState >= 1 && !a.error)"
+        "() => { const one = document.querySelector('.odps-g audio');"
+        " return one && one.readyState >= 1 && !one.error; }"
     )
+    view.get_by_label("close (Escape)").click()
+    search.fill("")
+    search.press("Enter")
+    expect(tile(view, 1)).to_have_count(1)
 
 
-def test_the_keyboard_reaches_every_tile_in_order(grid):
-    page = grid
-    labels = page.evaluate(
-        "() => [...document.querySelectorAll('figure')].map(f => f.getAttribute('aria-label'))"
-    )
-    reached = []
-    for _ in range(400):
-        page.keyboard.press("Tab")
-        label = page.evaluate(
-            "() => document.activeElement.tagName === 'FIGURE'"
-            " ? document.activeElement.getAttribute('aria-label') : null"
-        )
-        if label is not None:
-            reached.append(label)
-        if len(reached) == len(labels):
-            break
-    assert reached == labels
+def test_one_and_a_selection_are_saved_where_the_kernel_runs(page, jupyter, sample_blobs):
+    view = shown(page, MEDIA)
+    files = [blob for blob in sample_blobs if blob is not None]
+    tile(view, 0).hover()
+    tile(view, 0).get_by_text("Save", exact=True).click()
+    said = view.locator(".odps-g-said")
+    expect(said).to_contain_text("1 file saved")
+    assert (jupyter.folder / "blobs" / "mountains.jpg").read_bytes() == files[0].data
+    tile(view, 1).click()
+    tile(view, 2).click(modifiers=["Shift"])
+    view.get_by_label("folder to save into").fill("chosen ones")
+    view.get_by_role("button", name="Save selected").click()
+    expect(said).to_contain_text("2 files saved: chosen ones")
+    for blob in files[1:3]:
+        assert (jupyter.folder / "chosen ones" / blob.file_name).read_bytes() == blob.data
 
 
-@pytest.mark.parametrize(("paper", "ink"), [("#ffffff", "#212121"), ("#111111", "#e0e0e0")])
-def test_text_has_contrast_on_light_and_dark_paper(grid, paper, ink):
-    grid.evaluate(
-        "([paper, ink]) => Object.assign(document.body.style, {background: paper, color: ink})",
-        [paper, ink],
+def test_a_list_shows_the_rows_beside_the_pictures(page):
+    view = shown(page, MEDIA)
+    view.get_by_label("show as a list").click()
+    expect(view.get_by_label("show as a list")).to_have_attribute("aria-pressed", "true")
+    picture, caption = (tile(view, 0).locator(one) for one in (".odps-g-shot", ".odps-g-caption"))
+    assert picture.bounding_box()["x"] < caption.bounding_box()["x"]
+    assert tile(view, 0).bounding_box()["y"] < tile(view, 1).bounding_box()["y"]
+    view.get_by_label("show as a grid").click()
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
+def test_texts_are_readable_in_dark_and_light(page, theme):
+    page.evaluate(
+        "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
     )
-    colours = grid.evaluate(
-        "() => [...new Set([...document.querySelectorAll('figcaption, figcaption *, pre, td, th')]"
-        ".map(e => getComputedStyle(e).color))]"
-    )
-    # text takes the colour of the page, whatever the theme
-    red, green, blue = bytes.fromhex(ink[1:])
-    assert colours == [f"rgb({red}, {green}, {blue})"]
+    page.wait_for_function("(theme) => document.body.dataset.jpThemeName === theme", arg=theme)
+    contrast = """(one) => {
+        const light = (text) => {
+            const [r, g, b] = text.match(/[\\d.]+/g).map(Number)
+                .map((v) => v / 255)
+                .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        const tile = one.closest('.odps-g-tile');
+        const [a, b] = [getComputedStyle(one).color, getComputedStyle(tile).backgroundColor]
+            .map(light);
+        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    }"""
+    caption = tile(shown(page, MEDIA), 0).locator(".odps-g-caption")
+    assert caption.locator(".odps-g-name").evaluate(contrast) > 7
+    assert caption.locator(".odps-x-muted").evaluate(contrast) > 4
+
+
+def test_nothing_of_a_blob_is_markup_and_nothing_is_loaded_from_elsewhere(page, jupyter):
+    view = shown(page, HOSTILE)
+    expect(view.locator(".odps-g-caption")).to_have_count(4)
+    assert names(view)[0].startswith(NASTY[:40])
+    assert names(view)[1] == "\\u202egnp.exe"
+    for place in range(4):
+        tile(view, place).focus()
+        page.keyboard.press("Enter")
+        stage = view.locator(".odps-g-stage")
+        expect(stage).not_to_have_attribute("aria-busy", "")
+        assert "onerror" in stage.inner_text() or stage.locator("img").count() == 1
+        page.keyboard.press("Escape")
+    inside = "script, iframe, link, object, embed, img:not([src^='data:image/'])"
+    assert view.locator(inside).count() == 0
+    assert page.evaluate("() => window.odpsNbProbe ?? null") is None
+    origin = jupyter.url.split("/{}")[0]
+    allowed = (origin, "data:", "blob:")
+    assert [url for url in page.traffic.urls if not url.startswith(allowed)] == []
+    assert not [url for url in page.traffic.urls if "beacon" in url]
+    assert [said for said in page.traffic.errors if re.search("odps|blob:", said)] == []
+
+
+# -- afterwards: the page is not used any more ----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(page, jupyter):
+    save(page)
+    made = json.loads((jupyter.folder / "gallery.ipynb").read_text())
+    close_notebook(page, kernel=True)
+    return made
+
+
+def test_the_saved_notebook_has_the_static_page_in_bounds_and_no_key(saved, service):
+    for number, tiles in ((1, 45), (2, 64), (3, 4)):
+        outputs = json.dumps(saved["cells"][number]["outputs"])
+        assert outputs.count("<figure") == tiles
+        assert len(outputs) < 2.2 * 2**20
+    state = json.dumps(saved["metadata"].get("widgets", {}))
+    assert len(state) < 300_000  # scripts, and nothing that came from the service
+    assert "mountains" not in state
+    assert service.access_key not in json.dumps(saved)
+
+
+def test_reopened_without_trust_it_shows_the_static_page(lab_page, jupyter, saved):
+    added = notebook("1")["cells"][0] | {"id": "added"}  # no signature knows it
+    jupyter.write("untrusted.ipynb", saved | {"cells": [*saved["cells"], added]})
+    open_notebook(lab_page, jupyter, "untrusted.ipynb")
+    figures = lab_page.locator(".jp-OutputArea-child figure")
+    expect(figures).to_have_count(45 + 64 + 4)
+    assert all(figures.nth(n).is_visible() for n in (0, 50, 112))
+    assert lab_page.locator(".odps-g").count() == 0
+    assert lab_page.evaluate("() => window.odpsNbProbe ?? null") is None
+    close_notebook(lab_page, kernel=True)
+
+
+@pytest.mark.usefixtures("saved")
+def test_an_export_shows_the_static_page(context, jupyter, tmp_path):
+    made, _ = HTMLExporter().from_filename(str(jupyter.folder / "gallery.ipynb"))
+    (tmp_path / "saved.html").write_text(made, encoding="utf-8")
+    page = context.new_page()
+    page.goto((tmp_path / "saved.html").as_uri(), wait_until="domcontentloaded")
+    figures = page.locator(".jp-OutputArea-child figure")
+    assert figures.count() == 45 + 64 + 4
+    assert figures.nth(0).is_visible()
+    assert page.evaluate("() => window.odpsNbProbe ?? null") is None
+    page.close()

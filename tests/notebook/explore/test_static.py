@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 from html.parser import HTMLParser
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pytest
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.notebook.explore import explorer as exploring
 from odps_nb.notebook.explore.static import HTML_BYTES, mimebundle
+from tests.support.messages import Browser
 
 NASTY = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 
@@ -116,29 +116,6 @@ def test_in_a_terminal_a_view_is_its_first_rows_as_text(shell, shown, odps):
 
 
 # -- the protocol, without a browser --------------------------------------------------------------
-
-
-class Browser:
-    """Keeps what would go to the browser."""
-
-    def __init__(self):
-        self.messages, self.came = [], threading.Condition()
-
-    def send(self, content, buffers):
-        with self.came:
-            self.messages.append((content, buffers))
-            self.came.notify_all()
-
-    def wait(self, kind, **facts):
-        def found():
-            for content, buffers in self.messages:
-                if content["kind"] == kind and facts.items() <= content.items():
-                    return content, buffers
-            return None
-
-        with self.came:
-            assert self.came.wait_for(found, 60), self.messages
-            return found()
 
 
 @pytest.fixture

@@ -38,15 +38,9 @@ def test_a_reference_that_names_nothing_is_a_tile_among_others(odps, column):
     assert "NotFoundError" in html
 
 
-def test_a_page_is_saved_byte_for_byte(column, sample_blobs, tmp_path):
-    saved = Gallery(column, page_size=12).save_page(tmp_path)
-    files = [blob for blob in sample_blobs if blob is not None][:12]
-    assert [path.read_bytes() for path in saved] == [blob.data for blob in files]
-
-
 def test_no_output_holds_the_credentials(odps, column):
     profile = odps.profile
-    gallery = Gallery(column, page_size=12)
+    gallery = Gallery(column)
     text = repr([mimebundle(column, render=True), gallery, column[0]._repr_mimebundle_()])
     assert profile.access_key not in text
     assert profile.access_id not in text

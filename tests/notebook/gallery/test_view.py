@@ -1,10 +1,9 @@
-"""A gallery: within its budgets, legible without widgets, and widgets that hold no data."""
+"""A gallery: within its budgets, legible without widgets, and messages that hold no markup."""
 
 import io
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +18,12 @@ from odps_nb.errors import (
     TransportError,
 )
 from odps_nb.local.samples import pictures
+from odps_nb.notebook.gallery import tiles
+from odps_nb.notebook.gallery.page import drawn_pages
 from odps_nb.notebook.gallery.view import MAX_TILES, OUTPUT_BUDGET, Gallery, mimebundle
+from tests.support.messages import Browser, came
 
+PICTURE = re.compile(r"data:image/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*")
 NASTY = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
 
 
@@ -203,116 +206,132 @@ def test_an_interrupt_is_an_error_at_once():
         mimebundle(column)
 
 
-# -- pages --------------------------------------------------------------------------------------
+# -- the view to work in, as far as it needs no service ------------------------------------------
 
 
 def shows(bundle):
-    return re.findall(r'title="(\d+)\.txt"', bundle["text/html"])
+    return re.findall(r'title="(\d+)\.(?:txt|bin)"', bundle["text/html"])
 
 
 @pytest.fixture
 def hundred():
     return Column(
-        Value(b"word", "text/plain", f"{n}.txt") if n % 10 else Value(b"\x00\x01", "", f"{n}.bin")
+        Value(b"word" * (n + 1), "text/plain", f"{n}.txt")
+        if n % 10
+        else Value(b"\x00\x01", "", f"{n}.bin")
         for n in range(100)
     )
 
 
-def test_pages_turn_and_stop_at_both_ends(hundred):
-    gallery = Gallery(hundred, page_size=12)
-    assert gallery.pages == 9
-    gallery.turn(-1)
-    assert shows(gallery.bundle())[0] == "1"
-    gallery.turn(1)
-    assert shows(gallery.bundle())[0] == "12"
-    gallery.turn(99)
-    assert shows(gallery.bundle()) == ["96", "97", "98", "99"]
-    assert "page 9 of 9" in gallery.bundle()["text/html"]
-    assert repr(gallery) == "<Gallery of media.content, page 9 of 9>"
-
-
-def test_a_page_opens_only_its_own_blobs(hundred):
-    Gallery(hundred, page_size=12).bundle()
-    assert sum(blob.opened for blob in hundred) == 12
-
-
-def test_a_filter_by_kind_looks_at_each_head_once(hundred):
-    gallery = Gallery(hundred, page_size=4)
+def test_a_filter_comes_before_the_64_tiles_and_looks_at_each_head_once(hundred):
+    gallery = Gallery(hundred)
+    assert repr(gallery) == "<Gallery of media.content, 100 blobs>"
     gallery.show_only("binary")
-    assert gallery.pages == 3
-    gallery.show_only("text")
-    assert gallery.pages == 23
+    assert repr(gallery) == "<Gallery of media.content, 10 of 100 blobs, kind binary>"
+    gallery.show_only("text/plain")
     assert all(blob.opened == 1 for blob in hundred)
+    bundle = gallery.bundle()
+    assert len(shows(bundle)) == MAX_TILES
+    assert "64 of 100 blobs" in bundle["text/plain"]
     gallery.show_only("all kinds")
-    assert gallery.pages == 25
+    assert repr(gallery) == "<Gallery of media.content, 100 blobs>"
 
 
-def test_a_page_is_saved_by_the_blobs_themselves(hundred, tmp_path):
-    gallery = Gallery(hundred, page_size=5)
-    saved = gallery.save_page(tmp_path / "new" / "folder")
-    assert [Path(file).read_bytes() for file in saved] == [b"\x00\x01"] + [b"word"] * 4
-
-
-def test_it_displays_static_html_and_then_buttons(shell, shown, samples):
-    from IPython.display import display
-
-    display(Gallery(samples, page_size=6))
-    pictures_message, buttons_message = shown
-    assert set(pictures_message["data"]) == {"text/html", "text/plain"}
-    assert pictures_message["transient"]["display_id"]
-    assert "application/vnd.jupyter.widget-view+json" in buttons_message["data"]
-    assert buttons_message["data"]["text/plain"].startswith("run the cell again")
-
-
-def test_buttons_replace_the_static_html_in_place(shell, shown, samples):
-    from IPython.display import display
-
-    gallery = Gallery(samples, page_size=6)
-    display(gallery)
-    first = shown[0]
-    _, forward, kind, _, _ = gallery.controls().children
-    forward.click()
-    kind.value = "audio"
-    turned, filtered = shown[2:]
-    for message in (turned, filtered):
-        assert message["update"] is True
-        assert message["transient"] == first["transient"]
-    assert "page 2 of 8" in turned["data"]["text/html"]
-    assert "melody.wav" in filtered["data"]["text/html"]
-    assert "mandelbrot.png" not in filtered["data"]["text/html"]
-
-
-def test_a_button_that_fails_says_so_in_the_page_and_not_in_a_widget(shell, shown, tmp_path):
-    from IPython.display import display
-
-    column = Column([Value(b"a"), Value(b"b", error=BrokenStreamError(NASTY))])
-    gallery = Gallery(column, page_size=1)
-    display(gallery)
-    _, forward, _, folder, save = gallery.controls().children
-    forward.click()
-    assert NASTY in Seen(shown[-1]["data"]["text/html"]).text
-    assert "script" not in Seen(shown[-1]["data"]["text/html"]).tags
-    folder.value = str(tmp_path / "file" / "folder")
-    (tmp_path / "file").write_bytes(b"")
-    save.click()
-    assert "NotADirectoryError" in shown[-1]["data"]["text/html"]
-
-
-def test_widgets_hold_nothing_that_came_from_the_service(samples):
-    samples = Column(samples)
-    samples.title = NASTY
-    gallery = Gallery(samples, page_size=12)
-
-    def states(widget):
-        yield widget.get_state()
-        for child in getattr(widget, "children", ()):
-            yield from states(child)
-
+def test_what_was_drawn_is_not_asked_for_again(hundred):
+    gallery = Gallery(hundred)
     gallery.bundle()
-    found = list(states(gallery.controls()))
-    text = json.dumps(found, default=str)
-    assert len(found) == 6
-    assert not {"HTMLModel", "HTMLMathModel", "OutputModel"} & {s["_model_name"] for s in found}
-    assert "mountains" not in text
-    assert "onerror" not in text
-    assert len(text) < 12_000
+    gallery.show_only("text")
+    assert [blob.opened for blob in hundred] == [1] * 100
+    browser = gallery._widget = Browser()
+    gallery.receive({"do": "tiles", "indices": list(range(MAX_TILES))})
+    browser.wait("idle", lane="tiles")
+    assert sorted(came(browser)) == list(range(MAX_TILES))
+    assert [blob.opened for blob in hundred] == [1] * 100
+
+
+def test_an_order_by_name_or_size_and_a_search(hundred):
+    gallery = Gallery(hundred)
+    gallery.sort_by("size", descending=True)
+    assert shows(gallery.bundle())[:3] == ["99", "98", "97"]
+    gallery.sort_by("name")
+    assert shows(gallery.bundle())[:4] == ["0", "1", "10", "11"]
+    gallery.sort_by("row", descending=True)
+    assert shows(gallery.bundle())[:2] == ["99", "98"]
+    gallery.sort_by("row")
+    gallery.search("7.TXT")
+    assert shows(gallery.bundle()) == [f"{n}7" if n else "7" for n in range(10)]
+    gallery.search("blob 42")  # of the row
+    assert shows(gallery.bundle()) == ["42"]
+    with pytest.raises(ArgumentError):
+        gallery.search("x" * 201)
+    with pytest.raises(ArgumentError) as caught:
+        gallery.sort_by("colour")
+    assert caught.value.argument == "order"
+
+
+def test_what_is_kept_is_bounded(hundred, monkeypatch):
+    monkeypatch.setattr(tiles, "KEPT", 20_000)
+    gallery = Gallery(hundred)
+    browser = gallery._widget = Browser()
+    for _ in range(2):
+        browser.forget()
+        gallery.receive({"do": "tiles", "indices": list(range(100))})
+        browser.wait("idle", lane="tiles")
+        assert len(came(browser)) == 100
+        assert 0 < gallery._tiles.kept_bytes <= 20_000
+    assert all(1 <= blob.opened <= 2 for blob in hundred)
+
+
+def test_several_blobs_at_a_time_give_the_page_that_one_at_a_time_gives(samples, sample_bundle):
+    *parts, whole = drawn_pages(samples, range(len(samples)), together=6)
+    assert len(parts) == len(samples) // 6
+    assert whole.bundle() == sample_bundle
+    assert [len(part.tiles) for part in parts] == [6 * (n + 1) for n in range(len(parts))]
+
+
+def test_several_at_a_time_stop_where_the_service_falls_silent():
+    gone = BrokenStreamError("the connection broke")
+    column = Column([*(Value(b"a") for _ in range(3)), Value(b"b", error=gone)])
+    column += [Value(b"c") for _ in range(8)]
+    *_, page = drawn_pages(column, range(len(column)), together=3)
+    assert [blob.opened for blob in column] == [1] * 6 + [0] * 6
+    assert sum("not read" in one.text for one in page.tiles) == 7
+    assert len(page.tiles) == 12
+
+
+def test_messages_tell_texts_and_pictures_and_no_markup(samples):
+    column = Column([*samples, Value(NASTY.encode(), NASTY, NASTY)])
+    gallery = Gallery(column)
+    browser = gallery._widget = Browser()
+    gallery.receive({"do": "tiles", "indices": list(range(len(column)))})
+    browser.wait("idle", lane="tiles")
+    told = came(browser)
+    assert len(told) == len(column)
+    for tile in told.values():
+        assert tile["src"] == "" or PICTURE.fullmatch(tile["src"])
+        assert "<figure" not in json.dumps(tile)
+        assert len(json.dumps(tile)) < 220_000
+    nasty = told[len(column) - 1]
+    assert nasty["name"] == NASTY
+    assert NASTY in nasty["text"]
+    by_name = {tile["name"]: tile for tile in told.values()}
+    assert by_name["cities.csv"]["text"].startswith("city\town_name\t")
+
+
+def test_the_message_of_an_enlarged_blob_has_what_plays(samples):
+    names = [blob and blob.file_name for blob in samples]
+    gallery = Gallery(samples)
+    browser = gallery._widget = Browser()
+    for name in ("melody.wav", "mountains.jpg"):
+        gallery.receive({"do": "large", "index": names.index(name)})
+        browser.wait("idle", lane="large")
+        large, _ = browser.wait("large")
+        tile = large["tile"]
+        assert tile["name"] == name
+        if name == "melody.wav":
+            assert re.fullmatch("data:audio/wav;base64,[A-Za-z0-9+/=]+", tile["player"])
+        else:
+            assert PICTURE.fullmatch(tile["src"])
+            small = gallery._tiles.get(names.index(name))["src"]
+            assert len(tile["src"]) > 1.5 * len(small) > 0
+        browser.forget()

@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from IPython.core.completer import provisionalcompleter
+from IPython.display import display
 from IPython.utils.capture import capture_output
 
 import odps_nb
@@ -559,8 +560,7 @@ def test_a_folder_is_written_as_files(ip, new_name, tmp_path):
 
 
 def test_blobs_are_shown_listed_and_saved(ip, tmp_path):
-    run(ip, "%odps blobs media -c content -n 3 --view list")
-    (bundle,) = ip.user_ns["shown"]
+    bundle = gallery(ip, "%odps blobs media -c content -n 3 --view list")
     assert set(bundle) == {"text/html", "text/plain"}
     listing = run(ip, f"%odps blobs media -c content -n 3 --save {tmp_path / 'files'}")
     assert sorted(row[0] for row in listing) == sorted(
@@ -572,10 +572,25 @@ def test_blobs_are_shown_listed_and_saved(ip, tmp_path):
     assert "did you mean 'content'?" in caught.value.hint
 
 
+def gallery(ip, text: str):
+    """Run a cell whose value is a gallery, and return what that displays."""
+    value = run(ip, text)
+    with capture_output() as shown:
+        display(value)
+    (output,) = shown.outputs
+    return output.data
+
+
 def heading(ip, text: str) -> str:
-    run(ip, text)
+    return gallery(ip, text)["text/plain"].splitlines()[0]
+
+
+def test_blobs_may_be_rendered_on_the_static_page(ip):
+    where = "-w \"name = 'report.html'\""
+    assert "<iframe" not in gallery(ip, f"%odps blobs media {where}")["text/html"]
+    assert run(ip, f"%odps blobs media --render {where}") is None
     (bundle,) = ip.user_ns["shown"]
-    return bundle["text/plain"].splitlines()[0]
+    assert 'sandbox=""' in bundle["text/html"]
 
 
 def test_a_gallery_says_of_how_many_it_shows_the_first(ip, odps):
@@ -615,8 +630,7 @@ def test_of_several_blob_columns_one_must_be_named(ip, odps, new_name):
 
 def test_an_output_of_blobs_keeps_to_its_budget(ip):
     run(ip, "%config OdpsMagics.max_output_bytes = 100_000")
-    run(ip, "%odps blobs media -c content -n 40")
-    (bundle,) = ip.user_ns["shown"]
+    bundle = gallery(ip, "%odps blobs media -c content -n 40")
     assert len(bundle["text/html"]) <= 110_000
 
 

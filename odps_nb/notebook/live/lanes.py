@@ -5,13 +5,23 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.errors import OdpsNbError, StateError, explain, visible
 from odps_nb.lifetime import start_thread
 
-__all__ = ["Lanes", "Work"]
+__all__ = ["Lanes", "Work", "problem_message"]
 
 Work = Callable[[CancelToken], None]
+
+
+def problem_message(lane: str, error: BaseException | str) -> dict[str, Any]:
+    """Return what went wrong, in words, as a message to the browser."""
+    text = str(error)
+    if isinstance(error, (OdpsNbError, StateError)):
+        text = " ".join(explain(error))
+    return {"kind": "problem", "lane": lane, "text": visible(text)[:1000]}
 
 
 class Lanes:
@@ -49,7 +59,7 @@ class Lanes:
         context = contextvars.copy_context()  # ipykernel keeps there which cell this belongs to
         thread = threading.Thread(
             target=lambda: context.run(self._work, lane, work, token),
-            name=f"odps-nb-explore-{lane}",
+            name=f"odps-nb-{lane}",
             daemon=True,
         )
         start_thread(thread)

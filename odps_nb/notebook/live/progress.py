@@ -1,4 +1,4 @@
-"""Tells the browser how far the reading of all rows is, in the words of the progress card."""
+"""Tells the browser how far an operation is, in the words of the progress card."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ __all__ = ["Told"]
 
 
 class Told:
-    """A listener that sends messages, and lists the operation in ``%odps status``."""
+    """A listener that sends messages of a lane, and lists the operation in ``%odps status``."""
 
-    def __init__(self, send: Callable[[Mapping[str, Any]], None], cancel: Callable[[], None]):
-        self._send, self._cancel = send, cancel
+    def __init__(
+        self,
+        send: Callable[[Mapping[str, Any]], None],
+        cancel: Callable[[], None],
+        *,
+        lane: str,
+    ) -> None:
+        self._send, self._cancel, self._lane = send, cancel, lane
         self._tracker: ProgressTracker | None = None
         self._flusher: Flusher | None = None
 
@@ -36,6 +42,6 @@ class Told:
     def _tell(self) -> None:
         if self._tracker is not None:
             now = self._tracker.snapshot()
-            text = " · ".join([f"profile: {words.ending(now)}", *words.figures(now)])
-            told = {"kind": "busy", "lane": "profile", "text": text, "share": now.fraction}
+            text = " · ".join([f"{self._lane}: {words.ending(now)}", *words.figures(now)])
+            told = {"kind": "busy", "lane": self._lane, "text": text, "share": now.fraction}
             self._send(told)

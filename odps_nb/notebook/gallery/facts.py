@@ -1,0 +1,147 @@
+"""What is known of each blob of a gallery, and in which order a choice shows which of them.
+
+Name and size stand at the head of a blob, what it is in its first bytes: either costs a small
+request for each blob, once. Drawn tiles tell them, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from odps_nb.errors import ArgumentError, NotFoundError, ProtocolError, visible
+from odps_nb.notebook.gallery.page import BlobColumnLike
+from odps_nb.notebook.preview.kind import Format
+from odps_nb.notebook.preview.peek import sniff_blob
+from odps_nb.notebook.preview.registry import kinds
+from odps_nb.notebook.preview.tile import NULL, UNREAD, Tile
+
+__all__ = ["ALL", "MAX_SEARCH", "Choice", "Facts", "Order"]
+
+ALL: Final = "all kinds"
+MAX_SEARCH: Final = 200
+_UNREAD: Final = "not read"
+Order = Literal["row", "name", "size"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which blobs are shown, in which order.
+
+    ``kind`` is a kind of preview, a media type, ``"not read"`` or `ALL`; it means what the bytes
+    are. ``search`` is found in names and in what is said of the row, whatever the case.
+
+    Raises
+    ------
+    ArgumentError
+        For an unknown order, or a text to search that is too long.
+    """
+
+    kind: str = ALL
+    search: str = ""
+    order: Order = "row"
+    descending: bool = False
+
+    def __post_init__(self) -> None:
+        if self.order not in ("row", "name", "size"):
+            hint = "use 'row', 'name' or 'size'"
+            raise ArgumentError(f"unknown order {self.order!r}", argument="order", hint=hint)
+        if len(self.search) > MAX_SEARCH:
+            raise ArgumentError(f"a text to search has at most {MAX_SEARCH} characters")
+
+    @property
+    def by_head(self) -> bool:
+        """Whether names and sizes have to be known."""
+        return bool(self.search) or self.order != "row"
+
+    @property
+    def by_format(self) -> bool:
+        """Whether the first bytes have to be known."""
+        return self.kind != ALL
+
+
+class Facts:
+    """Names, sizes and formats of the blobs of a column, as far as they are known."""
+
+    def __init__(self, column: BlobColumnLike) -> None:
+        self._column = column
+        self._heads: dict[int, tuple[str, int | None]] = {}
+        self._formats: dict[int, Format] = {}
+
+    def learn(self, index: int, made: Tile) -> None:
+        """Take what a drawn tile tells."""
+        self._formats[index] = made.format
+        self._heads[index] = (made.name, made.size)
+
+    def missing(self, choice: Choice) -> list[int]:
+        """Return the blobs that have to be looked at for a choice."""
+        return [
+            index
+            for index in range(len(self._column))
+            if (choice.by_head and index not in self._heads)
+            or (choice.by_format and index not in self._formats)
+        ]
+
+    def look(self, index: int, choice: Choice) -> None:
+        """Ask for what a choice has to know of a blob; a request for each of the two."""
+        blob = self._column[index]
+        if blob is None:
+            self._heads[index], self._formats[index] = (f"blob {index}", None), NULL
+            return
+        try:
+            if choice.by_format and index not in self._formats:
+                self._formats[index] = sniff_blob(blob)
+            if choice.by_head and index not in self._heads:
+                name = " ".join(visible(blob.file_name or "").split())
+                self._heads[index] = (name or f"blob {index}", blob.size)
+        except (ProtocolError, NotFoundError):
+            self._heads.setdefault(index, (f"blob {index}", None))
+            self._formats[index] = UNREAD
+
+    def indices(self, choice: Choice) -> list[int]:
+        """Return the blobs of a choice, in its order, of those that are known well enough."""
+        found = [index for index in range(len(self._column)) if self._fits(index, choice)]
+        if choice.order == "row":
+            return found[::-1] if choice.descending else found
+        known = [index for index in found if index in self._heads]
+        if choice.order == "name":
+            known.sort(
+                key=lambda index: self._heads[index][0].casefold(), reverse=choice.descending
+            )
+            return known
+        sized = [index for index in known if self._heads[index][1] is not None]
+        sized.sort(key=lambda index: self._heads[index][1] or 0, reverse=choice.descending)
+        return sized + [index for index in known if self._heads[index][1] is None]
+
+    def _fits(self, index: int, choice: Choice) -> bool:
+        if choice.by_format:
+            format = self._formats.get(index)
+            if format is None:
+                return False
+            named = (_UNREAD,) if format is UNREAD else (format.kind, format.mime)
+            if choice.kind not in named:
+                return False
+        if not choice.search:
+            return True
+        name = self._heads.get(index, ("", None))[0]
+        return choice.search.casefold() in f"{name}\n{self._column.caption(index)}".casefold()
+
+    def menu(self) -> list[tuple[str, str]]:
+        """Return the kinds to choose from, each with a text; once all are known, with numbers."""
+        total = len(self._column)
+        if len(self._formats) < total or not total:
+            return [(ALL, ALL), *((kind, kind) for kind in sorted(kind.name for kind in kinds()))]
+        known = list(self._formats.values())  # others may learn meanwhile
+        read = [format for format in known if format is not UNREAD]
+        items = [(ALL, f"{ALL} ({total:,})")]
+        of_kind = Counter(format.kind for format in read)
+        of_mime = Counter((format.kind, format.mime) for format in read)
+        for kind, number in sorted(of_kind.items()):
+            items.append((kind, f"{kind} ({number:,})"))
+            inside = sorted(mime for of, mime in of_mime if of == kind)
+            if len(inside) > 1:
+                items += [(mime, f"\u2003{mime} ({of_mime[kind, mime]:,})") for mime in inside]
+        if len(read) < total:
+            items.append((_UNREAD, f"{_UNREAD} ({total - len(read):,})"))
+        return items

@@ -1,0 +1,135 @@
+"""Tiles of a gallery as messages to the browser: texts, and pictures that we encoded.
+
+Those of the last blobs that were looked at are kept, up to a bound of bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any, Final
+
+from odps_nb.errors import OdpsNbError, visible
+from odps_nb.notebook.gallery.facts import Facts
+from odps_nb.notebook.gallery.page import BlobColumnLike
+from odps_nb.notebook.live.drawn import picture_of, player_of, text_of
+from odps_nb.notebook.preview.drawing import clip
+from odps_nb.notebook.preview.kind import differs
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.tile import UNREAD, Tile, null_tile, tile
+
+__all__ = ["KEPT", "TILE", "Tiles"]
+
+#: Bytes of messages that are kept.
+KEPT: Final = 16 * 1024 * 1024
+TILE: Final = Size(layout="tile", width=200, height=150, rows=7, columns=4, lines=14)
+_BUDGET: Final = 192 * 1024
+_TEXT: Final = 700
+_LARGE: Final = Size(layout="single", width=960, height=720, rows=100, columns=20, lines=400)
+_LARGE_BUDGET: Final = 2 * 1024 * 1024
+_LARGE_TEXT: Final = 40_000
+_AROUND: Final = 1_000  # names and numbers of a message
+
+Message = dict[str, Any]
+
+
+class Tiles:
+    """Draws tiles of a column as messages; may be used by several threads."""
+
+    def __init__(self, column: BlobColumnLike, facts: Facts) -> None:
+        self._column, self._facts = column, facts
+        self._kept: OrderedDict[int, Message] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much is kept."""
+        return self._bytes
+
+    def learn(self, index: int, made: Tile) -> None:
+        """Take a tile that was drawn elsewhere."""
+        self._facts.learn(index, made)
+        if len(made.drawing) <= _BUDGET:
+            self._keep(index, self._message(index, made, _TEXT))
+
+    def get(self, index: int) -> Message:
+        """Return the message of a tile; reads its blob if it is not kept.
+
+        What is wrong with a blob, or with the way to it, is told in the message.
+        """
+        with self._lock:
+            if index in self._kept:
+                self._kept.move_to_end(index)
+                return self._kept[index]
+        made = self._drawn(index, TILE, _BUDGET)
+        if isinstance(made, OdpsNbError):
+            return self._failed(index, made)
+        self._facts.learn(index, made)
+        return self._keep(index, self._message(index, made, _TEXT))
+
+    def large(self, index: int) -> Message:
+        """Return the message of a blob that is looked at alone; it is not kept."""
+        made = self._drawn(index, _LARGE, _LARGE_BUDGET)
+        if isinstance(made, OdpsNbError):
+            return self._failed(index, made)
+        self._facts.learn(index, made)
+        return {**self._message(index, made, _LARGE_TEXT), "player": player_of(made)}
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _drawn(self, index: int, size: Size, budget: int) -> Tile | OdpsNbError:
+        blob, name = self._column[index], f"blob {index}"
+        if blob is None:
+            return null_tile(size=size, name=name)
+        try:
+            return tile(blob, size=size, fallback_name=name, budget=budget)
+        except OdpsNbError as error:
+            return error
+
+    def _keep(self, index: int, made: Message) -> Message:
+        with self._lock:
+            if (old := self._kept.pop(index, None)) is not None:
+                self._bytes -= _size(old)
+            self._kept[index] = made
+            self._bytes += _size(made)
+            while self._bytes > KEPT:
+                self._bytes -= _size(self._kept.popitem(last=False)[1])
+        return made
+
+    def _message(self, index: int, made: Tile, limit: int) -> Message:
+        row = self._column.caption(index)
+        declared = made.declared if differs(made.declared, made.format) else ""
+        src = picture_of(made)
+        return {
+            "index": index,
+            "name": clip(made.name, 200),
+            "words": made.words,
+            "row": "" if row == made.name else clip(visible(row), 400),
+            "kind": made.format.kind,
+            "verified": made.verified,
+            "declared": clip(visible(declared), 60),
+            "notes": [clip(visible(note), 240) for note in made.notes],
+            "failed": made.format is UNREAD,
+            "src": src,
+            "text": "" if src else visible(text_of(made, limit)),
+        }
+
+    def _failed(self, index: int, error: OdpsNbError) -> Message:
+        return {
+            "index": index,
+            "name": f"blob {index}",
+            "words": "not read",
+            "row": clip(visible(self._column.caption(index)), 400),
+            "kind": "",
+            "verified": False,
+            "declared": "",
+            "notes": [clip(visible(error), 240)],
+            "failed": True,
+            "src": "",
+            "text": "",
+        }
+
+
+def _size(message: Message) -> int:
+    return len(message["src"]) + len(message["text"]) + _AROUND

@@ -1,0 +1,66 @@
+// What the scripts of our widgets share; it is put before each of them. Texts of the service become
+// text nodes, never markup; what is large comes as messages and is no widget state. Nothing is
+// loaded from anywhere.
+
+const PICTURE = /^data:image\/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*$/;
+const NO_ANSWER = "no answer yet: the kernel is busy, or was restarted (then run the cell again)";
+
+function h(tag, props = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : String(value));
+  }
+  for (const child of children) if (child !== null) made.append(child);
+  return made;
+}
+
+// For `onfocusin`: the notebook's shortcuts look from the focused element upwards, and some
+// (`:focus`) match it.
+const ownKeys = (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true");
+
+const many = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
+const count = (n) => Number(n).toLocaleString("en-US");
+
+// While this is in the page, it stands in place of the static view that the notebook keeps.
+function hidesTwin(model) {
+  const id = String(model.get("static_id")).replace(/[^0-9a-f]/g, "");
+  return h("style", {}, `.jp-OutputArea-child:has(.odps-nb-${id}) { display: none }`);
+}
+
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = h("textarea", { style: "position:fixed;opacity:0" }); // no permission
+    const back = document.activeElement;
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+    if (back) back.focus();
+  }
+}
+
+// The line that says what the kernel does for long, with a bar and a button that stops it.
+function busyLine(send) {
+  const text = h("span");
+  const bar = h("progress", { "aria-label": "progress" });
+  const stop = h("button", {}, "Cancel");
+  const line = h("div", { class: "odps-x-busy", hidden: true }, text, bar, stop);
+  const show = (message) => {
+    line.hidden = false;
+    line.dataset.lane = message.lane;
+    text.textContent = message.text;
+    stop.textContent = message.stop || "Cancel";
+    if (message.share === null) bar.removeAttribute("value");
+    else bar.value = message.share;
+    stop.onclick = () => send({ do: "cancel", lane: message.lane });
+  };
+  const end = (lane) => {
+    if (line.dataset.lane === lane) line.hidden = true;
+  };
+  return { line, show, end };
+}

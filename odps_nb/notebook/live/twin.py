@@ -1,0 +1,96 @@
+"""Shows a static view, and beside it the widget that stands in its place while it is alive.
+
+Two outputs: one with both would show "model not found" when a trusted notebook is reopened without
+its kernel, and nothing in an export.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.display import output
+
+__all__ = ["Twin", "in_kernel", "widget_class"]
+
+_NO_MODEL = (
+    ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
+)
+
+
+def in_kernel() -> bool:
+    """Whether this is a Jupyter kernel, which can have widgets."""
+    from IPython import get_ipython
+
+    return getattr(get_ipython(), "kernel", None) is not None
+
+
+class Twin:
+    """The static view of one widget: an output with a name, by which the widget hides it."""
+
+    def __init__(self) -> None:
+        self.id = uuid.uuid4().hex
+        self._shown = False
+
+    def begin(self) -> None:
+        """Let the next `show` display it in the current cell, also if another cell has it."""
+        self._shown = False
+
+    def show(self, bundle: Mapping[str, str]) -> None:
+        """Display the static view, or replace it where it is displayed."""
+        # The widget hides it while it is there itself (common.js): by this class. And where a
+        # trusted notebook is reopened, "model not found" in the next output says nothing.
+        mark = f"odps-nb-{self.id}"
+        style = f"<style>{_NO_MODEL.format(mark)}</style>"
+        marked = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
+        made = {**bundle, "text/html": marked}
+        if self._shown:
+            output.replace(made, display_id=self.id)
+        else:
+            self._shown = True
+            output.show(made, display_id=self.id)
+
+    def show_widget(self, widget: Any, text: str) -> None:
+        """Display the widget; ``text`` stands in its place in untrusted and exported notebooks."""
+        bundle = widget._repr_mimebundle_()
+        bundle = bundle[0] if isinstance(bundle, tuple) else bundle
+        output.show({**bundle, "text/plain": text})
+
+
+@cache
+def widget_class(script: Path) -> Any:
+    """Return the anywidget of a script, which has a style sheet of its name beside it.
+
+    Its state is the script and ``static_id``, the name of the static view. The functions and the
+    look that all our widgets share are put before its own.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without anywidget.
+    """
+    try:
+        import anywidget
+        import traitlets
+    except ImportError:
+        raise MissingDependencyError(
+            "this view needs anywidget", extra="notebook", hint="pip install 'odps-nb[notebook]'"
+        ) from None
+    common = Path(__file__).parent
+
+    def together(ending: str) -> str:
+        parts = (common / f"common.{ending}", script.with_suffix(f".{ending}"))
+        return "\n".join(part.read_text(encoding="utf-8") for part in parts)
+
+    class OurWidget(anywidget.AnyWidget):
+        """The browser's side of a view."""
+
+        _esm = together("js")
+        _css = together("css")
+        static_id = traitlets.Unicode("").tag(sync=True)
+
+    return OurWidget

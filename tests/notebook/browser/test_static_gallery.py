@@ -1,0 +1,269 @@
+"""The safety rules in a real browser: no script of a blob runs, no request leaves.
+
+Each hostile sample is first shown the careless way, as a control: there its traps do spring. So a
+quiet gallery means that it is safe, not that the traps are blunt.
+"""
+
+import http.server
+import io
+import threading
+
+import pytest
+
+from odps_nb.local.samples import papers
+from odps_nb.notebook.display.html import escape
+from odps_nb.notebook.gallery import view as gallery
+from odps_nb.notebook.preview import bundle as preview
+
+pytestmark = pytest.mark.browser
+
+NASTY = (
+    '"><img src=/beacon/value onerror="odpsNbProbe=\'value\'">'
+    "<script>odpsNbProbe='value';fetch('/beacon/value-script')</script>"
+)
+
+
+class File(io.BytesIO):
+    """An opened blob."""
+
+    verified = True
+
+
+class Value:
+    def __init__(self, data, mime_type="", file_name=""):
+        self.data, self.mime_type, self.file_name = data, mime_type, file_name
+        self.size = len(data)
+
+    def open(self):
+        return File(self.data)
+
+    def save(self, path):
+        raise AssertionError("nothing is saved here")
+
+
+class Column(list):
+    title = f"media.{NASTY}"
+
+    def caption(self, index):
+        return f"row {index} · {NASTY}"
+
+
+@pytest.fixture(scope="module")
+def samples(sample_blobs):
+    blobs = [b and Value(b.data, b.mime_type, b.file_name) for b in sample_blobs]
+    return Column([*blobs, Value(NASTY.encode(), NASTY, NASTY)])
+
+
+class Site(http.server.ThreadingHTTPServer):
+    """Serves one page and remembers what else was asked for."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.page, self.mime, self.asked = b"", "text/html; charset=utf-8", []
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/":
+            body, mime = self.server.page, self.server.mime
+        else:
+            self.server.asked.append(self.path)
+            body, mime = b"", "text/plain"
+        self.send_response(200)
+        self.send_header("Content-Type", mime)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site():
+    server = Site()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def visit(context, site):
+    """Show markup as a page; tell the page, what it asked for and what ran."""
+
+    def show(markup, mime="text/html; charset=utf-8"):
+        site.mime, site.asked = mime, []
+        site.page = markup.encode() if isinstance(markup, str) else markup
+        page = context.new_page()
+        dialogs, left = [], []
+        page.on("dialog", lambda d: (dialogs.append(d.message), d.dismiss()))
+        page.on("requestfinished", lambda r: left.append(r.url))
+        # what the frame's policy stops is announced as well, with the reason "csp"
+        page.on("requestfailed", lambda r: left.append(r.url) if r.failure != "csp" else None)
+        page.goto(site.url, wait_until="load")
+        page.wait_for_load_state("networkidle")
+        page.dialogs, page.left, page.asked = dialogs, left, site.asked
+        return page
+
+    return show
+
+
+@pytest.fixture(scope="module")
+def grid(visit, samples):
+    """The gallery of all samples as it is shown at first."""
+    return visit(document(gallery.mimebundle(samples)["text/html"]))
+
+
+@pytest.fixture(scope="module")
+def drawn(visit, samples):
+    """The same with pages drawn."""
+    return visit(document(gallery.mimebundle(samples, render=True)["text/html"]))
+
+
+def document(body):
+    return f"<!DOCTYPE html><meta charset=utf-8><link rel=icon href=data:,><body>{body}</body>"
+
+
+def probe(page):
+    return page.evaluate("() => window.odpsNbProbe ?? null")
+
+
+# -- the traps are sharp ------------------------------------------------------------------------
+
+
+def test_control_the_hostile_page_acts_when_it_is_shown_without_care(visit):
+    # without the redirect, which would leave the page before it can be asked
+    body = papers.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"")
+    page = visit(body)
+    assert probe(page) in ("html script", "html parent", "html onerror")
+    assert {"/beacon/script", "/beacon/image", "/beacon/style"} <= set(page.asked)
+
+
+def test_control_the_hostile_page_acts_in_a_frame_without_a_sandbox(visit):
+    source = escape(papers.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"").decode())
+    page = visit(document(f'<iframe srcdoc="{source}"></iframe>'))
+    assert probe(page) in ("html parent", "html onerror")
+    assert "/beacon/script" in page.asked
+
+
+def test_control_the_hostile_svg_acts_when_it_is_shown_as_a_document(visit):
+    page = visit(papers.HOSTILE_SVG, "image/svg+xml")
+    assert probe(page) in ("svg script", "svg onload")
+    assert "/beacon/svg-script" in page.asked
+
+
+def test_control_a_value_acts_when_it_is_not_escaped(visit):
+    page = visit(document(NASTY))
+    assert probe(page) == "value"
+    assert "/beacon/value" in page.asked
+
+
+# -- and the gallery is quiet -------------------------------------------------------------------
+
+
+def assert_quiet(page, site):
+    assert probe(page) is None
+    assert page.dialogs == []
+    assert page.asked == []
+    assert [url for url in page.left if not url.startswith("data:")] == [site.url]
+
+
+@pytest.mark.parametrize("shown", ["grid", "drawn"])
+def test_no_script_runs_and_no_request_leaves_a_gallery(request, site, samples, shown):
+    page = request.getfixturevalue(shown)
+    assert page.locator("figure").count() == len(samples)
+    assert_quiet(page, site)
+
+
+def test_no_script_runs_and_no_request_leaves_a_list(visit, site, samples):
+    html = gallery.mimebundle(samples, view="list", render=True)["text/html"]
+    page = visit(document(html))
+    assert page.locator("figure").count() == len(samples)
+    assert_quiet(page, site)
+    page.close()
+
+
+def test_no_hostile_blob_acts_when_it_is_shown_alone(visit, site, samples):
+    names = ("you_have_won.html", "not_a_picture.png", "script_inside.svg")
+    blobs = [b for b in samples if b is not None and b.file_name in names]
+    bundles = [preview.mimebundle(b, render=way) for b in blobs for way in (False, True)]
+    page = visit(document("".join(bundle["text/html"] for bundle in bundles)))
+    assert page.locator("figure").count() == 6
+    assert_quiet(page, site)
+    page.close()
+
+
+def test_a_drawn_page_is_drawn_and_its_frame_may_do_nothing(drawn):
+    frames = drawn.locator("iframe")
+    assert frames.count() == 3
+    for number in range(frames.count()):
+        assert frames.nth(number).get_attribute("sandbox") == ""
+        assert frames.nth(number).get_attribute("src") is None
+    texts = [frame.locator("h1").inner_text() for frame in drawn.main_frame.child_frames]
+    assert sorted(texts) == ["Weekly report", "You have won!", "You have won!"]
+
+
+def test_a_drawn_page_has_no_form_and_no_link(drawn, site):
+    frames = [
+        frame
+        for frame in drawn.main_frame.child_frames
+        if frame.locator("h1").inner_text() == "You have won!"
+    ]
+    assert len(frames) == 2
+    for frame in frames:
+        assert frame.locator("button, form, a, link, meta[http-equiv=refresh], iframe").count() == 0
+    assert drawn.asked == []
+    assert drawn.url == site.url
+
+
+def test_pictures_and_players_do_show_and_load(grid):
+    page = grid
+    broken = page.evaluate(
+        "() => [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.alt)"
+    )
+    assert broken == []
+    assert page.locator("img").count() >= 17
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('audio')].every(a => a.readyState >= 1 && !a.error)"
+    )
+
+
+def test_the_keyboard_reaches_every_tile_in_order(grid):
+    page = grid
+    labels = page.evaluate(
+        "() => [...document.querySelectorAll('figure')].map(f => f.getAttribute('aria-label'))"
+    )
+    reached = []
+    for _ in range(400):
+        page.keyboard.press("Tab")
+        label = page.evaluate(
+            "() => document.activeElement.tagName === 'FIGURE'"
+            " ? document.activeElement.getAttribute('aria-label') : null"
+        )
+        if label is not None:
+            reached.append(label)
+        if len(reached) == len(labels):
+            break
+    assert reached == labels
+
+
+@pytest.mark.parametrize(("paper", "ink"), [("#ffffff", "#212121"), ("#111111", "#e0e0e0")])
+def test_text_has_contrast_on_light_and_dark_paper(grid, paper, ink):
+    grid.evaluate(
+        "([paper, ink]) => Object.assign(document.body.style, {background: paper, color: ink})",
+        [paper, ink],
+    )
+    colours = grid.evaluate(
+        "() => [...new Set([...document.querySelectorAll('figcaption, figcaption *, pre, td, th')]"
+        ".map(e => getComputedStyle(e).color))]"
+    )
+    # text takes the colour of the page, whatever the theme
+    red, green, blue = bytes.fromhex(ink[1:])
+    assert colours == [f"rgb({red}, {green}, {blue})"]

@@ -1,0 +1,270 @@
+"""Working in a gallery over the real wire: choosing, selecting, saving, and how it is displayed."""
+
+import json
+import sys
+from array import array
+
+import pytest
+
+from odps_nb.access.blob import BlobColumn
+from odps_nb.notebook.gallery import requests
+from odps_nb.notebook.gallery.view import Gallery
+from odps_nb.notebook.live import twin
+from odps_nb.terms import BlobReference
+from tests.support.messages import Browser, came
+
+
+@pytest.fixture(scope="module")
+def media(odps):
+    return odps.table("media").read(["id", "name", "content"]).to_pandas().set_index("id")
+
+
+@pytest.fixture
+def column(odps, media):
+    """The blobs of a frame, whose index begins at 1 and has a gap where there is no blob."""
+    return odps.gallery(media, "content", caption="name")
+
+
+@pytest.fixture
+def live(column):
+    made = Gallery(column)
+    made._widget = browser = Browser()
+    yield made, browser
+    made.close()
+
+
+def packed(*numbers):
+    return [array("i", numbers).tobytes()]
+
+
+def unpacked(buffers):
+    return list(memoryview(buffers[0]).cast("i"))
+
+
+def choice(**more):
+    plain = {"chosen": "all kinds", "search": "", "order": "row", "descending": False}
+    return {"do": "choose", **plain, **more}
+
+
+# -- what the browser is told ---------------------------------------------------------------------
+
+
+def test_a_view_that_is_ready_is_told_what_there_is_and_what_is_selected(live):
+    gallery, browser = live
+    gallery.receive({"do": "select", "by": "another view"}, packed(3, 1))
+    gallery.receive({"do": "ready"})
+    told, buffers = browser.wait("gallery")
+    assert (told["title"], told["total"], told["count"]) == ("content", 45, 45)
+    assert (told["summary"], told["view"], told["fresh"]) == ("45 blobs", "grid", False)
+    assert {"all kinds", "image", "audio"} <= {value for value, _ in told["menu"]}
+    assert buffers == []  # all of them, in their own order
+    assert unpacked(browser.wait("selected", by="")[1]) == [1, 3]
+
+
+def test_tiles_come_one_by_one_with_their_rows(live, media):
+    gallery, browser = live
+    gallery.receive({"do": "tiles", "indices": [0, 3, 44]})
+    browser.wait("idle", lane="tiles")
+    tiles = came(browser)
+    assert sorted(tiles) == [0, 3, 44]
+    first = tiles[0]
+    assert (first["name"], first["row"]) == ("mountains.jpg", "row 1 · mountains.jpg")
+    assert first["words"] == "JPEG · 960 × 640 · 25.9 kB"
+    assert first["verified"] is True
+    assert first["src"].startswith("data:image/jpeg;base64,")
+
+
+def test_a_filter_means_what_the_bytes_are(live):
+    gallery, browser = live
+    gallery.receive(choice(chosen="image", order="size"))
+    told, buffers = browser.wait("gallery", fresh=True)
+    assert told["chosen"] == "image"
+    indices = unpacked(buffers)
+    assert len(indices) == told["count"] < 45
+    formats = gallery._chosen.facts._formats
+    assert {formats[index].kind for index in indices} == {"image"}
+    sizes = [gallery._column[index].size for index in indices]
+    assert sizes == sorted(sizes)
+    # a file that only says that it is a picture is none; the menu now has numbers
+    names = [gallery._column[index].file_name for index in indices]
+    assert "not_a_picture.png" not in names
+    assert ["image", f"image ({told['count']})"] in [list(one) for one in told["menu"]]
+    browser.forget()
+    gallery.receive(choice(search="MANDEL"))
+    assert unpacked(browser.wait("gallery", search="MANDEL")[1]) == [1]
+
+
+def test_blobs_that_cannot_be_read_can_be_found(odps, column):
+    gone = odps.blob(BlobReference.from_raw(b"\xff\x00no such blob"))
+    gallery = Gallery(BlobColumn([column[0], gone, column[1]], title="three"))
+    gallery.show_only("not read")
+    assert repr(gallery) == "<Gallery of three, 1 of 3 blobs, kind not read>"
+    gallery.show_only("image")
+    assert repr(gallery) == "<Gallery of three, 2 of 3 blobs, kind image>"
+    assert "NotFoundError" in Gallery(gallery._column).bundle()["text/html"]
+
+
+def test_many_blobs_are_looked_at_only_when_that_is_confirmed_and_until_it_is_enough(odps):
+    few = odps.table("media").blobs("content", where="name = 'mountains.jpg'")
+    gallery = Gallery(few.pick([0] * 10_000))
+    gallery._widget = browser = Browser()
+    gallery.receive(choice(order="size"))
+    asked, _ = browser.wait("ask")
+    assert "10,000 blobs" in asked["text"]
+    gallery.receive(choice(chosen="image", sure=True))
+    busy, _ = browser.wait("busy", lane="choose")
+    assert busy["stop"] == "Enough"
+    gallery.receive({"do": "cancel", "lane": "choose"})
+    told, buffers = browser.wait("gallery", fresh=True)
+    assert told["note"].endswith("blobs that were looked at")
+    assert 0 < told["count"] == len(unpacked(buffers)) < 10_000
+    gallery.close()
+
+
+def test_more_than_one_can_scroll_to_is_said(column, monkeypatch):
+    monkeypatch.setattr(requests, "MAX_SHOWN", 10)
+    gallery = Gallery(column)
+    gallery._widget = browser = Browser()
+    gallery.receive({"do": "ready"})
+    told, _ = browser.wait("gallery")
+    assert (told["count"], told["note"]) == (10, "the first 10 can be scrolled to")
+
+
+# -- selecting, saving, copying -------------------------------------------------------------------
+
+
+def test_what_is_selected_are_references_by_the_index_of_their_rows(live, media):
+    gallery, browser = live
+    assert gallery.selected.tolist() == []
+    gallery.receive({"do": "select", "by": "x"}, packed(30, 0, 2))
+    assert unpacked(browser.wait("selected", by="x")[1]) == [0, 2, 30]
+    found = gallery.selected
+    assert found.name == "content"
+    assert found.index.tolist()[:2] == [1, 3]
+    assert media.loc[found.index, "content"].tolist() == found.tolist()
+    assert found.odps.size().tolist()[0] == 25_861
+    assert repr(gallery) == "<Gallery of content, 45 blobs, 3 selected>"
+
+
+def test_a_column_tells_what_is_selected_in_its_own_gallery(odps, shell, shown, monkeypatch):
+    from IPython.display import display
+
+    column = odps.table("media").blobs("content", limit=8)
+    assert column.selected.tolist() == []
+    monkeypatch.setattr(shell, "kernel", object(), raising=False)
+    display(column)
+    column._gallery.receive({"do": "select", "by": "x"}, packed(5))
+    assert column.selected.index.tolist() == [5]
+    assert column.selected.tolist() == [column[5].reference.token]
+
+
+def test_a_selection_is_saved_byte_for_byte_and_nothing_is_replaced(live, tmp_path, sample_blobs):
+    gallery, browser = live
+    folder = tmp_path / "new" / "folder"
+    gallery.receive({"do": "select", "by": "x"}, packed(0, 1))
+    gallery.receive({"do": "save", "index": None, "folder": str(folder)})
+    said, _ = browser.wait("said")
+    assert said["text"] == f"2 files saved: {folder}"
+    files = [blob for blob in sample_blobs if blob is not None]
+    for blob in files[:2]:
+        assert (folder / blob.file_name).read_bytes() == blob.data
+    browser.forget()
+    gallery.receive({"do": "save", "index": 0, "folder": str(folder)})
+    assert browser.wait("said")[0]["text"] == f"1 file saved: {folder / 'mountains-2.jpg'}"
+    assert gallery.save_selected(tmp_path / "by hand")[0].read_bytes() == files[0].data
+    (tmp_path / "file").write_bytes(b"")
+    gallery.receive({"do": "save", "index": 0, "folder": str(tmp_path / "file")})
+    assert "cannot make the folder" in browser.wait("problem", lane="save")[0]["text"]
+
+
+def test_references_are_copied(live, media):
+    gallery, browser = live
+    gallery.receive({"do": "copy", "index": 1})
+    copied, _ = browser.wait("copied")
+    assert copied["text"] == media["content"].dropna().iloc[1]
+    gallery.receive({"do": "select", "by": "x"}, packed(0, 1))
+    gallery.receive({"do": "copy"})
+    copied, _ = browser.wait("copied", said="2 references copied")
+    assert copied["text"].split("\n") == media["content"].dropna().iloc[:2].tolist()
+
+
+def test_requests_without_sense_are_told_and_harm_nothing(live):
+    gallery, browser = live
+    for content in (
+        None,
+        "tiles",
+        {"do": "rm"},
+        {"do": "tiles"},
+        {"do": "tiles", "indices": [45]},
+        {"do": "tiles", "indices": ["x"]},
+        {"do": "large", "index": -1},
+        {"do": "save", "folder": "x", "index": 10**9},
+        choice(order="<b>"),
+        choice(search="x" * 1000),
+        {"do": "select", "by": "x"},
+    ):
+        gallery.receive(content)
+    for buffer in (b"abc", array("i", [45]).tobytes()):
+        gallery.receive({"do": "select", "by": "x"}, [buffer])
+    assert gallery.selection == []
+    assert len([1 for one, _ in browser.messages if one["kind"] == "problem"]) == 10
+    gallery.receive({"do": "tiles", "indices": [0]})
+    browser.wait("tiles")
+
+
+def test_a_closed_gallery_does_nothing_more(live):
+    gallery, browser = live
+    gallery.close()
+    gallery.close()
+    gallery.receive({"do": "tiles", "indices": [0]})
+    assert browser.messages == []
+
+
+# -- how it is displayed --------------------------------------------------------------------------
+
+
+def test_in_a_kernel_the_static_page_comes_with_the_widget(shell, shown, column, monkeypatch):
+    from IPython.display import display
+
+    monkeypatch.setattr(shell, "kernel", object(), raising=False)
+    display(column)
+    first, widget, whole = shown
+    # the first tiles are there before the last ones are read
+    assert first["data"]["text/html"].count("<figure") == 6
+    assert whole["data"]["text/html"].count("<figure") == 45
+    assert whole["update"] is True
+    assert whole["transient"] == first["transient"]
+    assert "application/vnd.jupyter.widget-view+json" in widget["data"]
+    assert widget["data"]["text/plain"].startswith("run the cell again")
+    assert len(whole["data"]["text/html"]) < 2 * 2**20
+    state = json.dumps(column._gallery._widget.get_state(), default=str)
+    assert "mountains" not in state
+    script = column._gallery._widget._esm
+    assert len(str(script)) < 40_000
+    assert "http://" not in str(script).replace("http://www.w3.org/2000/svg", "")
+    display(column)  # in another cell it is displayed there
+    assert shown[3].get("update") is not True
+
+
+def test_without_a_kernel_or_anywidget_it_is_the_static_page(shell, shown, column, monkeypatch):
+    from IPython.display import display
+
+    small = column[:2]
+    display(small)
+    monkeypatch.setattr(shell, "kernel", object(), raising=False)
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    twin.widget_class.cache_clear()
+    display(small)
+    twin.widget_class.cache_clear()
+    assert [set(one["data"]) for one in shown] == [{"text/html", "text/plain"}] * 2
+    assert shown[0]["data"] == shown[1]["data"]
+    assert shown[0]["data"]["text/plain"].startswith("content · 2 blobs")
+
+
+def test_a_blob_that_is_gone_first_of_all_is_a_tile(odps, shell, shown, monkeypatch):
+    from IPython.display import display
+
+    monkeypatch.setattr(shell, "kernel", object(), raising=False)
+    display(BlobColumn([odps.blob(BlobReference.from_raw(b"gone"))], title="t", faces=odps.faces))
+    assert "NotFoundError" in shown[0]["data"]["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" in shown[1]["data"]
