@@ -38,6 +38,7 @@ __all__ = ["TILE_BUDGET", "BlobLike", "Tile", "null_tile", "tile", "unread_tile"
 
 #: Characters of markup that one tile may have.
 TILE_BUDGET: Final = 512 * 1024
+_CAPTION: Final = 4096  # characters
 _NULL: Final = Format(mime="application/x-empty", label="null", kind="empty")
 _UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
 
@@ -100,7 +101,9 @@ def tile(
         Characters of markup that it may take; over it, the head as hex and a note.
     """
     try:
-        format, excerpt = peek(blob, embed=min(budget, TILE_BUDGET) // 4 * 3)
+        # what goes into a page as it is takes four characters for three bytes, and has a caption
+        room = max(0, min(budget, TILE_BUDGET) - _CAPTION) // 4 * 3
+        format, excerpt = peek(blob, embed=room)
         stated, declared = blob.file_name, blob.mime_type
     except (ProtocolError, NotFoundError) as error:
         reason = f"{type(error).__name__}: {error}"
