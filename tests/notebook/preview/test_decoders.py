@@ -197,12 +197,13 @@ def test_fits_of_an_extension_and_of_a_header_alone():
 
 
 def test_dicom_says_nothing_of_a_person():
-    for data in (document_files.dicom(), document_files.dicom(pixels=b"")):
+    for data in (document_files.dicom(), document_files.dicom(pixels=b"12")):
         made = tile(Value(data), size=SINGLE)
         assert "DICOM · MR · 48 × 32" in made.text
         assert "Doe" not in made.html
     assert "not drawn" in made.html
     assert "HEAD" in made.html
+    assert "no picture inside" in page_of(document_files.dicom(pixels=b"")).text
 
 
 def test_the_first_rows_of_a_workbook_are_a_table():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import Final
 
 from odps_nb.notebook.display.html import MUTED, SMALL, element, join
 from odps_nb.notebook.preview.drawing import (
@@ -19,6 +21,7 @@ from odps_nb.notebook.preview.shared import Size, UnshowableError
 
 __all__ = ["KIND"]
 
+_LINE: Final = 25  # pixels of the line with the names
 _MAIN = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _EXCEL = Format(
     mime=_MAIN,
@@ -55,14 +58,16 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if not rows:
         words = element("em", "no cells", style=MUTED)
         return Drawing(html=framed(words, size), facts=tuple(facts))
-    table = table_of(rows[0], rows[1:], size, label=f"first rows of {name}")
+    below = replace(size, height=size.height - _LINE)
+    table = table_of(rows[0], rows[1:], below, label=f"first rows of {name}")
     others = ", ".join(clip(sheet, 40) for sheet in sheets[:8])
     line = element(
         "div",
         element("b", clip(parsed.text("sheet"), 40)),
         f" of {clip(others, 120)}" if len(sheets) > 1 else "",
         attributes={"dir": "auto"},
-        style=f"padding:4px 8px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis;{SMALL}",
+        style=f"height:{_LINE}px;padding:4px 8px;box-sizing:border-box;white-space:nowrap;"
+        f"overflow:hidden;text-overflow:ellipsis;{SMALL}",
     )
     return Drawing(html=join((line, table)), facts=tuple(facts))
 

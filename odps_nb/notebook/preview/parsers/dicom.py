@@ -52,7 +52,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         plain = [[name, str(found.get(name))[:_LONGEST]] for name in _PLAIN if found.get(name)]
         facts = [str(found.get("Modality") or "no modality")[:16]]
         rows, columns = int(found.get("Rows") or 0), int(found.get("Columns") or 0)
-        if not rows or not columns or "PixelData" not in found:
+        if not rows or not columns or not found.get("PixelData"):
             return {"facts": facts, "plain": plain, "note": "no picture inside"}, b""
         frames = int(found.get("NumberOfFrames") or 1)
         facts += [f"{columns} × {rows}", *([f"{frames} frames"] if frames > 1 else [])]
