@@ -6,6 +6,8 @@ import io
 import re
 import socket
 import struct
+import subprocess
+import sys
 import wave
 import zipfile
 
@@ -368,6 +370,24 @@ def asking(url):
         ),
         "page.md": f"# A\n\n![x]({url})\n\n<img src='{url}'>\n".encode(),
     }
+
+
+def test_no_decoder_asks_the_network_for_anything(monkeypatch):
+    """Neither when it is loaded nor for what is in the file, as far as Python sees it."""
+    hook = (
+        "import os; sys.addaudithook(lambda event, _: event.startswith("
+        "('socket.connect', 'socket.get', 'urllib', 'http.client')) and os._exit(99)); "
+    )
+    boot = parsing._BOOT.replace("import sys; ", f"import sys; {hook}")
+    monkeypatch.setattr(parsing, "_BOOT", boot)
+    monkeypatch.setattr(parsing, "_parser", parser := parsing.Parser())
+    try:
+        for name, data in {**FILMS, **document_files.files()}.items():
+            assert "exit status" not in page_of(data, name).text, name
+    finally:
+        parser.close()
+    asks = f"import sys; {hook}import socket; socket.create_connection(('127.0.0.1', 9))"
+    assert subprocess.run([sys.executable, "-c", asks], check=False).returncode == 99
 
 
 def test_no_decoder_opens_a_connection():

@@ -6,6 +6,7 @@ could run; nothing outside of the bytes is opened.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
@@ -37,7 +38,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         raise MissingDependencyError("its first page needs pypdfium2", extra="previews")
     size = Size(**options["size"])
     try:
-        with pypdfium2.PdfDocument(data) as document:
+        with closing(pypdfium2.PdfDocument(data)) as document:
             title = document.get_metadata_dict().get("Title", "")
             pages = len(document)
             page = document[0]
