@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odps_nb.notebook.preview.kind import HEAD, Format, differs
+from odps_nb.notebook.preview.media_type import media_type
 from odps_nb.notebook.preview.registry import kinds, sniff
 
 WHAT = {
@@ -223,6 +224,13 @@ def test_containers_are_told_apart_by_what_is_inside():
 )
 def test_source_code_tells_its_language(label, text):
     assert kind_of(text.encode()).label == label
+
+
+def test_a_name_knows_a_language_better_than_marks_do():
+    text = b"# Title\n\nSome `code` and **bold** words.\n"
+    assert media_type(text, len(text), "") == "text/markdown"
+    assert media_type(text, len(text), "a.csv") == "text/csv"
+    assert media_type(text, len(text), "a.mp4") == "text/markdown"
 
 
 def test_a_zip_is_a_workbook_by_what_is_inside():
