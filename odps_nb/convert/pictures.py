@@ -69,7 +69,7 @@ def open_picture(data: bytes, *mimes: str) -> Image.Image:
     Image.init()
     known = [name for mime in mimes if (name := PICTURES[mime]) in Image.OPEN]
     if not known:
-        needed = "pillow-heif" if mimes[0] == "image/heic" else "a newer Pillow"
+        needed = "pillow-heif" if mimes[0] == "image/heic" else "Pillow 11.3 or newer"
         raise MissingDependencyError(
             f"{mimes[0]} needs {needed}", extra="previews", hint="pip install 'odps-nb[previews]'"
         )

@@ -20,6 +20,7 @@ from odps_nb.notebook.preview.shared import Size, UnshowableError
 __all__ = ["KIND"]
 
 _JUDGED: Final = 16_384  # characters
+_LINES: Final = 400
 _LINE: Final = 400
 
 
@@ -111,7 +112,7 @@ _COLOURS: Final = {
 
 
 def _recognise(head: Head) -> Format | None:
-    lines = head.text[:_JUDGED].splitlines()
+    lines = head.text[:_JUDGED].splitlines()[:_LINES]
     first = lines[0][:100] if lines else ""
     for format, program, _ in _KNOWN:
         if program.match(first):
