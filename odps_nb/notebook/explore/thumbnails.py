@@ -28,7 +28,7 @@ LARGE = Size(layout="single", width=480, height=320, rows=8, columns=8, lines=20
 LARGE_BUDGET = 256 * 1024
 
 # In markup that `odps_nb.notebook.display.html` made: a picture that was encoded in the parser.
-_PICTURE = re.compile(r'<img src="(data:image/[a-z+]+;base64,[A-Za-z0-9+/=]*)"')
+_PICTURE = re.compile(r'(?:<img src| poster)="(data:image/[a-z+]+;base64,[A-Za-z0-9+/=]*)"')
 
 
 @dataclass(frozen=True, slots=True)

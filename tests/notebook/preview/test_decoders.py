@@ -18,6 +18,7 @@ from PIL import Image
 
 from fuzz import document_files, media_files
 from odps_nb.convert.pictures import PICTURES
+from odps_nb.notebook.explore.thumbnails import thumbnail
 from odps_nb.notebook.preview import parsing
 from odps_nb.notebook.preview.kind import MIB
 from odps_nb.notebook.preview.parsers import containers
@@ -96,6 +97,17 @@ def test_a_film_without_its_end_says_so_and_plays_what_there_is():
     assert page.tags.count("video") == 1
     assert page.values("poster") == []
     assert "no moving picture was found inside" in page.text
+
+
+def test_the_explorer_shows_frames_and_waveforms_as_thumbnails():
+    class Connection:
+        def blob(self, reference):
+            return Value(FILMS[reference], "", reference)
+
+    for name, start in (("clip.mp4", "png"), ("clip.mkv", "png"), ("song.mp3", "svg+xml")):
+        made = thumbnail(Connection(), name)
+        assert made.src.startswith(f"data:image/{start};base64,"), name
+        assert "0:02" in made.text
 
 
 # -- sound ------------------------------------------------------------------------------------
