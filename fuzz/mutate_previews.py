@@ -31,7 +31,7 @@ SLICE = 500
 # what a tile is made of; anything else came out of a file
 _TAGS = """audio b bdi br details div em figcaption figure i iframe img li p pre span summary
     table tbody td th thead tr ul video"""
-_ATTRIBUTES = """alt aria-label controls dir open preload role sandbox scope src srcdoc style
+_ATTRIBUTES = """alt aria-label controls dir open poster preload role sandbox scope src srcdoc style
     tabindex title"""
 TAGS, ATTRIBUTES = frozenset(_TAGS.split()), frozenset(_ATTRIBUTES.split())
 
@@ -62,7 +62,8 @@ class Checked(HTMLParser):
         given = dict(attrs)
         assert tag in TAGS, f"<{tag}>"
         assert given.keys() <= ATTRIBUTES, f"<{tag} {sorted(given)}>"
-        assert (given.get("src") or "data:").startswith("data:"), given["src"]
+        for name in ("src", "poster"):
+            assert (given.get(name) or "data:").startswith("data:"), given[name]
         assert tag != "iframe" or given.get("sandbox") == "", "a frame without a sandbox"
 
 
@@ -71,8 +72,8 @@ class Checked(HTMLParser):
 
 def seeds() -> dict[str, bytes]:
     """Return a file of each kind, by name."""
-    from preview_files import files
-
+    sys.path.insert(0, str(ROOT))  # run as a script, it finds its own folder alone
+    from fuzz.preview_files import files
     from odps_nb.local.samples import media
 
     found = {b.file_name: bytes(b.data) for b in media.blobs() if b is not None}

@@ -1,4 +1,4 @@
-"""Small files of the kinds of previews that need no picture or recording, made by code."""
+"""Small files of many kinds, made by code; films and sounds are those of `media_files`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import os
 import pickle
 import struct
 import wave
+
+from fuzz import document_files, media_files
 
 __all__ = ["files"]
 
@@ -34,6 +36,8 @@ def files() -> dict[str, bytes]:
         ),
         "system.pkl": pickle.dumps([os.system, datetime.date(2020, 1, 1)], 5),
         "old.pkl": pickle.dumps([eval, datetime.date(2020, 1, 1)], 2),
+        **document_files.files(),
+        **media_files.files(),
     }
 
 

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.arrow.validation import validate
+from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register
 from odps_nb.errors import (
     ConversionError,
     LimitExceededError,
-    MissingDependencyError,
     OdpsNbError,
 )
 from odps_nb.terms import format_bytes
@@ -32,15 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["as_array", "as_picture", "as_table", "as_text"]
 
-_PICTURES = {
-    "image/png": "PNG",
-    "image/jpeg": "JPEG",
-    "image/gif": "GIF",
-    "image/webp": "WEBP",
-    "image/bmp": "BMP",
-    "image/tiff": "TIFF",
-    "image/avif": "AVIF",
-}
 _ARRAY = "application/x-npy"
 _PARQUET = "application/vnd.apache.parquet"
 _ARROW_FILE = "application/vnd.apache.arrow.file"
@@ -67,21 +58,21 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
     LimitExceededError
         It has more pixels; none was decoded.
     MissingDependencyError
-        Without Pillow.
+        Without Pillow; for HEIC, without pillow-heif.
     """
-    if mime not in _PICTURES:
-        raise _other_kind(mime, "picture", "PNG, JPEG, GIF, WebP, BMP, TIFF and AVIF are pictures")
-    try:
-        from PIL import Image
-    except ImportError:
-        raise MissingDependencyError(
-            "pictures need Pillow", extra="notebook", hint="pip install pillow"
-        ) from None
+    if mime not in PICTURES:
+        known = "PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF, HEIC and ICO are pictures"
+        raise _other_kind(mime, "picture", known)
+    register()
+    from PIL import Image
+
     try:
         with warnings.catch_warnings():
             # Pillow warns of odd files; what matters here either raises or is checked
             warnings.simplefilter("ignore")
-            picture = Image.open(io.BytesIO(data), formats=[_PICTURES[mime]])
+            if PICTURES[mime] == "ICO":  # Pillow decodes it when it opens it
+                _require_pixels(icon_size(data), max_pixels)
+            picture = open_picture(data, mime)
             _require_pixels(picture.size, max_pixels)
             picture.load()
     except OdpsNbError:
@@ -107,7 +98,7 @@ def as_array(data: bytes, mime: str, *, max_pixels: int) -> np.ndarray[Any, Any]
     LimitExceededError, MissingDependencyError
         As `as_picture`.
     """
-    if mime in _PICTURES:
+    if mime in PICTURES:
         picture = as_picture(data, mime, max_pixels=max_pixels)
         if picture.mode == "P":  # its numbers mean nothing without the palette
             picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")

@@ -13,6 +13,7 @@ from PIL import Image
 
 from odps_nb.access.blobs.content import MAX_BYTES, MAX_PIXELS
 from odps_nb.convert.blob_content import as_array, as_picture, as_table, as_text
+from odps_nb.convert.pictures import PICTURES, icon_size, register
 from odps_nb.errors import ConversionError, LimitExceededError
 from odps_nb.notebook.preview.media_type import media_type
 from odps_nb.notebook.preview.parsers import picture as previewed
@@ -21,7 +22,10 @@ ROWS = pa.table({"id": range(5000), "word": ["some words"] * 5000})
 
 
 def picture(form: str, mode: str = "RGB", **options) -> bytes:
+    register()
     out = io.BytesIO()
+    if form == "ICO":
+        options["sizes"] = [(7, 5)]
     Image.new(mode, (7, 5), 3).save(out, form, **options)
     return out.getvalue()
 
@@ -61,12 +65,15 @@ def test_limits_are_those_of_previews():
     assert previewed.MAX_PIXELS == MAX_PIXELS
 
 
-@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF"])
+FORMS = ["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF", "HEIF", "ICO"]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_pictures_of_every_format_are_decoded(form):
     data = picture(form)
     found = as_picture(data, sniffed(data), max_pixels=35)
     assert (found.format, found.size) == (form, (7, 5))
-    assert array(data).shape in ((5, 7), (5, 7, 3))
+    assert array(data).shape in ((5, 7), (5, 7, 3), (5, 7, 4))
     with pytest.raises(LimitExceededError, match="7 × 5 pixels"):
         as_picture(data, sniffed(data), max_pixels=34)
 
@@ -89,7 +96,26 @@ def test_a_picture_of_far_too_many_pixels_is_not_decoded():
         assert "trust" in caught.value.hint
 
 
-@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF"])
+def test_every_format_that_is_previewed_is_tried():
+    assert set(FORMS) == set(PICTURES.values())
+
+
+@pytest.mark.parametrize("kind", ["png", "bmp"])
+def test_an_icon_with_a_large_picture_behind_a_small_header_is_not_decoded(kind):
+    data = bytearray(picture("ICO", "RGBA", bitmap_format=kind))
+    begins = int.from_bytes(data[18:22], "little")
+    assert icon_size(data) == (7, 5)
+    if kind == "png":
+        at = begins + 16
+        data[at : at + 8] = (9000).to_bytes(4, "big") * 2
+        data[at + 13 : at + 17] = zlib.crc32(data[at - 4 : at + 13]).to_bytes(4, "big")
+    else:
+        data[begins + 4 : begins + 12] = (9000).to_bytes(4, "little") * 2
+    with pytest.raises(LimitExceededError, match="pixels"):
+        as_picture(bytes(data), "image/vnd.microsoft.icon", max_pixels=MAX_PIXELS)
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_a_cut_picture_is_refused(form):
     data = picture(form)
     data = data[: len(data) * 6 // 10]
@@ -193,13 +219,20 @@ def test_what_is_something_else_is_named():
     assert "npz" in caught.value.hint
 
 
-def test_without_pillow_it_is_named():
+@pytest.mark.parametrize(
+    ("library", "mime", "said"),
+    [
+        ("PIL", "image/png", "notebook pip install pillow"),
+        ("pillow_heif", "image/heic", "previews pip install 'odps-nb[previews]'"),
+    ],
+)
+def test_without_what_decodes_it_it_is_named(library, mime, said):
     script = (
-        "import sys; sys.modules['PIL'] = None\n"
+        f"import sys; sys.modules['{library}'] = None\n"
         "from odps_nb.convert.blob_content import as_picture\n"
         "from odps_nb.errors import MissingDependencyError\n"
-        "try: as_picture(b'', 'image/png', max_pixels=1)\n"
+        f"try: as_picture(b'', '{mime}', max_pixels=1)\n"
         "except MissingDependencyError as error: print(error.extra, error.hint)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout == "notebook pip install pillow\n", done.stderr
+    assert done.stdout == f"{said}\n", done.stderr

@@ -55,7 +55,7 @@ _TAGS = _VOID | _BLOCKS | _INLINE | _LISTS | {"audio", "video"}
 _ARIA = frozenset({"alt", "aria-hidden", "aria-label", "role", "scope", "tabindex", "title"})
 _ATTRIBUTES = _ARIA | frozenset(
     {"colspan", "controls", "dir", "height", "open", "preload", "sandbox"}
-    | {"src", "srcdoc", "start", "style", "width"}
+    | {"poster", "src", "srcdoc", "start", "style", "width"}
 )
 
 
@@ -117,7 +117,7 @@ def element(
         raise ValueError(f"<{tag}> must not have {sorted(unknown)}")
     if tag == "iframe" and given.get("sandbox") != "":
         raise ValueError('a frame needs sandbox="", the strictest one')
-    if not str(given.get("src", "data:")).startswith("data:"):
+    if not all(str(given.get(name, "data:")).startswith("data:") for name in ("src", "poster")):
         raise ValueError("a source must be a data: URL")
     head = "".join(
         f' {name}="{escape(value)}"' for name, value in given.items() if value is not None

@@ -6,26 +6,54 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from odps_nb.notebook.display.html import LINE, MONO, SMALL, TINT, Html, element, scroller
-from odps_nb.notebook.preview.shared import GRID, Size
+from odps_nb.notebook.display.html import (
+    BACKDROP,
+    LINE,
+    MONO,
+    SMALL,
+    TINT,
+    Html,
+    data_url,
+    element,
+    scroller,
+)
+from odps_nb.notebook.preview.shared import GRID, Size, UnshowableError
 
-__all__ = ["Drawing", "Excerpt", "clip", "count_of", "framed", "source_box", "table_of"]
+__all__ = [
+    "Drawing",
+    "Excerpt",
+    "clip",
+    "count_of",
+    "framed",
+    "made_picture",
+    "picture_box",
+    "source_box",
+    "table_of",
+]
 
 _CELL: Final = 60
 _LINE: Final = 400
+# what our parsers encode
+_MADE: Final = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/webp": b"RIFF",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
     """The first bytes of a blob; ``whole`` when they are all, ``size`` of all if known.
 
-    ``verified``: they are all, and their checksums were compared.
+    ``verified``: they are all, and their checksums were compared. ``room``: how many bytes may go
+    into the page as they are.
     """
 
     data: bytes
     whole: bool
     size: int | None = None
     verified: bool = False
+    room: int = 0
 
     def __repr__(self) -> str:
         return f"Excerpt(<{len(self.data)} of {self.size} bytes>, whole={self.whole})"
@@ -58,6 +86,38 @@ def framed(picture: str, size: Size) -> Html:
         style=f"display:flex;align-items:center;justify-content:center;background-color:{TINT};"
         f"min-height:{min(size.height, GRID.height)}px",
     )
+
+
+def made_picture(data: bytes) -> tuple[str, str]:
+    """Return media type and ``data:`` URL of a picture that a parser encoded.
+
+    Raises
+    ------
+    UnshowableError
+        When it is none of the formats that our parsers encode: so it was not made by us.
+    """
+    mime = next((mime for mime, start in _MADE.items() if data.startswith(start)), "")
+    if not mime:
+        raise UnshowableError("the parser returned no picture")
+    return mime, data_url(mime, data)
+
+
+def picture_box(data: bytes, size: Size, *, alt: str) -> Html:
+    """Return a picture that a parser encoded, in the middle of a box.
+
+    Raises
+    ------
+    UnshowableError
+        As `made_picture`.
+    """
+    mime, source = made_picture(data)
+    picture = element(
+        "img",
+        attributes={"src": source, "alt": alt},
+        style=f"max-width:100%;max-height:{size.height}px;width:auto;height:auto;"
+        + (BACKDROP if mime != "image/jpeg" else ""),
+    )
+    return framed(picture, size)
 
 
 def source_box(text: str, size: Size, *, label: str) -> tuple[Html, bool]:

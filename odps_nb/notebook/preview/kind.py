@@ -156,9 +156,12 @@ class Kind:
         Lower ones are asked first: `FIRST`, `TEXTS`, `BINARIES` or `LAST`, or a little more than
         one of these. Kinds of the same precedence are asked in the order of their names.
     limit
-        Bytes that are read at most before it is drawn. Of a larger blob only the head is read.
+        Bytes that are read at most before it is drawn.
+    head
+        Bytes that are read of a larger blob.
     embedded
-        Whether the bytes go into the page as they are; the limit then is what the page may hold.
+        Whether the bytes go into the page as they are, if it has room for them; then at least what
+        it has room for is read.
     """
 
     name: str
@@ -168,6 +171,7 @@ class Kind:
     recognise: Callable[[Head], Format | None] | None = None
     precedence: int = BINARIES
     limit: int = HEAD
+    head: int = HEAD
     embedded: bool = False
 
     def match(self, head: Head) -> Format | None:

@@ -34,6 +34,6 @@ def media_type(head: bytes, size: int, name: str) -> str:
     guess = mimetypes.guess_type(name)[0]
     if guess is None or not size:
         return found.mime
-    if found.mime in _OPEN:
+    if found.mime in _OPEN or found.kind == "code":  # a language is only likely, from its marks
         return found.mime if guess.startswith(_PROVABLE) else guess
     return found.mime if differs(guess, found) else guess

@@ -65,20 +65,24 @@ def peek(blob: BlobLike, *, embed: int) -> tuple[Format, Excerpt]:
         head = _read_up_to(file, HEAD + 1)
         if len(head) <= HEAD:
             format = sniff(head, len(head))
-            return format, Excerpt(data=head, whole=True, size=len(head), verified=file.verified)
+            return format, Excerpt(
+                data=head, whole=True, size=len(head), verified=file.verified, room=embed
+            )
         format = sniff(head[:HEAD], blob.size)
         kind = kinds()[format.kind]
-        limit = embed if kind.embedded else kind.limit
+        limit = max(kind.limit, embed if kind.embedded else 0)
         known = blob.size
-        if limit <= HEAD or (known is not None and known > limit):
-            return format, Excerpt(data=head[:HEAD], whole=False, size=known)
+        if known is not None and known > limit:
+            data = head + _read_up_to(file, kind.head - len(head))
+            return format, Excerpt(data=data[: kind.head], whole=False, size=known)
         data = head + _read_up_to(file, limit + 1 - len(head))
         whole = len(data) <= limit
         return format, Excerpt(
-            data=data if whole else data[:HEAD],
+            data=data if whole else data[: kind.head],
             whole=whole,
             size=len(data) if whole else blob.size,
             verified=whole and file.verified,
+            room=embed,
         )
     finally:
         file.close()

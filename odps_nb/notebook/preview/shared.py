@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["GRID", "LIST", "SINGLE", "Size", "UnshowableError", "words"]
+__all__ = ["GRID", "LIST", "SINGLE", "Size", "UnshowableError", "length_of", "words"]
 
 
 class UnshowableError(ValueError):
@@ -49,3 +49,12 @@ SINGLE = Size(layout="single", width=720, height=480, rows=20, columns=20, lines
 def words(text: str) -> frozenset[str]:
     """Return the words of a text as a set."""
     return frozenset(text.split())
+
+
+def length_of(seconds: float) -> str:
+    """Return a length of time: ``1:02:03``, ``2:03``, or ``0.25 s``."""
+    if seconds < 1:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -42,6 +42,7 @@ TILE_BUDGET: Final = 512 * 1024
 NULL: Final = Format(mime="application/x-empty", label="null", kind="empty")
 #: What stands for the format of a blob that was not read.
 UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
+_CAPTION: Final = 4096  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,9 @@ def tile(
         Characters of markup that it may take; over it, the head as hex and a note.
     """
     try:
-        format, excerpt = peek(blob, embed=budget // 4 * 3)
+        # what goes into a page as it is takes four characters for three bytes, and has a caption
+        room = max(0, min(budget, TILE_BUDGET) - _CAPTION) // 4 * 3
+        format, excerpt = peek(blob, embed=room)
         stated, declared = blob.file_name, blob.mime_type
     except (ProtocolError, NotFoundError) as error:
         reason = f"{type(error).__name__}: {error}"

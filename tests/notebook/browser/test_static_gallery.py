@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from fuzz import document_files, media_files
 from odps_nb.local.samples import papers
 from odps_nb.notebook.display.html import escape
 from odps_nb.notebook.gallery import view as gallery
@@ -233,6 +234,26 @@ def test_pictures_and_players_do_show_and_load(grid):
     page.wait_for_function(
         "() => [...document.querySelectorAll('audio')].every(a => a.readyState >= 1 && !a.error)"
     )
+
+
+def test_films_sound_and_papers_load_and_nothing_leaves(visit, site):
+    files = {**document_files.files(), **media_files.files()}
+    url = f"{site.url}beacon/paper"
+    link = b"<< /S /URI /URI (" + url.encode() + b") >>"
+    files["opens.pdf"] = document_files.pdf(catalog=b"/OpenAction 5 0 R", more=(link,))
+    files["page.md"] = f"# A\n\n![x]({url})\n\n<img src={url}><script src={url}>".encode()
+    shown = Column(Value(data, "", NASTY) for data in files.values())
+    page = visit(document(gallery.mimebundle(shown)["text/html"]))
+    assert page.locator("figure").count() == len(files)
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('audio, video')].every(a => a.readyState >= 1)"
+        " && [...document.images].every(i => i.complete && i.naturalWidth)"
+    )
+    assert page.locator("video[poster^='data:image/']").count() == 2
+    assert page.locator("img[alt^='loudness of']").count() == 4
+    assert page.locator("img[alt^='first page of']").count() == 2
+    assert_quiet(page, site)
+    page.close()
 
 
 def test_the_keyboard_reaches_every_tile_in_order(grid):

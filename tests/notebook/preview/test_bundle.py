@@ -27,7 +27,7 @@ from odps_nb.errors import (
 from odps_nb.local.samples import pictures
 from odps_nb.notebook.preview.bundle import mimebundle
 from odps_nb.notebook.preview.drawing import Excerpt
-from odps_nb.notebook.preview.kind import HEAD
+from odps_nb.notebook.preview.kind import HEAD, MIB
 from odps_nb.notebook.preview.parsers import arrow
 from odps_nb.notebook.preview.registry import kinds
 from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
@@ -293,11 +293,11 @@ def test_no_tile_is_larger_than_its_budget(drawn, size):
 
 
 def test_what_is_too_large_shows_its_head_and_how_to_keep_it():
-    data = b"RIFF\x00\x00\x00\x00WAVE" + bytes(3_000_000)
+    data = b"RIFF\x00\x00\x00\x00WAVE" + bytes(9_000_000)
     page = seen(data, "audio/wav", "long.wav", keep="blobs[3].save(path)")
     assert "audio" not in page.tags
     assert "52 49 46 46" in page.text
-    assert "first 65.5 kB of 3.0 MB" in page.text
+    assert "first 65.5 kB of 9.0 MB" in page.text
     assert "blobs[3].save(path)" in page.text
     assert "verified" not in page.text
 
@@ -310,10 +310,14 @@ def test_of_a_large_blob_only_the_head_is_read():
         assert blob.was_closed
 
 
-def test_of_a_blob_of_unknown_size_no_more_than_the_limit_is_read():
-    blob = Value(b"RIFF\x00\x00\x00\x00WAVE" + bytes(3_000_000), size=False)
+@pytest.mark.parametrize(
+    ("start", "limit"),
+    [(b"<svg >", TILE_BUDGET), (b"RIFF\x00\x00\x00\x00WAVE", 8 * MIB + 1)],
+)
+def test_of_a_blob_of_unknown_size_no_more_than_the_limit_is_read(start, limit):
+    blob = Value(start + b" " * 9_000_000, size=False)
     made = tile(blob)
-    assert blob.was_read <= TILE_BUDGET
+    assert blob.was_read <= limit
     assert made.size is None
 
 

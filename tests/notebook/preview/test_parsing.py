@@ -471,7 +471,14 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
         check=True,
     )
     assert done.stdout.split() == [
-        *("errors", "notebook", "notebook.preview", "notebook.preview.parser_process"),
+        *(
+            "convert",
+            "convert.pictures",
+            "errors",
+            "notebook",
+            "notebook.preview",
+            "notebook.preview.parser_process",
+        ),
         *("notebook.preview.parsers", "notebook.preview.shared", "terms"),
     ]
 

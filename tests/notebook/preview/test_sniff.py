@@ -6,12 +6,14 @@ import io
 import json
 import struct
 import tarfile
+import zipfile
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odps_nb.notebook.preview.kind import HEAD, Format, differs
+from odps_nb.notebook.preview.media_type import media_type
 from odps_nb.notebook.preview.registry import kinds, sniff
 
 WHAT = {
@@ -92,7 +94,7 @@ def test_a_sample_cut_anywhere_is_still_of_some_kind(files):
             assert isinstance(sniff(blob.data[:cut], len(blob.data)), Format)
 
 
-READABLE = {"text", "table", "json", "markup", "svg", "pdf"}
+READABLE = {"text", "code", "table", "json", "markup", "svg", "pdf"}
 
 
 @given(st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=200))
@@ -185,15 +187,73 @@ def test_the_brand_tells_films_from_pictures_and_sound():
     assert kind_of(media_file(b"avif")).mime == "image/avif"
     assert kind_of(media_file(b"M4A ")).mime == "audio/mp4"
     assert kind_of(media_file(b"xxxx", b"mp42")).mime == "video/mp4"
-    assert kind_of(media_file(b"qt  ")).kind == "binary"
+    assert kind_of(media_file(b"qt  ")).mime == "video/quicktime"
+    assert kind_of(media_file(b"xxxx")).kind == "binary"
 
 
 def test_containers_are_told_apart_by_what_is_inside():
     assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x84webm" + bytes(9)).mime == "video/webm"
-    assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x88matroska").kind == "binary"
+    assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x88matroska").mime == "video/x-matroska"
+    assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x84some").kind == "binary"
     assert kind_of(b"OggS\x00\x02" + bytes(22) + b"\x01\x1eOpusHead").mime == "audio/ogg"
     assert kind_of(b"OggS\x00\x02" + bytes(22) + b"\x80theora" + bytes(9)).mime == "video/ogg"
-    assert kind_of(b"RIFF\x24\x00\x00\x00AVI LIST").kind == "binary"
+    assert kind_of(b"RIFF\x24\x00\x00\x00AVI LIST").mime == "video/x-msvideo"
+    assert kind_of(b"RIFF\x24\x00\x00\x00ACONLIST").kind == "binary"
+
+
+@pytest.mark.parametrize(
+    ("label", "text"),
+    [
+        ("Python", "#!/usr/bin/env python3\nx = 1\n"),
+        ("Python", "import os\nfrom a import b\n\n\ndef f(x):\n    return x\n"),
+        ("Shell", "#!/bin/bash\nset -e\nls\n"),
+        ("JavaScript", "import x from 'y';\nconst a = 1;\nfunction f() {\n}\n"),
+        ("SQL", "SELECT a, b\nFROM t\nWHERE a = 'x'\nGROUP BY 1;\n"),
+        ("Java", "package a.b;\n\nimport java.util.List;\n\npublic class A {\n}\n"),
+        ("Go", 'package main\n\nimport "fmt"\n\nfunc main() {\n\tfmt.Println(1)\n}\n'),
+        ("Rust", "use std::io;\n\nfn main() {\n    let mut x = 1;\n}\n"),
+        ("C++", "#include <stdio.h>\n\nint main(void) {\n    return 0;\n}\n"),
+        ("Markdown", "# Title\n\nSome words.\n\n## Part\n\nMore.\n"),
+        ("Markdown", "Read [this](https://x.y) and run:\n\n```\nls\n```\n"),
+        ("text", "# a comment\nname: x\nitems:\n  - one\n  - two\n"),
+        ("text", "Where the wild things are,\nthere I want to be.\n"),
+        ("text", "2024-01-02 12:00:01 INFO started\n2024-01-02 12:00:02 INFO ended\n"),
+        ("text", "[section]\nkey = value\n# import this\n"),
+        ("text", "Dear all,\nif you have time: write!\nYours\n"),
+    ],
+)
+def test_source_code_tells_its_language(label, text):
+    assert kind_of(text.encode()).label == label
+
+
+def test_a_name_knows_a_language_better_than_marks_do():
+    text = b"# Title\n\nSome `code` and **bold** words.\n"
+    assert media_type(text, len(text), "") == "text/markdown"
+    assert media_type(text, len(text), "a.csv") == "text/csv"
+    assert media_type(text, len(text), "a.mp4") == "text/markdown"
+
+
+def test_a_zip_is_a_workbook_by_what_is_inside():
+    def packed(*names: str) -> bytes:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            for name in names:
+                archive.writestr(name, "x" * 50)
+        return out.getvalue()
+
+    assert kind_of(packed("docProps/app.xml", "xl/workbook.xml")).label == "Excel"
+    assert kind_of(packed("a.txt", "not/xl/workbook.xml")).label == "ZIP"
+    assert kind_of(packed("word/document.xml")).label == "ZIP"
+
+
+def test_fits_is_known_by_its_first_two_cards():
+    def header(*cards: str) -> bytes:
+        return "".join(card.ljust(80) for card in cards).encode()
+
+    first = "SIMPLE  =                    T"
+    assert kind_of(header(first, "BITPIX  =                   16", "END")).label == "FITS"
+    assert kind_of(header(first, "NAXIS   =                    0", "END")).label == "text"
+    assert kind_of(f"{first} is how it begins".encode()).label == "text"
 
 
 def test_a_tar_is_known_by_its_mark_at_257():

@@ -1,13 +1,19 @@
-"""Sound: a player around the original bytes, which only the browser decodes."""
+"""Sound: its waveform, and a player around the original bytes where the page has room for them.
+
+Levels are taken in the process aside, by PyAV (extra ``previews``), but for WAV; the sound itself
+plays in the browser. Length of WAV and FLAC stands in their first bytes.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from odps_nb.notebook.display.html import data_url, element
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.display.html import Html, data_url, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
-from odps_nb.notebook.preview.kind import BINARIES, Format, Head, Kind
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.kind import BINARIES, MIB, Format, Head, Kind
+from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.shared import Size, UnshowableError, length_of
 
 __all__ = ["KIND"]
 
@@ -37,6 +43,7 @@ _FORMATS = (
 # kbit/s of MPEG-1 and MPEG-2 layer III; index 0 is "free", 15 is not allowed
 _RATES_1: Final = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
 _RATES_2: Final = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
+_COLUMNS: Final = 480  # of the drawing
 _HERTZ: Final = {3: (44100, 48000, 32000), 2: (22050, 24000, 16000), 0: (11025, 12000, 8000)}
 
 
@@ -62,18 +69,60 @@ def _mp3_frame(head: bytes, at: int) -> int | None:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     facts = _facts(excerpt.data, format)
-    if not excerpt.whole:
-        if not facts:
-            raise UnshowableError("too large to put into the notebook")
-        card = element("div", *(element("div", fact) for fact in facts), style="padding:12px")
-        return Drawing(html=framed(card, size), facts=facts, note="too large to play here")
-    source = data_url(format.mime, excerpt.data)
-    player = element(
-        "audio",
-        attributes={"controls": "", "preload": "metadata", "src": source, "aria-label": name},
-        style="width:92%",
+    wave, note = Html(""), ""
+    if excerpt.whole:
+        try:
+            parsed = parse("sound", excerpt.data, size, mime=format.mime)
+            facts, wave = parsed.texts("facts"), _waveform(parsed.data, size, name=name)
+        except MissingDependencyError as error:
+            note = f"{error}: {error.hint}"
+        except UnshowableError as error:
+            note = str(error)
+    if excerpt.whole and len(excerpt.data) + len(wave) <= excerpt.room:
+        source = data_url(format.mime, excerpt.data)
+        player = element(
+            "audio",
+            attributes={"controls": "", "preload": "metadata", "src": source, "aria-label": name},
+            style="width:92%",
+        )
+        return Drawing(html=_stacked(wave, player, size), facts=facts, note=note)
+    note = note or "too large to play here"
+    if wave:
+        return Drawing(html=_stacked(wave, "", size), facts=facts, note=note)
+    if not facts:
+        raise UnshowableError(note)
+    card = element("div", *(element("div", fact) for fact in facts), style="padding:12px")
+    return Drawing(html=framed(card, size), facts=facts, note=note)
+
+
+def _stacked(wave: Html, player: Html | str, size: Size) -> Html:
+    return framed(element("div", wave, player, style="width:100%;text-align:center"), size)
+
+
+def _waveform(levels: bytes, size: Size, *, name: str) -> Html:
+    """Return a drawing of pairs of bytes: the lowest and the highest level of each column."""
+    columns = min(len(levels) // 2, _COLUMNS)
+    if not columns:
+        return Html("")
+    width, height = size.width, min(size.height // 2, 96)
+    bars = "".join(
+        f"M{(at + 0.5) * width / columns:.1f} {(255 - levels[2 * at + 1]) * height / 255 - 0.4:.1f}"
+        f"V{(255 - levels[2 * at]) * height / 255 + 0.4:.1f}"
+        for at in range(columns)
     )
-    return Drawing(html=framed(player, size), facts=facts)
+    drawing = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}"><path stroke="#3b82f6" '
+        f'stroke-width="{width / columns * 0.7:.2f}" d="{bars}"/></svg>'
+    )
+    return element(
+        "img",
+        attributes={
+            "src": data_url("image/svg+xml", drawing.encode()),
+            "alt": f"loudness of {name} over time",
+        },
+        style=f"width:92%;height:{height}px;display:block;margin:0 auto 6px auto",
+    )
 
 
 def _facts(data: bytes, format: Format) -> tuple[str, ...]:
@@ -83,9 +132,8 @@ def _facts(data: bytes, format: Format) -> tuple[str, ...]:
     if found is None:
         return ()
     seconds, hertz, channels = found
-    length = f"{int(seconds) // 60}:{int(seconds) % 60:02d}" if seconds >= 1 else f"{seconds:.2f} s"
     named = {1: "mono", 2: "stereo"}.get(channels, f"{channels} channels")
-    return length, f"{hertz / 1000:g} kHz", named
+    return length_of(seconds), f"{hertz / 1000:g} kHz", named
 
 
 def _wav(data: bytes) -> tuple[float, int, int] | None:
@@ -120,5 +168,6 @@ KIND = Kind(
     draw=_draw,
     recognise=_recognise,
     precedence=BINARIES + 10,  # after video: an Ogg file begins alike, whatever is inside
+    limit=8 * MIB,
     embedded=True,
 )

@@ -25,8 +25,6 @@ _FORMATS = (
     _named("application/vnd.microsoft.portable-executable", "Windows program", b"MZ"),
     _named("application/x-lz4", "LZ4", b"\x04\x22\x4d\x18"),
     _named("application/x-riff", "RIFF", b"RIFF"),
-    _named("video/x-matroska", "Matroska", b"\x1a\x45\xdf\xa3"),
-    Format(mime="video/quicktime", label="QuickTime", brands=(b"qt  ",)),
 )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from odps_nb.notebook.display.html import BACKDROP, data_url, element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, framed
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size, UnshowableError
@@ -31,22 +30,14 @@ _FORMATS = (
     ),
     Format(mime="font/woff2", label="WOFF2", starts=(b"wOF2\x00\x01\x00\x00", b"wOF2OTTO")),
 )
-_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     if not excerpt.whole:
         raise UnshowableError("too large to draw")
     parsed = parse("font", excerpt.data, size)
-    if not parsed.data.startswith(_PNG):
-        raise UnshowableError("the parser returned no picture")
     facts = tuple(clip(fact, 60) for fact in parsed.texts("facts"))
-    picture = element(
-        "img",
-        attributes={"src": data_url("image/png", parsed.data), "alt": f"letters of {name}"},
-        style=f"max-width:100%;max-height:{size.height}px;width:auto;height:auto;{BACKDROP}",
-    )
-    return Drawing(html=framed(picture, size), facts=facts)
+    return Drawing(html=picture_box(parsed.data, size, alt=f"letters of {name}"), facts=facts)
 
 
 KIND = Kind(name="font", formats=_FORMATS, draw=_draw, limit=16 * MIB)

@@ -5,8 +5,7 @@ No byte of the original reaches the page: see `odps_nb.notebook.preview.parsers.
 
 from __future__ import annotations
 
-from odps_nb.notebook.display.html import BACKDROP, data_url, element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size, UnshowableError
@@ -39,7 +38,6 @@ _FORMATS = (
     _WEBP,
     _BMP,
 )
-_TRANSPARENT = ("image/png", "image/webp")
 
 
 def _recognise(head: Head) -> Format | None:
@@ -61,18 +59,9 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if not excerpt.whole:
         raise UnshowableError("too large for a thumbnail")
     parsed = parse("picture", excerpt.data, size, mime=format.mime)
-    # what we made is one of three formats; anything else was not made by us
-    made = KIND.match(Head.of(parsed.data, whole=True))
-    if made is None or made.mime not in ("image/jpeg", *_TRANSPARENT):
-        raise UnshowableError("the parser returned no picture")
     facts = parsed.texts("facts")
-    picture = element(
-        "img",
-        attributes={"src": data_url(made.mime, parsed.data), "alt": f"{name}, {' '.join(facts)}"},
-        style=f"max-width:100%;max-height:{size.height}px;width:auto;height:auto;"
-        + (BACKDROP if made.mime in _TRANSPARENT else ""),
-    )
-    return Drawing(html=framed(picture, size), facts=facts)
+    html = picture_box(parsed.data, size, alt=f"{name}, {' '.join(facts)}")
+    return Drawing(html=html, facts=facts)
 
 
 KIND = Kind(name="image", formats=_FORMATS, draw=_draw, recognise=_recognise, limit=16 * MIB)

@@ -1,16 +1,28 @@
-"""Video: a player around the original bytes, which only the browser decodes."""
+"""Video: a frame, and a player around the original bytes where the page has room for them.
+
+PyAV (extra ``previews``) decodes the frame in the process aside; the film itself plays in the
+browser. Without PyAV there is the player alone.
+"""
 
 from __future__ import annotations
 
-from odps_nb.notebook.display.html import TINT, data_url, element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
-from odps_nb.notebook.preview.kind import Format, Head, Kind
+from typing import Final
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.display.html import TINT, Html, data_url, element
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, made_picture, picture_box
+from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
+from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size, UnshowableError
 
 __all__ = ["KIND"]
 
 _WEBM = Format(mime="video/webm", label="WebM", aliases=("audio/webm", "video/x-matroska"))
 _OGG = Format(mime="video/ogg", label="Ogg video", aliases=("application/ogg",))
+_MATROSKA = Format(
+    mime="video/x-matroska", label="Matroska", aliases=("video/matroska", "audio/x-matroska")
+)
+_AVI = Format(mime="video/x-msvideo", label="AVI", aliases=("video/avi", "video/msvideo"))
 _MP4 = Format(
     mime="video/mp4",
     label="MP4",
@@ -20,27 +32,67 @@ _MP4 = Format(
         *(b"avc1", b"M4V ", b"dash"),
     ),
 )
+_QUICKTIME = Format(mime="video/quicktime", label="QuickTime", brands=(b"qt  ",))
+#: Media types that browsers play.
+_PLAYED: Final = (_MP4.mime, _WEBM.mime, _OGG.mime)
 
 
 def _recognise(head: Head) -> Format | None:
+    data = head.data
     # the DocType element of EBML (id 42 82) stands in the first bytes
-    if head.data.startswith(b"\x1a\x45\xdf\xa3") and b"\x42\x82\x84webm" in head.data[:64]:
-        return _WEBM
-    return _OGG if head.data.startswith(b"OggS") and b"\x80theora" in head.data[:512] else None
+    if data.startswith(b"\x1a\x45\xdf\xa3"):
+        kinds = ((b"\x42\x82\x84webm", _WEBM), (b"\x42\x82\x88matroska", _MATROSKA))
+        return next((format for mark, format in kinds if mark in data[:64]), None)
+    if data.startswith(b"RIFF") and data[8:12] == b"AVI ":
+        return _AVI
+    return _OGG if data.startswith(b"OggS") and b"\x80theora" in data[:512] else None
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    if not excerpt.whole:
-        raise UnshowableError("too large to put into the notebook")
-    source = data_url(format.mime, excerpt.data)
+    playable = excerpt.whole and format.mime in _PLAYED
+    whole = "yes" if excerpt.whole else "no"
+    try:
+        parsed = parse("film", excerpt.data, size, mime=format.mime, whole=whole)
+        _, poster = made_picture(parsed.data)
+    except (UnshowableError, MissingDependencyError) as error:
+        if not playable or len(excerpt.data) > excerpt.room:
+            raise
+        hint = getattr(error, "hint", "")
+        return Drawing(
+            html=_player(excerpt, format, size, poster=None, name=name),
+            note=f"{error}: {hint}" if hint else str(error),
+        )
+    facts = parsed.texts("facts")
+    if playable and len(excerpt.data) + len(poster) <= excerpt.room:
+        return Drawing(html=_player(excerpt, format, size, poster=poster, name=name), facts=facts)
+    return Drawing(
+        html=picture_box(parsed.data, size, alt=f"a frame of {name}"),
+        facts=facts,
+        note="too large to play here" if format.mime in _PLAYED else "browsers do not play it",
+    )
+
+
+def _player(excerpt: Excerpt, format: Format, size: Size, *, poster: str | None, name: str) -> Html:
     player = element(
         "video",
-        attributes={"controls": "", "preload": "metadata", "src": source, "aria-label": name},
+        attributes={
+            "controls": "",
+            "preload": "metadata",
+            **({"poster": poster} if poster else {}),
+            "src": data_url(format.mime, excerpt.data),
+            "aria-label": name,
+        },
         style=f"max-width:100%;height:{size.height}px;background-color:{TINT}",
     )
-    return Drawing(html=framed(player, size))
+    return framed(player, size)
 
 
 KIND = Kind(
-    name="video", formats=(_MP4, _WEBM, _OGG), draw=_draw, recognise=_recognise, embedded=True
+    name="video",
+    formats=(_MP4, _QUICKTIME, _WEBM, _MATROSKA, _OGG, _AVI),
+    draw=_draw,
+    recognise=_recognise,
+    limit=8 * MIB,
+    head=MIB,  # most films have their index and a first frame in it
+    embedded=True,
 )

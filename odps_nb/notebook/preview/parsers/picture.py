@@ -7,44 +7,31 @@ pixels.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import warnings
 from typing import Any, Final
 
+import numpy as np
+
+from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.shared import Size, UnshowableError
 
-__all__ = ["MAX_PIXELS", "parse", "pixels"]
+__all__ = ["MAX_PIXELS", "check_pixels", "grey", "parse", "pixels", "thumbnail"]
 
 #: Pixels of the largest picture that is decoded.
 MAX_PIXELS: Final = 40_000_000
 _TOO_MANY: Final = f"more than {MAX_PIXELS // 10**6} megapixels: not decoded"
 
-_FORMATS: Final = {
-    "image/png": "PNG",
-    "image/jpeg": "JPEG",
-    "image/gif": "GIF",
-    "image/webp": "WEBP",
-    "image/bmp": "BMP",
-    "image/tiff": "TIFF",
-    "image/avif": "AVIF",
-    "image/heic": "HEIF",
-    "image/vnd.microsoft.icon": "ICO",
-}
 _FRAMES: Final = 24
 _ORIENTATION: Final = 0x0112  # EXIF
 
 try:
-    import numpy as np
     from PIL import Image, ImageOps, features
 except ImportError:  # said when a picture is asked for
     Image = None  # type: ignore[assignment]
 else:
-    with contextlib.suppress(ImportError):  # HEIC needs a package of its own
-        import pillow_heif
-
-        pillow_heif.register_heif_opener()
+    register()
     Image.init()  # all formats are loaded now, not once again in the fork of each job
 
 
@@ -64,6 +51,8 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         Without Pillow.
     """
     size = Size(**options["size"])
+    if PICTURES[options["mime"]] == "ICO":  # Pillow decodes it when it opens it
+        check_pixels(*icon_size(data))
     with warnings.catch_warnings():
         # Pillow warns of odd files; what matters here either raises or is checked below
         warnings.simplefilter("ignore")
@@ -86,24 +75,25 @@ def pixels(data: bytes) -> int:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with _opened(data, *_FORMATS) as image:
+        with _opened(data, *PICTURES) as image:
             return image.size[0] * image.size[1]
 
 
 def _opened(data: bytes, *mimes: str) -> Image.Image:
-    if Image is None:
-        raise MissingDependencyError("pictures need Pillow", extra="notebook")
-    known = [name for mime in mimes if (name := _FORMATS[mime]) in Image.OPEN]
-    if not known:
-        raise MissingDependencyError(f"{mimes[0]} needs pillow-heif", extra="previews")
+    _require_pillow()
     try:
-        return Image.open(io.BytesIO(data), formats=known)
+        return open_picture(data, *mimes)
     except Image.DecompressionBombError:
         raise UnshowableError(_TOO_MANY) from None
 
 
+def _require_pillow() -> None:
+    if Image is None:
+        raise MissingDependencyError("pictures need Pillow", extra="notebook")
+
+
 def _thumbnail(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
-    _check_pixels(image)
+    check_pixels(*image.size)
     width, height = image.size
     if image.getexif().get(_ORIENTATION) in (5, 6, 7, 8):
         width, height = height, width  # stored lying on its side
@@ -114,12 +104,12 @@ def _thumbnail(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
     data = _moving(image, size) if animated and size.layout == "single" else b""
     if not data:
         image.seek(0)
-        data = _still(image, size)
+        data = thumbnail(image, size)
     return {"facts": facts}, data
 
 
-def _check_pixels(image: Image.Image) -> None:
-    width, height = image.size
+def check_pixels(width: int, height: int) -> None:
+    """Raise `UnshowableError` for a picture of more than `MAX_PIXELS`."""
     if width * height > MAX_PIXELS:
         raise UnshowableError(
             f"{width} × {height} is {width * height / 1e6:.0f} megapixels, "
@@ -131,8 +121,11 @@ def _has_transparency(image: Image.Image) -> bool:
     return "A" in image.getbands() or "transparency" in image.info
 
 
-def _still(image: Image.Image, size: Size) -> bytes:
-    """Encode the present frame: PNG for few colours, JPEG without and WebP with transparency."""
+def thumbnail(image: Image.Image, size: Size) -> bytes:
+    """Return a picture encoded for a page, small and upright; a format that holds it well.
+
+    PNG for few colours, else JPEG, or WebP where it is transparent.
+    """
     # twice the CSS size, for screens with small pixels
     box = (size.width * 2, size.height * 2)
     if image.format == "JPEG":
@@ -157,13 +150,27 @@ def _still(image: Image.Image, size: Size) -> bytes:
 def _eight_bits(image: Image.Image) -> Image.Image:
     """Return a copy in L, RGB or RGBA; deeper greys are stretched over the whole scale."""
     if image.mode[0] in "IF":
-        values = np.asarray(image, dtype=np.float64)
-        low, high = np.nanmin(values), np.nanmax(values)
-        scaled = np.nan_to_num((values - low) / ((high - low) or 1.0)) * 255
-        return Image.fromarray(scaled.astype(np.uint8))
+        return grey(np.asarray(image, dtype=np.float64))
     if _has_transparency(image):
         return image.convert("RGBA")
     return image.convert("L" if image.mode in ("1", "L") else "RGB")
+
+
+def grey(values: Any, low: float | None = None, high: float | None = None) -> Image.Image:
+    """Return an array of two dimensions as greys: ``low`` is black, ``high`` is white.
+
+    By default its smallest and its largest value; what is no number is black.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without Pillow.
+    """
+    _require_pillow()
+    low = float(np.nanmin(values)) if low is None else low
+    high = float(np.nanmax(values)) if high is None else high
+    scaled = np.clip((values - low) / ((high - low) or 1.0), 0, 1) * 255
+    return Image.fromarray(np.nan_to_num(scaled).astype(np.uint8))
 
 
 def _moving(image: Image.Image, size: Size) -> bytes:
@@ -178,7 +185,7 @@ def _moving(image: Image.Image, size: Size) -> bytes:
         except EOFError:
             break
         spent += image.size[0] * image.size[1]
-        _check_pixels(image)
+        check_pixels(*image.size)
         if spent > MAX_PIXELS:
             return b""
         frame = image.convert("RGBA")

@@ -1,0 +1,70 @@
+"""Small films and sounds, encoded by PyAV."""
+
+from __future__ import annotations
+
+import functools
+import io
+
+import av
+import numpy as np
+
+__all__ = ["files", "film", "sound"]
+
+
+@functools.cache
+def files() -> dict[str, bytes]:
+    """Return the files by name."""
+    return {
+        "clip.mp4": film("mp4", "libx264"),
+        "clip.mov": film("mov", "mpeg4"),
+        "clip.webm": film("webm", "libvpx"),
+        "clip.mkv": film("matroska", "libx264"),
+        "clip.avi": film("avi", "mjpeg", pixels="yuvj420p"),
+        "song.mp3": sound("mp3", "libmp3lame"),
+        "song.ogg": sound("ogg", "libopus"),
+        "song.flac": sound("flac", "flac"),
+        "song.m4a": sound("ipod", "aac"),
+    }
+
+
+def film(
+    container: str, codec: str, *, pixels: str = "yuv420p", dark: int = 0, frames: int = 24
+) -> bytes:
+    """Return two seconds of 64 × 48 points, red at the left; ``dark`` frames are black at first."""
+    out = io.BytesIO()
+    with av.open(out, "w", format=container) as file:
+        stream = file.add_stream(codec, rate=12)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, pixels
+        stream.codec_context.thread_count = 1
+        stream.codec_context.gop_size = 6
+        for number in range(frames):
+            picture = np.zeros((48, 64, 3), np.uint8)
+            if number >= dark:
+                picture[:, :32] = 200, 40, 40
+                picture[:24, 32:] = 30, 30, 120 + number
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        file.mux(stream.encode())
+    return out.getvalue()
+
+
+def sound(container: str, codec: str, *, seconds: int = 2, rate: int = 48_000) -> bytes:
+    """Return a tone that grows louder over the first half."""
+    time = np.arange(seconds * rate) / rate
+    tone = np.sin(time * 440 * 2 * np.pi) * np.minimum(1, time / seconds * 2) * 0.8
+    whole = av.AudioFrame.from_ndarray(tone.astype(np.float32)[None], "flt", "mono")
+    whole.sample_rate = rate
+    out = io.BytesIO()
+    with av.open(out, "w", format=container) as file:
+        stream = file.add_stream(codec, rate=rate, layout="mono")
+        # opened now, to know how many samples this encoder takes at a time
+        stream.codec_context.open()
+        cutter = av.AudioResampler(
+            format=stream.format.name,
+            layout="mono",
+            rate=rate,
+            frame_size=stream.codec_context.frame_size or 4096,
+        )
+        for frame in [*cutter.resample(whole), *cutter.resample(None)]:
+            file.mux(stream.encode(frame))
+        file.mux(stream.encode())
+    return out.getvalue()

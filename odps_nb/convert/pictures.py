@@ -1,0 +1,95 @@
+"""Which media types are pictures, and how Pillow opens them: one list for previews and `to_pil`.
+
+Must not know: blobs, previews, what is done with a picture.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import TYPE_CHECKING, Final
+
+from odps_nb.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["PICTURES", "icon_size", "open_picture", "register"]
+
+#: Pillow's name of the format, by media type.
+PICTURES: Final = {
+    "image/png": "PNG",
+    "image/jpeg": "JPEG",
+    "image/gif": "GIF",
+    "image/webp": "WEBP",
+    "image/bmp": "BMP",
+    "image/tiff": "TIFF",
+    "image/avif": "AVIF",
+    "image/heic": "HEIF",
+    "image/vnd.microsoft.icon": "ICO",
+}
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+
+
+def register() -> None:
+    """Let Pillow open HEIC where pillow-heif is installed.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without Pillow.
+    """
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingDependencyError(
+            "pictures need Pillow", extra="notebook", hint="pip install pillow"
+        ) from None
+    if "HEIF" not in Image.OPEN:
+        try:
+            from pillow_heif import register_heif_opener
+        except ImportError:
+            return
+        register_heif_opener()
+
+
+def open_picture(data: bytes, *mimes: str) -> Image.Image:
+    """Return a picture of one of the media types; its header was read, no pixel is decoded yet.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without Pillow, or for AVIF or HEIC without what decodes it.
+    OSError, ValueError, PIL.Image.DecompressionBombError, …
+        As Pillow raises them.
+    """
+    register()
+    from PIL import Image
+
+    Image.init()
+    known = [name for mime in mimes if (name := PICTURES[mime]) in Image.OPEN]
+    if not known:
+        needed = "pillow-heif" if mimes[0] == "image/heic" else "Pillow 11.3 or newer"
+        raise MissingDependencyError(
+            f"{mimes[0]} needs {needed}", extra="previews", hint="pip install 'odps-nb[previews]'"
+        )
+    return Image.open(io.BytesIO(data), formats=known)
+
+
+def icon_size(data: bytes) -> tuple[int, int]:
+    """Return width and height of the largest picture inside an icon (ICO).
+
+    The entries in front of them hold one byte for each side, and nobody keeps them to it.
+    """
+    largest = 0, 0
+    for entry in range(min(int.from_bytes(data[4:6], "little"), 256)):
+        at = int.from_bytes(data[18 + 16 * entry : 22 + 16 * entry], "little")
+        if data.startswith(_PNG, at):
+            sides = (data[at + 16 : at + 20], data[at + 20 : at + 24])
+            width, height = (int.from_bytes(side, "big") for side in sides)
+        else:  # a bitmap and its mask, one above the other
+            sides = (data[at + 4 : at + 8], data[at + 8 : at + 12])
+            width, height = (abs(int.from_bytes(side, "little", signed=True)) for side in sides)
+            height //= 2
+        largest = max(largest, (width, height), key=math.prod)
+    return largest

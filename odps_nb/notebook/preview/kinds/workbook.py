@@ -1,0 +1,77 @@
+"""Workbooks (Excel, OpenDocument): their sheets, and the first rows of the first one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from odps_nb.notebook.display.html import MUTED, SMALL, element, join
+from odps_nb.notebook.preview.drawing import (
+    Drawing,
+    Excerpt,
+    clip,
+    count_of,
+    framed,
+    table_of,
+)
+from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
+from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.shared import Size, UnshowableError
+
+__all__ = ["KIND"]
+
+_LINE: Final = 25  # pixels of the line with the names
+_MAIN = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+_EXCEL = Format(
+    mime=_MAIN,
+    label="Excel",
+    aliases=("application/vnd.ms-excel", "application/zip", "application/vnd.ms-excel.sheet"),
+)
+_CALC = Format(
+    mime="application/vnd.oasis.opendocument.spreadsheet",
+    label="OpenDocument sheet",
+    aliases=("application/zip",),
+)
+# a file inside of the ZIP, by its local header: 26 bytes of numbers between the mark and the name
+_SHEET_PART = re.compile(
+    rb"PK\x03\x04.{26}xl/(?:workbook|worksheets|sharedStrings|_rels)", re.DOTALL
+)
+
+
+def _recognise(head: Head) -> Format | None:
+    data = head.data
+    if not data.startswith(b"PK\x03\x04"):
+        return None
+    # OpenDocument says in the first file, which is not packed, what it is
+    if data.startswith(b"mimetype" + _CALC.mime.encode(), 30):
+        return _CALC
+    return _EXCEL if _SHEET_PART.search(data) else None
+
+
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    if not excerpt.whole:
+        raise UnshowableError("too large to look inside")
+    parsed = parse("workbook", excerpt.data, size)
+    sheets, rows = parsed.texts("sheets"), parsed.rows("rows")
+    facts = [count_of(len(sheets), "sheet"), *filter(None, [parsed.text("shape")])]
+    if not rows:
+        words = element("em", "no cells", style=MUTED)
+        return Drawing(html=framed(words, size), facts=tuple(facts))
+    below = replace(size, height=size.height - _LINE)
+    table = table_of(rows[0], rows[1:], below, label=f"first rows of {name}")
+    others = ", ".join(clip(sheet, 40) for sheet in sheets[:8])
+    line = element(
+        "div",
+        element("b", clip(parsed.text("sheet"), 40)),
+        f" of {clip(others, 120)}" if len(sheets) > 1 else "",
+        attributes={"dir": "auto"},
+        style=f"height:{_LINE}px;padding:4px 8px;box-sizing:border-box;white-space:nowrap;"
+        f"overflow:hidden;text-overflow:ellipsis;{SMALL}",
+    )
+    return Drawing(html=join((line, table)), facts=tuple(facts))
+
+
+KIND = Kind(
+    name="workbook", formats=(_EXCEL, _CALC), draw=_draw, recognise=_recognise, limit=8 * MIB
+)

@@ -1,0 +1,66 @@
+"""Source code and Markdown: lines cut into words, each with what it is in its language.
+
+Runs in the parser process, since patterns of Pygments may take very long on some texts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.preview.shared import Size
+
+__all__ = ["LINE", "parse"]
+
+#: Characters of a line that are shown.
+LINE: Final = 400
+
+try:
+    from pygments import lex, lexers, token
+except ImportError:  # said when a text is asked for
+    lexers = None
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return the first lines as ``rows`` of words and, before each, its class.
+
+    Classes are ``word``, ``text``, ``number``, ``comment``, ``name``, ``title`` and empty.
+
+    Parameters
+    ----------
+    options
+        ``language``, as Pygments names it, and the ``size`` of the preview; data are UTF-8.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without Pygments.
+    """
+    if lexers is None:
+        raise MissingDependencyError("colours need Pygments", extra="notebook")
+    size = Size(**options["size"])
+    lines = data.decode("utf-8", "replace").splitlines()[: size.lines]
+    source = "\n".join(line[:LINE] + ("…" if len(line) > LINE else "") for line in lines)
+    lexer = lexers.get_lexer_by_name(options["language"], stripnl=False, ensurenl=False)
+    classes = {
+        token.Keyword: "word",
+        token.Comment: "comment",
+        token.String: "text",
+        token.Number: "number",
+        token.Name.Function: "name",
+        token.Name.Class: "name",
+        token.Name.Decorator: "name",
+        token.Name.Tag: "word",
+        token.Generic.Heading: "title",
+        token.Generic.Subheading: "title",
+        token.Generic.Strong: "title",
+    }
+    rows: list[list[str]] = [[]]
+    for kind, words in lex(source, lexer):
+        known = next((name for one, name in classes.items() if kind in one), "")
+        for number, part in enumerate(words.split("\n")):
+            if number:
+                rows.append([])
+            if part:
+                rows[-1] += [known, part]
+    return {"rows": rows}, b""

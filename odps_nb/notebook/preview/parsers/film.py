@@ -1,0 +1,92 @@
+"""Films: length, size, codec, and one frame as a picture.
+
+Runs in the parser process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
+from odps_nb.notebook.preview.parsers.picture import MAX_PIXELS, check_pixels, thumbnail
+from odps_nb.notebook.preview.shared import Size, UnshowableError, length_of
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.stream import VideoStream
+    from PIL import Image
+
+__all__ = ["parse"]
+
+_PACKETS: Final = 400  # that may come before the first frame
+_DULL: Final = 24  # levels of 256 between the darkest and the lightest point
+_INDEXED: Final = ("video/mp4", "video/quicktime", "video/webm", "video/x-matroska")
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return length, size and codec as facts, and a frame as an encoded picture.
+
+    Parameters
+    ----------
+    options
+        ``mime`` that the first bytes proved, ``whole``: ``yes`` when nothing is cut, and the
+        ``size`` of the preview.
+
+    Raises
+    ------
+    UnshowableError
+        When it has no picture, too many pixels, or is cut or corrupt.
+    MissingDependencyError
+        Without PyAV.
+    """
+    mime, whole = options["mime"], options["whole"] == "yes"
+    with opened(data, mime) as container:
+        film = next(iter(container.streams.video), None)
+        if film is None:
+            part = "inside" if whole else "in the part that was read"
+            raise UnshowableError(f"no moving picture was found {part}")
+        context = film.codec_context
+        name = context.name if context is not None else ""
+        if name not in DECODERS:
+            raise UnshowableError(f"its codec {name or '?'} is not decoded here")
+        check_pixels(film.width, film.height)
+        picture = _poster(container, film, whole=whole)
+        facts = [f"{picture.width} × {picture.height}", DECODERS[name]]
+        # what has no index in front would state the length of the part that was read
+        if container.duration and (whole or mime in _INDEXED):
+            facts.insert(0, length_of(container.duration / 1_000_000))
+        return {"facts": facts}, thumbnail(picture, Size(**options["size"]))
+
+
+def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Image.Image:
+    """Return the first frame, or one of the middle where that is a black or white one."""
+    film.codec_context.thread_count = 1
+    film.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
+    try:
+        first = _next_frame(container, film)
+    except UnshowableError:
+        raise
+    except FAILURES:
+        first = None
+    if first is None:
+        part = "" if whole else " from the part that was read"
+        raise UnshowableError(f"no frame could be decoded{part}")
+    levels = np.asarray(first.convert("L"))
+    if whole and levels.max() - levels.min() < _DULL and container.duration:
+        with contextlib.suppress(*FAILURES):
+            container.seek(container.duration // 2)
+            return _next_frame(container, film) or first
+    return first
+
+
+def _next_frame(container: InputContainer, film: VideoStream) -> Image.Image | None:
+    for packet in itertools.islice(container.demux(film), _PACKETS):
+        for frame in packet.decode():
+            check_pixels(frame.width, frame.height)  # it may differ from what the header says
+            picture: Image.Image = frame.to_image()  # type: ignore[no-untyped-call]
+            return picture.rotate(frame.rotation, expand=True) if frame.rotation else picture
+    return None

@@ -1,0 +1,163 @@
+"""FITS (astronomy): the cards of the header, and the first picture as greys.
+
+Runs in the parser process. The format is small and old (FITS 4.0): units of a header and data, each
+of whole blocks of 2880 bytes; a header is cards of 80 letters up to ``END``; numbers of the data
+begin with their highest byte.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.preview.parsers import picture
+from odps_nb.notebook.preview.shared import Size, UnshowableError
+
+__all__ = ["parse"]
+
+_BLOCK: Final = 2880
+_CARD: Final = 80
+_CARDS: Final = 4000
+_UNITS: Final = 32
+_TYPES: Final = {8: ">u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
+_Card = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unit:
+    """A header and where its data begin."""
+
+    cards: list[_Card]
+    values: dict[str, str]
+    begins: int
+
+    def number(self, name: str, default: int = 0) -> int:
+        try:
+            return int(self.values.get(name) or default)
+        except ValueError:
+            raise UnshowableError(f"{name} is no number") from None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents as NumPy counts them: the one that changes fastest is the last."""
+        extents = [self.number(f"NAXIS{n}") for n in range(min(self.number("NAXIS"), 999), 0, -1)]
+        if any(extent < 0 for extent in extents):
+            raise UnshowableError("an extent is negative")
+        return tuple(extents)
+
+    @property
+    def kind(self) -> str:
+        return self.values.get("XTENSION", "IMAGE")
+
+    @property
+    def length(self) -> int:
+        """Bytes of the data, without what fills the last block."""
+        if not self.shape:
+            return 0
+        width = abs(self.number("BITPIX")) // 8
+        return width * self.number("GCOUNT", 1) * (self.number("PCOUNT") + math.prod(self.shape))
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return the cards, facts, and the first picture, encoded, where there is one.
+
+    Parameters
+    ----------
+    options
+        ``whole``: ``yes`` when nothing is cut, and the ``size`` of the preview.
+
+    Raises
+    ------
+    UnshowableError
+        When the header is cut or corrupt.
+    """
+    size = Size(**options["size"])
+    units = _units(data, all_of_it=options["whole"] == "yes")
+    shown = next((unit for unit in units if _is_picture(unit)), units[0])
+    shape = " × ".join(str(extent) for extent in reversed(shown.shape)) or "no data"
+    facts = [shape, *([f"{len(units)} units"] if len(units) > 1 else [])]
+    cards = [list(card) for card in shown.cards[: size.rows * 10]]
+    found = {"facts": facts, "cards": cards, "note": ""}
+    if not _is_picture(shown) or options["whole"] != "yes":
+        return found, b""
+    try:
+        return found, picture.thumbnail(_drawn(data, shown), size)
+    except (MissingDependencyError, UnshowableError) as error:
+        return {**found, "note": str(error)}, b""
+
+
+def _units(data: bytes, *, all_of_it: bool) -> list[_Unit]:
+    found: list[_Unit] = []
+    at = 0
+    while at < len(data) and len(found) < _UNITS:
+        try:
+            unit = _header(data, at)
+            following = unit.begins + -(-unit.length // _BLOCK) * _BLOCK
+        except UnshowableError:
+            if not found:
+                raise
+            break  # what follows the last unit means nothing
+        found.append(unit)
+        if not all_of_it or following <= at:
+            break
+        at = following
+    return found
+
+
+def _header(data: bytes, at: int) -> _Unit:
+    cards: list[_Card] = []
+    for number in range(_CARDS):
+        text = data[at + number * _CARD : at + (number + 1) * _CARD].decode("latin-1")
+        if len(text) < _CARD:
+            break
+        if text.rstrip() == "END":
+            ends = at + (number + 1) * _CARD
+            values = {name: value for name, value, _ in reversed(cards)}  # the first one counts
+            return _Unit(cards=cards, values=values, begins=-(-ends // _BLOCK) * _BLOCK)
+        if text.strip():
+            cards.append(_card(text))
+    raise UnshowableError("its header is cut or corrupt")
+
+
+def _card(text: str) -> _Card:
+    name, rest = text[:8].strip(), text[8:]
+    if not rest.startswith("= "):
+        return name, "", rest.strip()
+    rest = rest[2:].strip()
+    if not rest.startswith("'"):
+        value, _, note = rest.partition("/")
+        return name, value.strip(), note.strip()
+    # a quote inside of a text is written twice
+    end = 1
+    while (end := rest.find("'", end)) >= 0 and rest[end + 1 : end + 2] == "'":
+        end += 2
+    value = rest[1 : end if end >= 0 else None].replace("''", "'").rstrip()
+    return name, value, rest[end + 1 :].partition("/")[2].strip() if end >= 0 else ""
+
+
+def _is_picture(unit: _Unit) -> bool:
+    sides = unit.shape[-2:]
+    return unit.kind == "IMAGE" and len(sides) == 2 and min(unit.shape) > 0
+
+
+def _drawn(data: bytes, unit: _Unit) -> Any:
+    """Return the first plane; north of it, which is stored last, is above."""
+    dtype = _TYPES.get(unit.number("BITPIX"))
+    if dtype is None:
+        raise UnshowableError("BITPIX is none of the six types")
+    height, width = unit.shape[-2:]
+    picture.check_pixels(width, height)
+    if unit.begins + height * width * np.dtype(dtype).itemsize > len(data):
+        raise UnshowableError("its data are cut")
+    plane = np.frombuffer(data, dtype, height * width, unit.begins).reshape(height, width)
+    # a few bright points would leave everything else black
+    values = np.asarray(plane[::-1], dtype=np.float32)
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        raise UnshowableError("no number in it is finite")
+    low, high = np.percentile(finite[:: max(1, finite.size // 500_000)], (1, 99.7))
+    return picture.grey(values, float(low), float(high))

@@ -1,0 +1,145 @@
+"""Sound: length, sampling rate, channels, and how loud it is over time.
+
+Runs in the parser process. WAV of whole numbers is read here; everything else by FFmpeg.
+"""
+
+from __future__ import annotations
+
+import io
+import wave
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
+from odps_nb.notebook.preview.shared import UnshowableError, length_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from av.audio.stream import AudioStream
+    from av.container import InputContainer
+
+    Samples = npt.NDArray[np.float32]  # of one channel, from -1 to 1
+    Levels = npt.NDArray[np.float32]  # lowest and highest of each column
+
+__all__ = ["COLUMNS", "parse"]
+
+#: Columns of the drawing.
+COLUMNS: Final = 240
+_SHORT: Final = 30  # seconds that are decoded as a whole
+_MOST: Final = 6_000_000  # samples, whatever the file states of its rate
+_MOMENT: Final = 9216  # samples of a moment of a longer one; the first of an MP3 are silent
+_NAMED: Final = {1: "mono", 2: "stereo"}
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return facts, and as data two bytes for each column: lowest and highest level, 128 is none.
+
+    Parameters
+    ----------
+    options
+        ``mime`` that the first bytes proved.
+
+    Raises
+    ------
+    UnshowableError
+        When there is no sound inside, or it is cut or corrupt.
+    MissingDependencyError
+        Without PyAV, but for plain WAV.
+    """
+    read = _wav if options["mime"] == "audio/wav" else _decoded
+    length, hertz, channels, levels, codec = read(data, options["mime"])
+    if not len(levels) or not hertz:
+        raise UnshowableError("no sound inside")
+    facts = [
+        length,
+        f"{hertz / 1000:g} kHz",
+        _NAMED.get(channels, f"{channels} channels"),
+    ]
+    numbers = np.clip(np.nan_to_num(levels), -1, 1) * 127 + 128
+    return {"facts": [*facts, *codec]}, numbers.astype(np.uint8).tobytes()
+
+
+# length, samples per second, channels, levels, name of the codec
+_Sound = tuple[str, int, int, "Levels", list[str]]
+
+
+def _wav(data: bytes, mime: str) -> _Sound:
+    """Read whole numbers of 8 to 32 bits, of which two bytes are enough to see."""
+    try:
+        with wave.open(io.BytesIO(data)) as file:
+            channels, width, hertz = file.getnchannels(), file.getsampwidth(), file.getframerate()
+            raw = file.readframes(file.getnframes())
+    except (wave.Error, EOFError):  # fractions, compressed ones, or damaged
+        return _decoded(data, mime)
+    step = channels * width
+    frames = np.frombuffer(raw[: len(raw) // step * step], np.uint8).reshape(-1, channels, width)
+    top = frames[:, :, -1] ^ 128 if width == 1 else frames[:, :, -1]  # 8 bits have no sign
+    samples = top.view(np.int8).mean(axis=1, dtype=np.float32) / 128
+    if width > 1:
+        samples += frames[:, :, -2].mean(axis=1, dtype=np.float32) / 32768
+    return length_of(len(samples) / (hertz or 1)), hertz, channels, _columns(samples), []
+
+
+def _decoded(data: bytes, mime: str) -> _Sound:
+    """Decode with FFmpeg, to one channel: all of what is short, moments of what is long."""
+    with opened(data, mime) as container:
+        track = next(iter(container.streams.audio), None)
+        context = track.codec_context if track is not None else None
+        if track is None or context is None or context.name not in DECODERS:
+            raise UnshowableError("no sound inside that is decoded here")
+        context.thread_count = 1
+        hertz, channels = context.sample_rate, context.layout.nb_channels
+        seconds = (container.duration or 0) / 1_000_000
+        if seconds <= _SHORT:
+            limit = min((_SHORT + 1) * hertz, _MOST)
+            samples = _samples(container, track, limit=limit)
+            more = "over " if len(samples) >= limit else ""  # than the file states
+            length = more + length_of(len(samples) / (hertz or 1))
+            levels = _columns(samples)
+        else:
+            length = length_of(seconds)
+            levels = _moments(container, track, seconds)
+        # FLAC and MP3 have their codec in their names
+        codec = [DECODERS[context.name]] if mime in ("audio/ogg", "audio/mp4") else []
+        return length, hertz, channels, levels, codec
+
+
+def _samples(container: InputContainer, track: AudioStream, *, limit: int) -> Samples:
+    """Return the next samples of one channel, ``limit`` or a few more; what is cut ends there."""
+    from av import AudioResampler
+
+    mixer = AudioResampler(format="flt", layout="mono")
+    parts: list[Samples] = []
+    count = 0
+    try:
+        for frame in container.decode(track):
+            parts += [mixed.to_ndarray()[0] for mixed in mixer.resample(frame)]
+            count += frame.samples
+            if count >= limit:
+                break
+    except FAILURES as error:
+        if not parts:
+            raise UnshowableError(f"cut or corrupt: {error}") from None
+    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+
+def _moments(container: InputContainer, track: AudioStream, seconds: float) -> Levels:
+    """Return the levels of moments all over a long sound; decoding it would take seconds."""
+    levels = np.zeros((COLUMNS // 2, 2), np.float32)
+    for column in range(len(levels)):
+        try:
+            container.seek(int(seconds * 1_000_000 * column / len(levels)))
+            levels[column] = _columns(_samples(container, track, limit=_MOMENT), 1)
+        except FAILURES:
+            continue  # a hole in the drawing
+    return levels
+
+
+def _columns(samples: Samples, columns: int = COLUMNS) -> Levels:
+    """Return the lowest and the highest sample of each column."""
+    starts = np.linspace(0, len(samples), min(columns, len(samples)), endpoint=False, dtype=int)
+    if not len(starts):
+        return np.zeros((0, 2), np.float32)
+    ends = np.minimum.reduceat(samples, starts), np.maximum.reduceat(samples, starts)
+    return np.stack(ends, axis=1)

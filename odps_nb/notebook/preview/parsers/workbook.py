@@ -1,0 +1,80 @@
+"""Workbooks (Excel, OpenDocument): names of the sheets, and the first rows of the first one.
+
+Runs in the parser process. What is promised to unpack to more than `MAX_UNPACKED` is not unpacked;
+what keeps no promise meets the limits of the process. Values are those that were saved: no formula
+is computed, no link is followed.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Any, Final
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.preview.shared import Size, UnshowableError
+
+__all__ = ["MAX_UNPACKED", "parse"]
+
+#: Bytes that a workbook may unpack to.
+MAX_UNPACKED: Final = 128 << 20
+_LONGEST: Final = 200
+_SHEETS: Final = 50
+
+try:
+    import python_calamine
+except ImportError:  # said when a workbook is asked for
+    python_calamine = None  # type: ignore[assignment]
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return names of the sheets, and shape and first rows of the first that has any.
+
+    Raises
+    ------
+    UnshowableError
+        When it is cut or corrupt, or would unpack to too much.
+    MissingDependencyError
+        Without python-calamine.
+    """
+    if python_calamine is None:
+        raise MissingDependencyError("rows of a workbook need python-calamine", extra="previews")
+    size = Size(**options["size"])
+    _check(data)
+    try:
+        with python_calamine.load_workbook(io.BytesIO(data)) as book:
+            names = book.sheet_names
+            sheets = map(book.get_sheet_by_index, range(min(len(names), _SHEETS)))
+            sheet = next((sheet for sheet in sheets if sheet.height), None)
+            if sheet is None:
+                return {"sheets": _texts(names), "rows": [], "shape": "", "sheet": ""}, b""
+            rows = sheet.to_python(nrows=size.rows + 1)
+            shape = f"{sheet.height:,} rows × {sheet.width:,} columns"
+    except (python_calamine.CalamineError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UnshowableError(f"the workbook is cut or corrupt: {reason}") from None
+    shown = [_texts(row[: size.columns + 1]) for row in rows]
+    return {
+        "sheets": _texts(names),
+        "rows": shown,
+        "shape": shape,
+        "sheet": sheet.name[:_LONGEST],
+    }, b""
+
+
+def _check(data: bytes) -> None:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            unpacked = sum(info.file_size for info in archive.infolist())
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+        raise UnshowableError(f"the workbook is cut or corrupt: {error}") from None
+    if unpacked > MAX_UNPACKED:
+        raise UnshowableError(f"would unpack to {unpacked / 1e6:.1f} MB: not unpacked")
+
+
+def _texts(values: list[Any]) -> list[str]:
+    """Return cells as texts; whole numbers as Excel shows them, without ``.0``."""
+    return [
+        str(int(value) if isinstance(value, float) and value.is_integer() else value)[:_LONGEST]
+        for value in values
+    ]

@@ -1,0 +1,482 @@
+"""Films, sound, papers, workbooks and pictures of science: drawn aside, bounded; nothing leaves."""
+
+import base64
+import contextlib
+import io
+import re
+import socket
+import struct
+import subprocess
+import sys
+import wave
+import zipfile
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+from fuzz import document_files, media_files
+from odps_nb.convert.pictures import PICTURES
+from odps_nb.notebook.explore.thumbnails import thumbnail
+from odps_nb.notebook.preview import parsing
+from odps_nb.notebook.preview.kind import MIB
+from odps_nb.notebook.preview.parsers import containers
+from odps_nb.notebook.preview.parsers.workbook import MAX_UNPACKED
+from odps_nb.notebook.preview.registry import kinds, sniff
+from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE, UnshowableError
+from odps_nb.notebook.preview.tile import tile
+from tests.notebook.preview.test_bundle import Seen, Value
+from tests.notebook.preview.test_more_kinds import Page, words
+
+FILMS = media_files.files()
+
+
+def page_of(data, name="it", **options):
+    return Page(tile(Value(data, "", name), **options).html)
+
+
+def picture_in(page, attribute="src"):
+    (source,) = page.values(attribute)
+    return Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))).convert("RGB")
+
+
+def near(picture, at, colour):
+    return all(abs(a - b) < 40 for a, b in zip(picture.getpixel(at), colour, strict=True))
+
+
+def test_previews_and_to_pil_know_the_same_pictures():
+    assert {format.mime for format in kinds()["image"].formats} == PICTURES.keys()
+
+
+# -- films ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["clip.mp4", "clip.webm"])
+def test_a_film_has_a_player_with_a_frame_of_it(name):
+    page = page_of(FILMS[name])
+    poster = picture_in(page, "poster")
+    assert poster.size == (64, 48)
+    assert near(poster, (10, 24), (200, 40, 40))
+    assert near(poster, (50, 40), (0, 0, 0))
+    assert page.tags.count("video") == 1
+
+
+def test_a_film_that_was_taken_upright_stands_upright():
+    data = bytearray(FILMS["clip.mp4"])
+    matrix = data.index(b"tkhd") + 44  # a quarter to the right, as telephones write it
+    data[matrix : matrix + 36] = struct.pack(">9i", 0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)
+    made = tile(Value(bytes(data)))
+    assert "48 × 64" in made.text
+    poster = picture_in(Seen(made.html), "poster")
+    assert near(poster, (24, 10), (200, 40, 40))
+    assert near(poster, (10, 55), (0, 0, 0))
+
+
+def test_a_film_that_begins_black_shows_a_frame_of_its_middle():
+    black = media_files.film("mp4", "libx264", dark=6)
+    assert near(picture_in(page_of(black), "poster"), (10, 24), (200, 40, 40))
+    all_black = media_files.film("mp4", "libx264", dark=24)
+    assert near(picture_in(page_of(all_black), "poster"), (10, 24), (0, 0, 0))
+
+
+def test_a_film_too_large_for_the_page_has_its_frame_alone():
+    for more in (1 * MIB, 9 * MIB):
+        blob = Value(FILMS["clip.webm"] + bytes(more), "", "long.webm")
+        made = tile(blob)
+        assert made.text.startswith("long.webm  WebM · 0:02 · 64 × 48 · VP8")
+        page = Seen(made.html)
+        assert "too large to play here" in page.text
+        assert "video" not in page.tags
+        assert picture_in(page).size == (64, 48)
+    assert blob.was_read == MIB
+
+
+def test_a_film_without_its_end_says_so_and_plays_what_there_is():
+    page = page_of(FILMS["clip.mp4"][:1500])
+    assert page.tags.count("video") == 1
+    assert page.values("poster") == []
+    assert "no moving picture was found inside" in page.text
+
+
+def test_the_explorer_shows_frames_and_waveforms_as_thumbnails():
+    class Connection:
+        def blob(self, reference):
+            return Value(FILMS[reference], "", reference)
+
+    for name, start in (("clip.mp4", "png"), ("clip.mkv", "png"), ("song.mp3", "svg+xml")):
+        made = thumbnail(Connection(), name)
+        assert made.src.startswith(f"data:image/{start};base64,"), name
+        assert "0:02" in made.text
+
+
+# -- sound ------------------------------------------------------------------------------------
+
+
+def levels_of(data, mime):
+    parsed = parsing.parse("sound", data, GRID, mime=mime)
+    pairs = np.frombuffer(parsed.data, np.uint8).reshape(-1, 2).astype(int)
+    return parsed.texts("facts"), pairs[:, 1] - pairs[:, 0]
+
+
+@pytest.mark.parametrize("name", ["song.mp3", "song.ogg", "song.flac", "song.m4a"])
+def test_a_waveform_grows_with_the_sound(name):
+    data = FILMS[name]
+    facts, heights = levels_of(data, sniff(data, len(data)).mime)
+    assert facts[:3] == ("0:02", "48 kHz", "mono")
+    assert len(heights) == 240
+    assert heights[5] < 60 < 180 < heights[-20]
+    page = page_of(data, name)
+    assert f"loudness of {name} over time" in page.values("alt")
+    assert page.tags.count("audio") == 1
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_wav_is_read_whatever_its_width(width):
+    tone = np.sin(np.arange(8000) / 4) * np.linspace(0, 0.9, 8000)
+    whole = (tone * (1 << 8 * width - 1)).astype(np.int64) + (128 if width == 1 else 0)
+    raw = whole.astype("<i8").view(np.uint8).reshape(-1, 8)[:, :width].tobytes()
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setparams((1, width, 8000, 0, "NONE", ""))
+        file.writeframes(raw)
+    facts, heights = levels_of(out.getvalue(), "audio/wav")
+    assert facts == ("0:01", "8 kHz", "mono")
+    assert heights[:20].max() < 30
+    assert heights[-20:].min() > 180
+
+
+def test_wav_of_fractions_is_read_too():
+    tone = (np.sin(np.arange(8000) / 4) * np.linspace(0, 0.9, 8000)).astype("<f4").tobytes()
+    form = struct.pack("<HHIIHH", 3, 1, 8000, 32000, 4, 32)
+    chunks = b"fmt " + struct.pack("<I", 16) + form + b"data" + struct.pack("<I", 32000) + tone
+    data = b"RIFF" + struct.pack("<I", len(chunks) + 4) + b"WAVE" + chunks
+    facts, heights = levels_of(data, "audio/wav")
+    assert facts == ("0:01", "8 kHz", "mono")
+    assert heights[:20].max() < 30
+    assert heights[-20:].min() > 180
+
+
+def test_of_a_long_sound_moments_are_decoded_all_over_it():
+    for container, codec, mime in (
+        ("flac", "flac", "audio/flac"),
+        ("mp3", "libmp3lame", "audio/mpeg"),
+        ("ogg", "libopus", "audio/ogg"),
+    ):
+        data = media_files.sound(container, codec, seconds=40)
+        facts, heights = levels_of(data, mime)
+        assert facts[0] == "0:40"
+        assert len(heights) == 120
+        assert heights[2] < 40 < 150 < np.median(heights[60:])
+
+
+# -- papers, workbooks, science -----------------------------------------------------------------
+
+
+def test_the_first_page_of_a_paper_is_drawn():
+    data = document_files.pdf()
+    drawn = picture_in(page_of(data, size=SINGLE))
+    assert drawn.width == 2 * drawn.height
+    middle = (drawn.width * 70 // 200, drawn.height * 50 // 100)
+    assert near(drawn, middle, (51, 102, 230))
+    assert near(drawn, (3, 3), (255, 255, 255))
+
+
+def test_a_paper_that_is_not_drawn_is_a_card_that_says_why():
+    page = page_of(b"%PDF-1.4\n/Title (Tea) /Type /Page \n" + bytes(100))
+    assert "img" not in page.tags
+    assert "Tea" in page.text
+    assert "its first page is not drawn" in page.text
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64, -32, -64])
+def test_fits_of_every_type_is_drawn_with_its_first_row_below(bits):
+    drawn = picture_in(page_of(document_files.fits(bits)))
+    assert drawn.size == (60, 40)
+    assert sum(drawn.getpixel((2, 38))) < 60
+    assert drawn.getpixel((58, 2))[0] > (180 if bits != 8 else 90)
+
+
+def test_fits_of_an_extension_and_of_a_header_alone():
+    plain = document_files.fits(8, (), data=b"")
+    extension = document_files.fits().replace(
+        b"SIMPLE  =                    T", b"XTENSION= 'IMAGE   '          "
+    )
+    page = page_of(plain + extension)
+    assert "60 × 40 · 2 units" in page.text
+    assert picture_in(page).size == (60, 40)
+    page = page_of(plain, size=LIST)
+    assert "OBJECT M 31's name of <b>it" in words(page)
+    assert "img" not in page.tags
+
+
+def test_dicom_says_nothing_of_a_person():
+    for data in (document_files.dicom(), document_files.dicom(pixels=b"12")):
+        made = tile(Value(data), size=SINGLE)
+        assert "DICOM · MR · 48 × 32" in made.text
+        assert "Doe" not in made.html
+    assert "not drawn" in made.html
+    assert "HEAD" in made.html
+    assert "no picture inside" in page_of(document_files.dicom(pixels=b"")).text
+
+
+def test_the_first_rows_of_a_workbook_are_a_table():
+    page = page_of(document_files.xlsx())
+    assert [text for text in page.texts if text in ("name", "price", "<b>tea", "3", "4.5")] == [
+        *("name", "price", "<b>tea", "3", "4.5"),
+    ]
+    assert "no cells" in page_of(document_files.xlsx(rows="")).text
+
+
+def test_words_of_source_code_are_coloured():
+    page = page_of(b"import os\n\n\ndef f(x):\n    return 'tea'  # why\n")
+    styles = [value for tag, name, value in page.attributes if (tag, name) == ("span", "style")]
+    assert len({style for style in styles if style.startswith("color:")}) >= 3
+
+
+# -- bombs --------------------------------------------------------------------------------------
+
+
+def lying(data, size):
+    """State for the largest file of a ZIP that it has ``size`` bytes."""
+    raw = bytearray(data)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        info = max(archive.infolist(), key=lambda info: info.file_size)
+    raw[info.header_offset + 22 : info.header_offset + 26] = struct.pack("<I", size)
+    at = raw.rindex(info.filename.encode()) - 46
+    raw[at + 24 : at + 28] = struct.pack("<I", size)
+    return bytes(raw)
+
+
+def far_cell():
+    rows = '<row r="1"><c r="A1"><v>1</v></c></row>'
+    rows += '<row r="1048576"><c r="XFD1048576"><v>2</v></c></row>'
+    return document_files.xlsx(rows=rows)
+
+
+def entities():
+    """A thousand million laughs."""
+    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
+    body = f'<!DOCTYPE sst [<!ENTITY l0 "ha">{laughs}]><sst><si><t>&l9;</t></si></sst>'
+    data = document_files.xlsx(strings="<si><t>LAUGHS</t></si>")
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        for info in old.infolist():
+            is_strings = info.filename.endswith("sharedStrings.xml")
+            new.writestr(info, body if is_strings else old.read(info))
+    return out.getvalue()
+
+
+def wide_film():
+    """30,000 points wide, as its header says."""
+    data = bytearray(FILMS["clip.mp4"])
+    at = data.index(b"avc1", data.index(b"stsd")) + 28
+    assert data[at : at + 4] == struct.pack(">HH", 64, 48)
+    data[at : at + 4] = struct.pack(">HH", 30_000, 30_000)
+    return bytes(data)
+
+
+def nested_forms():
+    """Forms that draw the next one ten times, seven deep."""
+    form = (
+        b"<< /Type /XObject /Subtype /Form /BBox [0 0 9 9]"
+        b" /Resources << /XObject << /X %d 0 R >> >> /Length 60 >>\nstream\n%b\nendstream"
+    )
+    forms = tuple(form % (number + 1, b"/X Do " * 10) for number in range(5, 12))
+    page = b"/MediaBox [0 0 9 9] /Resources << /XObject << /X 5 0 R >> >>"
+    return document_files.pdf(content=b"/X Do", page=page, more=forms)
+
+
+BOMBS = {
+    "a workbook of many bytes": (
+        lambda: lying(document_files.xlsx(), MAX_UNPACKED),
+        "would unpack to 134.2 MB: not unpacked",
+    ),
+    "a workbook that lies": (
+        lambda: lying(document_files.xlsx(strings=f"<si><t>{' ' * (64 << 20)}</t></si>"), 9),
+        "",
+    ),
+    "a far cell": (far_cell, "stopped the parser"),
+    "entities": (entities, ""),
+    "a page of spaces": (
+        lambda: document_files.pdf(content=b" " * (48 << 20) + b"0 0 9 9 re f", packed=True),
+        "1 page",
+    ),
+    "a huge page": (
+        lambda: document_files.pdf(page=b"/MediaBox [0 0 99999999 99999999]"),
+        "1 page",
+    ),
+    "a page that is its own parent": (
+        lambda: document_files.pdf().replace(b"/Kids [3 0 R]", b"/Kids [2 0 R]"),
+        "",
+    ),
+    "a wide scan": (lambda: document_files.dicom(rows=65535, columns=65535, pixels=b"12"), "mega"),
+    "a packed scan": (
+        lambda: document_files.dicom(syntax=b"1.2.840.10008.1.2.1.99", pixels=bytes(64 << 20)),
+        "DICOM · MR",
+    ),
+    "a wide sky": (lambda: document_files.fits(8, (10**9, 10**9), data=b""), "megapixels"),
+    "a deep sky": (lambda: document_files.fits(8, (1,) * 999, data=b"1"), ""),
+    "a negative sky": (lambda: document_files.fits(8, (-5, 5), data=b""), "negative"),
+    "a wide film": (wide_film, ""),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_a_tile(name):
+    make, says = BOMBS[name]
+    data = make()
+    assert len(data) < 8 * MIB
+    page = page_of(data)
+    assert page.tags[0] == "figure"
+    assert says in page.text
+
+
+def test_a_page_that_is_drawn_for_ever_is_ended(monkeypatch):
+    monkeypatch.setattr(parsing, "SECONDS", 1)
+    monkeypatch.setattr(parsing, "_parser", parser := parsing.Parser())
+    try:
+        page = page_of(nested_forms())
+    finally:
+        parser.close()
+    assert "PDF · version 1.7" in page.text
+    assert "img" in page.tags or "too much time" in page.text
+
+
+# -- what leaves --------------------------------------------------------------------------------
+
+
+def asking(url):
+    """Return files that ask to open ``url``, each recognised as another kind."""
+    target = url.encode()
+    playlist = b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n" + target + b"\n#EXT-X-ENDLIST\n"
+    concat = b"ffconcat version 1.0\nfile " + target + b"\n"
+    film = bytearray(FILMS["clip.mp4"])
+    at = film.index(b"url \0\0\0\1")  # an entry that says: in this file
+    film[at : at + 8] = b"url \0\0\0\0"
+    external = b"<< /Type /Filespec /FS /URL /F (" + target + b") >>"
+    uri = b"<< /S /URI /URI (" + target + b") >>"
+    script = b"<< /S /JavaScript /JS (app.launchURL\\('" + target + b"'\\)) >>"
+    form = b"<< /Type /XObject /Subtype /Image /Width 1 /Height 1 /BitsPerComponent 8"
+    link = (
+        '<Relationship Id="rId9" Type="http://schemas.openxmlformats.org/officeDocument/2006/'
+        f'relationships/externalLink" TargetMode="External" Target="{url}"/>'
+    )
+    return {
+        "playlist.mp3": b"ID3\x04\0\0\0\0\0\0" + playlist,
+        "concat.flac": b"fLaC\0" + concat,
+        "concat.ogg": b"OggS\0" + concat,
+        "playlist.mp4": b"\0\0\0\x10ftypisom\0\0\0\0" + playlist,
+        "playlist.avi": b"RIFF\x24\0\0\0AVI LIST" + playlist,
+        "elsewhere.mp4": bytes(film),
+        "links.xlsx": document_files.xlsx(more=link),
+        "opens.pdf": document_files.pdf(catalog=b"/OpenAction 5 0 R", more=(uri,)),
+        "script.pdf": document_files.pdf(catalog=b"/OpenAction 5 0 R", more=(script,)),
+        "outside.pdf": document_files.pdf(
+            content=b"9 0 0 9 0 0 cm /X Do",
+            page=b"/MediaBox [0 0 9 9] /Resources << /XObject << /X 5 0 R >> >>",
+            more=(
+                form + b" /ColorSpace /DeviceGray /F 6 0 R /Length 0 >>\nstream\n\nendstream",
+                external,
+            ),
+        ),
+        "page.md": f"# A\n\n![x]({url})\n\n<img src='{url}'>\n".encode(),
+    }
+
+
+def test_no_decoder_asks_the_network_for_anything(monkeypatch):
+    """Neither when it is loaded nor for what is in the file, as far as Python sees it."""
+    hook = (
+        "import os; sys.addaudithook(lambda event, _: event.startswith("
+        "('socket.connect', 'socket.get', 'urllib', 'http.client')) and os._exit(99)); "
+    )
+    boot = parsing._BOOT.replace("import sys; ", f"import sys; {hook}")
+    monkeypatch.setattr(parsing, "_BOOT", boot)
+    monkeypatch.setattr(parsing, "_parser", parser := parsing.Parser())
+    try:
+        for name, data in {**FILMS, **document_files.files()}.items():
+            assert "exit status" not in page_of(data, name).text, name
+    finally:
+        parser.close()
+    asks = f"import sys; {hook}import socket; socket.create_connection(('127.0.0.1', 9))"
+    assert subprocess.run([sys.executable, "-c", asks], check=False).returncode == 99
+
+
+def test_no_decoder_opens_a_connection():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/x"
+        kinds_seen = set()
+        for name, data in asking(url).items():
+            for size in (GRID, SINGLE):
+                made = tile(Value(data, "", name), size=size, render=True)
+                kinds_seen.add(made.format.kind)
+                assert not [s for s in Seen(made.html).values("src") if not s.startswith("data:")]
+        assert kinds_seen == {"audio", "video", "workbook", "pdf", "code"}
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+        server.setblocking(True)
+        with socket.create_connection(server.getsockname()):  # it does hear who asks
+            server.accept()[0].close()
+
+
+def test_a_playlist_reaches_no_other_file(tmp_path, monkeypatch):
+    """What would be a playlist is never opened as one, and if it were it would reach nothing."""
+    (tmp_path / "clip.ts").write_bytes(media_files.film("mpegts", "libx264"))
+    text = f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{tmp_path}/clip.ts\n#EXT-X-ENDLIST\n"
+    (tmp_path / "list.m3u8").write_text(text)
+    with av.open(str(tmp_path / "list.m3u8"), format="hls") as found:  # it is a right one
+        assert found.streams.video
+    with pytest.raises(UnshowableError, match="Invalid"):
+        containers.opened(text.encode(), "video/mp4")
+    monkeypatch.setitem(containers._DEMUXERS, "video/mp4", ("hls", "hls,mpegts"))
+    refused = contextlib.suppress(UnshowableError)
+    with refused, containers.opened(text.encode(), "video/mp4") as found:
+        assert len(found.streams) == 0
+
+
+# -- without the libraries ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """Tiles of a parser process in which no library for previews is installed."""
+    missing = ["av", "pypdfium2", "python_calamine", "pydicom", "pygments"]
+    boot = parsing._BOOT.replace("import sys; ", f"import sys; {hide(missing)}; ")
+    parser = parsing.Parser()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parsing, "_BOOT", boot)
+        patch.setattr(parsing, "_parser", parser)
+        files = {**FILMS, **document_files.files()}
+        found = {name: page_of(data, name) for name, data in files.items()}
+    parser.close()
+    return found
+
+
+def hide(names):
+    return f"sys.modules.update(dict.fromkeys({names}))"
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "tag"),
+    [
+        ("clip.mp4", "PyAV", "video"),
+        ("clip.webm", "PyAV", "video"),
+        ("clip.mkv", "PyAV", "pre"),
+        ("song.mp3", "PyAV", "audio"),
+        ("song.flac", "PyAV", "audio"),
+        ("page.pdf", "pypdfium2", "div"),
+        ("book.xlsx", "python-calamine", "pre"),
+        ("scan.dcm", "pydicom", "pre"),
+    ],
+)
+def test_without_a_library_the_tile_says_which_one_would_show_more(plain, name, library, tag):
+    page = plain[name]
+    assert re.search(rf"needs? {library}: pip install 'odps-nb\[previews\]'", page.text)
+    assert tag in page.tags
+
+
+def test_without_libraries_there_is_still_what_needs_none(plain):
+    assert "FLAC · 0:02 · 48 kHz · mono" in plain["song.flac"].text
+    assert "def main(name):" in plain["tool.py"].text
+    assert "img" in plain["sky.fits"].tags
