@@ -341,10 +341,9 @@ class BlobColumn(Sequence[Blob]):
         folder: str | Path,
         *,
         file_name: Callable[[int, BlobHead], str | None] | None = None,
-        overwrite: bool = False,
         progress: Progress = None,
     ) -> list[Path | None]:
-        """Save the blobs as files of a folder; see `Connection.save_blobs`.
+        """Save the blobs as files of a folder, replacing none; see `Connection.save_blobs`.
 
         Examples
         --------
@@ -365,7 +364,7 @@ class BlobColumn(Sequence[Blob]):
             listener=lambda: listener_of(progress, default=listener),
         )
         wanted = References(self._blobs)
-        return save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=overwrite)
+        return save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=False)
 
     def pick(self, places: Sequence[int]) -> BlobColumn:
         """Return the blobs at some places, in that order, with what is known of their rows."""

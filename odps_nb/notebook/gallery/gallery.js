@@ -52,6 +52,7 @@ function render({ model, el }) {
     "aria-label": "search names and rows",
     title: cost,
     maxlength: 200,
+    size: 22,
     onkeydown: (event) => event.key === "Enter" && find(),
     onsearch: () => search.value === "" && find(),
   });
@@ -253,6 +254,7 @@ function render({ model, el }) {
     }
     const act = (name, sign, text) =>
       h("button", { tabindex: -1, "aria-hidden": "true", "data-act": name, title: text }, sign);
+    one.classList.toggle("odps-g-failed", tile.failed);
     one.setAttribute("aria-label", [tile.name, tile.words, tile.row, ...tile.notes].filter(Boolean).join(", "));
     one.replaceChildren(
       h("div", { class: "odps-g-shot" }, shot(tile)),
@@ -271,6 +273,11 @@ function render({ model, el }) {
 
   function shot(tile) {
     if (PICTURE.test(tile.src)) return h("img", { src: tile.src, alt: `${tile.name}, ${tile.words}`, draggable: "false" });
+    if (tile.text.split("\n", 1)[0].includes("\t")) {
+      const cells = (line) => line.split("\t").map((text) => h("td", { dir: "auto" }, text));
+      const rows = tile.text.split("\n").map((line) => h("tr", {}, ...cells(line)));
+      return h("div", { class: "odps-g-rows" }, h("table", {}, h("tbody", {}, ...rows)));
+    }
     if (tile.text) return h("pre", { dir: "auto" }, tile.text);
     return h("span", { class: "odps-x-muted" }, tile.failed ? "not read" : tile.kind);
   }

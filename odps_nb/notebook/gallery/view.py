@@ -231,18 +231,19 @@ class Gallery:
         except MissingDependencyError:
             raise NotImplementedError from None
         self._twin.begin()
-        shown = False
+        goal = _FIRST
         try:
             for page in self._pages():
-                if not shown and len(page.tiles) >= _FIRST:
+                if len(page.tiles) >= goal:
                     self._twin.show(self._dressed(page))
-                    self._twin.show_widget(widget, _NO_WIDGET)
-                    shown = True
+                    if goal == _FIRST:
+                        self._twin.show_widget(widget, _NO_WIDGET)
+                    goal = 2 * len(page.tiles)
             made = self._dressed(page)
         except OdpsNbError as error:
             made = _failed(self, error)
         self._twin.show(made)
-        if not shown:
+        if goal == _FIRST:
             self._twin.show_widget(widget, _NO_WIDGET)
 
     def _pages(self) -> Iterator[Page]:

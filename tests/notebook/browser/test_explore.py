@@ -60,6 +60,7 @@ def hostile(odps):
 def page(lab_page, jupyter, hostile):
     cells = [cell.replace("TABLE", hostile) for cell in CELLS]
     jupyter.write("explore.ipynb", notebook(*cells))
+    lab_page.traffic.sizes.clear()
     open_notebook(lab_page, jupyter, "explore.ipynb")
     run_all(lab_page)
     lab_page.wait_for_function(
