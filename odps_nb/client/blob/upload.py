@@ -106,8 +106,11 @@ class _Source:
         """Whether it has neither a media type nor a file name."""
         return self.mime_type is None and self.file_name is None
 
-    def pieces(self) -> Iterator[memoryview]:
-        """Iterate over the content from its beginning, exactly ``size`` bytes of it."""
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """Iterate over the content from its beginning, exactly ``size`` bytes of it.
+
+        What is read of a file is ``bytes``, which go to the socket as they are, uncopied.
+        """
         if isinstance(self.content, memoryview):
             for at in range(0, self.size, PIECE):
                 yield self.content[at : at + PIECE]
@@ -116,7 +119,7 @@ class _Source:
             left = self.size
             while left and (data := file.read(min(PIECE, left))):
                 left -= len(data)
-                yield memoryview(data)
+                yield data
             if left:
                 raise FramingError(
                     f"{left} bytes are missing at the end of {self.content!r}",
@@ -126,7 +129,7 @@ class _Source:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
         if isinstance(self.content, Path):
-            with self.content.open("rb") as file:
+            with self.content.open("rb", buffering=0) as file:
                 yield file
         else:
             self.content.seek(self.start)
