@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.schema import TableSchema
 
-__all__ = ["PLAIN", "AfterCell", "Explorer", "Faces", "Listing", "MakesListener", "SparkRows"]
+__all__ = [
+    "PLAIN",
+    "AfterCell",
+    "Explorer",
+    "Faces",
+    "Listing",
+    "MakesListener",
+    "SparkRows",
+    "Uploader",
+]
 
 Bundle = Mapping[str, Any]
 AfterCell = Callable[[Callable[[BaseException | None], None]], Callable[[], None]]
@@ -57,6 +66,21 @@ class Explorer(Protocol):
 
     def close(self) -> None:
         """Stop what it reads; the rows that are shown stay. Idempotent."""
+
+
+class Uploader(Protocol):
+    """A file picker that writes to a table, and displays itself in a notebook."""
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The last commit; ``None`` before the first."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended the last upload; ``None`` if it succeeded."""
+
+    def close(self) -> None:
+        """Stop what it does, and remove what came from the browser. Idempotent."""
 
 
 class SparkRows(Protocol):
@@ -136,6 +160,7 @@ class Faces:
     media_type: Callable[[bytes, int, str], str] = _media_type_of_name
     rows: Callable[[Any], Bundle] = _plain_bundle
     explore: Callable[[Any, int, int, int | None], Explorer] = _no_explorer
+    upload: Callable[[Table, Any, bool, str], Uploader] = _no_explorer
 
 
 PLAIN = Faces()

@@ -1,0 +1,53 @@
+"""What the notebook keeps of a file picker: where it writes to, and what it wrote last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from odps_nb.notebook.display.html import Html, bundle, element, join
+from odps_nb.terms import TableName
+
+if TYPE_CHECKING:
+    from odps_nb.access.receipt import Receipt
+
+__all__ = ["record_bundle"]
+
+MAX_NAMES = 20
+_BOX = (
+    "border:1px solid rgba(127,127,127,.35);border-left:4px solid #1a73e8;border-radius:4px;"
+    "padding:6px 12px;max-width:60em;line-height:1.5"
+)
+_SMALL = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
+_NO_MODEL = (
+    "<style>.jp-OutputArea-child:has(.odps-nb-{0}) + .jp-OutputArea-child:not(:has(.odps-u))"
+    " {{display:none}}</style>"
+)
+_NOTHING = "No file was written yet. Files are chosen here while a kernel runs: run the cell again."
+
+
+def record_bundle(
+    table: TableName, receipt: Receipt | None, names: Sequence[str], *, mark: str
+) -> dict[str, str]:
+    """Return the card as HTML without scripts, and as text.
+
+    ``mark`` is hexadecimal. The live widget hides the card by it; and where a trusted notebook is
+    reopened without a kernel, it hides the "model not found" in the next output.
+    """
+    title = f"upload to {table}"
+    said = _NOTHING if receipt is None else repr(receipt)[len("<Receipt: ") : -1]
+    parts: list[object] = [element("div", element("b", title)), element("div", said)]
+    if receipt is not None and names:
+        parts.append(element("div", _listed(names), style=_SMALL))
+    card = element("div", join(parts), attributes={"role": "status"}, style=_BOX)
+    made = bundle(card, f"{title}: {said}")
+    style = _NO_MODEL.format(mark)
+    made["text/html"] = f'<div class="odps-nb-{mark}">{style}{made["text/html"]}</div>'
+    return made
+
+
+def _listed(names: Sequence[str]) -> Html:
+    shown: list[object] = [element("bdi", name[:200]) for name in names[:MAX_NAMES]]
+    if len(names) > MAX_NAMES:
+        shown.append(element("span", f"and {len(names) - MAX_NAMES:,} more"))
+    return join(shown, ", ")
