@@ -15,15 +15,19 @@ __all__ = ["record_bundle"]
 
 MAX_NAMES = 20
 _BOX = (
-    "border:1px solid rgba(127,127,127,.35);border-left:4px solid #1a73e8;border-radius:4px;"
+    "border:1px solid rgba(127,127,127,.35);border-left:4px solid {};border-radius:4px;"
     "padding:6px 12px;max-width:60em;line-height:1.5"
 )
+_WAITING, _DONE = _BOX.format("#1a73e8"), _BOX.format("#1e8e3e")
 _SMALL = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
 _NO_MODEL = (
-    "<style>.jp-OutputArea-child:has(.odps-nb-{0}) + .jp-OutputArea-child:not(:has(.odps-u))"
-    " {{display:none}}</style>"
+    "<style>.jp-OutputArea-child:has(.odps-nb-{0}) + .jp-OutputArea-child"
+    ":not(:has(.odps-u:not([hidden]))) {{display:none}}</style>"
 )
-_NOTHING = "No file was written yet. Files are chosen here while a kernel runs: run the cell again."
+_NOTHING = (
+    "No file was written yet. Files are chosen here when the kernel has no cell to run; if it was "
+    "restarted, run the cell again."
+)
 
 
 def record_bundle(
@@ -39,10 +43,11 @@ def record_bundle(
     parts: list[object] = [element("div", element("b", title)), element("div", said)]
     if receipt is not None and names:
         parts.append(element("div", _listed(names), style=_SMALL))
-    card = element("div", join(parts), attributes={"role": "status"}, style=_BOX)
+    style = _WAITING if receipt is None else _DONE
+    card = element("div", join(parts), attributes={"role": "status"}, style=style)
     made = bundle(card, f"{title}: {said}")
-    style = _NO_MODEL.format(mark)
-    made["text/html"] = f'<div class="odps-nb-{mark}">{style}{made["text/html"]}</div>'
+    rule = _NO_MODEL.format(mark)
+    made["text/html"] = f'<div class="odps-nb-{mark}">{rule}{made["text/html"]}</div>'
     return made
 
 

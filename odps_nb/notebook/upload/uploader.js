@@ -27,7 +27,7 @@ function render({ model, el }) {
   let running = false;
   let queue = Promise.resolve();
 
-  // While this is here, it stands in place of the card that the notebook keeps.
+  // Once the kernel has answered, this stands in place of the card that the notebook keeps.
   const id = String(model.get("static_id")).replace(/[^0-9a-f]/g, "");
   const hide = h("style");
   hide.textContent = `.jp-OutputArea-child:has(.odps-nb-${id}) { display: none }`;
@@ -50,6 +50,7 @@ function render({ model, el }) {
     {
       class: "odps-u",
       role: "group",
+      hidden: true,
       "data-lm-suppress-shortcuts": "true",
       ondragover: (event) => over(event, !running),
       ondragleave: (event) => over(event, false),
@@ -64,7 +65,7 @@ function render({ model, el }) {
     list,
     problem
   );
-  el.append(hide, root);
+  el.append(root);
 
   function over(event, is) {
     event.preventDefault();
@@ -160,6 +161,12 @@ function render({ model, el }) {
     status.textContent = text;
   }
 
+  function ready({ said }) {
+    root.hidden = false;
+    el.append(hide);
+    if (said && !files.length) status.textContent = said;
+  }
+
   const heard = {
     want,
     busy,
@@ -176,9 +183,11 @@ function render({ model, el }) {
     },
   };
   const listen = (message) => {
-    if (message.run === run && heard[message.kind]) heard[message.kind](message);
+    if (message.kind === "ready") ready(message);
+    else if (message.run === run && heard[message.kind]) heard[message.kind](message);
   };
   model.on("msg:custom", listen);
+  model.send({ do: "ready" }); // nobody answers where a notebook is reopened without its kernel
   return () => {
     model.off("msg:custom", listen);
     hide.remove();

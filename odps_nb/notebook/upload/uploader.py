@@ -2,7 +2,8 @@
 
 The kernel asks the browser for one piece after the other (`PickedFiles.wanted`), a few at a time,
 so that neither side holds more; then all files are written in one commit, in a thread. The saved
-notebook keeps a card that says what was written, which the live widget hides.
+notebook keeps a card that says what was written. The widget shows itself, and hides that card,
+once the kernel has answered it.
 """
 
 from __future__ import annotations
@@ -140,6 +141,9 @@ class Uploader:
             return
         try:
             match content.get("do"):
+                case "ready":
+                    said = "" if self.receipt is None else _said(self.receipt)
+                    self._send({"kind": "ready", "said": said})
                 case "upload":
                     self._begin(content)
                 case "piece":
@@ -152,8 +156,10 @@ class Uploader:
             self._tell_error(_LANE, error)
 
     def _begin(self, content: Mapping[str, Any]) -> None:
-        if self._writing:
-            return  # another view of the same picker: one upload at a time
+        if self._writing:  # asked by another view of the same picker
+            told = {"state": "failed", "lines": ["an upload of this picker is being written"]}
+            self._send({"kind": "problem", "run": content["run"], **told})
+            return
         self._forget()
         self._run = int(content["run"])
         self.receipt = self.error = None
@@ -210,7 +216,7 @@ class Uploader:
         if self._shown:
             self._show_record()
         self._forget()
-        self._send({"kind": "done", "text": repr(receipt)[len("<Receipt: ") : -1]})
+        self._send({"kind": "done", "text": _said(receipt)})
 
     def _tell_error(self, _lane: str, error: BaseException) -> None:
         if self.receipt is not None:
@@ -226,6 +232,10 @@ class Uploader:
         picked, self._picked, self._pieces = self._picked, None, iter(())
         if picked is not None:
             picked.close()
+
+
+def _said(receipt: Receipt) -> str:
+    return repr(receipt)[len("<Receipt: ") : -1]
 
 
 @cache

@@ -34,7 +34,7 @@ def page(lab_page: Page, jupyter: Jupyter, names: tuple[str, str]) -> Iterator[P
     jupyter.write("upload.ipynb", notebook(*cells))
     open_notebook(lab_page, jupyter, "upload.ipynb")
     run_all(lab_page)
-    expect(lab_page.locator(".odps-u")).to_have_count(2)
+    expect(lab_page.locator(".odps-u:visible")).to_have_count(2)
     yield lab_page
     close_notebook(lab_page, kernel=True)
 
@@ -82,6 +82,7 @@ def test_the_saved_notebook_says_what_was_written_without_a_kernel(
     page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
     saved = json.loads(Path(jupyter.folder, "upload.ipynb").read_text())
     good, wrong = (cell["outputs"] for cell in saved["cells"][1:])
+    assert not page.get_by_text("No file was written yet").first.is_visible()
     text = "".join(good[0]["data"]["text/html"])
     assert "2 rows" in text
     assert "photo.bin" in text

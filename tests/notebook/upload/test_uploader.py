@@ -87,6 +87,8 @@ def test_chosen_files_become_rows_of_one_commit(
     assert picker.receipt.rows == 3
     assert list(temporary.iterdir()) == []
     assert "3 written" in repr(picker)
+    picker.receive({"do": "ready"})
+    assert "3 rows" in browser.said[-1]["said"]
 
 
 def test_an_error_is_told_in_words_and_the_next_upload_is_free_of_it(
