@@ -72,6 +72,8 @@ function render({ model, el }) {
     root.classList.toggle("odps-u-over", is);
   }
 
+  const total = () => files.reduce((sum, file) => sum + file.size, 0);
+
   function choose(chosen) {
     files = chosen;
     problem.replaceChildren();
@@ -85,9 +87,8 @@ function render({ model, el }) {
     );
     if (files.length > SHOWN) rows.push(h("li", {}, `and ${files.length - SHOWN} more`));
     list.replaceChildren(...rows);
-    const size = files.reduce((sum, file) => sum + file.size, 0);
     status.textContent = files.length
-      ? `${files.length} file${files.length === 1 ? "" : "s"}, ${bytes(size)}`
+      ? `${files.length} file${files.length === 1 ? "" : "s"}, ${bytes(total())}`
       : "or drop them here";
     bar.hidden = true;
     start.disabled = !files.length;
@@ -136,6 +137,7 @@ function render({ model, el }) {
       if (mine !== run || !running) return;
       model.send({ do: "piece", run, file, start: from, size }, undefined, [piece]);
       came[file] = from + size;
+      bar.value = came.reduce((sum, one) => sum + one, 0) / total() / 2;
       const share = Math.floor((100 * came[file]) / files[file].size);
       show(file, came[file], share < 100 ? `to the kernel, ${share} %` : "in the kernel");
     } catch (error) {
@@ -145,7 +147,7 @@ function render({ model, el }) {
 
   function busy({ text, share, done, moving }) {
     status.textContent = text;
-    if (share !== null) bar.value = share;
+    bar.value = 0.5 + (share ?? 0) / 2; // the way to the kernel was the first half
     let at = done;
     if (moving) while (at < files.length && files[at].name !== moving[0]) at += 1;
     for (let n = 0; n < Math.min(at, lines.length); n++) show(n, files[n].size, "sent");
