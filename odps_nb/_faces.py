@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.faces import Explorer, Faces, Gallery, Listing, SparkRows
+from odps_nb.access.faces import Explorer, Faces, Gallery, Listing, SparkRows, Uploader
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 from odps_nb.secret import hidden, hides_secrets
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
+    from odps_nb.access.writing.rows import WriteOptions
     from odps_nb.client.calls.progress import Progress, ProgressListener
     from odps_nb.schema import TableSchema
 
@@ -279,6 +280,12 @@ def _explore(source: Scan | Result, rows: int, sample: int, seed: int | None) ->
     return explore(source, rows=rows, sample=sample, seed=seed)
 
 
+def _upload(table: Table, options: WriteOptions, create: bool, accept: str) -> Uploader:  # noqa: FBT001  called by a face
+    from odps_nb.notebook.upload.uploader import Uploader
+
+    return Uploader(table, options, create=create, accept=accept)
+
+
 FACES = Faces(
     listener=_listener,
     after_cell=_after_cell,
@@ -294,4 +301,5 @@ FACES = Faces(
     media_type=_media_type,
     rows=_rows,
     explore=_explore,
+    upload=_upload,
 )

@@ -21,7 +21,9 @@ from odps_nb.terms import BlobReference, format_bytes
 if TYPE_CHECKING:
     import builtins
 
+    import numpy as np
     import pandas as pd
+    from PIL.Image import Image
 
     from odps_nb.access.blobs.frames import FrameBlobs
     from odps_nb.access.faces import Gallery
@@ -420,7 +422,8 @@ class NewBlob:
     Parameters
     ----------
     data
-        Bytes, a path, or a file object opened in binary mode (read to its end).
+        Bytes, a path, a file object opened in binary mode (read to its end), or a picture of PIL
+        or an array of numpy, encoded as ``image_format`` of `Table.write` says.
     mime_type
         E.g. ``image/png``; guessed from the name where there is one.
     file_name
@@ -436,7 +439,7 @@ class NewBlob:
     >>> odps.drop_table("doc_new_blob")
     """
 
-    data: bytes | bytearray | memoryview | Path | BinaryIO
+    data: bytes | bytearray | memoryview | Path | BinaryIO | Image | np.ndarray[Any, Any]
     mime_type: str | None = None
     file_name: str | None = None
 
@@ -454,6 +457,7 @@ class NewBlob:
         if isinstance(data, (bytes, bytearray, memoryview)):
             shown = f"<{format_bytes(len(data))}>"
         else:
-            shown = repr(str(data)) if isinstance(data, Path) else "<file>"
+            kind = "file" if hasattr(data, "read") else type(data).__name__
+            shown = repr(str(data)) if isinstance(data, Path) else f"<{kind}>"
         more = [f"{k}={v!r}" for k in ("mime_type", "file_name") if (v := getattr(self, k))]
         return f"NewBlob({', '.join([shown, *more])})"

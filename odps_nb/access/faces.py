@@ -33,6 +33,7 @@ __all__ = [
     "Listing",
     "MakesListener",
     "SparkRows",
+    "Uploader",
 ]
 
 Bundle = Mapping[str, Any]
@@ -77,6 +78,21 @@ class Gallery(Protocol):
 
     def _ipython_display_(self) -> None:
         """Display itself in a notebook; elsewhere raise NotImplementedError, as IPython wants."""
+
+
+class Uploader(Protocol):
+    """A file picker that writes to a table, and displays itself in a notebook."""
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The last commit; ``None`` before the first."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended the last upload; ``None`` if it succeeded."""
+
+    def close(self) -> None:
+        """Stop what it does, and remove what came from the browser. Idempotent."""
 
 
 class SparkRows(Protocol):
@@ -162,6 +178,7 @@ class Faces:
     media_type: Callable[[bytes, int, str], str] = _media_type_of_name
     rows: Callable[[Any], Bundle] = _plain_bundle
     explore: Callable[[Any, int, int, int | None], Explorer] = _no_explorer
+    upload: Callable[[Table, Any, bool, str], Uploader] = _no_explorer
 
 
 PLAIN = Faces()

@@ -18,7 +18,7 @@ from odps_nb.terms import Compression, PartitionSpec, TableName
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odps_nb.access.faces import Faces
+    from odps_nb.access.faces import Faces, Uploader
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.table import Table
     from odps_nb.client.calls.storage import StorageClient
@@ -159,6 +159,7 @@ class MakesTables:
         overwrite: Overwrite = False,
         create: bool = True,
         compression: str | Compression | None = None,
+        resume: bool = False,
         progress: Progress = None,
     ) -> Receipt:
         """Write the files of a folder to a table, one row each, in one commit.
@@ -176,9 +177,8 @@ class MakesTables:
         ===============  ==========  ================================================
 
         Files are streamed in the order of their paths; memory holds a bounded part. A file that
-        changes meanwhile ends the call. After an error nothing is written, and a write that
-        broke begins again: for one that goes on where it was, write parts of the folder with
-        `Table.open_write`.
+        changes meanwhile ends the call. After an error nothing is written; without ``resume`` all
+        of it begins again then.
 
         Parameters
         ----------
@@ -196,9 +196,18 @@ class MakesTables:
             As for `Table.write`.
         create
             ``False``: the table must be there.
+        resume
+            Keep the write session open if the call ends early, by an error, an interrupt or the
+            death of the kernel: the same call, made again on this machine, sends only the files
+            that had not arrived (by groups of 64 MiB or 256 files), or were changed, and commits
+            all of them once. A session that is gone by then is said, and all is sent again. A
+            table that was made stays.
 
         Raises
         ------
+        ConflictError
+            With ``resume``: the same is being written by another process, or the service does not
+            say any more whether an earlier call committed.
         ConfigError
             The folder is none, or has a link, an unreadable file or a pipe; nothing was written.
         ArgumentError
@@ -220,7 +229,7 @@ class MakesTables:
         1  b.txt    13  text/plain
         >>> odps.drop_table("doc_files")
         """
-        from odps_nb.access.writing.files import write_files
+        from odps_nb.access.writing.files import write_files, write_files_resumable
         from odps_nb.access.writing.folder_files import FolderFiles
         from odps_nb.access.writing.rows import WriteOptions
 
@@ -237,4 +246,46 @@ class MakesTables:
             compression=Compression.of(compression),
             progress=progress,
         )
-        return write_files(files, self.table(table), options, create=create)
+        write = write_files_resumable if resume else write_files
+        return write(files, self.table(table), options, create=create)
+
+    def upload(
+        self,
+        table: str | TableName,
+        *,
+        partition: PartitionLike | None = None,
+        overwrite: Overwrite = False,
+        create: bool = True,
+        accept: str = "",
+    ) -> Uploader:
+        """Return a file picker for a notebook: files chosen in the browser become rows of a table.
+
+        The columns are those of `write_files`. The browser sends pieces of 1 MiB into a temporary
+        folder of the kernel, while no cell runs; then all files are written in one commit. It
+        shows how far each file is; an error is shown there, and leaves nothing behind.
+
+        Parameters
+        ----------
+        table
+            Made with the first files if it is not there; see `write_files`.
+        partition, overwrite, create
+            As for `write_files`.
+        accept
+            What the browser offers: ``"image/*"``, ``".csv,.parquet"``; no check of the files.
+
+        Returns
+        -------
+        Uploader
+            Displays itself as the last line of a cell. ``receipt`` is that of the last commit.
+
+        Examples
+        --------
+        >>> picker = odps.upload("photos", accept="image/*")
+        >>> picker
+        <Uploader to local.photos, nothing chosen>
+        >>> picker.close()
+        """
+        from odps_nb.access.writing.rows import WriteOptions
+
+        options = WriteOptions(partition=PartitionSpec.of(partition), overwrite=overwrite)
+        return self.faces.upload(self.table(table), options, create, accept)

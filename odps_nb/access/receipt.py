@@ -27,6 +27,8 @@ class Receipt:
         Number of upload lanes.
     seconds
         From the first request to the confirmed commit.
+    resumed
+        How many of the rows an earlier call had sent (`Connection.write_files` with ``resume``).
     verb
         What became of the rows: ``added``, ``replaced``, ``upserted`` or ``deleted``.
 
@@ -48,6 +50,7 @@ class Receipt:
     blob_bytes: int = 0
     streams: int = 1
     seconds: float = 0.0
+    resumed: int = 0
     verb: str | None = None
 
     def __repr__(self) -> str:
@@ -55,6 +58,8 @@ class Receipt:
         if self.blobs:
             plural = "" if self.blobs == 1 else "s"
             what += f", {self.blobs:,} blob{plural} of {format_bytes(self.blob_bytes)}"
+        if self.resumed:
+            what += f" ({self.resumed:,} rows from an earlier call)"
         where = f"{self.table} ({self.partition})" if self.partition.items else str(self.table)
         verb = self.verb or ("replaced" if self.overwrite else "added")
         return f"<Receipt: {what} {verb} in {where}; session {self.session_id}>"

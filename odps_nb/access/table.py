@@ -292,6 +292,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         overwrite: Overwrite = False,
         workers: int | None = None,
         compression: str | Compression | None = None,
+        image_format: str = "png",
         create: bool = False,
         partitioned_by: str | Sequence[str] | None = None,
         progress: Progress = None,
@@ -303,8 +304,9 @@ class Table(TableMetadata, ByKey, ForEngines):
         data
             A pandas DataFrame, an Arrow table, batch or reader (anything with
             ``__arrow_c_stream__``), or a Spark DataFrame. Columns are matched by name; absent
-            ones become null. A BLOB column takes ``bytes``, a ``pathlib.Path``, a binary file
-            object, an `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
+            ones become null. A BLOB column takes ``bytes``, a ``pathlib.Path`` (its name and
+            type are kept), a picture of PIL, an array of numpy, a binary file object, an
+            `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
         partition
             The partition to write into, made if it is not there. Without it, or with a part of
             it, the other partition columns are taken from the data.
@@ -315,6 +317,10 @@ class Table(TableMetadata, ByKey, ForEngines):
             Streams written side by side; by default as many as the size suggests.
         compression
             ``"zstd"`` or ``"lz4"`` inside the Arrow stream.
+        image_format
+            What pictures and arrays of BLOB columns become: ``"png"``, ``"webp"`` (both without
+            loss), ``"jpeg"`` (with loss), or ``"npy"`` for arrays of any shape and numbers. What
+            it does not keep is refused before anything is sent.
         create
             Make the table if it is not there, with the types of ``docs/types-and-times.md``; one
             that is there is written to as ever. If the write fails, a table that it made is
@@ -344,6 +350,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         (None, None)
         """
         from odps_nb.access.writing.creating import write_table
+        from odps_nb.access.writing.pictures import ImageFormat
         from odps_nb.access.writing.rows import WriteOptions
 
         options = WriteOptions(
@@ -351,6 +358,7 @@ class Table(TableMetadata, ByKey, ForEngines):
             overwrite=overwrite,
             workers=workers,
             compression=Compression.of(compression),
+            image_format=ImageFormat.of(image_format),
             progress=progress,
         )
         receipt = write_table(self, data, options, create=create, partitioned_by=partitioned_by)

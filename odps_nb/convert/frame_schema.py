@@ -14,7 +14,8 @@ pandas                                MaxCompute
 Arrow-backed                          what Arrow's type says, nested ones too
 the dtype of a BLOB column            BLOB
 ``object``                            what its values are: text STRING, bytes BINARY, paths,
-                                      files, `NewBlob` and handles of blobs BLOB, `Decimal`
+                                      files, `NewBlob`, handles of blobs, pictures and arrays of
+                                      two dimensions or more BLOB, `Decimal`
                                       DECIMAL(38, 18), dates DATE, lists and dicts ARRAY and
                                       STRUCT; nothing but nulls STRING
 ====================================  =====================================================

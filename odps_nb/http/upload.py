@@ -140,6 +140,10 @@ class Upload:
         if self._finished or self._aborted:
             raise StateError("the upload has ended", hint="open another one")
         self._raise_if_over()
+        if type(data) is bytes and _PIECE // 2 <= len(data) <= _PIECE:
+            self._flush()
+            self._put(data)  # as it is: copies are what a large file would wait for
+            return len(data)
         view = memoryview(data).cast("B")
         at = 0
         if self._buffer:

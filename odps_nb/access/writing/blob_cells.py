@@ -5,9 +5,10 @@ Refuses wrong types, missing files, and text where content was meant.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import mimetypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,14 @@ import pyarrow.types as pt
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blobs.paths import BlobPath, map_blobs
 from odps_nb.access.checks import is_missing
+from odps_nb.access.writing.pictures import (
+    PNG,
+    ImageFormat,
+    encoded,
+    is_array,
+    is_picture,
+    unfit,
+)
 from odps_nb.convert.arrow_blob import is_reference
 from odps_nb.convert.arrow_schema import fit_batch, shorten
 from odps_nb.convert.arrow_types import is_bytes, is_list
@@ -35,7 +44,15 @@ from odps_nb.schema import (
 from odps_nb.terms import BlobReference
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["Content", "cells_as_array", "cells_of", "check_cells", "check_leaf_types", "content_of"]
+__all__ = [
+    "Content",
+    "cells_as_array",
+    "cells_of",
+    "check_cells",
+    "check_leaf_types",
+    "content_of",
+    "sizes_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +83,12 @@ def cells_of(column: Any, rows: int) -> list[Any]:
     return [None if one is None else BlobReference.from_text(one) for one in values]
 
 
-def check_cells(values: Sequence[Any], column: Column, *, first_row: int = 0) -> list[Any]:
+def check_cells(
+    values: Sequence[Any], column: Column, *, first_row: int = 0, image_format: ImageFormat = PNG
+) -> list[Any]:
     """Return the cells with pandas' missing marks as ``None``.
+
+    ``image_format`` is what pictures and arrays will be encoded as.
 
     Raises
     ------
@@ -81,25 +102,29 @@ def check_cells(values: Sequence[Any], column: Column, *, first_row: int = 0) ->
         if cell is None and not column.nullable:
             raise _misfit("a required cell is missing", column.name, row, value)
         try:
-            checked.append(map_blobs(cell, column.type, _checker(column, row)))
+            checked.append(map_blobs(cell, column.type, _checker(column, row, image_format)))
         except (TypeError, ValueError, AttributeError):
             wanted = format_type(column.type)
             raise _misfit(f"it is not of type {wanted}", column.name, row, value) from None
     return checked
 
 
-def _checker(column: Column, row: int) -> Callable[[Any, BlobPath], Any]:
+def _checker(column: Column, row: int, image_format: ImageFormat) -> Callable[[Any, BlobPath], Any]:
     def check(leaf: Any, path: BlobPath) -> Any:
         if is_missing(leaf):
             return None
-        _check_leaf(leaf, ".".join((column.name, *path)), row)
+        _check_leaf(leaf, ".".join((column.name, *path)), row, image_format)
         return leaf
 
     return check
 
 
-def _check_leaf(leaf: Any, path: str, row: int) -> None:
+def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> None:
     data = leaf.data if isinstance(leaf, NewBlob) else leaf
+    if is_picture(data) or is_array(data):
+        if (reason := unfit(data, image_format)) is not None:
+            raise _misfit(reason[0], path, row, data, hint=reason[1])
+        return
     if isinstance(data, str):
         raise _misfit(
             "a blob needs bytes or a Path, not a string", path, row, data, hint=_text_hint(data)
@@ -135,13 +160,14 @@ def _exists(text: str) -> bool:
 def _misfit(
     reason: str, path: str, row: int, value: Any, *, hint: str | None = None
 ) -> ConversionError:
+    shown = "a picture" if is_picture(value) else "an array" if is_array(value) else shorten(value)
     return ConversionError(
-        f"{path}[{row}] = {shorten(value)}: {reason}",
+        f"{path}[{row}] = {shown}: {reason}",
         column=path,
         source_type=type(value).__name__,
         target_type="blob",
         row=row,
-        hint=hint or "pass bytes, a pathlib.Path, a binary file object or odps_nb.NewBlob",
+        hint=hint or "pass bytes, a pathlib.Path, a picture, a binary file or odps_nb.NewBlob",
     )
 
 
@@ -203,13 +229,37 @@ def cells_as_array(
     return fit_batch(batch, alone, first_row=first_row, timezone=timezone).column(0)
 
 
-def content_of(leaf: Any, copy: Callable[[BlobReference], Blob]) -> Content:
+def sizes_of(cells: Iterable[Any]) -> int | None:
+    """Return the bytes of checked cells in all; ``None`` if one does not tell before it is read."""
+    size = 0
+    for cell in cells:
+        data = cell.data if isinstance(cell, NewBlob) else cell
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            size += len(data)
+        elif isinstance(data, Path):
+            with contextlib.suppress(OSError):  # for who uploads it to say
+                size += data.stat().st_size
+        elif data is not None:
+            return None
+    return size
+
+
+def content_of(
+    leaf: Any, copy: Callable[[BlobReference], Blob], image_format: ImageFormat = PNG
+) -> Content:
     """Return the content to upload for a checked leaf; for a file opened here, with ``close``.
 
     Parameters
     ----------
     copy
         Makes the handle of a reference, to read the blob that is to be copied.
+    image_format
+        What pictures and arrays become; they are encoded here, one at a time.
+
+    Raises
+    ------
+    ConversionError
+        A picture cannot be encoded after all: the file that it is read from is damaged.
     """
     if isinstance(leaf, BlobReference):
         leaf = copy(leaf)
@@ -219,6 +269,8 @@ def content_of(leaf: Any, copy: Callable[[BlobReference], Blob]) -> Content:
     given = leaf if isinstance(leaf, NewBlob) else NewBlob(leaf)
     data, name = given.data, given.file_name
     size: int | None = None
+    if is_picture(data) or is_array(data):
+        return _picture(given, image_format)
     if isinstance(data, Path):
         name = name or data.name
         size = data.stat().st_size
@@ -227,3 +279,16 @@ def content_of(leaf: Any, copy: Callable[[BlobReference], Blob]) -> Content:
         size = len(data)
     guessed = mimetypes.guess_type(name)[0] if name else None
     return Content(data, given.mime_type or guessed, name, size)
+
+
+def _picture(given: NewBlob, image_format: ImageFormat) -> Content:
+    try:
+        data, name = encoded(given.data, image_format)
+    except (OSError, ValueError, SyntaxError) as error:  # Pillow has no error of its own
+        raise ConversionError(
+            f"the picture cannot be encoded as {image_format.name.upper()}: {error}",
+            source_type=type(given.data).__name__,
+            target_type="blob",
+            hint="the file that it is read from may be damaged; look at picture.load()",
+        ) from error
+    return Content(data, given.mime_type or image_format.mime, given.file_name or name, len(data))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,8 +15,9 @@ from odps_nb.access.checks import check_overwrite, check_partition
 from odps_nb.access.faces import Faces
 from odps_nb.access.writing.columns import schema_of
 from odps_nb.access.writing.creating import NewTable, name_the_way
-from odps_nb.access.writing.folder_files import FolderFile, FolderFiles
+from odps_nb.access.writing.folder_files import Files, FolderFile, FolderFiles
 from odps_nb.access.writing.new_columns import partitioned
+from odps_nb.access.writing.resumable import write_resumable
 from odps_nb.access.writing.rows import WriteOptions, write_chunks
 from odps_nb.access.writing.sources import (
     BLOB_ROWS,
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.table import Table
 
-__all__ = ["FILE_COLUMNS", "write_files"]
+__all__ = ["FILE_COLUMNS", "write_files", "write_files_resumable"]
 
 FILE_COLUMNS = (
     "path string comment 'below the folder', name string, size bigint comment 'bytes', "
@@ -54,11 +57,9 @@ CHUNK_BYTES = 64 * 2**20
 _HEAD = 64 * 2**10
 
 
-def write_files(
-    files: FolderFiles, table: Table, options: WriteOptions, *, create: bool
-) -> Receipt:
+def write_files(files: Files, table: Table, options: WriteOptions, *, create: bool) -> Receipt:
     """Write all files, one row each; see `Connection.write_files`."""
-    count, _ = files.check()
+    count, size = files.check()
     storage = table.connection.storage
     if not create or table_exists(storage, table.name):
         try:
@@ -66,25 +67,57 @@ def write_files(
         except NotFoundError as error:
             name_the_way(error)
             raise
-        return _write(files, count, table, schema, options)
-    schema = partitioned(schema_of(FILE_COLUMNS), None, options.partition)
-    create_table(storage, table.name, schema)
-    table.reload()
+        return _write(files, (count, size), table, schema, options)
+    _create(table, options)
     with NewTable(storage, table.name) as made:
         options = replace(options, before_commit=made.keep)
-        return _write(files, count, table, table.schema, options)
+        return _write(files, (count, size), table, table.schema, options)
+
+
+def write_files_resumable(
+    files: FolderFiles, table: Table, options: WriteOptions, *, create: bool
+) -> Receipt:
+    """Write what an earlier call has not; see ``resume`` of `Connection.write_files`."""
+    files.check()
+    if create and not table_exists(table.connection.storage, table.name):
+        _create(table, options)
+    try:
+        schema = table.schema
+    except NotFoundError as error:
+        name_the_way(error)
+        raise
+    target, options = _checked(table, schema, options)
+    chunk = partial(_chunk, target=target, faces=table.connection.faces)
+    return write_resumable(table, target, files, options, groups=_groups, chunk=chunk)
+
+
+def _create(table: Table, options: WriteOptions) -> None:
+    schema = partitioned(schema_of(FILE_COLUMNS), None, options.partition)
+    create_table(table.connection.storage, table.name, schema)
+    table.reload()
 
 
 def _write(
-    files: FolderFiles, count: int, table: Table, schema: TableSchema, options: WriteOptions
+    files: Files,
+    total: tuple[int, int],
+    table: Table,
+    schema: TableSchema,
+    options: WriteOptions,
 ) -> Receipt:
+    target, options = _checked(table, schema, options)
+    chunks = _chunks(files, target, table.connection.faces)
+    given = WriteInput(lanes=(chunks,), rows=total[0], blob_bytes=total[1])
+    return write_chunks(table, target, given, options)
+
+
+def _checked(
+    table: Table, schema: TableSchema, options: WriteOptions
+) -> tuple[Target, WriteOptions]:
     spec = check_partition(options.partition, schema, table.name)
     check_overwrite(options.overwrite, spec, schema, table.name)
     target = Target.of(schema, table.name, spec, timezone="UTC")
     _check_columns(target, table.name)
-    chunks = _chunks(files, target, table.connection.faces)
-    given = WriteInput(lanes=(chunks,), rows=count)
-    return write_chunks(table, target, given, replace(options, partition=spec))
+    return target, replace(options, partition=spec)
 
 
 def _check_columns(target: Target, table: TableName) -> None:
@@ -107,7 +140,7 @@ def _place(column: Column) -> int | None:
     return names.index(column.name.casefold()) if column.name.casefold() in names else None
 
 
-def _chunks(files: FolderFiles, target: Target, faces: Faces) -> Iterator[Chunk]:
+def _chunks(files: Files, target: Target, faces: Faces) -> Iterator[Chunk]:
     first = 0
     for group in _groups(files):
         yield _chunk(group, first, target, faces)
@@ -116,7 +149,7 @@ def _chunks(files: FolderFiles, target: Target, faces: Faces) -> Iterator[Chunk]
         first += len(group)
 
 
-def _groups(files: FolderFiles) -> Iterator[list[FolderFile]]:
+def _groups(files: Iterable[FolderFile]) -> Iterator[list[FolderFile]]:
     held: list[FolderFile] = []
     size = 0
     for one in files:
@@ -130,7 +163,7 @@ def _groups(files: FolderFiles) -> Iterator[list[FolderFile]]:
 
 
 def _chunk(group: list[FolderFile], first: int, target: Target, faces: Faces) -> Chunk:
-    names = [one.file.name for one in group]
+    names = [PurePosixPath(one.path).name for one in group]
     kinds = [
         faces.media_type(one.head(_HEAD), one.size, name)
         for one, name in zip(group, names, strict=True)
@@ -148,8 +181,8 @@ def _chunk(group: list[FolderFile], first: int, target: Target, faces: Faces) ->
     places = [_place(column) for column in target.plain]
     plain = fit_batch(batch, target.plain, places=places, first_row=first, timezone=target.timezone)
     cells = [
-        NewBlob(one.file, mime_type=kind, file_name=one.file.name)
-        for one, kind in zip(group, kinds, strict=True)
+        NewBlob(one.file, mime_type=kind, file_name=name)
+        for one, kind, name in zip(group, kinds, names, strict=True)
     ]
     others = {column.name: [None] * len(group) for column in target.blobs}
     content = target.columns.find(CONTENT)

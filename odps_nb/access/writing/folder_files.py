@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Protocol
 
 from odps_nb.errors import ArgumentError, ConfigError, FramingError
 
-__all__ = ["FolderFile", "FolderFiles"]
+__all__ = ["Files", "FolderFile", "FolderFiles"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,16 @@ class FolderFile:
             )
 
 
+class Files(Protocol):
+    """Files that are listed in the same order each time."""
+
+    def check(self) -> tuple[int, int]:
+        """Return their number and bytes; raise if one of them cannot be written."""
+
+    def __iter__(self) -> Iterator[FolderFile]:
+        """Iterate over them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderFiles:
     """The files of a folder, sorted by path within each folder; nothing is read of them.
@@ -82,6 +93,11 @@ class FolderFiles:
     recursive: bool = True
     hidden: bool = False
     follow_links: bool = False
+
+    def key(self) -> tuple[object, ...]:
+        """Return what makes two of these choose the same files, however the folder is named."""
+        chosen = (self.recursive, self.hidden, self.follow_links)
+        return (os.path.realpath(self.folder), *chosen, *self.patterns)
 
     def check(self) -> tuple[int, int]:
         """Walk the folder once; return the number of files and their bytes.

@@ -10,6 +10,7 @@ from typing import Any
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.faces import Faces
 from odps_nb.access.writing.columns import is_definition, names_of, schema_of
+from odps_nb.access.writing.pictures import is_array, is_picture
 from odps_nb.access.writing.sources import as_arrow, is_pandas, is_spark
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
@@ -56,8 +57,12 @@ def columns_of(data: Any, faces: Faces) -> tuple[TableSchema, Any]:
 
 
 def _is_blob(value: Any) -> bool:
-    return isinstance(value, (Path, NewBlob, Blob, BlobReference)) or callable(
-        getattr(value, "read", None)
+    if is_array(value):
+        return bool(value.ndim > 1)  # one of one dimension is an ARRAY
+    return (
+        isinstance(value, (Path, NewBlob, Blob, BlobReference))
+        or is_picture(value)
+        or callable(getattr(value, "read", None))
     )
 
 

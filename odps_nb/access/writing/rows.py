@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import Overwrite, check_count
 from odps_nb.access.receipt import Receipt
+from odps_nb.access.writing.pictures import PNG, ImageFormat
 from odps_nb.access.writing.sources import Chunk, Target, WriteInput, is_spark, open_input
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.access.writing.upserting import Change
@@ -38,16 +39,19 @@ def _nothing() -> None:
 class WriteOptions:
     """The checked arguments of ``Table.write``.
 
-    ``before_commit`` is called once, right before the service is asked to commit.
+    ``before_commit`` is called once, right before the service is asked to commit; ``cancel``
+    stops the write, beside what stops all operations of the connection.
     """
 
     partition: PartitionSpec = field(default_factory=PartitionSpec)
     overwrite: Overwrite = False
     workers: int | None = None
     compression: Compression = Compression.NONE
+    image_format: ImageFormat = PNG
     progress: Progress = None
     change: Change | None = None
     before_commit: Callable[[], None] = _nothing
+    cancel: CancelToken | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers)
@@ -63,7 +67,13 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
         return faces.spark_write(table, data, _spark_options(options))
     timezone = table.connection.profile.timezone
     if options.change is None:
-        target = Target.of(table.schema, table.name, options.partition, timezone=timezone)
+        target = Target.of(
+            table.schema,
+            table.name,
+            options.partition,
+            timezone=timezone,
+            image_format=options.image_format,
+        )
     else:
         target = options.change.target(
             table.schema, table.name, options.partition, timezone=timezone
@@ -124,8 +134,8 @@ class _Write:
         from odps_nb.client.write.session import open_write_session
 
         began = time.monotonic()
-        self.tracker.plan(rows_total=given.rows)
-        token = self.table.connection.storage.operation()
+        self.tracker.plan(rows_total=given.rows, bytes_total=given.blob_bytes or None)
+        token = self.table.connection.storage.operation(self.options.cancel)
         with open_write_session(
             self.table.connection.storage,
             self.table.name,

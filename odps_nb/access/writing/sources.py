@@ -22,7 +22,9 @@ from odps_nb.access.writing.blob_cells import (
     cells_of,
     check_cells,
     check_leaf_types,
+    sizes_of,
 )
+from odps_nb.access.writing.pictures import PNG, ImageFormat
 from odps_nb.convert.arrow_schema import (
     FIT_ROWS,
     arrow_schema,
@@ -62,12 +64,14 @@ class Target:
     """The columns of a write, without those fixed by its partition; BLOBs are kept apart.
 
     ``timezone`` applies to times without one that become instants; ``None``: UTC.
+    ``image_format`` is what pictures and arrays in BLOB columns become.
     """
 
     table: TableName
     columns: TableSchema
     fixed: PartitionSpec = field(default_factory=PartitionSpec)
     timezone: str | None = None
+    image_format: ImageFormat = PNG
 
     @classmethod
     def of(
@@ -77,12 +81,19 @@ class Target:
         fixed: PartitionSpec,
         *,
         timezone: str | None = None,
+        image_format: ImageFormat = PNG,
     ) -> Target:
         """Make the target of a table; partition columns not fixed become required."""
         keys = {key for key, _ in fixed}
         dynamic = [_required(c) for c in schema.partition_columns if c.name not in keys]
         columns = TableSchema(columns=schema.columns, partition_columns=tuple(dynamic))
-        return cls(table=table, columns=columns, fixed=fixed, timezone=timezone)
+        return cls(
+            table=table,
+            columns=columns,
+            fixed=fixed,
+            timezone=timezone,
+            image_format=image_format,
+        )
 
     @property
     def plain(self) -> TableSchema:
@@ -117,11 +128,13 @@ class WriteInput:
     """The rows of a write, as lanes: one write stream each, written in parallel.
 
     ``rows`` and ``nbytes`` are ``None`` for data that is a stream itself, which has one lane.
+    ``blob_bytes`` are those of all blobs, where files and bytes in memory tell them.
     """
 
     lanes: tuple[Iterable[Chunk], ...]
     rows: int | None = None
     nbytes: int | None = None
+    blob_bytes: int | None = None
 
 
 def is_spark(data: Any) -> bool:
@@ -277,7 +290,7 @@ def _of_frame(frame: pd.DataFrame, target: Target, workers: int | None) -> Write
     for column in target.blobs:
         name = named.get(column.name.casefold())
         given = cells_of(None if name is None else frame[name], len(frame))
-        cells[column.name] = _probed(check_cells(given, column), column, target)
+        cells[column.name] = _checked(given, column, target)
         frame = frame if name is None else frame.drop(columns=[name])
     rows = len(frame)
     if len(frame.columns):
@@ -296,7 +309,7 @@ def _of_table(table: pa.Table, target: Target, workers: int | None) -> WriteInpu
         if name is not None:
             check_leaf_types(table.schema.field(name).type, column)
         given = cells_of(None if name is None else table.column(name), rows)
-        cells[column.name] = _probed(check_cells(given, column), column, target)
+        cells[column.name] = _checked(given, column, target)
         table = table if name is None else table.drop_columns([name])
     if table.num_columns:
         plain = fit_table(table, target.plain, timezone=target.timezone)
@@ -312,8 +325,9 @@ def _absent(rows: int, target: Target) -> pa.Table:
     return pa.table([pa.nulls(rows, field.type) for field in wanted], schema=wanted)
 
 
-def _probed(cells: list[Any], column: Column, target: Target) -> list[Any]:
-    """Check the other values in cells with nested blobs, with empty references in their place."""
+def _checked(given: list[Any], column: Column, target: Target) -> list[Any]:
+    """Check cells, and other values beside nested blobs, with empty references in their place."""
+    cells = check_cells(given, column, image_format=target.image_format)
     if column.type.code is not TypeCode.BLOB:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]
         cells_as_array(empty, column, timezone=target.timezone)
@@ -336,7 +350,8 @@ def _in_memory(
     lanes = tuple(
         _slices(plain, cells, low, high, step) for low, high in itertools.pairwise(bounds)
     )
-    return WriteInput(lanes=lanes, rows=rows, nbytes=plain.nbytes)
+    blob_bytes = sizes_of(itertools.chain.from_iterable(cells.values()))
+    return WriteInput(lanes=lanes, rows=rows, nbytes=plain.nbytes, blob_bytes=blob_bytes)
 
 
 def _slices(
@@ -391,7 +406,9 @@ def _stream_chunk(
     for column in target.blobs:
         name = named.get(column.name.casefold())
         given = cells_of(None if name is None else batch.column(name), batch.num_rows)
-        cells[column.name] = check_cells(given, column, first_row=first_row)
+        cells[column.name] = check_cells(
+            given, column, first_row=first_row, image_format=target.image_format
+        )
     places = [None if name is None else batch.schema.get_field_index(name) for name in names_in]
     plain = fit_batch(
         batch, target.plain, places=places, first_row=first_row, timezone=target.timezone

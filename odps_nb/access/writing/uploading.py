@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from odps_nb.access.blob import Blob
 from odps_nb.access.blobs.paths import BlobPath, map_blobs
-from odps_nb.access.writing.blob_cells import cells_as_array, content_of
+from odps_nb.access.writing.blob_cells import Content, cells_as_array, content_of
 from odps_nb.access.writing.sources import Chunk, Target
 from odps_nb.convert.arrow_schema import arrow_schema
-from odps_nb.errors import ArgumentError, OdpsNbError, TruncatedError
+from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, TruncatedError
 from odps_nb.schema import Column
 from odps_nb.terms import BlobReference, PartitionSpec
 
@@ -44,8 +44,14 @@ class _Leaf:
     value: Any
     column_id: int
     partition: PartitionSpec
-    where: str
+    name: str
+    row: int
     reference: BlobReference | None = None
+
+    @property
+    def where(self) -> str:
+        """The cell in words, e.g. ``photo[3]``."""
+        return f"{self.name}[{self.row}]"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,8 +94,8 @@ class BlobUploader:
 
             def keep(value: Any, path: BlobPath, row: int = row) -> None:
                 name = ".".join((column.name, *path))
-                where = f"{name}[{chunk.first_row + row}]"
-                leaves.append(_Leaf(value, self._column_id(name), partitions[row], where))
+                at = chunk.first_row + row
+                leaves.append(_Leaf(value, self._column_id(name), partitions[row], name, at))
 
             map_blobs(cell, column.type, keep)
         return leaves
@@ -126,13 +132,21 @@ class BlobUploader:
         """Open blobs one by one, as the upload reads them."""
         for leaf in leaves:
             reached.where = leaf.where
-            content = content_of(leaf.value, self.copy)
+            content = self._content(leaf)
             try:
                 yield content.data, content.mime_type, content.file_name
             finally:
                 if content.close is not None:
                     content.close()
             self.size += content.size or 0
+
+    def _content(self, leaf: _Leaf) -> Content:
+        try:
+            return content_of(leaf.value, self.copy, self.target.image_format)
+        except ConversionError as error:
+            error.column, error.row = leaf.name, leaf.row
+            error.add_note(f"in {leaf.where}")
+            raise
 
 
 @dataclass(slots=True)

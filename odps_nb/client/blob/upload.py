@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from odps_nb.client.calls.call_upload import CallUpload
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.progress import Phase, ProgressTracker, Sending
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import ArgumentError, ChecksumError, FramingError, OdpsNbError
 from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
@@ -106,8 +106,11 @@ class _Source:
         """Whether it has neither a media type nor a file name."""
         return self.mime_type is None and self.file_name is None
 
-    def pieces(self) -> Iterator[memoryview]:
-        """Iterate over the content from its beginning, exactly ``size`` bytes of it."""
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """Iterate over the content from its beginning, exactly ``size`` bytes of it.
+
+        What is read of a file is ``bytes``, which go to the socket as they are, uncopied.
+        """
         if isinstance(self.content, memoryview):
             for at in range(0, self.size, PIECE):
                 yield self.content[at : at + PIECE]
@@ -116,7 +119,7 @@ class _Source:
             left = self.size
             while left and (data := file.read(min(PIECE, left))):
                 left -= len(data)
-                yield memoryview(data)
+                yield data
             if left:
                 raise FramingError(
                     f"{left} bytes are missing at the end of {self.content!r}",
@@ -126,7 +129,7 @@ class _Source:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
         if isinstance(self.content, Path):
-            with self.content.open("rb") as file:
+            with self.content.open("rb", buffering=0) as file:
                 yield file
         else:
             self.content.seek(self.start)
@@ -213,17 +216,22 @@ class _Lane:
         request = self._single() if alone else self._batch()
         with attempts:
             while True:
+                sending = Sending()
                 try:
-                    with self.storage.upload(request, attempts=attempts) as upload:
-                        body = _Body(upload, self.compression)
-                        answer = body.single(group[0]) if alone else body.frames(group, self)
+                    with self._shown(sending):
+                        with self.storage.upload(request, attempts=attempts) as upload:
+                            body = _Body(upload, self.compression, sending)
+                            answer = body.single(group[0]) if alone else body.frames(group, self)
                         self._check(answer, group)
-                        self._tell(
-                            upload.sent_bytes, group, compared=not alone or answer.md5 is not None
-                        )
-                        return answer.references
                 except OdpsNbError as error:
                     attempts.again(error, idempotent=True)
+                    continue
+                compared = not alone or answer.md5 is not None
+                self._tell(sending.wire_bytes, group, compared=compared)
+                return answer.references
+
+    def _shown(self, sending: Sending) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.tracker is None else self.tracker.sending(sending)
 
     def header(self, source: _Source) -> FrameHeader:
         """Return the frame header of a blob."""
@@ -275,6 +283,7 @@ class _Lane:
             size = sum(source.size for source in group)
             self.tracker.add(
                 items=len(group),
+                item_bytes=size,
                 wire_bytes=wire_bytes,
                 decoded_bytes=size,
                 complete_bytes=0 if compared else size,
@@ -285,17 +294,21 @@ class _Lane:
 class _Body:
     """Writes the body of one upload, compressed if requested."""
 
-    def __init__(self, upload: CallUpload[WriteBlobAnswer], compression: Compression) -> None:
-        self._upload = upload
+    def __init__(
+        self, upload: CallUpload[WriteBlobAnswer], compression: Compression, sending: Sending
+    ) -> None:
+        self._upload, self._sending = upload, sending
         coded = compression is not Compression.NONE
         self._encoder: Encoder | None = encoder(compression) if coded else None
 
     def single(self, source: _Source) -> WriteBlobAnswer:
         """Send the bare bytes of one blob; the server's MD5 of them must be ours."""
         digest = hashlib.md5(usedforsecurity=False)
+        self._sending.begin(source.file_name, source.size)
         for piece in source.pieces():
             digest.update(piece)
             self._write(piece)
+            self._sending.add(len(piece))
         answer = self._finish()
         if answer.md5 is not None and answer.md5.lower() != digest.hexdigest():
             raise ChecksumError(
@@ -310,15 +323,20 @@ class _Body:
         for source in group:
             frame = FrameEncoder(lane.header(source), length=source.size)
             self._write(frame.begin())
+            self._sending.begin(source.file_name, source.size)
             for piece in source.pieces():
                 self._write(frame.feed(piece))
+                self._sending.add(len(piece))
             self._write(frame.finish())
         return self._finish()
 
     def _write(self, data: bytes | memoryview) -> None:
         self._upload.write(data if self._encoder is None else self._encoder.feed(data))
+        self._sending.wire_bytes = self._upload.sent_bytes
 
     def _finish(self) -> WriteBlobAnswer:
         if self._encoder is not None:
             self._upload.write(self._encoder.finish())
-        return self._upload.finish()
+        answer = self._upload.finish()
+        self._sending.wire_bytes = self._upload.sent_bytes
+        return answer

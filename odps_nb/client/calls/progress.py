@@ -13,19 +13,28 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Protocol
 
-from odps_nb.client.calls.pauses import STALL, Pauses
+from odps_nb.client.calls.pauses import Pauses
+from odps_nb.client.calls.snapshot import (
+    MOVING,
+    ItemProgress,
+    Phase,
+    ProgressSnapshot,
+    Sending,
+    SplitProgress,
+)
 from odps_nb.errors import ArgumentError, CancelledError
 from odps_nb.lifetime import renew_after_fork
 
 __all__ = [
+    "ItemProgress",
     "Phase",
     "Progress",
     "ProgressListener",
     "ProgressSnapshot",
     "ProgressTracker",
+    "Sending",
     "SplitProgress",
     "listener_of",
     "silent",
@@ -33,103 +42,6 @@ __all__ = [
 
 MAX_REQUEST_IDS = 4
 MAX_EVENTS = 20
-
-
-class Phase(str, Enum):
-    """The phase of an operation; the value is the text shown to users."""
-
-    CREATING = "creating session"
-    READING = "reading"
-    WRITING = "writing"
-    UPLOADING = "uploading blobs"
-    FETCHING = "fetching blobs"
-    RUNNING = "running query"
-    CONVERTING = "converting"
-    COMMITTING = "committing"
-    DONE = "done"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the operation has ended."""
-        return self in (Phase.DONE, Phase.CANCELLED, Phase.FAILED)
-
-
-_MOVING = (Phase.READING, Phase.WRITING, Phase.UPLOADING, Phase.FETCHING)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitProgress:
-    """One split or stream: ``rows_total`` is ``None`` where the server does not say."""
-
-    label: str
-    rows: int = 0
-    rows_total: int | None = None
-    wire_bytes: int = 0
-    done: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressSnapshot:
-    """All counters at one moment. Bytes are bytes, times are seconds.
-
-    ``complete_bytes`` counts rows that came or went whole: an Arrow stream up to its end marker
-    with the expected rows. Rows carry no checksum: a byte that was changed on the way may not
-    show. ``verified_bytes`` counts payload whose checksums were compared (a blob's CRC32C).
-    ``tasks`` are those of another engine that reports only their number.
-    """
-
-    operation: str  # "read" | "write" | "blobs" | "sql"
-    title: str
-    phase: Phase
-    rows: int = 0
-    rows_total: int | None = None
-    items: int = 0
-    items_total: int | None = None
-    tasks: int = 0
-    tasks_total: int | None = None
-    wire_bytes: int = 0
-    decoded_bytes: int = 0
-    complete_bytes: int = 0
-    verified_bytes: int = 0
-    splits: tuple[SplitProgress, ...] = ()
-    retries: int = 0
-    resumes: int = 0
-    elapsed: float = 0.0
-    quiet: float = 0.0
-    """Seconds since a row or byte moved; 0 where none should, and where only tasks are counted."""
-    stalled: float = 0.0
-    """Seconds of earlier pauses of at least `STALL`."""
-    started_at: float = 0.0
-    """When it began, in seconds of the epoch."""
-    session_id: str | None = None
-    request_ids: tuple[str, ...] = ()
-    events: tuple[str, ...] = ()
-    message: str = ""
-    error: str = ""
-    """Kind of the error that the caller gets; ``message`` is the text of it."""
-
-    @property
-    def fraction(self) -> float | None:
-        """Share done, in [0, 1], by rows, items, splits or tasks, in this order; else ``None``."""
-        for count, total in (
-            (self.rows, self.rows_total),
-            (self.items, self.items_total),
-            (sum(s.done for s in self.splits), len(self.splits)),
-            (self.tasks, self.tasks_total),
-        ):
-            if total:
-                return min(1.0, count / total)
-        return None
-
-    @property
-    def eta(self) -> float | None:
-        """Seconds left at the average rate so far, pauses left out; ``None`` while unknown."""
-        share = self.fraction
-        if not share or share < 0.01 or self.phase.is_final or self.quiet >= STALL:
-            return None
-        return (self.elapsed - self.stalled) * (1 - share) / share
 
 
 class ProgressListener(Protocol):
@@ -185,6 +97,7 @@ def listener_of(*said: Progress, default: Callable[[], ProgressListener]) -> Pro
 class _Counts:
     rows: int = 0
     items: int = 0
+    item_bytes: int = 0
     wire_bytes: int = 0
     decoded_bytes: int = 0
     complete_bytes: int = 0
@@ -230,12 +143,14 @@ class ProgressTracker:
         self._ended: float | None = None
         self._rows_total: int | None = None
         self._items_total: int | None = None
+        self._bytes_total: int | None = None
         self._tasks: tuple[int, int | None] = (0, None)
         self._session_id: str | None = None
         self._request_ids: deque[str] = deque(maxlen=MAX_REQUEST_IDS)
         self._events: deque[str] = deque(maxlen=MAX_EVENTS)
         self._message = self._error = ""
         self._meters: dict[int, Callable[[], int]] = {}
+        self._sending: dict[int, Sending] = {}
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -271,9 +186,14 @@ class ProgressTracker:
         session_id: str | None = None,
         rows_total: int | None = None,
         items_total: int | None = None,
+        bytes_total: int | None = None,
     ) -> None:
-        """Set the totals that are known from the session; the others stay ``None``."""
+        """Set the totals that are known from the session; the others stay ``None``.
+
+        ``bytes_total`` is that of the contents of all items.
+        """
         with self._lock:
+            self._bytes_total = bytes_total if bytes_total is not None else self._bytes_total
             self._session_id = session_id if session_id is not None else self._session_id
             self._rows_total = rows_total if rows_total is not None else self._rows_total
             self._items_total = items_total if items_total is not None else self._items_total
@@ -290,6 +210,7 @@ class ProgressTracker:
         split: str | None = None,
         rows: int = 0,
         items: int = 0,
+        item_bytes: int = 0,
         wire_bytes: int = 0,
         decoded_bytes: int = 0,
         complete_bytes: int = 0,
@@ -305,6 +226,7 @@ class ProgressTracker:
             counts = self._counts
             counts.rows += rows
             counts.items += items
+            counts.item_bytes += item_bytes
             counts.wire_bytes += wire_bytes
             counts.decoded_bytes += decoded_bytes
             counts.complete_bytes += complete_bytes
@@ -331,6 +253,17 @@ class ProgressTracker:
         finally:
             with self._lock:
                 del self._meters[key]
+
+    @contextmanager
+    def sending(self, one: Sending) -> Iterator[None]:
+        """Inside the block, snapshots include what a request sends that is not confirmed yet."""
+        with self._lock:
+            self._sending[id(one)] = one
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._sending[id(one)]
 
     @property
     def rows(self) -> int:
@@ -391,7 +324,9 @@ class ProgressTracker:
         """Return all counters as a value."""
         with self._lock:
             counts = self._counts
+            under_way = list(self._sending.values())
             wire_bytes = counts.wire_bytes + sum(meter() for meter in self._meters.values())
+            wire_bytes += sum(one.wire_bytes for one in under_way)
             now = self._ended if self._ended is not None else self._clock()
             seen = (self._phase, counts.rows, counts.items, self._tasks, wire_bytes)
             quiet = self._pauses.quiet(seen, now)
@@ -403,6 +338,9 @@ class ProgressTracker:
                 rows_total=self._rows_total,
                 items=counts.items,
                 items_total=self._items_total,
+                item_bytes=counts.item_bytes + sum(one.payload for one in under_way),
+                bytes_total=self._bytes_total,
+                moving=tuple(one.item() for one in under_way if one.name),
                 tasks=self._tasks[0],
                 tasks_total=self._tasks[1],
                 wire_bytes=wire_bytes,
@@ -413,7 +351,7 @@ class ProgressTracker:
                 retries=counts.retries,
                 resumes=counts.resumes,
                 elapsed=now - self._started,
-                quiet=quiet if self._phase in _MOVING and self._tasks[1] is None else 0.0,
+                quiet=quiet if self._phase in MOVING and self._tasks[1] is None else 0.0,
                 stalled=self._pauses.stalled,
                 started_at=self._started_at,
                 session_id=self._session_id,

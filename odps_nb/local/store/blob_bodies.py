@@ -10,38 +10,28 @@ import hashlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
+from odps_nb.local.store.frame_files import MAX_BLOB, FramedBlob, framed_blobs
 from odps_nb.terms import Compression
 from odps_nb.wire.blocks import BlockEncoder
 from odps_nb.wire.codings import decoder, encoder
-from odps_nb.wire.crc32 import crc32
-from odps_nb.wire.frames import (
-    BlobData,
-    BlobEnd,
-    BlobStart,
-    ChecksumKind,
-    FrameDecoder,
-    FrameEncoder,
-    FrameHeader,
-)
+from odps_nb.wire.frames import ChecksumKind, FrameEncoder, FrameHeader
 
 __all__ = ["Piece", "Stretch", "download_body", "pack_batch", "pack_bytes", "pack_single"]
 
 READ_BYTES = 1 << 20
-MAX_BLOB = 1 << 34
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One blob inside a pack: its position, size, checksums, media type and name."""
+    """One blob inside a pack: position, size, media type and name; MD5 of one sent alone."""
 
     start: int
     size: int
-    md5: str
-    crc32: int
+    md5: str = ""
     content_type: str = ""
     file_name: str = ""
 
@@ -76,13 +66,30 @@ def pack_single(body: Path, work: Path, coding: Compression) -> Piece:
 
 
 def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
-    """Make a pack of the blobs of a batch upload, in frame order; verifies the footers."""
+    """Make a pack of the frames of a batch upload, in their order; verifies the footers.
+
+    The pack is the body itself, undone of its coding: blobs lie in it between their headers.
+    """
     try:
-        with body.open("rb") as source, work.open("wb") as target:
-            return list(_unframe(_decoded(source, coding), target))
+        if coding is Compression.NONE:
+            body.replace(work)
+        else:
+            with body.open("rb") as source, work.open("wb") as target:
+                for chunk in _decoded(source, coding):
+                    target.write(chunk)
+        return [_piece(blob) for blob in framed_blobs(work)]
     except ProtocolError as error:
         work.unlink(missing_ok=True)
         raise faults.malformed(f"the frames cannot be read: {error}") from error
+
+
+def _piece(blob: FramedBlob) -> Piece:
+    return Piece(
+        start=blob.start,
+        size=blob.size,
+        content_type=blob.header.content_type or "",
+        file_name=blob.header.custom_file_name or "",
+    )
 
 
 def pack_bytes(blobs: Iterable[tuple[bytes, str, str]], work: Path) -> list[Piece]:
@@ -95,8 +102,6 @@ def pack_bytes(blobs: Iterable[tuple[bytes, str, str]], work: Path) -> list[Piec
                 Piece(
                     start=start,
                     size=len(data),
-                    md5=hashlib.md5(data, usedforsecurity=False).hexdigest(),
-                    crc32=crc32(data),
                     content_type=content_type,
                     file_name=file_name,
                 )
@@ -115,46 +120,13 @@ def _decoded(source: BinaryIO, coding: Compression) -> Iterator[bytes]:
 
 
 def _measure(path: Path) -> Piece:
-    md5, check, size = hashlib.md5(usedforsecurity=False), 0, 0
-    with path.open("rb") as file:
-        while chunk := file.read(READ_BYTES):
-            md5.update(chunk)
-            check = crc32(chunk, check)
-            size += len(chunk)
-    return Piece(start=0, size=size, md5=md5.hexdigest(), crc32=check)
+    with path.open("rb", buffering=0) as file:
+        md5 = hashlib.file_digest(file, _md5)
+        return Piece(start=0, size=file.tell(), md5=md5.hexdigest())
 
 
-def _unframe(chunks: Iterator[bytes], target: BinaryIO) -> Iterator[Piece]:
-    """Write the data of frames one after the other; yield the position of each."""
-    frames = FrameDecoder(None, max_blob=MAX_BLOB, always_md5=True)
-    start, check, offset = None, 0, 0
-    md5 = hashlib.md5(usedforsecurity=False)
-
-    def take(events: Iterable[object]) -> Iterator[Piece]:
-        nonlocal start, check, offset, md5
-        for event in events:
-            if isinstance(event, BlobStart):
-                start, check = event, 0
-                md5 = hashlib.md5(usedforsecurity=False)
-            elif isinstance(event, BlobData):
-                target.write(event.data)
-                md5.update(event.data)
-                check = crc32(event.data, check)
-            elif isinstance(event, BlobEnd):
-                assert start is not None
-                yield Piece(
-                    start=offset,
-                    size=event.length,
-                    md5=md5.hexdigest(),
-                    crc32=check,
-                    content_type=start.content_type or "",
-                    file_name=start.custom_file_name or "",
-                )
-                offset += event.length
-
-    for chunk in chunks:
-        yield from take(frames.feed(chunk))
-    yield from take(frames.feed_eof())
+def _md5() -> Any:
+    return hashlib.md5(usedforsecurity=False)
 
 
 # -- downloads --------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """Blobs: packs on disk, references in rows, bodies for downloads.
 
-An upload becomes one pack file that holds its blobs one after the other. A reference identifies a
-row of the catalogue and holds a secret, so that it cannot be guessed: ``ff · id (8 bytes) · secret
-(8 bytes)``. It begins with a byte that no text has, so that raw references and their base64 text
-cannot be confused.
+An upload becomes one pack file: its body, in which the catalogue knows the place of each blob. A
+reference identifies a row of the catalogue and holds a secret, so that it cannot be guessed:
+``ff · id (8 bytes) · secret (8 bytes)``. It begins with a byte that no text has, so that raw
+references and their base64 text cannot be confused.
 ``docs/protocol.md`` section 6.
 """
 
@@ -50,7 +50,6 @@ class StoredBlob:
     start: int
     size: int
     md5: str
-    crc32: int
     content_type: str = ""
     file_name: str = ""
     project: str = ""
@@ -108,7 +107,7 @@ class BlobStore:
                         pack,
                         piece.start,
                         piece.size,
-                        piece.crc32,
+                        0,  # of a column that is not used any more
                         piece.md5,
                         piece.content_type,
                         piece.file_name,
@@ -147,7 +146,6 @@ class BlobStore:
                     start=row["start"],
                     size=row["size"],
                     md5=row["md5"],
-                    crc32=row["crc32"],
                     content_type=row["content_type"],
                     file_name=row["file_name"],
                     project=row["project"],
@@ -242,7 +240,6 @@ def _stored(piece: Piece, blob_id: int, secret: bytes, pack: str) -> StoredBlob:
         start=piece.start,
         size=piece.size,
         md5=piece.md5,
-        crc32=piece.crc32,
         content_type=piece.content_type,
         file_name=piece.file_name,
     )

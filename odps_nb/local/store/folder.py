@@ -8,7 +8,7 @@
       catalog.sqlite         the catalogue: tables, partitions, visible files
       rows/<id>.parquet      row files, named by the service, never by a user's text
       hot/<id>.arrow         the same rows, ready to send (a cache)
-      blobs/<id>.pack        blobs of one upload, one after the other
+      blobs/<id>.pack        the blobs of one upload, and what lay between them
       pending/<file name>    a mark: the catalogue decides whether that file is kept
       work/                  unfinished bodies and files
 

@@ -62,11 +62,12 @@ class Twin:
 
 
 @cache
-def widget_class(script: Path) -> Any:
+def widget_class(script: Path, *texts: str) -> Any:
     """Return the anywidget of a script, which has a style sheet of its name beside it.
 
-    Its state is the script and ``static_id``, the name of the static view. The functions and the
-    look that all our widgets share are put before its own.
+    Its state is the script, ``static_id`` (the name of the static view), and ``texts``, which have
+    nothing of the data. The functions and the look that all our widgets share are put before its
+    own.
 
     Raises
     ------
@@ -86,11 +87,6 @@ def widget_class(script: Path) -> Any:
         parts = (common / f"common.{ending}", script.with_suffix(f".{ending}"))
         return "\n".join(part.read_text(encoding="utf-8") for part in parts)
 
-    class OurWidget(anywidget.AnyWidget):
-        """The browser's side of a view."""
-
-        _esm = together("js")
-        _css = together("css")
-        static_id = traitlets.Unicode("").tag(sync=True)
-
-    return OurWidget
+    state = {name: traitlets.Unicode("").tag(sync=True) for name in ("static_id", *texts)}
+    parts = {"_esm": together("js"), "_css": together("css")}
+    return type("OurWidget", (anywidget.AnyWidget,), {**state, **parts})

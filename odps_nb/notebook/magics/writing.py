@@ -27,6 +27,7 @@ __all__ = ["write"]
 @argument("--create", action="store_true", help="Make the table if it is not there.")
 @argument("--partitioned-by", metavar="A,B", help="With --create: columns that partition it.")
 @argument("--pattern", metavar="GLOB", action="append", help="Of a folder: files like *.jpg.")
+@argument("--resume", action="store_true", help="Of a folder: go on where a call ended early.")
 @argument("--overwrite", action="store_true", help="Replace what the table or partition holds.")
 @argument("--overwrite-partitions", action="store_true", help="Replace those that get rows.")
 @argument("-q", "--quiet", action="store_true", help="Show no progress.")
@@ -49,6 +50,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
                 pattern=args.pattern or "*",
                 partition=args.partition,
                 overwrite=overwrite,
+                resume=args.resume,
                 progress=progress,
             )
         return context.table(args.table).write(
@@ -62,8 +64,8 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
     if folder is not None and args.partitioned_by:
         raise UsageError("--partitioned-by is for rows: a folder has -p KEY=VALUE")
-    if folder is None and args.pattern:
-        raise UsageError("--pattern is for a folder")
+    if folder is None and (args.pattern or args.resume):
+        raise UsageError(f"{'--pattern' if args.pattern else '--resume'} is for a folder")
     return reading.stoppable(f"write {args.table}", run)
 
 

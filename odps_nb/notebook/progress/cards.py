@@ -12,7 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker, SplitProgress
+from odps_nb.client.calls.progress import (
+    ItemProgress,
+    Phase,
+    ProgressSnapshot,
+    ProgressTracker,
+    SplitProgress,
+)
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import bundle, escape
 from odps_nb.notebook.magics.options import Options, current_options
@@ -99,7 +105,7 @@ def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: 
 
 def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
     """Return the part of a running card: never folded, since a redraw would close it again."""
-    parts = []
+    parts = [_file(one, accent) for one in snapshot.moving[:MAX_BARS]]
     if len(snapshot.splits) > 1:
         cells = [
             f"<div>{escape(label)}"
@@ -111,6 +117,14 @@ def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
     if small:
         parts.append(f'<div style="{_SMALL}">{escape(" · ".join(small))}</div>')
     return parts
+
+
+def _file(one: ItemProgress, accent: str) -> str:
+    """Return how much of one file has been sent."""
+    label = escape(f"{_clip(one.name, 80)} · {words.sent(one)}")
+    share = one.sent / one.size if one.size else 1.0
+    bar = _bar(share, one.name, accent, height=6, elapsed=0.0)
+    return f'<div style="{_SMALL}">{label}{bar}</div>'
 
 
 def _record(snapshot: ProgressSnapshot) -> list[str]:

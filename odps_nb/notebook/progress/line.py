@@ -86,8 +86,9 @@ class LineListener:
         bar.n = snapshot.rows or snapshot.items
         bar.unit = " rows" if snapshot.rows or not snapshot.items else " blobs"
         bar.set_description_str(_what(snapshot), refresh=False)
-        bytes_moved = [text for text in words.figures(snapshot) if text.endswith("on the wire")]
-        bar.set_postfix_str("".join(bytes_moved), refresh=False)
+        told = [text for text in words.figures(snapshot) if text.endswith("on the wire")]
+        told += [f"{visible(one.name)[:40]} {words.sent(one)}" for one in snapshot.moving[:1]]
+        bar.set_postfix_str(", ".join(told), refresh=False)
         bar.refresh()
         bar.last_print_t = now  # before `start_t`, tqdm takes it for never shown and ends no line
 

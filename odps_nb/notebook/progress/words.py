@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from odps_nb.client.calls.pauses import STALL
-from odps_nb.client.calls.progress import Phase, ProgressSnapshot
+from odps_nb.client.calls.progress import ItemProgress, Phase, ProgressSnapshot
 from odps_nb.terms import format_bytes
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "format_seconds",
     "headline",
     "ids",
+    "sent",
     "times",
     "what_was_done",
 ]
@@ -99,6 +100,11 @@ def amounts(snapshot: ProgressSnapshot) -> list[str]:
         if amount:
             found.append(f"{format_bytes(amount)} {what}")
     return found
+
+
+def sent(one: ItemProgress) -> str:
+    """Return how much of a file has been sent: ``1.2 MB of 3.4 MB``."""
+    return f"{format_bytes(one.sent)} of {format_bytes(one.size)}"
 
 
 def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:

@@ -99,6 +99,32 @@ def test_a_bare_blob_alone_goes_raw_and_its_md5_is_checked(n, compression):
     assert call.route_token == "rt"
 
 
+@pytest.mark.parametrize("fault", ["", "lost"])
+def test_progress_tells_which_file_is_on_its_way_and_counts_no_byte_twice(fault):
+    tracker = ProgressTracker("write", "t")
+    seen = []
+
+    class Watched(io.BytesIO):
+        def read(self, size=-1):
+            seen.append(tracker.snapshot())
+            return super().read(size)
+
+    size = 3 * blob_upload.PIECE
+    items = [(b"first", None, "a.txt"), (Watched(bytes(size)), None, "large.bin")]
+    tracker.plan(bytes_total=5 + size)
+    with Ledger() as service:
+        service.faults["WriteBlobBatch"].append(fault)
+        upload(service, items, tracker=tracker)
+    assert {one.name for shown in seen for one in shown.moving} == {"large.bin"}
+    sent = [shown.moving[0].sent for shown in seen]
+    assert sent == [n * blob_upload.PIECE for n in range(3)] * (2 if fault else 1)
+    assert [shown.item_bytes for shown in seen[:3]] == [5 + at for at in sent[:3]]
+    assert 0 < seen[1].fraction < seen[2].fraction < 1
+    assert seen[2].wire_bytes > sent[2] - blob_upload.PIECE
+    end = tracker.snapshot()
+    assert (end.item_bytes, end.fraction, end.moving) == (5 + size, 1.0, ())
+
+
 def test_nothing_to_upload_costs_nothing():
     with Ledger() as service:
         assert upload(service, []) == []

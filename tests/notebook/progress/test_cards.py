@@ -7,7 +7,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker, SplitProgress
+from odps_nb.client.calls.progress import (
+    ItemProgress,
+    Phase,
+    ProgressSnapshot,
+    ProgressTracker,
+    SplitProgress,
+)
 from odps_nb.notebook.magics.options import Options
 from odps_nb.notebook.progress.cards import MAX_BARS, CardListener, card_html, card_text
 
@@ -55,6 +61,19 @@ def test_every_phase_gives_well_formed_html_that_needs_nothing_else(phase):
     assert {tag for tag, _ in page.tags} <= {"div", "b", "progress", "details", "summary", "br"}
     assert not re.search(r"script|href|src=|url\(|on\w+=", text)
     assert all(bar["aria-label"] for bar in page.bars())
+
+
+def test_a_file_on_its_way_has_a_bar_of_its_own_until_the_end():
+    file = ItemProgress(name=MARKUP, size=2_000_000_000, sent=500_000_000)
+    facts = {"item_bytes": 600_000_000, "bytes_total": 3_000_000_000, "moving": (file,)}
+    text = card_html(snapshot(phase=Phase.UPLOADING, **facts))
+    page = Page(text)
+    assert [bar["value"] for bar in page.bars()] == ["20", "25"]
+    assert page.bars()[1]["aria-label"] == MARKUP
+    assert "500.0 MB of 2.0 GB" in text
+    assert "<img" not in text
+    ended = card_html(snapshot(phase=Phase.DONE, item_bytes=1, bytes_total=1))
+    assert len(Page(ended).bars()) == 1
 
 
 def test_everything_from_outside_is_escaped():

@@ -1,0 +1,156 @@
+"""Encodes the pictures and arrays that stand in BLOB cells: PIL images, numpy arrays.
+
+What cannot be encoded without loss of values is refused before anything is sent. Pillow is
+imported where something is encoded with it. Must not know: columns, rows.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from odps_nb.errors import ArgumentError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["PNG", "ImageFormat", "encoded", "is_array", "is_picture", "unfit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFormat:
+    """A file format for pictures; ``modes`` are those of Pillow that it keeps unchanged."""
+
+    name: str
+    mime: str
+    suffix: str
+    modes: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, name: str) -> ImageFormat:
+        """Return the format of a name: ``png``, ``jpeg``, ``webp``, ``npy`` (arrays only).
+
+        Raises
+        ------
+        ArgumentError
+            There is none of that name.
+        """
+        found = _FORMATS.get(name.lower() if isinstance(name, str) else "")
+        if found is None:
+            raise ArgumentError(
+                f"pictures cannot be encoded as {name!r}",
+                argument="image_format",
+                hint=f"choose one of {', '.join(_FORMATS)}",
+            )
+        return found
+
+
+_PLAIN = frozenset({"1", "L", "LA", "P", "RGB", "RGBA"})
+_FORMATS = {
+    "png": ImageFormat(
+        name="png", mime="image/png", suffix=".png", modes=_PLAIN | {"I;16", "I;16B"}
+    ),
+    "jpeg": ImageFormat(
+        name="jpeg", mime="image/jpeg", suffix=".jpg", modes=frozenset({"L", "RGB", "CMYK"})
+    ),
+    "webp": ImageFormat(name="webp", mime="image/webp", suffix=".webp", modes=_PLAIN),
+    "npy": ImageFormat(name="npy", mime="application/x-npy", suffix=".npy"),
+}
+_SETTINGS: dict[str, dict[str, Any]] = {"jpeg": {"quality": 95}, "webp": {"lossless": True}}
+PNG = _FORMATS["png"]
+_CHANNELS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+
+
+def is_picture(value: object) -> bool:
+    """Whether this is an image of Pillow, which is not imported for it."""
+    return any(
+        (one.__module__, one.__name__) == ("PIL.Image", "Image") for one in type(value).__mro__
+    )
+
+
+def is_array(value: object) -> bool:
+    """Whether this is an array of numpy."""
+    return isinstance(value, np.ndarray)
+
+
+def unfit(value: Any, wanted: ImageFormat) -> tuple[str, str] | None:
+    """Return why a picture or array cannot be encoded, and what to do; ``None`` if it can."""
+    if is_array(value):
+        return _unfit_array(value, wanted)
+    if wanted.name == "npy":
+        return "a picture is no array", "write np.asarray(picture), or image_format='png'"
+    if not all(value.size):
+        return "the picture has no pixels", "leave it out: None is a missing blob"
+    if value.mode not in wanted.modes:
+        return (
+            f"{wanted.name.upper()} does not keep a picture of mode {value.mode}",
+            "convert it, e.g. picture.convert('RGB')",
+        )
+    return None
+
+
+def _unfit_array(value: np.ndarray[Any, Any], wanted: ImageFormat) -> tuple[str, str] | None:
+    kind = f"an array of {value.dtype}, shape {value.shape},"
+    if isinstance(value, np.ma.MaskedArray):
+        return f"{kind} has a mask, which would be lost", "write array.filled(…)"
+    if wanted.name == "npy":
+        if value.dtype.hasobject:
+            return f"{kind} holds Python objects", "give it a dtype of numbers"
+        return None
+    if (mode := _mode(value)) is None:
+        return (
+            f"{kind} is no picture",
+            "pictures are uint8 of shape (height, width), or (height, width, channels) of 1 to 4 "
+            "channels; uint16 and bool of (height, width); image_format='npy' keeps any array",
+        )
+    if mode not in wanted.modes:
+        return f"{wanted.name.upper()} does not keep {kind} a picture of mode {mode}", "use PNG"
+    return None
+
+
+def _mode(value: np.ndarray[Any, Any]) -> str | None:
+    """Return the mode of Pillow for an array, or ``None`` if it is no picture."""
+    if not value.size or value.ndim not in (2, 3):
+        return None
+    if value.ndim == 3:
+        return _CHANNELS.get(value.shape[2]) if value.dtype == np.uint8 else None
+    return {"uint8": "L", "uint16": "I;16", "bool": "1"}.get(value.dtype.name)
+
+
+def encoded(value: Any, wanted: ImageFormat) -> tuple[bytes, str | None]:
+    """Return a picture or array as a file, and its name where the picture came from one.
+
+    Raises
+    ------
+    MissingDependencyError
+        Pillow is not installed.
+    OSError, ValueError
+        Pillow cannot read or encode it, e.g. the file it is read from is damaged.
+    """
+    target = io.BytesIO()
+    if wanted.name == "npy":
+        np.save(target, value, allow_pickle=False)
+        return target.getvalue(), None
+    name = getattr(value, "filename", None)
+    picture = _of_array(value) if is_array(value) else value
+    picture.save(target, format=wanted.name.upper(), **_SETTINGS.get(wanted.name, {}))
+    stem = PurePath(name).stem if isinstance(name, str) else ""
+    return target.getvalue(), stem + wanted.suffix if stem else None
+
+
+def _of_array(value: np.ndarray[Any, Any]) -> Image:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingDependencyError(
+            "arrays are written as pictures by Pillow, which is not installed",
+            extra="notebook",
+            hint="pip install pillow, or image_format='npy'",
+        ) from error
+    flat = value[:, :, 0] if value.ndim == 3 and value.shape[2] == 1 else value
+    native = flat.astype(flat.dtype.newbyteorder("="), copy=False)
+    return Image.fromarray(np.ascontiguousarray(native))

@@ -1,0 +1,256 @@
+"""Writes a folder so that the same call, made again, goes on where an earlier one ended.
+
+Each group of files is a stream of its own in one write session. A stream that the service lists
+as closed is whole; the journal says which files it holds. So a later process, too, sends only the
+files of streams that are not closed, and commits by name: rows of a writer that comes late are
+never in it. Only what live tests have shown of sessions is used (``docs/protocol.md`` section 7):
+no stream is taken over, and no blob reference is used in another stream.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from odps_nb.access.receipt import Receipt
+from odps_nb.access.writing.folder_files import FolderFile, FolderFiles
+from odps_nb.access.writing.journal import Journal, Noted, open_journal
+from odps_nb.access.writing.rows import WriteOptions
+from odps_nb.access.writing.sources import Target
+from odps_nb.access.writing.uploading import BlobUploader
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressTracker, listener_of
+from odps_nb.client.write.session import (
+    WriteSession,
+    fetch_write_state,
+    open_write_session,
+)
+from odps_nb.client.write.values import WriteSessionRef
+from odps_nb.errors import ConflictError, NotFoundError, SessionExpiredError
+from odps_nb.terms import SessionStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from odps_nb.access.table import Table
+    from odps_nb.access.writing.sources import Chunk
+
+    MakesChunk = Callable[[list[FolderFile], int], Chunk]
+
+__all__ = ["write_resumable"]
+
+_log = logging.getLogger("odps_nb")
+
+
+def write_resumable(
+    table: Table,
+    target: Target,
+    files: FolderFiles,
+    options: WriteOptions,
+    *,
+    groups: Callable[[Iterable[FolderFile]], Iterator[list[FolderFile]]],
+    chunk: MakesChunk,
+) -> Receipt:
+    """Write the files that an earlier call has not written, and commit all of them once.
+
+    Parameters
+    ----------
+    groups, chunk
+        Cut files into groups, and make the rows of one; the first row's number is for errors.
+
+    Raises
+    ------
+    ConflictError
+        Another process is writing the same, or whether an earlier call committed is unknown.
+    """
+    service = table.connection.profile
+    key = (service.endpoint, str(table.name), str(options.partition), options.overwrite)
+    listener = listener_of(options.progress, default=table.connection.faces.listener)
+    with (
+        open_journal(*key, *files.key()) as journal,
+        ProgressTracker("write", str(table.name), listener=listener) as tracker,
+    ):
+        token = table.connection.storage.operation(options.cancel)
+        upload = _Upload(table, target, list(files), options, journal, tracker, token)
+        if (receipt := upload.begin(journal.read())) is not None:
+            return receipt
+        return upload.run(groups, chunk)
+
+
+@dataclass(slots=True)
+class _Upload:
+    """One call of `write_resumable`."""
+
+    table: Table
+    target: Target
+    files: list[FolderFile]
+    options: WriteOptions
+    journal: Journal
+    tracker: ProgressTracker
+    token: CancelToken
+    began: float = field(default_factory=time.monotonic)
+    session: WriteSession | None = None
+    arrived: dict[str, set[str]] = field(default_factory=dict)
+    """Paths that the service has, by the stream of theirs that is closed."""
+    size: int = 0  # bytes of Arrow sent by this call
+    asked: bool = False  # for the commit
+
+    # -- what an earlier call left --------------------------------------------------------------
+
+    def begin(self, noted: Noted | None) -> Receipt | None:
+        """Go on with the session of an earlier call, or open one; a receipt if all is done."""
+        sizes = sum(one.size for one in self.files)
+        self.tracker.plan(rows_total=len(self.files), bytes_total=sizes or None)
+        if noted is not None:
+            ref = WriteSessionRef(
+                table=self.table.name,
+                session_id=noted.session_id,
+                partition=self.options.partition,
+                route_token=noted.route_token,
+            )
+            if self._is_committed(ref, noted):
+                self.journal.remove()
+                return self._receipt(ref, committed_before=noted)
+        if self.session is None:
+            opened = open_write_session(
+                self.table.connection.storage,
+                self.table.name,
+                partition=self.options.partition,
+                overwrite=bool(self.options.overwrite),
+                tracker=self.tracker,
+                cancel=self.token,
+            )
+            opened.owned = False  # it stays for the next call, whatever happens to this one
+            self.session = opened
+            self.journal.begin(opened.ref)
+        return None
+
+    def _is_committed(self, ref: WriteSessionRef, noted: Noted) -> bool:
+        """Look what became of a session; one that is open is gone on with."""
+        storage = self.table.connection.storage
+        try:
+            state = fetch_write_state(storage, ref, tracker=self.tracker)
+            status = (state.status or "").upper()
+        except (NotFoundError, SessionExpiredError) as error:
+            if noted.committed is not None:
+                raise self._unknown(ref, str(error)) from error
+            self._say(f"the session of an earlier call is gone, all is sent again: {error}")
+            return False
+        if status == SessionStatus.COMMITTED.value:
+            if noted.committed is None:
+                raise self._unknown(ref, "somebody else committed the session")
+            return True
+        if status == "ABORTED":
+            self._say("the session of an earlier call was aborted, all is sent again")
+            return False
+        self.session = WriteSession(
+            storage, ref, tracker=self.tracker, cancel=self.token, owned=False
+        )
+        self.tracker.plan(session_id=ref.session_id)
+        self._keep(noted, set(state.streams))
+        return False
+
+    def _keep(self, noted: Noted, closed: set[str]) -> None:
+        """Keep the streams that are whole, and whose files are still what they were."""
+        here = {(one.path, one.size, one.modified) for one in self.files}
+        done: set[str] = set()
+        for stream, files in noted.streams.items():
+            paths = {path for path, _, _ in files}
+            if stream in closed and here.issuperset(files) and done.isdisjoint(paths):
+                self.arrived[stream] = paths
+                done |= paths
+        sizes = sum(one.size for one in self.files if one.path in done)
+        self.tracker.add(rows=len(done), items=len(done), item_bytes=sizes)
+        self._say(f"{len(done):,} of {len(self.files):,} files had arrived before")
+
+    def _unknown(self, ref: WriteSessionRef, why: str) -> ConflictError:
+        return ConflictError(
+            f"whether an earlier call committed session {ref.session_id} is unknown: {why}",
+            code="CommitUnknown",
+            hint=f"look whether the files are in {self.table.name}; to write them all again, "
+            f"remove {self.journal.path}",
+        )
+
+    def _say(self, what: str) -> None:
+        self.tracker.noted(what)
+        _log.info("write of %s: %s", self.table.name, what)
+
+    # -- this call ------------------------------------------------------------------------------
+
+    def run(
+        self,
+        groups: Callable[[Iterable[FolderFile]], Iterator[list[FolderFile]]],
+        chunk: MakesChunk,
+    ) -> Receipt:
+        """Send what has not arrived, and commit."""
+        assert self.session is not None  # by begin
+        before = sum(map(len, self.arrived.values()))
+        done = set().union(*self.arrived.values())
+        try:
+            for group in groups(one for one in self.files if one.path not in done):
+                self._send(group, chunk)
+            self.journal.commits(self.arrived)
+            self.asked = True
+            self.options.before_commit()
+            self.session.commit([(stream, 1) for stream in self.arrived])
+        except BaseException as error:
+            error.add_note(self._how_far())
+            raise
+        self.journal.remove()
+        self.table.reload()
+        return self._receipt(self.session.ref, before=before)
+
+    def _send(self, group: list[FolderFile], chunk: MakesChunk) -> None:
+        assert self.session is not None
+        first = sum(map(len, self.arrived.values()))
+        with self.session.open_stream(uuid.uuid4().hex) as stream:
+            uploader = BlobUploader(
+                stream=stream,
+                target=self.target,
+                column_ids=stream.schema.column_ids,
+                copy=self.table.connection.blob,
+            )
+            batch = uploader.finish(chunk(group, first))
+            for one in group:  # they are uploaded by now: what was sent is what the rows say
+                one.require_unchanged()
+            self.journal.add(stream.stream_id, group)
+            stream.write([batch], self.options.compression)
+            self.size += stream.close().size
+        self.arrived[stream.stream_id] = {one.path for one in group}
+
+    def _how_far(self) -> str:
+        if self.asked:
+            return "the same call, made again, finds out what became of the commit, and goes on"
+        count = sum(map(len, self.arrived.values()))
+        return (
+            f"{count:,} of {len(self.files):,} files have arrived, and nothing is committed: the "
+            "same call, made again, goes on from there"
+        )
+
+    def _receipt(
+        self, ref: WriteSessionRef, *, before: int = 0, committed_before: Noted | None = None
+    ) -> Receipt:
+        if committed_before is None:
+            rows, blob_bytes = len(self.files), sum(one.size for one in self.files)
+        else:
+            streams = committed_before.committed or ()
+            noted = [one for stream in streams for one in committed_before.streams[stream]]
+            rows = before = len(noted)
+            blob_bytes = sum(size for _, size, _ in noted)
+        return Receipt(
+            table=self.table.name,
+            partition=self.options.partition,
+            overwrite=bool(self.options.overwrite),
+            rows=rows,
+            bytes=self.size,
+            blobs=rows,
+            blob_bytes=blob_bytes,
+            session_id=ref.session_id,
+            streams=len(self.arrived),
+            seconds=time.monotonic() - self.began,
+            resumed=before,
+        )

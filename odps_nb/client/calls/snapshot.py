@@ -1,0 +1,162 @@
+"""Progress at one moment, as values: phase, counters, splits, and the items on their way.
+
+`ProgressTracker` makes them; who shows progress takes them. Must not know: who counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from odps_nb.client.calls.pauses import STALL
+
+__all__ = [
+    "MOVING",
+    "ItemProgress",
+    "Phase",
+    "ProgressSnapshot",
+    "Sending",
+    "SplitProgress",
+]
+
+
+class Phase(str, Enum):
+    """The phase of an operation; the value is the text shown to users."""
+
+    CREATING = "creating session"
+    READING = "reading"
+    WRITING = "writing"
+    UPLOADING = "uploading blobs"
+    FETCHING = "fetching blobs"
+    RUNNING = "running query"
+    CONVERTING = "converting"
+    COMMITTING = "committing"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the operation has ended."""
+        return self in (Phase.DONE, Phase.CANCELLED, Phase.FAILED)
+
+
+MOVING = (Phase.READING, Phase.WRITING, Phase.UPLOADING, Phase.FETCHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitProgress:
+    """One split or stream: ``rows_total`` is ``None`` where the server does not say."""
+
+    label: str
+    rows: int = 0
+    rows_total: int | None = None
+    wire_bytes: int = 0
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemProgress:
+    """A file or another item on its way: ``sent`` of ``size`` bytes of it have been sent."""
+
+    name: str
+    size: int
+    sent: int = 0
+
+
+@dataclass(slots=True)
+class Sending:
+    """What one request has sent; its thread counts, and any thread may look.
+
+    ``payload`` is that of all items of the request, ``name``, ``size`` and ``sent`` are of the
+    one that is on its way.
+    """
+
+    wire_bytes: int = 0
+    payload: int = 0
+    name: str = ""
+    size: int = 0
+    sent: int = 0
+
+    def begin(self, name: str | None, size: int) -> None:
+        """Begin the next item."""
+        self.name, self.size, self.sent = name or "", size, 0
+
+    def add(self, payload: int) -> None:
+        """Count bytes of the item."""
+        self.sent += payload
+        self.payload += payload
+
+    def item(self) -> ItemProgress:
+        """Return the item that is on its way."""
+        return ItemProgress(name=self.name, size=self.size, sent=self.sent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressSnapshot:
+    """All counters at one moment. Bytes are bytes, times are seconds.
+
+    ``complete_bytes`` counts rows that came or went whole: an Arrow stream up to its end marker
+    with the expected rows. Rows carry no checksum: a byte that was changed on the way may not
+    show. ``verified_bytes`` counts payload whose checksums were compared (a blob's CRC32C).
+    ``tasks`` are those of another engine that reports only their number. ``item_bytes`` are those
+    of blobs that were sent, of ``bytes_total``; ``moving`` has the files that are on their way.
+    """
+
+    operation: str  # "read" | "write" | "blobs" | "sql"
+    title: str
+    phase: Phase
+    rows: int = 0
+    rows_total: int | None = None
+    items: int = 0
+    items_total: int | None = None
+    item_bytes: int = 0
+    bytes_total: int | None = None
+    moving: tuple[ItemProgress, ...] = ()
+    tasks: int = 0
+    tasks_total: int | None = None
+    wire_bytes: int = 0
+    decoded_bytes: int = 0
+    complete_bytes: int = 0
+    verified_bytes: int = 0
+    splits: tuple[SplitProgress, ...] = ()
+    retries: int = 0
+    resumes: int = 0
+    elapsed: float = 0.0
+    quiet: float = 0.0
+    """Seconds since a row or byte moved; 0 where none should, and where only tasks are counted."""
+    stalled: float = 0.0
+    """Seconds of earlier pauses of at least `STALL`."""
+    started_at: float = 0.0
+    """When it began, in seconds of the epoch."""
+    session_id: str | None = None
+    request_ids: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
+    message: str = ""
+    error: str = ""
+    """Kind of the error that the caller gets; ``message`` is the text of it."""
+
+    @property
+    def fraction(self) -> float | None:
+        """Share done, in [0, 1]; ``None`` while it is unknown.
+
+        By bytes of items, rows, items, splits or tasks, in this order.
+        """
+        for count, total in (
+            (self.item_bytes, self.bytes_total),
+            (self.rows, self.rows_total),
+            (self.items, self.items_total),
+            (sum(s.done for s in self.splits), len(self.splits)),
+            (self.tasks, self.tasks_total),
+        ):
+            if total:
+                return min(1.0, count / total)
+        return None
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds left at the average rate so far, pauses left out; ``None`` while unknown."""
+        share = self.fraction
+        if not share or share < 0.01 or self.phase.is_final or self.quiet >= STALL:
+            return None
+        return (self.elapsed - self.stalled) * (1 - share) / share

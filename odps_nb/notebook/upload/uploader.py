@@ -1,0 +1,231 @@
+"""`Uploader`: the file picker of ``odps.upload(table)``.
+
+The kernel asks the browser for one piece after the other (`PickedFiles.wanted`), a few at a time,
+so that neither side holds more; then all files are written in one commit, in a thread. The saved
+notebook keeps a card that says what was written. The widget shows itself, and hides that card,
+once the kernel has answered it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.writing.files import write_files
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.errors import (
+    CancelledError,
+    ConfigError,
+    OdpsNbError,
+    StateError,
+)
+from odps_nb.lifetime import end_at_exit
+from odps_nb.notebook.display.failures import error_lines
+from odps_nb.notebook.live.lanes import Lanes
+from odps_nb.notebook.live.twin import Twin, in_kernel, widget_class
+from odps_nb.notebook.upload.picked import Announced, PickedFiles, Wanted
+from odps_nb.notebook.upload.record import record_bundle
+from odps_nb.notebook.upload.told import Told, told_progress
+
+if TYPE_CHECKING:
+    from odps_nb.access.receipt import Receipt
+    from odps_nb.access.table import Table
+    from odps_nb.access.writing.rows import WriteOptions
+
+__all__ = ["Uploader"]
+
+_AT_ONCE = 4  # pieces that are asked for and have not come
+_SCRIPT = Path(__file__).with_name("uploader.js")
+_NO_WIDGET = "run the cell again to choose files"
+_LANE = "upload"
+
+
+class Uploader:
+    """Takes files from the browser and writes them to a table; displays itself in a notebook.
+
+    Examples
+    --------
+    >>> picker = odps.upload("photos", accept="image/*")
+    >>> picker.receipt is None
+    True
+    >>> picker.close()
+    """
+
+    def __init__(self, table: Table, options: WriteOptions, *, create: bool, accept: str) -> None:
+        self._table, self._options = table, options
+        self._create, self._accept = create, accept
+        self._twin = Twin()
+        self._widget: Any = None
+        self._shown = False
+        self._picked: PickedFiles | None = None
+        self._run = 0  # number of the upload, so that pieces of an earlier one are known
+        self._pieces: Iterator[Wanted] = iter(())
+        self._writing = False
+        self.receipt: Receipt | None = None
+        self.error: BaseException | None = None
+        self._lanes = Lanes(tell_error=self._tell_error, tell_end=lambda _: None)
+        end_at_exit(self)
+
+    def close(self) -> None:
+        """Stop what it does, and remove what came from the browser. Idempotent."""
+        self.end()
+        if self._widget is not None:
+            self._widget.close()
+
+    def end(self) -> None:
+        """Stop, called when the interpreter exits."""
+        self._lanes.close()
+        self._forget()
+
+    def __repr__(self) -> str:
+        if self.receipt is not None:
+            state = f"{self.receipt.rows:,} written"
+        elif self._picked is not None:
+            state = f"{len(self._picked.announced):,} chosen"
+        else:
+            state = "nothing chosen"
+        return f"<Uploader to {self._table.name}, {state}>"
+
+    # -- in a notebook --------------------------------------------------------------------------
+
+    def _ipython_display_(self) -> None:
+        self._shown = True
+        self._twin.begin()
+        self._show_record()
+        if in_kernel():
+            self._twin.show_widget(self.widget(), _NO_WIDGET)
+
+    def _show_record(self) -> None:
+        self._twin.show(record_bundle(self._table.name, self.receipt, self._names()))
+
+    def _names(self) -> Sequence[str]:
+        return () if self._picked is None else [one.name for one in self._picked.announced]
+
+    def widget(self) -> Any:
+        """Return the anywidget.
+
+        Raises
+        ------
+        MissingDependencyError
+            Without anywidget.
+        """
+        if self._widget is None:
+            where = str(self._table.name)
+            if self._options.partition.items:
+                where += f" ({self._options.partition})"
+            made = widget_class(_SCRIPT, "where", "accept")(
+                static_id=self._twin.id, where=where, accept=self._accept
+            )
+            made.on_msg(lambda _, content, buffers: self.receive(content, buffers))
+            self._widget = made
+        return self._widget
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        if self._widget is not None:
+            self._widget.send({"run": self._run, **message})
+
+    # -- requests of the browser ----------------------------------------------------------------
+
+    def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
+        """Do what a message of the browser asks for; returns at once, never raises."""
+        if not isinstance(content, Mapping):
+            return
+        try:
+            match content.get("do"):
+                case "ready":
+                    said = "" if self.receipt is None else _said(self.receipt)
+                    self._send({"kind": "ready", "said": said})
+                case "upload":
+                    self._begin(content)
+                case "piece":
+                    self._take(content, buffers)
+                case "unreadable":
+                    self._refuse(content)
+                case "cancel":
+                    self._cancel()
+        except (OdpsNbError, StateError, KeyError, ValueError, TypeError, IndexError) as error:
+            self._tell_error(_LANE, error)
+
+    def _begin(self, content: Mapping[str, Any]) -> None:
+        if self._writing:  # asked by another view of the same picker
+            told = {"state": "failed", "lines": ["an upload of this picker is being written"]}
+            self._send({"kind": "problem", "run": content["run"], **told})
+            return
+        self._forget()
+        self._run = int(content["run"])
+        self.receipt = self.error = None
+        self._picked = PickedFiles([Announced.of(one) for one in content["files"]])
+        self._pieces = self._picked.wanted()
+        for _ in range(_AT_ONCE):
+            self._ask()
+        self._write_if_whole()
+
+    def _ask(self) -> None:
+        if (next_one := next(self._pieces, None)) is not None:
+            wanted = {"file": next_one.file, "start": next_one.start, "size": next_one.size}
+            self._send({"kind": "want", **wanted})
+
+    def _take(self, content: Mapping[str, Any], buffers: Sequence[Any]) -> None:
+        if self._picked is None or content["run"] != self._run:
+            return  # of an upload that was cancelled
+        piece = Wanted(int(content["file"]), int(content["start"]), int(content["size"]))
+        self._picked.put(piece, buffers[0])
+        self._ask()
+        self._write_if_whole()
+
+    def _refuse(self, content: Mapping[str, Any]) -> None:
+        if self._picked is not None and content["run"] == self._run:
+            name = self._picked.announced[int(content["file"])].name
+            raise ConfigError(
+                f"the browser cannot read {name}: {str(content['why'])[:200]}",
+                option="files",
+                hint="choose it again: it was moved, removed or changed since",
+            )
+
+    def _cancel(self) -> None:
+        if self._writing:
+            self._lanes.cancel(_LANE)  # whether it came in time, the write will tell
+        elif self._picked is not None:
+            self._tell_error(_LANE, CancelledError("the upload was cancelled; nothing was written"))
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def _write_if_whole(self) -> None:
+        if self._picked is not None and self._picked.is_whole:
+            picked, self._writing = self._picked, True
+            self._lanes.run(_LANE, lambda token: self._write(picked, token))
+
+    def _write(self, picked: PickedFiles, token: CancelToken) -> None:
+        listener = Told(lambda now: self._send(told_progress(now)), token.cancel)
+        options = replace(self._options, progress=listener, cancel=token)
+        try:
+            receipt = write_files(picked, self._table, options, create=self._create)
+        finally:
+            self._writing = False
+        self.receipt = receipt
+        self._table.reload()
+        if self._shown:
+            self._show_record()
+        self._forget()
+        self._send({"kind": "done", "text": _said(receipt)})
+
+    def _tell_error(self, _lane: str, error: BaseException) -> None:
+        if self.receipt is not None:
+            return  # the rows are there; only telling it failed
+        self.error = error
+        self._forget()
+        ours = isinstance(error, (OdpsNbError, StateError))
+        lines = error_lines(error) if ours else [f"{type(error).__name__}: {error}"[:400]]
+        state = "cancelled" if isinstance(error, CancelledError) else "failed"
+        self._send({"kind": "problem", "state": state, "lines": lines})
+
+    def _forget(self) -> None:
+        picked, self._picked, self._pieces = self._picked, None, iter(())
+        if picked is not None:
+            picked.close()
+
+
+def _said(receipt: Receipt) -> str:
+    return repr(receipt)[len("<Receipt: ") : -1]

@@ -1,0 +1,278 @@
+"""A folder whose upload ended early: the same call goes on, and every file is there once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.access.faces import Faces
+from odps_nb.access.writing import files as writing
+from odps_nb.access.writing.journal import Journal, open_journal
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.client.write.session import abort_write
+from odps_nb.client.write.values import WriteSessionRef
+from odps_nb.errors import ConflictError, FramingError
+
+Name = Callable[[str], str]
+COUNT = 7
+
+
+class Stopped(BaseException):
+    """What ends a call from outside, as an interrupt does."""
+
+
+class Asked:
+    """Tells the media type of each file, notes its name, and does something at one of them."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.at: dict[str, Callable[[], object]] = {}
+
+    def __call__(self, head: bytes, size: int, name: str) -> str:
+        self.names.append(name)
+        self.at.pop(name, lambda: None)()
+        return "text/plain"
+
+
+class Events:
+    """A listener that keeps the last snapshot."""
+
+    end: ProgressSnapshot
+
+    def start(self, tracker: ProgressTracker) -> None:
+        """Show nothing."""
+
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        self.end = snapshot
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for journals; two files make a group."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(writing, "BLOB_ROWS", 2)
+    return tmp_path / "state" / "odps_nb" / "uploads"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    root = tmp_path / "files"
+    root.mkdir()
+    for number in range(COUNT):
+        (root / f"{number}.txt").write_text(f"content of {number}")
+    return root
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+@pytest.fixture
+def other(odps: Connection, asked: Asked) -> Iterator[Connection]:
+    with Connection(odps.profile, faces=Faces(media_type=asked)) as made:
+        yield made
+
+
+def stop() -> None:
+    raise Stopped
+
+
+def contents(odps: Connection, name: str) -> dict[str, bytes]:
+    rows = odps.table(name).read().to_arrow().to_pylist()
+    assert len({row["path"] for row in rows}) == len(rows)
+    return {row["path"]: odps.blob(row["content"]).bytes() for row in rows}
+
+
+def here(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def interrupted(other: Connection, asked: Asked, folder: Path, name: str, at: str) -> BaseException:
+    asked.at[at] = stop
+    with pytest.raises(Stopped) as caught:
+        other.write_files(folder, name, resume=True)
+    asked.names.clear()
+    return caught.value
+
+
+def test_what_arrived_is_not_sent_again(
+    odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
+) -> None:
+    name = new_name("resumed")
+    error = interrupted(other, asked, folder, name, "5.txt")
+    assert any("4 of 7 files have arrived" in note for note in error.__notes__)
+    assert contents(odps, name) == {}
+    (journal,) = state.iterdir()
+    assert journal.stat().st_mode & 0o077 == 0
+    assert "content of" not in journal.read_text()
+    events = Events()
+    receipt = other.write_files(folder, name, resume=True, progress=events)
+    assert asked.names == ["4.txt", "5.txt", "6.txt"]
+    assert contents(odps, name) == here(folder)
+    assert (receipt.rows, receipt.blobs, receipt.resumed) == (COUNT, COUNT, 4)
+    assert "(4 rows from an earlier call)" in repr(receipt)
+    assert (events.end.rows, events.end.fraction) == (COUNT, 1.0)
+    assert "4 of 7 files had arrived before" in events.end.events
+    assert list(state.iterdir()) == []
+
+
+def test_a_process_that_was_killed_is_gone_on_with_by_another(
+    odps: Connection,
+    other: Connection,
+    asked: Asked,
+    new_name: Name,
+    folder: Path,
+    profile: Profile,
+) -> None:
+    name = new_name("killed")
+    job = (
+        "import os, sys\n"
+        "from odps_nb.access.writing import files\n"
+        "import odps_nb, odps_nb.notebook.preview.media_type as kinds\n"
+        "files.BLOB_ROWS = 2\n"
+        "real = kinds.media_type\n"
+        "def media_type(head, size, name):\n"
+        "    if name == '3.txt': os.kill(os.getpid(), 9)\n"
+        "    return real(head, size, name)\n"
+        "kinds.media_type = media_type\n"
+        "odps_nb.connect().write_files(sys.argv[1], sys.argv[2], resume=True)\n"
+    )
+    env = {
+        **os.environ,
+        "ODPS_ENDPOINT": profile.endpoint,
+        "ODPS_PROJECT": profile.project,
+        "ODPS_ACCESS_ID": profile.access_id,
+        "ODPS_ACCESS_KEY": profile.access_key,
+    }
+    child = subprocess.run([sys.executable, "-c", job, str(folder), name], env=env, timeout=300)
+    assert child.returncode == -signal.SIGKILL
+    assert other.write_files(folder, name, resume=True).resumed == 2
+    assert asked.names == [f"{number}.txt" for number in range(2, COUNT)]
+    assert contents(odps, name) == here(folder)
+
+
+def test_files_that_changed_came_or_went_since_are_as_they_are_now(
+    odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path
+) -> None:
+    name = new_name("changed")
+    interrupted(other, asked, folder, name, "6.txt")
+    (folder / "1.txt").write_text("another content")
+    (folder / "2.txt").unlink()
+    (folder / "new.txt").write_text("new")
+    assert other.write_files(folder, name, resume=True).resumed == 2
+    assert asked.names == ["0.txt", "1.txt", "3.txt", "6.txt", "new.txt"]
+    assert contents(odps, name) == here(folder)
+
+
+def test_a_session_that_is_gone_is_said_and_all_is_sent_again(
+    odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
+) -> None:
+    name, events = new_name("gone"), Events()
+    interrupted(other, asked, folder, name, "5.txt")
+    (journal,) = state.iterdir()
+    session = json.loads(journal.read_text().splitlines()[0])["session"]
+    abort_write(odps.storage, WriteSessionRef(table=odps.table(name).name, session_id=session))
+    receipt = other.write_files(folder, name, resume=True, progress=events)
+    assert (receipt.rows, receipt.resumed, len(asked.names)) == (COUNT, 0, COUNT)
+    assert any("was aborted, all is sent again" in line for line in events.end.events)
+    interrupted(other, asked, folder, name, "5.txt")
+    (journal,) = state.iterdir()
+    lines = journal.read_text().splitlines()
+    journal.write_text(lines[0].replace(json.loads(lines[0])["session"], "nosuchsession") + "\n")
+    other.write_files(folder, name, resume=True, progress=events, overwrite=False)
+    assert any("is gone, all is sent again" in line for line in events.end.events)
+    assert odps.table(name).read().to_arrow().num_rows == 2 * COUNT
+
+
+def test_a_call_that_ended_after_its_commit_is_not_repeated(
+    odps: Connection,
+    other: Connection,
+    asked: Asked,
+    new_name: Name,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = new_name("committed")
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "remove", lambda _: stop())
+        with pytest.raises(Stopped):
+            other.write_files(folder, name, resume=True)
+    asked.names.clear()
+    receipt = other.write_files(folder, name, resume=True)
+    assert (receipt.rows, receipt.resumed, asked.names) == (COUNT, COUNT, [])
+    assert contents(odps, name) == here(folder)
+
+
+def test_a_commit_that_nobody_knows_of_is_not_guessed(
+    odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
+) -> None:
+    name = new_name("unknown")
+    interrupted(other, asked, folder, name, "5.txt")
+    (journal,) = state.iterdir()
+    lines = journal.read_text().splitlines()
+    lines[0] = lines[0].replace(json.loads(lines[0])["session"], "nosuchsession")
+    journal.write_text("\n".join([*lines, '{"commit": []}', '{"torn']))
+    with pytest.raises(ConflictError, match="is unknown") as caught:
+        other.write_files(folder, name, resume=True)
+    assert str(journal) in (caught.value.hint or "")
+    assert contents(odps, name) == {}
+    journal.unlink()
+    assert other.write_files(folder, name, resume=True).resumed == 0
+
+
+def test_one_process_at_a_time_and_other_folders_are_other_uploads(
+    other: Connection, asked: Asked, new_name: Name, folder: Path
+) -> None:
+    name, said = new_name("twice"), []
+
+    def again() -> None:
+        with pytest.raises(ConflictError) as caught:
+            other.write_files(folder / ".." / "files", name, resume=True)
+        said.append(caught.value.code)
+        other.write_files(folder, name, resume=True, pattern="1.*")
+
+    asked.at["3.txt"] = again
+    other.write_files(folder, name, resume=True)
+    assert said == ["UploadUnderWay"]
+    with open_journal("a") as one:
+        one.begin(WriteSessionRef(table=other.table(name).name, session_id="s"))
+        assert one.read() is not None
+        one.path.write_bytes(b"damaged\n")
+        assert one.read() is None
+
+
+def test_without_resume_an_error_aborts_and_leaves_no_journal(
+    odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
+) -> None:
+    name = new_name("plain")
+    asked.at["5.txt"] = stop
+    with pytest.raises(Stopped):
+        other.write_files(folder, name)
+    assert not state.exists()
+    assert not odps.table(name).exists()
+
+
+def test_a_file_that_changes_while_it_is_sent_ends_the_call_and_the_next_sends_it(
+    odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path
+) -> None:
+    name = new_name("growing")
+
+    def grow() -> Any:
+        return (folder / "3.txt").write_text("longer than it was before")
+
+    asked.at["3.txt"] = grow
+    with pytest.raises(FramingError, match="changed while"):
+        other.write_files(folder, name, resume=True)
+    assert other.write_files(folder, name, resume=True).resumed == 2
+    assert contents(odps, name) == here(folder)
