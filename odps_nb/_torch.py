@@ -6,6 +6,7 @@ The only module that imports torch. ``odps_nb.torch`` has the functions that mak
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
+from odps_nb.access.checks import check_count
 from odps_nb.access.learning.epochs import Epochs
 from odps_nb.access.learning.samples import AsBatches
 from odps_nb.errors import ArgumentError, StateError
@@ -36,6 +38,7 @@ def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
         raise ArgumentError(
             "rank and world_size go together", argument="rank", hint="say both, or neither"
         )
+    rank, world_size = check_count("rank", rank, at_least=0), check_count("world_size", world_size)
     if rank is not None and world_size is not None:
         return rank, world_size
     group: Any = torch.distributed
@@ -145,20 +148,22 @@ class Loader(DataLoader):  # type: ignore[misc]
         if collate_fn is None:
             alone = options.get("batch_size", 1) is None and options.get("batch_sampler") is None
             collate_fn = default_convert if alone else default_collate
-        self._given: dict[int, int] = {}
+        self._handed = _Handed(given={}, turn=0)
         super().__init__(dataset, collate_fn=_Placed(dataset, collate_fn), **options)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next pass, as `RowDataset.set_epoch`."""
+        before = self.dataset.epoch
         self.dataset.set_epoch(epoch)
-        self._given = self.dataset._epochs.begins
+        if self.dataset.epoch != before:
+            self._handed = _Handed(given={}, turn=0)
 
     def __iter__(self) -> Generator[Any, None, None]:
-        begins = self.dataset._epochs.begins
+        begins = _Handed.before(self.dataset._epochs)
         batches: Iterator[Any] = super().__iter__()  # workers start here, each with its copy
         self.dataset._epochs.forget()
-        self._given = begins
-        return _handed_over(batches, begins)
+        self._handed = begins
+        return begins.over(batches, max(1, self.num_workers))
 
     def __len__(self) -> int:
         workers, size, made = max(1, self.num_workers), self.batch_size, 0
@@ -179,7 +184,8 @@ class Loader(DataLoader):  # type: ignore[misc]
 
         Each rank has a state of its own.
         """
-        found: dict[str, Any] = self.dataset._epochs.state(self._given, max(1, self.num_workers))
+        handed, workers = self._handed, max(1, self.num_workers)
+        found: dict[str, Any] = self.dataset._epochs.state(handed.given, workers, handed.turn)
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -197,13 +203,24 @@ class Loader(DataLoader):  # type: ignore[misc]
             read as a whole, another version.
         """
         self.dataset._load(state, max(1, self.num_workers))
-        self._given = self.dataset._epochs.begins
+        self._handed = _Handed.before(self.dataset._epochs)
 
 
-def _handed_over(batches: Iterator[Any], given: dict[int, int]) -> Generator[Any, None, None]:
-    for batch, shard, rows in batches:
-        given[shard] = rows
-        yield batch
+@dataclass(slots=True)
+class _Handed:
+    """What of one pass was handed over: rows by shard, and which worker's turn is next."""
+
+    given: dict[int, int]
+    turn: int
+
+    @classmethod
+    def before(cls, epochs: Epochs) -> _Handed:
+        return cls(given=epochs.begins, turn=epochs.turn)
+
+    def over(self, batches: Iterator[Any], workers: int) -> Generator[Any, None, None]:
+        for batch, shard, rows in batches:
+            self.given[shard], self.turn = rows, (shard + 1) % workers
+            yield batch
 
 
 class _Placed:

@@ -281,7 +281,7 @@ def test_public_module_lists_its_exports_and_has_them(name: str) -> None:
 
 FOREVER_LAZY = ("pandas", "pyspark", "IPython", "ipywidgets", "duckdb", "starlette", "uvicorn")
 LOADS = [
-    ("odps_nb", ("numpy", "pyarrow", "requests", *FOREVER_LAZY)),
+    ("odps_nb odps_nb.torch", ("numpy", "pyarrow", "requests", *FOREVER_LAZY)),
     ("odps_nb.errors odps_nb.terms odps_nb.schema", ("numpy", "pyarrow", "requests")),
     ("wire", ("pyarrow", "requests", *FOREVER_LAZY)),
     ("arrow", ("requests", *FOREVER_LAZY)),

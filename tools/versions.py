@@ -90,6 +90,13 @@ ROWS = (
         tests=("tests/versions/ray_blocks.py",),
         extras="test,notebook,local,keyring,ray",
     ),
+    # torchdata beside our own loader, and av for the frames of a video
+    Row(
+        "torch",
+        pins=("torch==2.13.0", "torchdata==0.11.0", "av"),
+        tests=("tests/versions/torch_loader.py",),
+        extras="test,notebook,local,keyring,torch",
+    ),
     *(
         Row(f"python-{one}", pins=(), tests=(*FRAMES, "tests/http", "tests/wire"), python=one)
         for one in ("3.12", "3.13", "3.14")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from odps_nb.access.checks import check_count
@@ -74,6 +74,7 @@ class Epochs:
         self.epoch = 0
         self._begins: dict[int, int] = {}  # where the next pass over the epoch begins, by shard
         self._workers: int | None = None  # of the state that was loaded
+        self._turn = 0  # of the worker that gives the first batch of the next pass
         self.given: tuple[int, int, int] | None = None
         """The shard that is read here, the rows of it that have been given, and the workers."""
 
@@ -92,6 +93,11 @@ class Epochs:
         """Where the next pass over the epoch begins, by shard; elsewhere it is the first row."""
         return dict(self._begins)
 
+    @property
+    def turn(self) -> int:
+        """Which shard of this rank the first worker reads in the next pass."""
+        return self._turn
+
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch, and with it the order; one that a state was loaded of goes on."""
         wanted = check_count("epoch", epoch, at_least=0) or 0
@@ -103,7 +109,7 @@ class Epochs:
 
     def forget(self) -> None:
         """Let the next pass begin at the first row."""
-        self._begins, self._workers, self.given = {}, None, None
+        self._begins, self._workers, self._turn, self.given = {}, None, 0, None
 
     def rows_of(self, worker: int, workers: int) -> int | None:
         """Return how many rows a worker gives in an epoch; ``None`` with a condition."""
@@ -122,7 +128,8 @@ class Epochs:
         """
         if self._workers is not None:
             _require_workers(self._workers, workers)
-        shard = self._shard(worker, workers)
+        # A DataLoader asks its workers in turn: the first one has the turn after the saved batch.
+        shard = self._shard((worker + self._turn) % workers, workers)
         begin = self._begins.get(shard, 0)
         self.forget()
         self.given = (shard, begin, workers)
@@ -150,14 +157,15 @@ class Epochs:
 
     # -- states -------------------------------------------------------------------------------
 
-    def state(self, given: Mapping[int, int], workers: int) -> dict[str, Any]:
-        """Return a state as plain values, which JSON has: rows given, by shard."""
+    def state(self, given: Mapping[int, int], workers: int, turn: int = 0) -> dict[str, Any]:
+        """Return a state as plain values, which JSON has: rows given, by shard, and whose turn."""
         session = self._source.session
         return {
             "format": FORMAT,
             "epoch": self.epoch,
             "given": {str(shard): rows for shard, rows in sorted(given.items())},
             "workers": workers,
+            "turn": turn,
             "session_id": session.session_id,
             "version": session.latest_version,
             "rows": self._source.rows,
@@ -167,7 +175,7 @@ class Epochs:
     def state_here(self) -> dict[str, Any]:
         """Return the state of the one shard that is read in this process."""
         if self.given is None:
-            return self.state(self._begins, self._workers or 1)
+            return self.state(self._begins, self._workers or 1, self._turn)
         shard, rows, workers = self.given
         return self.state({shard: rows}, workers)
 
@@ -190,39 +198,44 @@ class Epochs:
             The table has changed since: it has another number of rows, or was read as a whole
             and has another version.
         """
-        epoch, saved, given = _parsed(state)
+        saved = _Saved.parse(state)
         if workers is not None:
-            _require_workers(saved, workers)
+            _require_workers(saved.workers, workers)
         wrong = [
-            f"{name} was {state['order'].get(name)!r} and is {value!r}"
+            f"{name} was {saved.order.get(name)!r} and is {value!r}"
             for name, value in self._facts().items()
-            if state["order"].get(name) != value
+            if saved.order.get(name) != value
         ]
         if wrong:
             told = ", ".join(wrong)
             raise ArgumentError(f"the state is of another order: {told}", hint=_AFRESH)
-        self._source = self._source_of(state)
-        self._order = replace(self._order, rows=self._source.rows)
-        first = self.rank * saved
-        for shard, rows in given.items():
-            low, high = self._slice(shard, saved)
-            if not (first <= shard < first + saved and 0 <= rows <= high - low):
+        shards = range(self.rank * saved.workers, (self.rank + 1) * saved.workers)
+        for shard, rows in saved.given.items():
+            count = self.world_size * saved.workers
+            low, high = slice_of(saved.rows, shard, count, even=self._even)
+            if shard not in shards or not 0 <= rows <= high - low:
                 raise _no_state()
-        self.epoch, self._begins, self._workers, self.given = epoch, given, saved, None
+        self._source = self._source_of(saved)
+        self._order = replace(self._order, rows=saved.rows)
+        self.epoch, self._begins, self.given = saved.epoch, dict(saved.given), None
+        self._workers, self._turn = saved.workers, saved.turn
 
-    def _source_of(self, state: Mapping[str, Any]) -> RowSource:
+    def _source_of(self, saved: _Saved) -> RowSource:
         """Return the rows of the state's session, or of another one that has not changed since."""
         source = self._source
         if source.scan is not None:
-            source = source.scan._row_source(
-                read_ahead=source.read_ahead, session_id=str(state["session_id"])
-            )
-        session, changed = source.session, []
-        if state["rows"] != source.rows:
-            changed.append(f"{state['rows']} rows, now {source.rows}")
-        versions = {state["version"], session.latest_version} - {0}
-        if len(versions) > 1 and not source.partitions:
-            changed.append(f"version {state['version']}, now {session.latest_version}")
+            wanted = saved.session_id
+            source = source.scan._row_source(read_ahead=source.read_ahead, session_id=wanted)
+        session = source.session
+        if session.session_id == saved.session_id:
+            if saved.rows != source.rows:
+                raise _no_state()
+            return source
+        changed = []
+        if saved.rows != source.rows:
+            changed.append(f"{saved.rows} rows, now {source.rows}")
+        if not source.partitions and len({saved.version, session.latest_version} - {0}) > 1:
+            changed.append(f"version {saved.version}, now {session.latest_version}")
         if changed:
             raise ConflictError(
                 f"{session.table} has changed since the state was saved: it had "
@@ -249,20 +262,36 @@ class Epochs:
         }
 
 
-def _parsed(state: Mapping[str, Any]) -> tuple[int, int, dict[int, int]]:
-    """Return epoch, workers, and the rows given by shard; the rest is there, too."""
-    try:
-        if state["format"] != FORMAT:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Saved:
+    """A state, read; see `Epochs.state`."""
+
+    epoch: int
+    workers: int
+    turn: int
+    version: int
+    rows: int
+    session_id: str
+    order: Mapping[str, Any]
+    given: Mapping[int, int]
+
+    @classmethod
+    def parse(cls, state: Mapping[str, Any]) -> _Saved:
+        """Check everything that a file may have wrong, apart from what only the rows tell."""
+        names = ("epoch", "workers", "turn", "version", "rows")
+        try:
+            saved = cls(
+                **{name: int(state[name]) for name in names},
+                session_id=str(state["session_id"]),
+                order=dict(state["order"]),
+                given={int(shard): int(rows) for shard, rows in state["given"].items()},
+            )
+            known = state["format"] == FORMAT
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise _no_state() from None
+        if not (known and 0 <= saved.epoch < SEEDS and 0 <= saved.turn < saved.workers):
             raise _no_state()
-        state["session_id"], state["order"].items()
-        numbers = [int(state[name]) for name in ("epoch", "workers", "version", "rows")]
-        given = {int(shard): int(rows) for shard, rows in state["given"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise _no_state() from None
-    epoch, workers = numbers[:2]
-    if not 0 <= epoch < SEEDS or workers < 1:
-        raise _no_state()
-    return epoch, workers, given
+        return saved
 
 
 def _require_workers(saved: int, here: int) -> None:

@@ -73,12 +73,19 @@ class RowSource(SessionTask):
         chunks = order.chunks(epoch=epoch, low=begin, high=high)
         with closing(self._arriving(storage, chunks)) as batches:
             for start, pieces in _cut(batches, begin, high, order.window_rows):
-                kept = [piece for piece in map(self._kept, pieces) if piece.num_rows]
-                table = pa.Table.from_batches(kept, self.schema)
-                if order.shuffle and table.num_rows:
-                    places = order.permutation(epoch=epoch, at=start, count=table.num_rows)
-                    table = table.combine_chunks().take(pa.array(places))
+                table = self._shuffled(pieces, order, epoch=epoch, at=start)
+                pieces.clear()  # the rows are in memory once while they are given
                 yield start, table
+
+    def _shuffled(
+        self, pieces: list[pa.RecordBatch], order: EpochOrder, *, epoch: int, at: int
+    ) -> pa.Table:
+        kept = [piece for piece in map(self._kept, pieces) if piece.num_rows]
+        table = pa.Table.from_batches(kept, self.schema)
+        if not (order.shuffle and table.num_rows):
+            return table
+        places = order.permutation(epoch=epoch, at=at, count=table.num_rows)
+        return table.combine_chunks().take(pa.array(places))
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return self.shown(batch if self.filter is None else self.filter.apply(batch))
@@ -109,7 +116,7 @@ def _cut(
             left -= piece.num_rows
             if not left:
                 yield begin, pieces
-                begin += sum(piece.num_rows for piece in pieces)
+                begin = min(begin + size, high)
                 pieces, left = [], min(size, high - begin)
 
 

@@ -270,6 +270,7 @@ def test_a_state_of_another_order_or_none_at_all_is_refused(numbered):
         {**state, "given": {"0": "many"}},
         {**state, "order": None},
         {**state, "epoch": -1},
+        {**state, "turn": 1},
     ):
         with pytest.raises(ArgumentError, match="no state"):
             epochs(scan).load(wrong)
