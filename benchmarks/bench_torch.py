@@ -1,8 +1,9 @@
 """Rows for a torch model: the loader of ``odps_nb.torch`` beside plain loops that make tensors.
 
-The loops read the table in its own order, so what the loader does more is the shuffling; what it
-does at the same time, by its workers, is the reading. Both give batches of 512 rows as tensors of
-the same numbers. The peer, pyodps' `maxstorage`, reads one split after the other.
+The loops read the table in its own order, in few large requests; the loader reads shuffled chunks.
+All give batches of 512 rows as tensors of the same numbers. The peer, pyodps' `maxstorage`, reads
+one split after the other. What two workers cost is mostly torch's: a loader of batches that are
+made up, beside it, says how much.
 """
 
 from __future__ import annotations
@@ -56,6 +57,19 @@ def learnt(batches: Batches) -> tuple[int, int]:
     return rows, total
 
 
+def made_up(rows: int) -> tuple[int, int]:
+    """Let two workers of torch's own DataLoader give as many batches, without reading anything."""
+    import numpy as np
+    from torch.utils.data import DataLoader, IterableDataset
+
+    class Numbers(IterableDataset):  # type: ignore[type-arg, misc]
+        def __iter__(self) -> Iterator[dict[str, Any]]:
+            for _ in range(rows // SIZE // 2):
+                yield {name: np.arange(SIZE) for name in COLUMNS}
+
+    return learnt(iter(DataLoader(Numbers(), batch_size=None, num_workers=2)))
+
+
 def main() -> int:
     """Run the benchmark; print ratios of medians. Without torch, say what to install."""
     with odps_nb.connect("local") as odps:
@@ -89,16 +103,24 @@ def main() -> int:
         except MissingDependencyError as error:
             print("  left out: " + ", ".join(explain(error)))
             return 0
+        count = plain()[0]
         compare(
-            "one epoch",
-            Case("loader, no workers", lambda: ours(0)),
-            Case("loader, two workers (with their start)", lambda: ours(2)),
-            Case("loader, a dict per row", lambda: ours(0, batches=False)),
+            "one epoch in this process",
+            Case("loader, shuffled", lambda: ours(0)),
+            Case("loader, shuffled, a dict per row", lambda: ours(0, batches=False)),
             Case("plain loop over scan.batches()", plain),
             Case("plain loop over pyodps", theirs),
             rounds=3,
-            count=plain()[0],
-            goals=[Goal("loader, a dict per row", 2), Goal("plain loop over pyodps", 0.5)],
+            count=count,
+            goals=[Goal("loader, shuffled, a dict per row", 2)],
+        )
+        compare(
+            "one epoch by two workers, with their start",
+            Case("loader, shuffled", lambda: ours(2)),
+            Case("torch's DataLoader, of batches made up", lambda: made_up(count)),
+            rounds=3,
+            count=count,
+            goals=[Goal("torch's DataLoader, of batches made up", 0.8)],
         )
     return summary()
 

@@ -88,14 +88,12 @@ CONTRACT = [
         odps_nb.torch.rows,
         1,
         {"source": NEEDED, "batch_size": None, "seed": 0, "shuffle": True, "even": False}
-        | {"chunk_rows": 8192, "buffer_rows": 65536}
         | NONE_OF(["rank", "world_size"]),
     ),
     (
         odps_nb.torch.blobs,
         2,
         {"source": NEEDED, "column": None, "decode": None, "seed": 0, "shuffle": True}
-        | {"chunk_rows": 1024, "buffer_rows": 8192}
         | NONE_OF(["rank", "world_size"]),
     ),
     (odps_nb.torch.loader, 1, {"dataset": NEEDED, "collate_fn": None}),
