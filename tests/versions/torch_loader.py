@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from io import BytesIO
+from multiprocessing import resource_tracker, util
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
@@ -50,9 +51,11 @@ def _keys(service) -> Iterator[None]:
         for name in SETTINGS:
             patch.setenv(f"ODPS_{name.upper()}", getattr(service, name))
         yield
-    for pattern in ("pymp-*", "torchinductor_*"):
-        for left in Path(tempfile.gettempdir()).glob(pattern):
-            shutil.rmtree(left)
+    # what serves workers, and would end with this process
+    util._run_finalizers()
+    resource_tracker._resource_tracker._stop()
+    for left in Path(tempfile.gettempdir()).glob("torchinductor_*"):
+        shutil.rmtree(left)
 
 
 @pytest.fixture(scope="module")
