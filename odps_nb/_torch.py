@@ -47,7 +47,7 @@ def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return 0, 1
 
 
-class RowDataset(IterableDataset):  # type: ignore[misc]  # torch is not there when types are checked
+class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not there when types are checked
     """Rows of a read session in the order of an epoch; made by ``odps_nb.torch``.
 
     Each worker of a DataLoader reads its own rows, over connections of its own. Iterating twice
@@ -128,7 +128,7 @@ class RowDataset(IterableDataset):  # type: ignore[misc]  # torch is not there w
         return f"RowDataset({source.session.table}, {source.rows:,} rows{part})"
 
 
-class Loader(DataLoader):  # type: ignore[misc]
+class Loader(DataLoader[Any]):  # type: ignore[misc]
     """A DataLoader that knows which rows it has handed over; made by ``odps_nb.torch.loader``.
 
     Workers read ahead. With each batch comes how far its worker was when the batch was complete,
@@ -148,28 +148,29 @@ class Loader(DataLoader):  # type: ignore[misc]
         if collate_fn is None:
             alone = options.get("batch_size", 1) is None and options.get("batch_sampler") is None
             collate_fn = default_convert if alone else default_collate
+        self._rows = dataset
         self._handed = _Handed(given={}, turn=0)
         super().__init__(dataset, collate_fn=_Placed(dataset, collate_fn), **options)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next pass, as `RowDataset.set_epoch`."""
-        before = self.dataset.epoch
-        self.dataset.set_epoch(epoch)
-        if self.dataset.epoch != before:
+        before = self._rows.epoch
+        self._rows.set_epoch(epoch)
+        if self._rows.epoch != before:
             self._handed = _Handed(given={}, turn=0)
 
-    def __iter__(self) -> Generator[Any, None, None]:
-        begins = _Handed.before(self.dataset._epochs)
+    def __iter__(self) -> Any:
+        begins = _Handed.before(self._rows._epochs)
         batches: Iterator[Any] = super().__iter__()  # workers start here, each with its copy
-        self.dataset._epochs.forget()
+        self._rows._epochs.forget()
         self._handed = begins
         return begins.over(batches, max(1, self.num_workers))
 
     def __len__(self) -> int:
         workers, size, made = max(1, self.num_workers), self.batch_size, 0
-        samples = self.dataset._epochs.samples
+        samples = self._rows._epochs.samples
         for worker in range(workers):
-            rows = self.dataset._epochs.rows_of(worker, workers)
+            rows = self._rows._epochs.rows_of(worker, workers)
             if rows is None:
                 raise TypeError("how many rows a condition keeps is not known")
             if isinstance(samples, AsBatches):
@@ -185,8 +186,7 @@ class Loader(DataLoader):  # type: ignore[misc]
         Each rank has a state of its own.
         """
         handed, workers = self._handed, max(1, self.num_workers)
-        found: dict[str, Any] = self.dataset._epochs.state(handed.given, workers, handed.turn)
-        return found
+        return self._rows._epochs.state(handed.given, workers, handed.turn)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next pass go on where a state was saved: no row is lost, none comes twice.
@@ -202,8 +202,8 @@ class Loader(DataLoader):  # type: ignore[misc]
             The session is over, and the table has another number of rows now; or, where it is
             read as a whole, another version.
         """
-        self.dataset._load(state, max(1, self.num_workers))
-        self._handed = _Handed.before(self.dataset._epochs)
+        self._rows._load(state, max(1, self.num_workers))
+        self._handed = _Handed.before(self._rows._epochs)
 
 
 @dataclass(slots=True)

@@ -54,8 +54,9 @@ def _keys(service) -> Iterator[None]:
     # what serves workers, and would end with this process
     util._run_finalizers()
     resource_tracker._resource_tracker._stop()
-    for left in Path(tempfile.gettempdir()).glob("torchinductor_*"):
-        shutil.rmtree(left)
+    for pattern in ("pymp-*", "torchinductor_*"):  # of jobs that were killed; of torch
+        for left in Path(tempfile.gettempdir()).glob(pattern):
+            shutil.rmtree(left)
 
 
 @pytest.fixture(scope="module")

@@ -70,8 +70,10 @@ class Epochs:
                 hint="write the rows to another table, e.g. by odps.sql, and read that one",
             )
         self._source, self._samples, self._order = source, samples, order
-        self.rank, self.world_size, self._even = rank, world_size, even
-        self.epoch = 0
+        self.rank: int = rank
+        self.world_size: int = world_size
+        self._even = even
+        self.epoch: int = 0
         self._begins: dict[int, int] = {}  # where the next pass over the epoch begins, by shard
         self._workers: int | None = None  # of the state that was loaded
         self._turn = 0  # of the worker that gives the first batch of the next pass
