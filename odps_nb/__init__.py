@@ -67,7 +67,7 @@ _LAZY = {
 
 
 # Available as attributes, so that ``odps_nb.spark.session()`` needs no second import.
-_PARTS = ("notebook", "spark", "stream_io")
+_PARTS = ("notebook", "spark", "stream_io", "torch")
 
 
 def __getattr__(name: str) -> Any:

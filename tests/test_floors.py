@@ -40,7 +40,7 @@ BELOW: dict[str, set[str]] = {
     "local": VALUES_AND_LIFE | {"wire", "arrow"},
     "_stream_io": VALUES_AND_LIFE | {"wire", "http", "client"},
 }
-FACES = {"__init__", "_faces", "stream_io", "cli"}  # above all floors
+FACES = {"__init__", "_faces", "stream_io", "cli", "torch", "_torch"}  # above all floors
 
 # (importing module, imported room): why it is allowed
 CROSSINGS = {
@@ -71,6 +71,7 @@ ONLY_IN = {
     "uvicorn": {"local"},
     "sqlite3": {"local"},
     "odps": set(),
+    "torch": {"_torch"},
     "matplotlib": set(),
 }
 NOT_PURE = {
@@ -280,7 +281,7 @@ def test_public_module_lists_its_exports_and_has_them(name: str) -> None:
 
 FOREVER_LAZY = ("pandas", "pyspark", "IPython", "ipywidgets", "duckdb", "starlette", "uvicorn")
 LOADS = [
-    ("odps_nb", ("numpy", "pyarrow", "requests", *FOREVER_LAZY)),
+    ("odps_nb odps_nb.torch", ("numpy", "pyarrow", "requests", *FOREVER_LAZY)),
     ("odps_nb.errors odps_nb.terms odps_nb.schema", ("numpy", "pyarrow", "requests")),
     ("wire", ("pyarrow", "requests", *FOREVER_LAZY)),
     ("arrow", ("requests", *FOREVER_LAZY)),

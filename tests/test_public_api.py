@@ -16,6 +16,7 @@ import pytest
 
 import odps_nb
 import odps_nb.spark
+import odps_nb.torch
 from odps_nb import stream_io
 from odps_nb.access.blob import Blob, BlobColumn
 from odps_nb.access.connection import Connection
@@ -83,6 +84,19 @@ CONTRACT = [
         {"references": NEEDED, "fn": NEEDED} | NONE_OF(["compression", "progress"]),
     ),
     (Connection.close, 0, {}),
+    (
+        odps_nb.torch.rows,
+        1,
+        {"source": NEEDED, "batch_size": None, "seed": 0, "shuffle": True, "even": False}
+        | NONE_OF(["rank", "world_size"]),
+    ),
+    (
+        odps_nb.torch.blobs,
+        2,
+        {"source": NEEDED, "column": None, "decode": None, "seed": 0, "shuffle": True}
+        | NONE_OF(["rank", "world_size"]),
+    ),
+    (odps_nb.torch.loader, 1, {"dataset": NEEDED, "collate_fn": None}),
     (Table.partitions, 0, {}),
     (Table.head, 1, {"rows": 5, "partitions": None, "columns": None}),
     (

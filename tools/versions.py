@@ -48,6 +48,7 @@ SPARK = "test,spark,connect,local"
 # The lowest that pyproject.toml allows; on Python 3.11, where all of them have wheels.
 OLDEST = (
     "anywidget==0.11.0",
+    "av==16.0.0",
     "crc32c==2.7",
     "dask[dataframe]==2025.1.0",
     "duckdb==2.0.0",
@@ -65,6 +66,10 @@ OLDEST = (
     "platformdirs==4.0.0",
     "polars==2.0.0",
     "pyarrow==18.0.0",
+    "pydicom==3.0.0",
+    "pygments==2.15.0",
+    "pypdfium2==4.30.0",
+    "python-calamine==0.3.0",
     "requests==2.31.0",
     "sqlglot==30.20.0",
     "starlette==0.37.0",
@@ -92,6 +97,13 @@ ROWS = (
         pins=(),
         tests=("tests/versions/ray_blocks.py",),
         extras="test,notebook,local,keyring,ray",
+    ),
+    # torchdata beside our own loader, and av for the frames of a video
+    Row(
+        "torch",
+        pins=("torch==2.13.0", "torchdata==0.11.0", "av"),
+        tests=("tests/versions/torch_loader.py",),
+        extras="test,notebook,local,keyring,torch",
     ),
     *(
         Row(f"python-{one}", pins=(), tests=(*FRAMES, "tests/http", "tests/wire"), python=one)

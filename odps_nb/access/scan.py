@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.engines.dataset import TableDataset
     from odps_nb.access.engines.split_task import SplitTask
+    from odps_nb.access.learning.source import RowSource
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.read.splits import ReadPlan, ReadSession
 
@@ -236,6 +237,17 @@ class Scan(RowForms, ForEngines):
         if self._max_bytes is not None:
             raise _no_bound("tasks, which read the rows themselves")
         return split_tasks(self, lambda: self._connection.storage)
+
+    def _row_source(self, *, read_ahead: int, session_id: str | None = None) -> RowSource:
+        from odps_nb.access.learning.source import open_source
+
+        if self._max_bytes is not None:
+            raise _no_bound("rows for learning, which come epoch after epoch")
+        return open_source(self, read_ahead=read_ahead, session_id=session_id)
+
+    def replanned(self, plan: ReadPlan, *, session_id: str | None = None) -> Scan:
+        """Return another read over the same connection; by default of the session named here."""
+        return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
     def works_under(self, token: CancelToken, *, ended: bool = False) -> None:
         """Register a token for `cancel`, or remove it when its work has ended."""

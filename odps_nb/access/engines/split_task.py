@@ -1,9 +1,12 @@
-"""`SplitTask`: one split of a read session, read by whoever holds it, in any process."""
+"""`SplitTask`: one split of a read session, read by whoever holds it, in any process.
+
+`SessionTask` is what it shares with others that read a session in another process.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +24,12 @@ from odps_nb.terms import Split
 if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
 
-__all__ = ["SplitTask", "split_tasks"]
+__all__ = ["SessionTask", "SplitTask", "settings_of", "split_tasks"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitTask:
-    """What is needed to read one split; pickled without keys.
+class SessionTask:
+    """What is needed to read rows of a session; pickled without keys.
 
     In the process that made it, it reads over the connection there. In another one it opens a
     client of its own, with the same settings and with the keys that the environment, the profile
@@ -35,9 +38,42 @@ class SplitTask:
 
     settings: tuple[tuple[str, str], ...]
     session: ReadSession
-    split: Split
     schema: pa.Schema
     connected: Callable[[], StorageClient] | None = field(default=None, repr=False, compare=False)
+
+    @contextmanager
+    def client(self) -> Iterator[StorageClient]:
+        """Give the client of this process; one that is opened for it is closed.
+
+        Raises
+        ------
+        ConfigError
+            Another process has no keys.
+        """
+        if self.connected is not None:
+            yield self.connected()
+            return
+        with _client(dict(self.settings)) as storage:
+            yield storage
+
+    def shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of the session as a `Scan` gives it: its columns, order and types."""
+        zone = dict(self.settings).get("timezone")
+        shown = present_batch(batch, self.session.schema, timezone=zone)
+        return shown.select(self.schema.names).cast(self.schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "connected": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitTask(SessionTask):
+    """What is needed to read one split; pickled without keys, as told at `SessionTask`."""
+
+    split: Split
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Read the split; leaving the iterator early closes its connection.
@@ -49,11 +85,14 @@ class SplitTask:
         ConfigError
             Another process has no keys.
         """
-        if self.connected is not None:
-            yield from self._read(self.connected())
-            return
-        with _client(dict(self.settings)) as storage:
-            yield from self._read(storage)
+        with self.client() as storage:
+            try:
+                with closing(iter_split(storage, self.session, self.split)) as batches:
+                    for batch in batches:
+                        yield self.shown(batch)
+            except SessionExpiredError as error:
+                error.add_note("a task opens no other session: it would show other rows")
+                raise
 
     def table(self) -> pa.Table:
         """Read the split as a table."""
@@ -64,24 +103,6 @@ class SplitTask:
         from odps_nb.convert.pandas_frame import to_pandas
 
         return to_pandas(self.batches(), schema=self.schema, options=options)
-
-    def _read(self, storage: StorageClient) -> Iterator[pa.RecordBatch]:
-        zone = dict(self.settings).get("timezone")
-        names = self.schema.names
-        try:
-            with closing(iter_split(storage, self.session, self.split)) as batches:
-                for batch in batches:
-                    shown = present_batch(batch, self.session.schema, timezone=zone)
-                    yield shown.select(names).cast(self.schema)
-        except SessionExpiredError as error:
-            error.add_note("a task opens no other session: it would show other rows")
-            raise
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "connected": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
     def __dask_tokenize__(self) -> tuple[str, str]:
         return (self.session.session_id, str(self.split))
@@ -105,11 +126,10 @@ def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitT
             "a limit does not apply to tasks, which do not know of each other",
             hint="leave limit= out, and take head() of the result",
         )
-    session, schema = scan.session, scan.arrow_schema
-    settings = {**scan.profile.as_settings(), "tunnel_endpoint": storage().tunnel_endpoint}
+    session, schema, settings = scan.session, scan.arrow_schema, settings_of(scan, storage())
     return [
         SplitTask(
-            settings=tuple(settings.items()),
+            settings=settings,
             session=replace(session, splits=()),
             split=split,
             schema=schema,
@@ -117,6 +137,12 @@ def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitT
         )
         for split in session.splits
     ]
+
+
+def settings_of(scan: Scan, storage: StorageClient) -> tuple[tuple[str, str], ...]:
+    """Return what another process needs to connect as this one does, without keys."""
+    settings = {**scan.profile.as_settings(), "tunnel_endpoint": storage.tunnel_endpoint}
+    return tuple(settings.items())
 
 
 def _client(settings: dict[str, Any]) -> StorageClient:

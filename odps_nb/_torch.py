@@ -1,0 +1,235 @@
+"""What torch needs of rows for learning: an IterableDataset, and a DataLoader that keeps its place.
+
+The only module that imports torch. ``odps_nb.torch`` has the functions that make these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    default_collate,
+    default_convert,
+    get_worker_info,
+)
+
+from odps_nb.access.checks import check_count
+from odps_nb.access.learning.epochs import Epochs
+from odps_nb.access.learning.samples import AsBatches
+from odps_nb.errors import ArgumentError, StateError
+
+__all__ = ["Loader", "RowDataset", "place_in_group"]
+
+
+def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """Return rank and world size: as they are said, or of the process group if there is one.
+
+    Raises
+    ------
+    ArgumentError
+        Only one of them is said.
+    """
+    if (rank is None) != (world_size is None):
+        raise ArgumentError(
+            "rank and world_size go together", argument="rank", hint="say both, or neither"
+        )
+    rank, world_size = check_count("rank", rank, at_least=0), check_count("world_size", world_size)
+    if rank is not None and world_size is not None:
+        return rank, world_size
+    group: Any = torch.distributed
+    if group.is_available() and group.is_initialized():
+        return int(group.get_rank()), int(group.get_world_size())
+    return 0, 1
+
+
+class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not there when types are checked
+    """Rows of a read session in the order of an epoch; made by ``odps_nb.torch``.
+
+    Each worker of a DataLoader reads its own rows, over connections of its own. Iterating twice
+    gives the same order twice; `set_epoch` chooses another. What is pickled for workers has no
+    keys: with the start methods ``spawn`` and ``forkserver`` they use those of the environment
+    (``ODPS_ACCESS_ID``, …), the profile file or the keyring.
+    """
+
+    def __init__(self, epochs: Epochs) -> None:
+        self._epochs = epochs
+        # Seen by all workers, also those that stay: the epoch, and whether one of them reads.
+        self._shared = torch.zeros(2, dtype=torch.int64).share_memory_()
+
+    @property
+    def session_id(self) -> str:
+        """The read session: ``table.read(session_id=…)`` gives other ranks the same snapshot."""
+        return self._epochs.source.session.session_id
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose order the rows have."""
+        return int(self._shared[0])
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the next pass; call it before each, as of a DistributedSampler.
+
+        An epoch that goes on from a loaded state goes on; any other begins with its first row.
+        """
+        self._epochs.set_epoch(epoch)
+        self._shared[0], self._shared[1] = epoch, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        if info is None:
+            return self._epochs.pass_over()
+        self._epochs.set_epoch(self.epoch)
+        self._shared[1] = 1
+        return self._epochs.pass_over(info.id, info.num_workers)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the reading in this process is, as plain values.
+
+        In a worker, after a batch, that is the end of the batch: what torchdata's
+        ``StatefulDataLoader`` saves. `odps_nb.torch.loader` has a ``state_dict`` of its own.
+
+        Raises
+        ------
+        StateError
+            The rows are read by workers, and this process does not know how far they are.
+        """
+        if get_worker_info() is None and int(self._shared[1]):
+            raise StateError(
+                "the rows are read by workers: this copy of the dataset does not know their place",
+                hint="use odps_nb.torch.loader(dataset, …), and its state_dict()",
+            )
+        return self._epochs.state_here()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next pass go on where a state was saved; see ``odps_nb.torch``.
+
+        Raises
+        ------
+        ArgumentError
+            It is no state, or of other rows or another order.
+        ConflictError
+            Its session is over, and the table has changed since.
+        """
+        self._load(state, None)
+
+    def _load(self, state: Mapping[str, Any], workers: int | None) -> None:
+        self._epochs.load(state, workers=workers)
+        self._shared[0], self._shared[1] = self._epochs.epoch, 0
+
+    def __repr__(self) -> str:
+        source, part = self._epochs.source, ""
+        if self._epochs.world_size > 1:
+            part = f", rank {self._epochs.rank} of {self._epochs.world_size}"
+        return f"RowDataset({source.session.table}, {source.rows:,} rows{part})"
+
+
+class Loader(DataLoader[Any]):  # type: ignore[misc]
+    """A DataLoader that knows which rows it has handed over; made by ``odps_nb.torch.loader``.
+
+    Workers read ahead. With each batch comes how far its worker was when the batch was complete,
+    and only batches that were handed over count: what was fetched beyond them comes again after
+    `load_state_dict`.
+    """
+
+    def __init__(
+        self, dataset: RowDataset, *, collate_fn: Callable[[Any], Any] | None, **options: Any
+    ) -> None:
+        if options.get("persistent_workers"):
+            raise ArgumentError(
+                "persistent_workers does not go with a state, which workers that stay never learn",
+                argument="persistent_workers",
+                hint="leave it out",
+            )
+        if collate_fn is None:
+            alone = options.get("batch_size", 1) is None and options.get("batch_sampler") is None
+            collate_fn = default_convert if alone else default_collate
+        self._rows = dataset
+        self._handed = _Handed(given={}, turn=0)
+        super().__init__(dataset, collate_fn=_Placed(dataset, collate_fn), **options)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the next pass, as `RowDataset.set_epoch`."""
+        before = self._rows.epoch
+        self._rows.set_epoch(epoch)
+        if self._rows.epoch != before:
+            self._handed = _Handed(given={}, turn=0)
+
+    def __iter__(self) -> Any:
+        begins = _Handed.before(self._rows._epochs)
+        batches: Iterator[Any] = super().__iter__()  # workers start here, each with its copy
+        self._rows._epochs.forget()
+        self._handed = begins
+        return begins.over(batches, max(1, self.num_workers))
+
+    def __len__(self) -> int:
+        workers, size, made = max(1, self.num_workers), self.batch_size, 0
+        samples = self._rows._epochs.samples
+        for worker in range(workers):
+            rows = self._rows._epochs.rows_of(worker, workers)
+            if rows is None:
+                raise TypeError("how many rows a condition keeps is not known")
+            if isinstance(samples, AsBatches):
+                rows = -(-rows // samples.size)
+            if size is not None:
+                rows = rows // size if self.drop_last else -(-rows // size)
+            made += rows
+        return made
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place after the last batch that was handed over, as values that JSON has.
+
+        Each rank has a state of its own.
+        """
+        handed, workers = self._handed, max(1, self.num_workers)
+        return self._rows._epochs.state(handed.given, workers, handed.turn)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next pass go on where a state was saved: no row is lost, none comes twice.
+
+        The same read session is used as long as it lasts. After that the rows are those of a new
+        session over the same table.
+
+        Raises
+        ------
+        ArgumentError
+            It is no state, or was saved with another order, another rank or other workers.
+        ConflictError
+            The session is over, and the table has another number of rows now; or, where it is
+            read as a whole, another version.
+        """
+        self._rows._load(state, max(1, self.num_workers))
+        self._handed = _Handed.before(self._rows._epochs)
+
+
+@dataclass(slots=True)
+class _Handed:
+    """What of one pass was handed over: rows by shard, and which worker's turn is next."""
+
+    given: dict[int, int]
+    turn: int
+
+    @classmethod
+    def before(cls, epochs: Epochs) -> _Handed:
+        return cls(given=epochs.begins, turn=epochs.turn)
+
+    def over(self, batches: Iterator[Any], workers: int) -> Generator[Any, None, None]:
+        for batch, shard, rows in batches:
+            self.given[shard], self.turn = rows, (shard + 1) % workers
+            yield batch
+
+
+class _Placed:
+    """Collates samples in the worker that has read them, and adds where it is now."""
+
+    def __init__(self, dataset: RowDataset, collate: Callable[[Any], Any]) -> None:
+        self._dataset, self._collate = dataset, collate
+
+    def __call__(self, samples: Any) -> tuple[Any, int, int]:
+        given = self._dataset._epochs.given
+        assert given is not None  # samples were read
+        return self._collate(samples), given[0], given[1]

@@ -1,0 +1,312 @@
+"""`Epochs`: the samples of a source, epoch by epoch, sharded, and what a state of them says.
+
+A *shard* is what one worker of one rank reads. A state has, for each shard, the rows of its slice
+that have been given; from there an epoch goes on. Must not know: torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from odps_nb.access.checks import check_count
+from odps_nb.access.learning.order import SEEDS, EpochOrder, slice_of
+from odps_nb.access.learning.samples import Samples
+from odps_nb.access.learning.source import RowSource
+from odps_nb.errors import ArgumentError, ConflictError
+
+__all__ = ["Epochs"]
+
+FORMAT = 1
+_AFRESH = "begin an epoch instead of going on with one: leave the state out"
+
+
+class Epochs:
+    """The samples of one rank; `samples` gives those of one of its workers.
+
+    May be pickled: what another process gets has no keys, as told at `RowSource`.
+
+    Parameters
+    ----------
+    source
+        Where the rows come from.
+    samples
+        What is made of them.
+    order
+        How they are shuffled.
+    rank, world_size
+        Which part of the rows this is, of how many.
+    even
+        All shards get equally many rows; fewer rows than shards are left out, other ones in each
+        epoch.
+
+    Raises
+    ------
+    ArgumentError
+        ``rank`` is none of ``world_size``, or ``even`` with a condition, which nobody counts.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        samples: Samples,
+        order: EpochOrder,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        even: bool = False,
+    ) -> None:
+        if not 0 <= rank < world_size:
+            raise ArgumentError(
+                f"rank is {rank}; of a world_size of {world_size} it must be at least 0 and less",
+                argument="rank",
+            )
+        if even and source.filter is not None:
+            raise ArgumentError(
+                "even= does not go with where=: how many rows a condition keeps is not known",
+                argument="even",
+                hint="write the rows to another table, e.g. by odps.sql, and read that one",
+            )
+        self._source, self._samples, self._order = source, samples, order
+        self.rank: int = rank
+        self.world_size: int = world_size
+        self._even = even
+        self.epoch: int = 0
+        self._begins: dict[int, int] = {}  # where the next pass over the epoch begins, by shard
+        self._workers: int | None = None  # of the state that was loaded
+        self._turn = 0  # of the worker that gives the first batch of the next pass
+        self.given: tuple[int, int, int] | None = None
+        """The shard that is read here, the rows of it that have been given, and the workers."""
+
+    @property
+    def source(self) -> RowSource:
+        """Where the rows come from."""
+        return self._source
+
+    @property
+    def samples(self) -> Samples:
+        """What is made of the rows."""
+        return self._samples
+
+    @property
+    def begins(self) -> dict[int, int]:
+        """Where the next pass over the epoch begins, by shard; elsewhere it is the first row."""
+        return dict(self._begins)
+
+    @property
+    def turn(self) -> int:
+        """Which shard of this rank the first worker reads in the next pass."""
+        return self._turn
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch, and with it the order; one that a state was loaded of goes on."""
+        wanted = check_count("epoch", epoch, at_least=0) or 0
+        if wanted >= SEEDS:
+            raise ArgumentError(f"epoch is {epoch}; it must be less than 2**32", argument="epoch")
+        if wanted != self.epoch:
+            self.epoch = wanted
+            self.forget()
+
+    def forget(self) -> None:
+        """Let the next pass begin at the first row."""
+        self._begins, self._workers, self._turn, self.given = {}, None, 0, None
+
+    def rows_of(self, worker: int, workers: int) -> int | None:
+        """Return how many rows a worker gives in an epoch; ``None`` with a condition."""
+        if self._source.filter is not None:
+            return None
+        low, high = self._slice(self._shard(worker, workers), workers)
+        return high - low
+
+    def pass_over(self, worker: int = 0, workers: int = 1) -> Generator[Any, None, None]:
+        """Return the samples of a worker, from the loaded state on; the next pass begins anew.
+
+        Raises
+        ------
+        ArgumentError
+            The state that was loaded is of another number of workers.
+        """
+        if self._workers is not None:
+            _require_workers(self._workers, workers)
+        # A DataLoader asks its workers in turn: the first one has the turn after the saved batch.
+        shard = self._shard((worker + self._turn) % workers, workers)
+        begin = self._begins.get(shard, 0)
+        self.forget()
+        self.given = (shard, begin, workers)
+        return self._from(shard, begin, workers)
+
+    def _from(self, shard: int, begin: int, workers: int) -> Generator[Any, None, None]:
+        low, high = self._slice(shard, workers)
+        at, size = low + begin, self._order.window_rows
+        with self._source.client() as storage:
+            windows = self._source.windows(
+                storage, self._order, epoch=self.epoch, low=low, high=high, at=at
+            )
+            made: Any = self._samples.make(storage, windows, begin % size)
+            with closing(windows), closing(made):
+                for place, sample in made:
+                    self.given = (shard, place - low, workers)
+                    yield sample
+
+    def _shard(self, worker: int, workers: int) -> int:
+        return self.rank * workers + worker
+
+    def _slice(self, shard: int, workers: int) -> tuple[int, int]:
+        shards = self.world_size * workers
+        return slice_of(self._source.rows, shard, shards, even=self._even)
+
+    # -- states -------------------------------------------------------------------------------
+
+    def state(self, given: Mapping[int, int], workers: int, turn: int = 0) -> dict[str, Any]:
+        """Return a state as plain values, which JSON has: rows given, by shard, and whose turn."""
+        session = self._source.session
+        return {
+            "format": FORMAT,
+            "epoch": self.epoch,
+            "given": {str(shard): rows for shard, rows in sorted(given.items())},
+            "workers": workers,
+            "turn": turn,
+            "session_id": session.session_id,
+            "version": session.latest_version,
+            "rows": self._source.rows,
+            "order": self._facts(),
+        }
+
+    def state_here(self) -> dict[str, Any]:
+        """Return the state of the one shard that is read in this process."""
+        if self.given is None:
+            return self.state(self._begins, self._workers or 1, self._turn)
+        shard, rows, workers = self.given
+        return self.state({shard: rows}, workers)
+
+    def load(self, state: Mapping[str, Any], *, workers: int | None = None) -> None:
+        """Go on where a state was saved; checks that it is one of the same rows in the same order.
+
+        In the process that has the connection, the session of the state is used again if it is
+        not over. Otherwise the rows are those of the session that this has.
+
+        Parameters
+        ----------
+        workers
+            How many will go on; ``None``: not known yet.
+
+        Raises
+        ------
+        ArgumentError
+            This is no state, or one of other rows, another order, or other workers or ranks.
+        ConflictError
+            The table has changed since: it has another number of rows, or was read as a whole
+            and has another version.
+        """
+        saved = _Saved.parse(state)
+        if workers is not None:
+            _require_workers(saved.workers, workers)
+        wrong = [
+            f"{name} was {saved.order.get(name)!r} and is {value!r}"
+            for name, value in self._facts().items()
+            if saved.order.get(name) != value
+        ]
+        if wrong:
+            told = ", ".join(wrong)
+            raise ArgumentError(f"the state is of another order: {told}", hint=_AFRESH)
+        shards = range(self.rank * saved.workers, (self.rank + 1) * saved.workers)
+        for shard, rows in saved.given.items():
+            count = self.world_size * saved.workers
+            low, high = slice_of(saved.rows, shard, count, even=self._even)
+            if shard not in shards or not 0 <= rows <= high - low:
+                raise _no_state()
+        self._source = self._source_of(saved)
+        self._order = replace(self._order, rows=saved.rows)
+        self.epoch, self._begins, self.given = saved.epoch, dict(saved.given), None
+        self._workers, self._turn = saved.workers, saved.turn
+
+    def _source_of(self, saved: _Saved) -> RowSource:
+        """Return the rows of the state's session, or of another one that has not changed since."""
+        source = self._source
+        if source.scan is not None:
+            wanted = saved.session_id
+            source = source.scan._row_source(read_ahead=source.read_ahead, session_id=wanted)
+        session = source.session
+        if session.session_id == saved.session_id:
+            if saved.rows != source.rows:
+                raise _no_state()
+            return source
+        changed = []
+        if saved.rows != source.rows:
+            changed.append(f"{saved.rows} rows, now {source.rows}")
+        if not source.partitions and len({saved.version, session.latest_version} - {0}) > 1:
+            changed.append(f"version {saved.version}, now {session.latest_version}")
+        if changed:
+            raise ConflictError(
+                f"{session.table} has changed since the state was saved: it had "
+                + "; ".join(changed),
+                code="TableChanged",
+                hint="its session is over, and the rest of the epoch with it; " + _AFRESH,
+            )
+        return source
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what decides which row comes when, beside the epoch."""
+        order, source = self._order, self._source
+        return {
+            "table": str(source.session.table),
+            "partitions": list(source.partitions),
+            "where": None if source.filter is None else source.filter.text,
+            "seed": order.seed,
+            "shuffle": order.shuffle,
+            "chunk_rows": order.chunk_rows,
+            "buffer_rows": order.window_rows,
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "even": self._even,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Saved:
+    """A state, read; see `Epochs.state`."""
+
+    epoch: int
+    workers: int
+    turn: int
+    version: int
+    rows: int
+    session_id: str
+    order: Mapping[str, Any]
+    given: Mapping[int, int]
+
+    @classmethod
+    def parse(cls, state: Mapping[str, Any]) -> _Saved:
+        """Check everything that a file may have wrong, apart from what only the rows tell."""
+        names = ("epoch", "workers", "turn", "version", "rows")
+        try:
+            saved = cls(
+                **{name: int(state[name]) for name in names},
+                session_id=str(state["session_id"]),
+                order=dict(state["order"]),
+                given={int(shard): int(rows) for shard, rows in state["given"].items()},
+            )
+            known = state["format"] == FORMAT
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise _no_state() from None
+        if not (known and 0 <= saved.epoch < SEEDS and 0 <= saved.turn < saved.workers):
+            raise _no_state()
+        return saved
+
+
+def _require_workers(saved: int, here: int) -> None:
+    if saved != here:
+        raise ArgumentError(
+            f"the state was saved with num_workers={saved}, this is {here}",
+            hint=f"go on with as many (0 is one), or {_AFRESH}",
+        )
+
+
+def _no_state() -> ArgumentError:
+    return ArgumentError(
+        "this is no state of rows of odps_nb.torch",
+        argument="state",
+        hint="pass what state_dict() returned, as it was",
+    )

@@ -1,0 +1,120 @@
+"""The order of the rows of an epoch, as a pure function of seed, epoch and row numbers.
+
+Rows are taken in two steps. *Chunks*, ranges of consecutive rows, are put into a random order and
+laid end to end: the sequence of the epoch. Each shard gets a slice of the sequence, cuts it into
+*windows*, and permutes the rows of each. Nothing is drawn while rows are read, so any place of the
+order is found without going through those before it. Must not know: sessions, torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from odps_nb.errors import ArgumentError
+from odps_nb.terms import RowRangeSplit
+
+__all__ = ["MAX_CHUNKS", "SEEDS", "EpochOrder", "slice_of"]
+
+MAX_CHUNKS = 1_000_000
+"""Each is a number in the memory of every worker."""
+SEEDS = 2**32
+"""Seeds and epochs are less."""
+_CHUNKS, _ROWS = 0, 1  # what is permuted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochOrder:
+    """How the rows of a session are put into order.
+
+    Parameters
+    ----------
+    rows
+        Rows of the session.
+    chunk_rows
+        Rows that are read in one go, and stay neighbours until their window is permuted.
+    window_rows
+        Rows that are permuted together; a worker holds so many.
+    shuffle
+        Without it, chunks and rows keep the order of the session.
+
+    Raises
+    ------
+    ArgumentError
+        The chunks are too many, or the seed does not fit in 32 bits.
+
+    Examples
+    --------
+    >>> order = EpochOrder(rows=10, chunk_rows=4, window_rows=6, seed=1)
+    >>> [str(chunk) for chunk in order.chunks(epoch=0, low=0, high=10)]
+    ['rows 8…10', 'rows 4…8', 'rows 0…4']
+    >>> [str(chunk) for chunk in order.chunks(epoch=0, low=4, high=8)]
+    ['rows 6…8', 'rows 0…2']
+    >>> order.permutation(epoch=0, at=0, count=6).tolist()
+    [1, 4, 5, 0, 2, 3]
+    """
+
+    rows: int
+    chunk_rows: int
+    window_rows: int
+    seed: int
+    shuffle: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < SEEDS:
+            raise ArgumentError(f"seed is {self.seed}; it must be in [0, 2**32)", argument="seed")
+        if -(-self.rows // self.chunk_rows) > MAX_CHUNKS:
+            raise ArgumentError(
+                f"{self.rows:,} rows are over {MAX_CHUNKS:,} chunks of {self.chunk_rows:,}",
+                argument="chunk_rows",
+                hint=f"make them larger: chunk_rows={-(-self.rows // MAX_CHUNKS)}, or more",
+            )
+
+    def chunks(self, *, epoch: int, low: int, high: int) -> Iterator[RowRangeSplit]:
+        """Iterate over the rows ``[low, high)`` of the sequence of an epoch, as ranges to read."""
+        count = -(-self.rows // self.chunk_rows)
+        order = self._drawn(count, _CHUNKS, epoch) if self.shuffle else np.arange(count)
+        sizes = np.full(count, self.chunk_rows, np.int64)
+        sizes[order == count - 1] = self.rows - (count - 1) * self.chunk_rows
+        ends = np.cumsum(sizes)
+        for place in range(int(np.searchsorted(ends, low, "right")), count):
+            end = int(ends[place])
+            begin = end - int(sizes[place])
+            if begin >= high:
+                return
+            first, last = max(begin, low), min(end, high)
+            offset = int(order[place]) * self.chunk_rows + first - begin
+            yield RowRangeSplit(offset, last - first)
+
+    def permutation(self, *, epoch: int, at: int, count: int) -> npt.NDArray[np.int64]:
+        """Return the order of ``count`` rows in the window that begins at row ``at``."""
+        if not self.shuffle:
+            return np.arange(count, dtype=np.int64)
+        return self._drawn(count, _ROWS, epoch, at >> 32, at % SEEDS)
+
+    def _drawn(self, count: int, *salt: int) -> npt.NDArray[np.int64]:
+        # RandomState draws the same in every version of NumPy; a Generator may not (NEP 19), and
+        # an epoch that goes on elsewhere would lose and repeat rows without a word.
+        drawn = np.random.RandomState([self.seed, *salt]).permutation(count)
+        return drawn.astype(np.int64, copy=False)
+
+
+def slice_of(rows: int, shard: int, shards: int, *, even: bool) -> tuple[int, int]:
+    """Return the slice of the sequence that a shard reads: ``[low, high)``.
+
+    Shards differ by one row at most. With ``even`` they do not, and fewer rows than there are
+    shards are left out, at the end of the sequence.
+
+    Examples
+    --------
+    >>> [slice_of(7, shard, 3, even=False) for shard in range(3)]
+    [(0, 2), (2, 4), (4, 7)]
+    >>> [slice_of(7, shard, 3, even=True) for shard in range(3)]
+    [(0, 2), (2, 4), (4, 6)]
+    """
+    if even:
+        return rows // shards * shard, rows // shards * (shard + 1)
+    return rows * shard // shards, rows * (shard + 1) // shards

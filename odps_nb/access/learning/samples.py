@@ -1,0 +1,195 @@
+"""What a model is given: a dict per row, arrays per batch, or rows with the bytes of a blob.
+
+Must not know: the order of rows, torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.access.blobs.paths import find_blob_path
+from odps_nb.client.blob.many import iter_blobs
+from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.terms import BlobReference
+
+if TYPE_CHECKING:
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.schema import TableSchema
+    from odps_nb.terms import TableName
+
+__all__ = ["AsBatches", "AsRows", "Placed", "Samples", "WithBlobs", "blob_column"]
+
+Placed = tuple[int, Any]
+"""A sample, after the place at which the next one begins: that of its window, plus its rows there.
+
+A window of which a condition keeps fewer rows has no further places.
+"""
+Window = tuple[int, pa.Table]
+STEP = 1024
+"""Rows that are turned into Python values at a time."""
+
+
+class Samples(Protocol):
+    """Makes samples of the rows of windows."""
+
+    def make(
+        self, storage: StorageClient, windows: Iterator[Window], skip: int
+    ) -> Iterator[Placed]:
+        """Iterate over samples; ``skip`` rows of the first window are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsRows:
+    """A dict of Python values per row."""
+
+    def make(
+        self, storage: StorageClient, windows: Iterator[Window], skip: int
+    ) -> Iterator[Placed]:
+        """Iterate over rows."""
+        for start, table in windows:
+            for number, row in enumerate(_rows(table.slice(skip)), skip + 1):
+                yield start + number, row
+            skip = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AsBatches:
+    """A dict of columns per ``size`` rows; the last batch may be smaller."""
+
+    size: int
+
+    def make(
+        self, storage: StorageClient, windows: Iterator[Window], skip: int
+    ) -> Iterator[Placed]:
+        """Iterate over batches, which may have rows of several windows."""
+        held: list[pa.Table] = []
+        count = at = 0
+        for start, table in windows:
+            taken = skip
+            while taken < table.num_rows:
+                piece = table.slice(taken, self.size - count)
+                held.append(piece)
+                count, taken = count + piece.num_rows, taken + piece.num_rows
+                at = start + taken
+                if count == self.size:
+                    yield at, _arrays(pa.concat_tables(held))
+                    held, count = [], 0
+            skip = 0
+        if count:
+            yield at, _arrays(pa.concat_tables(held))
+
+
+@dataclass(frozen=True, slots=True)
+class WithBlobs:
+    """A dict per row, with the verified bytes of a blob, or what ``decode`` makes of them."""
+
+    column: str
+    decode: Callable[[bytes], Any] | None
+    max_bytes: int
+    max_blob: int
+
+    def __post_init__(self) -> None:
+        if self.decode is not None and not callable(self.decode):
+            raise ArgumentError(
+                f"decode is {self.decode!r}; it must be a function of the bytes", argument="decode"
+            )
+
+    def make(
+        self, storage: StorageClient, windows: Iterator[Window], skip: int
+    ) -> Iterator[Placed]:
+        """Iterate over rows; the blobs of a window are fetched in batches, some ahead."""
+        for start, table in windows:
+            rows = table.slice(skip)
+            texts = rows.column(self.column).to_pylist()
+            blobs = iter_blobs(
+                storage,
+                [BlobReference.from_text(text) for text in texts if text is not None],
+                max_bytes=self.max_bytes,
+                max_blob=self.max_blob,
+                cancel=storage.operation(),
+            )
+            with closing(blobs):
+                for number, row in enumerate(_rows(rows), skip + 1):
+                    if (text := row[self.column]) is not None:
+                        row[self.column] = self._decoded(next(blobs).data, text)
+                    yield start + number, row
+            skip = 0
+
+    def _decoded(self, data: bytes, text: str) -> Any:
+        if self.decode is None:
+            return data
+        try:
+            return self.decode(data)
+        except Exception as error:
+            error.add_note(f"decode= was given the {len(data)} bytes of blob {text}")
+            raise
+
+
+def blob_column(text: str | None, schema: TableSchema, table: TableName) -> str:
+    """Return the name of the BLOB column; ``None``: the only one.
+
+    Raises
+    ------
+    NotFoundError
+        No BLOB of that name; the hint lists those that are there.
+    ArgumentError
+        It is inside of another column, or there are several.
+    """
+    path = find_blob_path(text, schema, table)
+    if len(path) > 1:
+        raise ArgumentError(
+            f"{'.'.join(path)} is inside of a column, and rows have the bytes of whole ones",
+            argument="column",
+            hint="read its references as rows, and fetch them with odps.blobs(references)",
+        )
+    return path[0]
+
+
+def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    names = table.column_names
+    for begin in range(0, table.num_rows, STEP):
+        columns = [_values(column) for column in table.slice(begin, STEP).columns]
+        for cells in zip(*columns, strict=True):
+            yield dict(zip(names, cells, strict=True))
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    column = _without_decimals(column)
+    if column.null_count == 0 and _is_number(column.type):
+        values: list[Any] = column.to_numpy().tolist()
+        return values
+    return list(column.to_pylist())
+
+
+def _arrays(table: pa.Table) -> dict[str, Any]:
+    columns = zip(table.column_names, table.columns, strict=True)
+    return {name: _array(name, column) for name, column in columns}
+
+
+def _array(name: str, column: pa.ChunkedArray) -> Any:
+    column = _without_decimals(column)
+    if not _is_number(column.type):
+        return column.to_pylist()
+    if column.null_count and not pt.is_floating(column.type):
+        raise ConversionError(
+            f"column {name!r} has nulls, and an array of {column.type} has none",
+            column=name,
+            source_type=str(column.type),
+            hint="leave such rows out (where=…), or leave batch_size out: single rows have None",
+        )
+    return column.to_numpy().copy()  # what Arrow shows may not be written to
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind))
+
+
+def _without_decimals(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.cast(column, pa.float64()) if pt.is_decimal(column.type) else column

@@ -1,0 +1,193 @@
+"""`RowSource`: rows of one session in the order of an epoch, window by window, in any process.
+
+Must not know: shards, states, torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from odps_nb.access.engines.split_task import SessionTask, settings_of
+from odps_nb.client.read.splits import iter_batches
+from odps_nb.errors import ArgumentError, NotFoundError, SessionExpiredError
+from odps_nb.filters.row_filter import RowFilter
+from odps_nb.terms import RowRangeSplit
+
+if TYPE_CHECKING:
+    from odps_nb.access.learning.order import EpochOrder
+    from odps_nb.access.scan import Scan
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.plan import ReadPlan
+
+__all__ = ["RowSource", "open_source"]
+
+WORKERS = 4
+"""Chunks that a process reads at a time; there are several processes."""
+GROUP = 1024
+"""Chunks whose connections and threads are shared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSource(SessionTask):
+    """What is needed to read rows by their numbers in any process; pickled without keys.
+
+    ``filter`` is applied here: rows keep the numbers that they have without it. ``read_ahead``
+    bounds the bytes that are fetched before they are asked for. ``partitions`` are those that the
+    session was opened for; none: the whole table.
+    """
+
+    read_ahead: int
+    partitions: tuple[str, ...] = ()
+    filter: RowFilter | None = None
+    scan: Scan | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the session, before the filter."""
+        return self.session.row_count or 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "scan": None}
+
+    def windows(
+        self, storage: StorageClient, order: EpochOrder, *, epoch: int, low: int, high: int, at: int
+    ) -> Generator[tuple[int, pa.Table], None, None]:
+        """Iterate over the windows of ``[low, high)``, from the one that has row ``at`` on.
+
+        Yields
+        ------
+        Where a window begins in the sequence, and its rows in their order.
+
+        Raises
+        ------
+        SessionExpiredError
+            The snapshot is gone; none is opened instead, since it would be another one.
+        """
+        begin = low + (at - low) // order.window_rows * order.window_rows
+        chunks = order.chunks(epoch=epoch, low=begin, high=high)
+        with closing(self._arriving(storage, chunks)) as batches:
+            for start, pieces in _cut(batches, begin, high, order.window_rows):
+                table = self._shuffled(pieces, order, epoch=epoch, at=start)
+                pieces.clear()  # the rows are in memory once while they are given
+                yield start, table
+
+    def _shuffled(
+        self, pieces: list[pa.RecordBatch], order: EpochOrder, *, epoch: int, at: int
+    ) -> pa.Table:
+        kept = [piece for piece in map(self._kept, pieces) if piece.num_rows]
+        table = pa.Table.from_batches(kept, self.schema)
+        if not (order.shuffle and table.num_rows):
+            return table
+        places = order.permutation(epoch=epoch, at=at, count=table.num_rows)
+        return table.combine_chunks().take(pa.array(places))
+
+    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return self.shown(batch if self.filter is None else self.filter.apply(batch))
+
+    def _arriving(
+        self, storage: StorageClient, chunks: Iterator[RowRangeSplit]
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Iterate over the rows of chunks in their order, some chunks at a time."""
+        while some := tuple(islice(chunks, GROUP)):
+            count = sum(chunk.count for chunk in some)
+            part = replace(self.session, splits=some, row_count=count, estimated_size=None)
+            batches: Any = iter_batches(storage, part, workers=WORKERS, read_ahead=self.read_ahead)
+            with closing(batches):
+                yield from batches
+
+
+def _cut(
+    batches: Iterator[pa.RecordBatch], begin: int, high: int, size: int
+) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+    """Gather batches into windows of ``size`` rows; the last may have fewer."""
+    pieces: list[pa.RecordBatch] = []
+    left = min(size, high - begin)
+    for batch in batches:
+        while batch.num_rows:
+            piece = batch.slice(0, left)
+            batch = batch.slice(piece.num_rows)
+            pieces.append(piece)
+            left -= piece.num_rows
+            if not left:
+                yield begin, pieces
+                begin = min(begin + size, high)
+                pieces, left = [], min(size, high - begin)
+
+
+# -- in the process that has the connection ---------------------------------------------------
+
+
+def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -> RowSource:
+    """Open the session of a scan, to read it by row numbers.
+
+    Parameters
+    ----------
+    session_id
+        The session that is wanted: it is used if it is not over, otherwise a new one.
+
+    Raises
+    ------
+    ArgumentError
+        The rows of the scan have no numbers: it has a limit, or is of changes.
+    """
+    plan, row_filter = _without_condition(scan)
+    numbered = _numbered(scan, plan, session_id)
+    session, storage = numbered.session, scan.connection.storage
+    if session.row_count is None:
+        raise ArgumentError(
+            f"the rows of {session.table} have no numbers in a read session",
+            hint="write them to another table, e.g. by odps.sql, and read that one",
+        )
+    names = scan.plan.columns or numbered.arrow_schema.names
+    return RowSource(
+        settings=settings_of(scan, storage),
+        session=replace(session, splits=()),
+        schema=pa.schema([numbered.arrow_schema.field(name) for name in names]),
+        connected=lambda: scan.connection.storage,
+        read_ahead=read_ahead,
+        partitions=tuple(map(str, plan.partitions)),
+        filter=row_filter,
+        scan=scan,
+    )
+
+
+def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
+    plan = scan.plan
+    if plan.limit is not None:
+        raise ArgumentError(
+            "a limit does not apply to rows that are shuffled",
+            argument="limit",
+            hint="leave limit= out, and stop after as many rows as you want",
+        )
+    if plan.increment is not None:
+        raise ArgumentError(
+            "changes have no numbers, by which rows are shuffled",
+            argument="changes",
+            hint="leave since=, until= and changes= out",
+        )
+    if not plan.where:
+        return plan, None
+    found = RowFilter.parse(plan.where, scan.table_schema, timezone=plan.timezone)
+    columns = plan.columns
+    if columns:
+        has = {name.casefold() for name in columns}
+        columns = (*columns, *(name for name in found.columns if name.casefold() not in has))
+    return replace(plan, where=None, columns=columns), found
+
+
+def _numbered(scan: Scan, plan: ReadPlan, session_id: str | None) -> Scan:
+    """Return a scan without condition, of a session that is open."""
+    if session_id is None:
+        return scan if plan is scan.plan else scan.replanned(plan)
+    found = scan.replanned(plan, session_id=session_id)
+    try:
+        found.session  # noqa: B018
+    except (SessionExpiredError, NotFoundError):
+        return scan.replanned(plan)
+    return found

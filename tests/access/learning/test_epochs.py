@@ -1,0 +1,388 @@
+"""Rows for learning over the real service: each once, the same order, on at the exact row."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+
+import cloudpickle
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from odps_nb.access.learning.epochs import Epochs
+from odps_nb.access.learning.order import EpochOrder
+from odps_nb.access.learning.samples import AsBatches, AsRows, WithBlobs, blob_column
+from odps_nb.errors import (
+    ArgumentError,
+    ConfigError,
+    ConflictError,
+    ConversionError,
+    LimitExceededError,
+    NotFoundError,
+    SessionExpiredError,
+)
+from tests.support.spark.services import misbehaving
+from tests.support.spark.watched import misbehave
+
+ROWS = 500
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def numbered(odps):
+    """A table of 500 rows."""
+    table = odps.create_table(
+        "learning_rows", "id bigint, half double, price decimal(9,2), note string"
+    )
+    frame = pd.DataFrame({"id": np.arange(ROWS), "half": np.arange(ROWS) / 2})
+    frame["price"] = pa.array(frame["half"]).cast(pa.decimal128(9, 2)).to_pylist()
+    frame["note"] = [None if n % 7 == 0 else f"note {n}" for n in range(ROWS)]
+    table.write(frame)
+    yield table
+    odps.drop_table(table.name)
+
+
+def lost(state):
+    """The same state after its session is gone."""
+    return {**state, "session_id": "0" * 32}
+
+
+def epochs(scan, samples=None, *, seed=1, shuffle=True, window=64, **parts) -> Epochs:
+    source = scan._row_source(read_ahead=MIB)
+    order = EpochOrder(
+        rows=source.rows, chunk_rows=40, window_rows=window, seed=seed, shuffle=shuffle
+    )
+    return Epochs(source, samples or AsRows(), order, **parts)
+
+
+def ids(rows) -> list[int]:
+    return [row["id"] for row in rows]
+
+
+# -- order --------------------------------------------------------------------------------------
+
+
+def test_each_row_comes_once_to_some_worker_of_some_rank_and_the_order_is_that_of_the_seed(
+    numbered,
+):
+    scan = numbered.read(["id", "note"])
+    parts = [
+        ids(epochs(scan, rank=rank, world_size=2).pass_over(worker, 3))
+        for rank in range(2)
+        for worker in range(3)
+    ]
+    assert sorted(itertools.chain(*parts)) == list(range(ROWS))
+    whole = ids(epochs(scan).pass_over())
+    assert whole == ids(epochs(scan).pass_over())
+    assert sorted(whole) == list(range(ROWS))
+    assert whole[:10] != sorted(whole[:10])
+    assert whole != ids(epochs(scan, seed=2).pass_over())
+    assert ids(epochs(scan, shuffle=False).pass_over()) == list(range(ROWS))
+
+
+def test_a_row_keeps_its_values_and_decimals_are_floats(numbered):
+    row = next(row for row in epochs(numbered.read()).pass_over() if row["id"] == 8)
+    assert row == {"id": 8, "half": 4.0, "price": 4.0, "note": "note 8"}
+    none = next(row for row in epochs(numbered.read()).pass_over() if row["id"] == 7)
+    assert none["note"] is None
+
+
+def test_another_epoch_has_another_order_and_the_same_pass_the_same(numbered):
+    made = epochs(numbered.read(["id"]))
+    first = ids(made.pass_over())
+    assert ids(made.pass_over()) == first
+    made.set_epoch(1)
+    assert sorted(second := ids(made.pass_over())) == sorted(first)
+    assert second != first
+
+
+def test_a_condition_is_exact_whatever_columns_are_read(numbered):
+    made = epochs(numbered.read(["note"], where="id >= 100 and half < 60"))
+    assert sorted(row["note"] or "" for row in made.pass_over()) == sorted(
+        "" if n % 7 == 0 else f"note {n}" for n in range(100, 120)
+    )
+    assert made.rows_of(0, 1) is None
+
+
+def test_even_parts_have_equally_many_rows_and_repeat_none(numbered):
+    scan = numbered.read(["id"])
+    parts = [ids(epochs(scan, rank=n, world_size=7, even=True).pass_over()) for n in range(7)]
+    assert {len(part) for part in parts} == {ROWS // 7}
+    assert len(set(itertools.chain(*parts))) == ROWS // 7 * 7
+    with pytest.raises(ArgumentError, match="even"):
+        epochs(numbered.read(where="id > 3"), even=True)
+
+
+# -- batches ------------------------------------------------------------------------------------
+
+
+def test_a_batch_has_arrays_of_its_own_across_windows(numbered):
+    batches = list(epochs(numbered.read(), AsBatches(48)).pass_over())
+    assert [len(batch["id"]) for batch in batches] == [48] * 10 + [20]
+    assert np.concatenate([batch["id"] for batch in batches]).tolist() == ids(
+        epochs(numbered.read()).pass_over()
+    )
+    first = batches[0]
+    assert (first["price"] == first["half"]).all()
+    assert (first["price"].dtype, first["half"].flags.writeable) == (np.float64, True)
+    assert isinstance(first["note"], list)
+
+
+def test_a_null_in_whole_numbers_is_said_and_in_floats_is_nan(odps, new_name):
+    table = odps.create_table(new_name("nulls"), "n bigint, x double")
+    table.write(pa.table({"n": [1, None], "x": [None, 0.5]}))
+    (batch,) = epochs(table.read(["x"]), AsBatches(2)).pass_over()
+    assert sorted(np.isnan(batch["x"])) == [False, True]
+    with pytest.raises(ConversionError) as caught:
+        list(epochs(table.read(["n"]), AsBatches(2)).pass_over())
+    assert caught.value.column == "n"
+    odps.drop_table(table.name)
+
+
+# -- going on -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", [None, "id % 3 = 0"])
+def test_an_epoch_goes_on_at_any_row(numbered, where):
+    scan = numbered.read(["id"], where=where)
+    whole = ids(epochs(scan).pass_over(1, 2))
+    running = epochs(scan)
+    passed = running.pass_over(1, 2)
+    states = [running.state_here(), *(running.state_here() for _ in passed)]
+    for taken in (0, 1, len(whole) // 2, len(whole) - 1, len(whole)):
+        later = epochs(scan)
+        later.load(json.loads(json.dumps(states[taken])))
+        assert ids(later.pass_over(1, 2)) == whole[taken:]
+
+
+def test_batches_go_on_at_their_edge(numbered):
+    scan = numbered.read(["id"])
+    running = epochs(scan, AsBatches(48))
+    passed = running.pass_over()
+    given = [next(passed)["id"] for _ in range(4)]
+    later = epochs(scan, AsBatches(48))
+    later.load(running.state_here())
+    passed.close()
+    rest = [batch["id"] for batch in later.pass_over()]
+    assert np.concatenate([*given, *rest]).tolist() == ids(epochs(scan).pass_over())
+
+
+def test_a_state_is_of_one_pass_and_of_its_epoch(numbered):
+    made = epochs(numbered.read(["id"]))
+    made.set_epoch(4)
+    passed = made.pass_over()
+    first = ids(itertools.islice(passed, 100))
+    state = made.state_here()
+    passed.close()
+    later = epochs(numbered.read(["id"]))
+    later.load(state)
+    assert later.epoch == 4
+    later.set_epoch(4)
+    rest = ids(later.pass_over())
+    assert sorted(first + rest) == list(range(ROWS))
+    assert ids(later.pass_over()) == first + rest
+    later.load(state)
+    later.set_epoch(5)
+    assert len(ids(later.pass_over())) == ROWS
+
+
+def test_a_state_reads_the_snapshot_of_its_session_as_long_as_that_lasts(odps, numbered, new_name):
+    table = odps.create_table(new_name("snapshot"), "id bigint")
+    table.write(pa.table({"id": range(100)}))
+    running = epochs(table.read())
+    passed = running.pass_over()
+    first = ids(itertools.islice(passed, 30))
+    state = running.state_here()
+    table.write(pa.table({"id": range(100, 130)}))
+    later = epochs(table.read())
+    later.load(state)
+    assert sorted(first + ids(later.pass_over())) == list(range(100))
+    passed.close()
+    odps.drop_table(table.name)
+
+
+def test_after_its_session_an_epoch_goes_on_with_another_one_over_the_same_rows():
+    with misbehaving() as odps:
+        table = odps.create_table("few", "id bigint")
+        table.write(pa.table({"id": range(ROWS)}))
+        running = epochs(table.read())
+        passed = running.pass_over()
+        first = ids(itertools.islice(passed, 130))
+        state = running.state_here()
+        passed.close()
+        over = {"action": "TableRead", "fault": "expire", "session": state["session_id"]}
+        misbehave(odps, {**over, "times": 0})
+        with pytest.raises(SessionExpiredError):
+            list(running.pass_over())
+        running.load(state)
+        assert sorted(first + ids(running.pass_over())) == list(range(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("partitions", "overwrite"), [(None, False), (None, True), ("ds=1", False)]
+)
+def test_a_table_that_changed_is_a_typed_error(odps, new_name, partitions, overwrite):
+    table = odps.create_table(new_name("changed"), "id bigint", partitioned_by="ds string")
+    table.write(pa.table({"id": [1, 2, 3]}), partition="ds=1")
+    running = epochs(table.read(["id"], partitions=partitions))
+    state = running.state_here()
+    table.write(pa.table({"id": [4, 5, 6]}), partition="ds=1", overwrite=overwrite)
+    with pytest.raises(ConflictError) as caught:
+        running.load(lost(state))
+    assert caught.value.code == "TableChanged"
+    assert ("3 rows, now 6" in caught.value.message) != overwrite
+    assert ("version" in caught.value.message) == (partitions is None)
+    odps.drop_table(table.name)
+
+
+def test_another_partition_may_change_meanwhile(odps, new_name):
+    table = odps.create_table(new_name("beside"), "id bigint", partitioned_by="ds string")
+    table.write(pa.table({"id": [1, 2, 3]}), partition="ds=1")
+    running = epochs(table.read(["id"], partitions="ds=1"))
+    state = running.state_here()
+    table.write(pa.table({"id": [4, 5, 6]}), partition="ds=2")
+    running.load(lost(state))
+    assert sorted(ids(running.pass_over())) == [1, 2, 3]
+    odps.drop_table(table.name)
+
+
+def test_a_state_of_another_order_or_none_at_all_is_refused(numbered):
+    scan = numbered.read(["id"])
+    state = epochs(scan).state_here()
+    for other in (
+        epochs(scan, seed=2),
+        epochs(scan, window=65),
+        epochs(scan, shuffle=False),
+        epochs(scan, rank=1, world_size=2),
+        epochs(numbered.read(["id"], where="id > 3")),
+    ):
+        with pytest.raises(ArgumentError, match="another order"):
+            other.load(state)
+    for wrong in (
+        {},
+        None,
+        {**state, "format": 9},
+        {**state, "given": {"0": ROWS + 1}},
+        {**state, "given": {"1": 1}},
+        {**state, "given": {"0": "many"}},
+        {**state, "order": None},
+        {**state, "epoch": -1},
+        {**state, "turn": 1},
+    ):
+        with pytest.raises(ArgumentError, match="no state"):
+            epochs(scan).load(wrong)
+    made = epochs(scan)
+    made.load(state)
+    with pytest.raises(ArgumentError, match="num_workers"):
+        made.pass_over(0, 2)
+    with pytest.raises(ArgumentError, match="num_workers"):
+        made.load(state, workers=2)
+
+
+# -- other processes ----------------------------------------------------------------------------
+
+
+def test_what_travels_has_no_keys_and_uses_those_it_finds(odps, numbered, monkeypatch, tmp_path):
+    made = epochs(numbered.read(["id"]))
+    sent = cloudpickle.dumps(made)
+    key = odps.profile.as_options()["access_key"]
+    assert key.encode() not in sent
+    there: Epochs = pickle.loads(sent)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with pytest.raises(ConfigError) as caught:
+        next(there.pass_over())
+    assert "keys are not sent" in caught.value.notes[-1]
+    monkeypatch.setenv("ODPS_ACCESS_ID", odps.profile.access_id)
+    monkeypatch.setenv("ODPS_ACCESS_KEY", key)
+    assert ids(there.pass_over()) == ids(made.pass_over())
+
+
+# -- blobs --------------------------------------------------------------------------------------
+
+
+def with_blobs(scan, decode=None, max_blob=MIB, **options) -> Epochs:
+    samples = WithBlobs(column="content", decode=decode, max_bytes=MIB, max_blob=max_blob)
+    return epochs(scan, samples, window=16, **options)
+
+
+def test_rows_have_the_bytes_of_their_own_blob_and_go_on_at_any_row(odps):
+    media = odps.table("media")
+    scan = media.read(["name", "content"])
+    frame = scan.to_pandas(progress=False)
+    named = dict(zip(frame["name"], frame["content"], strict=True))
+    wanted = {
+        name: None if pd.isna(ref) else odps.blob(ref).bytes()
+        for name, ref in [*list(named.items())[:3], ("nothing", named["nothing"])]
+    }
+    running = with_blobs(scan)
+    passed = running.pass_over()
+    rows = list(itertools.islice(passed, 20))
+    later = with_blobs(scan)
+    later.load(running.state_here())
+    passed.close()
+    rows += later.pass_over()
+    found = {row["name"]: row["content"] for row in rows}
+    assert len(rows) == len(named) == len(found)
+    assert {name: found[name] for name in wanted} == wanted
+    assert found["nothing"] is None
+    assert found["empty.dat"] == b""
+
+
+def test_decode_is_called_for_blobs_and_its_error_names_one(odps):
+    scan = odps.table("media").read(["name", "content"])
+    sizes = {row["name"]: row["content"] for row in with_blobs(scan, len).pass_over()}
+    assert (sizes["empty.dat"], sizes["nothing"], sizes["cut_short.jpg"]) == (0, None, 600)
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(with_blobs(scan, lambda data: 1 / len(data)).pass_over())
+    assert "the 0 bytes of blob" in caught.value.__notes__[0]
+    with pytest.raises(ArgumentError, match="decode"):
+        with_blobs(scan, "jpg")
+    with pytest.raises(LimitExceededError):
+        list(with_blobs(scan, max_blob=100).pass_over())
+
+
+def test_the_blob_column_is_found_or_said(odps):
+    media, documents = odps.table("media"), odps.table("documents")
+    assert blob_column(None, media.schema, media.name) == "content"
+    with pytest.raises(NotFoundError) as caught:
+        blob_column("name", media.schema, media.name)
+    assert "content" in caught.value.hint
+    with pytest.raises(ArgumentError, match="inside of a column"):
+        blob_column(None, documents.schema, documents.name)
+
+
+# -- what cannot be ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", [{"limit": 3}, {"max_bytes": 100}])
+def test_a_bounded_read_is_refused(numbered, option):
+    with pytest.raises(ArgumentError, match=next(iter(option)).split("_")[0]):
+        epochs(numbered.read(["id"], **option))
+
+
+def test_changes_are_refused(odps, new_name):
+    table = odps.create_table(new_name("keyed"), "id bigint, n bigint", primary_key="id")
+    with pytest.raises(ArgumentError, match="changes"):
+        epochs(table.read(since=1, changes=True))
+    odps.drop_table(table.name)
+
+
+@pytest.mark.parametrize(("rank", "size"), [(2, 2), (-1, 2), (0, 0)])
+def test_a_rank_that_is_none_is_refused(numbered, rank, size):
+    with pytest.raises(ArgumentError, match="rank"):
+        epochs(numbered.read(["id"]), rank=rank, world_size=size)
+
+
+def test_an_epoch_that_is_none_is_refused(numbered):
+    for epoch in (-1, 2**32, "1"):
+        with pytest.raises(ArgumentError, match="epoch"):
+            epochs(numbered.read(["id"])).set_epoch(epoch)
+
+
+def test_an_empty_table_has_no_rows(odps, new_name):
+    table = odps.create_table(new_name("none"), "id bigint")
+    assert list(epochs(table.read()).pass_over()) == []
+    odps.drop_table(table.name)

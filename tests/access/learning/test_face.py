@@ -1,0 +1,24 @@
+"""`odps_nb.torch` without torch says what to install, before anything is asked of the service."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import odps_nb
+from odps_nb.errors import MissingDependencyError
+
+
+def test_without_torch_it_says_what_to_install(odps, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    table = odps.table("there_is_none")
+    for call in (
+        lambda: odps_nb.torch.rows(table),
+        lambda: odps_nb.torch.blobs(table),
+        lambda: odps_nb.torch.loader(None),
+    ):
+        with pytest.raises(MissingDependencyError) as caught:
+            call()
+        assert caught.value.extra == "torch"
+        assert "odps-nb[torch]" in caught.value.hint

@@ -1,0 +1,46 @@
+"""Search by likeness as ``docs/learning-from-blobs.md`` shows it.
+
+The other recipes of the page need torch: ``tests/versions/torch_loader.py`` runs them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+
+
+@pytest.mark.spark
+def test_pictures_are_found_by_likeness(
+    spark: SparkSession, odps: Connection, repo: Path, request: pytest.FixtureRequest
+) -> None:
+    page = (repo / "docs" / "learning-from-blobs.md").read_text("utf-8")
+    blocks = re.findall(
+        r"```python\n(.*?)```", page.partition("## Search by likeness")[2], re.DOTALL
+    )
+    assert len(blocks) == 2
+    request.addfinalizer(lambda: odps.drop_table("likeness", if_exists=True))
+    names: dict[str, Any] = {"odps": odps, "spark": spark}
+    for block in blocks:
+        exec(block, names)
+    rows = odps.table("likeness").read().to_arrow(progress=False).to_pylist()
+    kept = {row["name"]: row["embedding"] for row in rows}
+    assert kept["cut_short.jpg"] is None
+    wanted = np.array(kept.pop("mountains.jpg"))
+    alike = {
+        name: wanted @ values / np.linalg.norm(wanted) / np.linalg.norm(values)
+        for name, values in kept.items()
+        if values is not None
+    }
+    first = sorted(alike, key=alike.__getitem__, reverse=True)[:3]
+    assert [name for name, _ in names["nearest"]] == first
+    for name, found in names["nearest"]:
+        assert found == pytest.approx(alike[name], abs=1e-5)
