@@ -66,7 +66,7 @@ OLDEST = (
     "platformdirs==4.0.0",
     "polars==2.0.0",
     "pyarrow==18.0.0",
-    "pydicom==3.0.0",
+    "pydicom==3.0.1",
     "pygments==2.15.0",
     "pypdfium2==4.30.0",
     "python-calamine==0.3.0",
