@@ -61,7 +61,7 @@ OLDEST = (
     "nh3==0.2.18",
     "numpy==1.24.0",
     "pandas==2.1.0",
-    "pillow==10.3.0",
+    "pillow==11.3.0",
     "pillow-heif==0.18.0",
     "platformdirs==4.0.0",
     "polars==2.0.0",
