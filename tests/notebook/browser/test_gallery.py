@@ -28,6 +28,7 @@ CELLS = [
     "print('selected', gallery.selected.index.tolist(), gallery.selected.odps.size().sum())",
 ]
 MEDIA, MANY, HOSTILE = 0, 1, 2
+WIDTH = "(one) => one.decode().then(() => one.naturalWidth)"
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def told_by_python(page):
 def test_tiles_are_drawn_and_stand_in_place_of_the_static_page(page):
     view = shown(page, MEDIA)
     expect(tile(view, 0).locator("img")).to_be_visible()
-    assert tile(view, 0).locator("img").evaluate("(one) => one.naturalWidth") > 0
+    assert tile(view, 0).locator("img").evaluate(WIDTH) > 0
     caption = tile(view, 0).locator(".odps-g-caption")
     expect(caption).to_contain_text("mountains.jpg")
     expect(caption).to_contain_text("✓ JPEG · 960 × 640 · 25.9 kB")
@@ -145,6 +146,7 @@ def test_a_filter_by_what_the_bytes_are_an_order_and_a_search(page):
     expect(view.locator(".odps-g-box")).not_to_have_attribute("aria-busy", "true")
     assert names(view) == sorted(names(view))
     view.get_by_label("descending", exact=True).click()
+    expect(view.locator(".odps-g-box")).not_to_have_attribute("aria-busy", "true")
     expect(view.get_by_label("descending", exact=True)).to_have_attribute("aria-pressed", "true")
     assert names(view) == sorted(names(view), reverse=True)
     view.get_by_label("kind", exact=True).select_option("all kinds")
@@ -222,7 +224,7 @@ def test_one_is_enlarged_with_the_next_and_the_one_before_and_zoomed(page):
     picture = dialog.locator("img")
     expect(picture).to_be_visible()
     expect(dialog.locator(".odps-g-stage")).not_to_have_attribute("aria-busy", "")
-    assert picture.evaluate("(one) => one.naturalWidth") == 960
+    assert picture.evaluate(WIDTH) == 960
     expect(dialog.locator(".odps-g-about")).to_contain_text("✓ verified")
     fitting = picture.bounding_box()["width"]
     page.keyboard.press("+")
