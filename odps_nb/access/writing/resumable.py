@@ -209,7 +209,8 @@ class _Upload:
     def _send(self, group: list[FolderFile], chunk: MakesChunk) -> None:
         assert self.session is not None
         first = sum(map(len, self.arrived.values()))
-        with self.session.open_stream(uuid.uuid4().hex) as stream:
+        name = f"{len(self.arrived) + 1}-{uuid.uuid4().hex[:12]}"  # new also after a crash
+        with self.session.open_stream(name) as stream:
             uploader = BlobUploader(
                 stream=stream,
                 target=self.target,
