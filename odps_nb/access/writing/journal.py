@@ -145,8 +145,12 @@ def open_journal(*key: object) -> Iterator[Journal]:
 
 def _locked(path: Path) -> int:
     """Return a descriptor of the file that this process alone has locked."""
-    import fcntl
-
+    try:
+        import fcntl
+    except ImportError:
+        raise ConfigError(
+            "this system has no locks for files", option="resume", hint="leave resume= out"
+        ) from None
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

@@ -3,7 +3,7 @@
 Each group of files is a stream of its own in one write session. A stream that the service lists
 as closed is whole; the journal says which files it holds. So a later process, too, sends only the
 files of streams that are not closed, and commits by name: rows of a writer that comes late are
-never in it. Only what live tests have shown of sessions is used (``docs/protocol.md`` section 7):
+never in it. Only what live tests have shown of sessions is used (``docs/protocol.md`` section 3.6):
 no stream is taken over, and no blob reference is used in another stream.
 """
 
@@ -147,6 +147,8 @@ class _Upload:
         if status == "ABORTED":
             self._say("the session of an earlier call was aborted, all is sent again")
             return False
+        if not status and noted.committed is not None:
+            raise self._unknown(ref, "the service does not say its status")
         self.session = WriteSession(
             storage, ref, tracker=self.tracker, cancel=self.token, owned=False
         )
@@ -207,7 +209,8 @@ class _Upload:
     def _send(self, group: list[FolderFile], chunk: MakesChunk) -> None:
         assert self.session is not None
         first = sum(map(len, self.arrived.values()))
-        with self.session.open_stream(uuid.uuid4().hex) as stream:
+        name = f"{len(self.arrived) + 1}-{uuid.uuid4().hex[:12]}"  # new also after a crash
+        with self.session.open_stream(name) as stream:
             uploader = BlobUploader(
                 stream=stream,
                 target=self.target,

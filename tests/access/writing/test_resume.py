@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ import pytest
 from odps_nb.access.connection import Connection
 from odps_nb.access.faces import Faces
 from odps_nb.access.writing import files as writing
+from odps_nb.access.writing import resumable
 from odps_nb.access.writing.journal import Journal, open_journal
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
-from odps_nb.client.write.session import abort_write
+from odps_nb.client.write.session import WriteSession, abort_write
 from odps_nb.client.write.values import WriteSessionRef
 from odps_nb.errors import ConflictError, FramingError
 
@@ -229,6 +231,45 @@ def test_a_commit_that_nobody_knows_of_is_not_guessed(
     assert contents(odps, name) == {}
     journal.unlink()
     assert other.write_files(folder, name, resume=True).resumed == 0
+
+
+def test_a_service_that_says_no_status_is_asked_for_no_second_commit(
+    odps: Connection,
+    other: Connection,
+    new_name: Name,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, ask = new_name("status"), resumable.fetch_write_state
+    monkeypatch.setattr(
+        resumable, "fetch_write_state", lambda *a, **k: replace(ask(*a, **k), status=None)
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "remove", lambda _: stop())
+        with pytest.raises(Stopped):
+            other.write_files(folder, name, resume=True)
+    with pytest.raises(ConflictError, match="does not say its status"):
+        other.write_files(folder, name, resume=True)
+    assert contents(odps, name) == here(folder)
+
+
+def test_a_commit_that_failed_is_asked_for_again_and_nothing_is_sent_anew(
+    odps: Connection,
+    other: Connection,
+    asked: Asked,
+    new_name: Name,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = new_name("again")
+    with monkeypatch.context() as patch:
+        patch.setattr(WriteSession, "commit", lambda *_: stop())
+        with pytest.raises(Stopped) as caught:
+            other.write_files(folder, name, resume=True)
+    assert any("what became of the commit" in note for note in caught.value.__notes__)
+    asked.names.clear()
+    assert other.write_files(folder, name, resume=True).resumed == COUNT
+    assert (asked.names, contents(odps, name)) == ([], here(folder))
 
 
 def test_one_process_at_a_time_and_other_folders_are_other_uploads(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError
+from odps_nb.local.server.asgi_io import SPOOL
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire import calls
 from odps_nb.wire.codings import encoder
@@ -41,6 +42,18 @@ def test_a_blob_of_any_size_comes_back(
     assert answer.size == size
     for wanted in Compression:
         assert peer.blobs([answer.references[0]], wanted) == [(data, None, None)]
+
+
+def test_a_body_that_goes_to_the_disk_in_parts_is_whole(peer: Peer, name: str) -> None:
+    data = content(3 * SPOOL + 4097)
+    session = peer.open_write(name)
+    alone = peer.put_blob(name, session, "0", data, column_id=2)
+    header = FrameHeader(content_type="x/y", column_index=2)
+    batch = peer.put_blobs(name, session, "0", [(data, header), (b"after", header)])
+    assert (alone.size, batch.size) == (len(data), len(data) + 5)
+    found = peer.blobs([*alone.references, *batch.references])
+    assert [one[0] == data for one in found] == [True, True, False]
+    assert found[2][0] == b"after"
 
 
 @pytest.mark.parametrize("start", [b"\x05" + bytes(7), b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"])
