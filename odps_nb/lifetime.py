@@ -10,9 +10,13 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import Generic, Protocol, TypeVar
 from weakref import ref
 
@@ -108,9 +112,32 @@ def end_at_exit(one: Ending) -> None:
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Start a thread that the interpreter waits for at exit; something must end it."""
+    """Start a thread that the interpreter waits for at exit; something must end it.
+
+    A Ctrl-C that comes meanwhile is raised when the thread runs: in the midst of ``Thread.start``
+    it breaks the lock that both sides wait with (seen with CPython 3.11), and the thread dies
+    with "release unlocked lock".
+    """
     _THREADS.add(thread)
-    thread.start()
+    with _interrupted_later():
+        thread.start()
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Keep a SIGINT of the main thread until the end of the block."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            handler(*came[0])
 
 
 def _in_child() -> None:

@@ -1,0 +1,50 @@
+"""Threads that are started while a person presses Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from odps_nb.lifetime import start_thread
+
+
+class Interrupted(threading.Thread):
+    """Its start is hit by a SIGINT before the thread runs."""
+
+    def start(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+        super().start()
+
+
+def test_an_interrupt_amid_a_start_comes_when_the_thread_runs() -> None:
+    handler, ran = signal.getsignal(signal.SIGINT), threading.Event()
+    thread = Interrupted(target=ran.set)
+    with pytest.raises(KeyboardInterrupt):
+        start_thread(thread)
+    thread.join()
+    assert ran.is_set()
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_other_threads_start_threads_and_leave_signals_alone() -> None:
+    ran = threading.Event()
+    inner = threading.Thread(target=ran.set)
+    outer = threading.Thread(target=start_thread, args=(inner,))
+    outer.start()
+    outer.join()
+    inner.join()
+    assert ran.is_set()
+
+
+def test_where_interrupts_are_ignored_a_thread_starts() -> None:
+    ran, before = threading.Event(), signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        thread = threading.Thread(target=ran.set)
+        start_thread(thread)
+        thread.join()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ran.is_set()
