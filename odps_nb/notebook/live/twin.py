@@ -46,8 +46,8 @@ class Twin:
         # trusted notebook is reopened, "model not found" in the next output says nothing.
         mark = f"odps-nb-{self.id}"
         style = f"<style>{_NO_MODEL.format(mark)}</style>"
-        marked = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
-        made = {**bundle, "text/html": marked}
+        made = dict(bundle)  # whose HTML is of `html.bundle` already
+        made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
         if self._shown:
             output.replace(made, display_id=self.id)
         else:
