@@ -65,7 +65,7 @@ OLDEST = (
     "pillow-heif==0.18.0",
     "platformdirs==4.0.0",
     "polars==2.0.0",
-    "pyarrow==18.0.0",
+    "pyarrow==19.0.0",
     "pydicom==3.0.1",
     "pygments==2.15.0",
     "pypdfium2==4.30.0",
