@@ -1,8 +1,13 @@
-"""What browser tests ask of an explorer that is shown: its cells, its status, its colours."""
+"""What browser tests ask of an explorer that is shown, in JupyterLab and in Notebook 7.
+
+Those that use it are of ``orders``, from the first row on, without a filter.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+from playwright.sync_api import expect
 
 _CONTRAST = """(one) => {
     const light = (text) => {
@@ -58,3 +63,56 @@ def change_theme(page: Any, theme: str) -> None:
 def contrast(text: Any) -> float:
     """Return the contrast of a text to the head of its explorer, as WCAG counts it (1 to 21)."""
     return float(text.evaluate(_CONTRAST))
+
+
+# -- what holds in both applications --------------------------------------------------------------
+
+
+def cancel_a_profile(view: Any) -> None:
+    """Begin a profile of all rows, and cancel it."""
+    view.get_by_role("button", name="Profile all rows").click()
+    busy = view.locator(".odps-x-busy")
+    expect(busy).to_contain_text("profile: reading")
+    busy.get_by_role("button", name="Cancel").click()
+    expect(busy).to_be_hidden()
+    expect(view.locator(".odps-x-problem")).to_have_text("cancelled")
+    assert "sample of" in view.locator(".odps-x-described").inner_text()
+
+
+def use_the_keyboard(page: Any, view: Any) -> None:
+    """Move, turn pages, open a panel and filter by keys alone; no key reaches the notebook."""
+    cells = page.locator(".jp-CodeCell").count()
+    page.evaluate("() => { window.jupyterapp.shell.currentWidget.content.mode = 'command'; }")
+    cell(view, 0, 0).focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowLeft"):
+        page.keyboard.press(key)
+    assert active(page) == ["0", "1"]
+    page.keyboard.press("Control+End")
+    assert active(page) == ["99", "21"]
+    page.keyboard.press("PageDown")
+    expect(status(view)).to_have_text("rows 101–200 of 2,048,000")
+    assert active(page) == ["0", "21"]
+    page.keyboard.press("PageUp")
+    expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
+    assert active(page) == ["99", "21"]
+    page.keyboard.press("Control+Home")
+    assert active(page) == ["-2", "0"]
+    for _ in range(column_of(view, "gift")):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(view.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(view.locator(".odps-x-chip bdi")).to_have_text("gift = TRUE")
+    view.locator(".odps-x-chip").press("Enter")
+    expect(view.locator(".odps-x-chip")).to_have_count(0)
+    expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
+    assert page.locator(".jp-CodeCell").count() == cells
+
+
+def look_at_a_theme(page: Any, view: Any, theme: str) -> None:
+    """Change the theme; values and what is said of them have contrast."""
+    change_theme(page, theme)
+    assert contrast(cell(view, 0, 0)) > 7
+    assert contrast(view.locator("th .odps-x-muted").first) > 4

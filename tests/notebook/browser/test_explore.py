@@ -13,12 +13,13 @@ from playwright.sync_api import expect
 
 from tests.support.explored import (
     active,
+    cancel_a_profile,
     cell,
-    change_theme,
     column_of,
-    contrast,
     explorer,
+    look_at_a_theme,
     status,
+    use_the_keyboard,
 )
 from tests.support.lab import (
     await_kernel,
@@ -124,14 +125,7 @@ def test_the_panel_of_a_column_tells_its_profile_and_of_how_many_rows_it_is(page
 
 
 def test_a_profile_of_all_rows_can_be_cancelled(page):
-    view = explorer(page, ORDERS)
-    view.get_by_role("button", name="Profile all rows").click()
-    busy = view.locator(".odps-x-busy")
-    expect(busy).to_contain_text("profile: reading")
-    busy.get_by_role("button", name="Cancel").click()
-    expect(busy).to_be_hidden()
-    expect(view.locator(".odps-x-problem")).to_have_text("cancelled")
-    assert "sample of" in view.locator(".odps-x-described").inner_text()
+    cancel_a_profile(explorer(page, ORDERS))
 
 
 def test_a_search_finds_text_and_its_chip_ends_it(page):
@@ -176,36 +170,7 @@ def test_blobs_are_drawn_as_verified_thumbnails_when_they_are_seen(page):
 
 
 def test_the_keyboard_alone_moves_turns_filters_and_opens(page):
-    view = explorer(page, ORDERS)
-    page.evaluate("() => { window.jupyterapp.shell.currentWidget.content.mode = 'command'; }")
-    cell(view, 0, 0).focus()
-    for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowLeft"):
-        page.keyboard.press(key)
-    assert active(page) == ["0", "1"]
-    page.keyboard.press("Control+End")
-    assert active(page) == ["99", "21"]
-    page.keyboard.press("PageDown")
-    expect(status(view)).to_have_text("rows 101–200 of 2,048,000")
-    assert active(page) == ["0", "21"]
-    page.keyboard.press("PageUp")
-    expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
-    assert active(page) == ["99", "21"]
-    page.keyboard.press("Control+Home")
-    assert active(page) == ["-2", "0"]
-    for _ in range(column_of(view, "gift")):
-        page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    panel = view.get_by_role("dialog")
-    expect(panel).to_be_visible()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    expect(view.locator(".odps-x-chip bdi")).to_have_text("gift = TRUE")
-    view.locator(".odps-x-chip").press("Enter")
-    expect(view.locator(".odps-x-chip")).to_have_count(0)
-    expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
-    # no key reached the notebook: its cells are as they were
-    assert page.locator(".jp-CodeCell").count() == len(CELLS)
+    use_the_keyboard(page, explorer(page, ORDERS))
 
 
 def test_a_long_and_a_nested_value_unfold(page):
@@ -246,10 +211,7 @@ def test_values_are_text_and_nothing_is_loaded_from_elsewhere(page, jupyter):
 
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
 def test_texts_are_readable_in_dark_and_light(page, theme):
-    change_theme(page, theme)
-    view = explorer(page, ORDERS)
-    assert contrast(cell(view, 0, 0)) > 7
-    assert contrast(view.locator("th .odps-x-muted").first) > 4
+    look_at_a_theme(page, explorer(page, ORDERS), theme)
 
 
 def test_a_view_stands_in_place_of_its_static_twin(page):
