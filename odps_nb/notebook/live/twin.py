@@ -89,4 +89,5 @@ def widget_class(script: Path, *texts: str) -> Any:
 
     state = {name: traitlets.Unicode("").tag(sync=True) for name in ("static_id", *texts)}
     parts = {"_esm": together("js"), "_css": together("css")}
-    return type("OurWidget", (anywidget.AnyWidget,), {**state, **parts})
+    # By the name of the class anywidget knows which style sheet of a page is whose.
+    return type(f"{script.stem.title()}Widget", (anywidget.AnyWidget,), {**state, **parts})

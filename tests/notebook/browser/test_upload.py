@@ -31,6 +31,10 @@ def names(odps: Connection) -> Iterator[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def page(lab_page: Page, jupyter: Jupyter, names: tuple[str, str]) -> Iterator[Page]:
     cells = ["import odps_nb\nodps = odps_nb.connect()", *(f"odps.upload({n!r})" for n in names)]
+    cells += [
+        "odps.table('media').blobs('content', limit=2)",
+        "odps.table('media').explore(rows=3)",
+    ]
     jupyter.write("upload.ipynb", notebook(*cells))
     open_notebook(lab_page, jupyter, "upload.ipynb")
     run_all(lab_page)
@@ -43,6 +47,16 @@ def chosen(page: Page, number: int, *files: dict[str, Any]) -> Any:
     picker = page.locator(".odps-u").nth(number)
     picker.locator("input[type=file]").set_input_files(list(files))
     return picker
+
+
+def test_each_view_of_a_notebook_has_its_own_look(page: Page) -> None:
+    look = "(one, name) => getComputedStyle(one)[name]"
+    tile, picker = page.locator(".odps-g-tile"), page.locator(".odps-u").first
+    expect(tile).to_have_count(2)
+    assert tile.first.evaluate(look, "position") == "absolute"
+    assert picker.evaluate(look, "borderLeftWidth") == "4px"
+    expect(page.locator(".odps-x-described")).to_contain_text("profile")
+    assert page.locator(".odps-x-box thead").evaluate(look, "position") == "sticky"
 
 
 def test_two_files_are_chosen_uploaded_and_committed(
@@ -81,7 +95,7 @@ def test_the_saved_notebook_says_what_was_written_without_a_kernel(
     save(page)
     page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
     saved = json.loads(Path(jupyter.folder, "upload.ipynb").read_text())
-    good, wrong = (cell["outputs"] for cell in saved["cells"][1:])
+    good, wrong = (cell["outputs"] for cell in saved["cells"][1:3])
     assert not page.get_by_text("No file was written yet").first.is_visible()
     text = "".join(good[0]["data"]["text/html"])
     assert "2 rows" in text
