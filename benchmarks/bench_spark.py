@@ -38,6 +38,7 @@ ROUNDS = 5
 SPLITS = 4
 COLUMNS = "id bigint, amount decimal(18,2), name string, value double, at timestamp, quantity int"
 BLOBS = 400
+TASKS = 64
 
 
 def source(spark: SparkSession, rows: int) -> DataFrame:
@@ -157,6 +158,26 @@ def bench_write(spark: SparkSession, odps: Connection, sink: Profile, folder: Pa
     )
 
 
+def bench_tasks(spark: SparkSession, odps: Connection, folder: Path) -> None:
+    """What a task costs beside its rows: few rows, many tasks."""
+    few = spark.read.parquet(str(folder)).limit(TASKS * 10).repartition(TASKS)
+    few.write.parquet(str(folder.parent / "few.parquet"))
+    parquet = spark.read.parquet(str(folder.parent / "few.parquet"))
+    odps.create_table("bench_few", COLUMNS)
+    odps_nb.spark.write(parquet, odps, "bench_few", progress=False)
+    ours = odps_nb.spark.read(spark, odps, "bench_few", splits=TASKS, progress=False)
+    nothing = spark.range(0, TASKS, 1, TASKS).mapInArrow(lambda batches: batches, "id bigint")
+    same(parquet, ours)
+    compare(
+        f"read {TASKS} tasks of 10 rows, from the embedded service",
+        Case("odps_nb.spark.read", lambda: drain(ours)),
+        Case("mapInArrow that does nothing", lambda: drain(nothing)),
+        Case("spark.read.parquet", lambda: drain(parquet)),
+        rounds=ROUNDS,
+        count=TASKS,
+    )
+
+
 def stored_blobs(spark: SparkSession, odps: Connection) -> DataFrame:
     """Upload the blobs into the embedded service."""
     odps.create_table("bench_blobs", "id bigint, pic blob")
@@ -237,6 +258,7 @@ def main() -> None:
                 )
                 bench_read(spark, odps, ready, parquet)
                 bench_write(spark, odps, ready, parquet)
+                bench_tasks(spark, odps, parquet)
                 # Every reference is good there: 100 in each of four tasks.
                 goal = Goal("bytes as a column of Spark", 5)
                 any_blobs = spark.range(0, BLOBS, 1, SPLITS).selectExpr("id", "'QUJD' pic")

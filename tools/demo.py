@@ -83,7 +83,9 @@ def figures_of(client: NotebookClient) -> dict[str, str]:
 
 
 def save(notebook: nbformat.NotebookNode) -> None:
-    body, _ = HTMLExporter().from_notebook_node(notebook)
+    body, _ = HTMLExporter().from_notebook_node(
+        notebook, resources={"metadata": {"name": "odps_nb quickstart"}}
+    )
     REPORT.write_text(body, encoding="utf-8")
 
 

@@ -141,8 +141,8 @@ def draw_page(
 ) -> Page:
     """Read and draw the blobs at ``indices``, in order, up to `MAX_TILES` and the budget.
 
-    Costs one request per blob. When the service stops answering midway, the blobs after that are
-    not asked for: their tiles say so.
+    Costs two requests per blob: its bytes, then name and type. When the service stops answering
+    midway, the blobs after that are not asked for: their tiles say so.
 
     Parameters
     ----------

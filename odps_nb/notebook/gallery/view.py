@@ -70,7 +70,8 @@ def mimebundle(
 ) -> dict[str, str]:
     """Return the gallery as ``text/html`` without scripts and ``text/plain``.
 
-    Costs one request per blob that is looked at; shows the first `MAX_TILES` at most.
+    Costs two requests per blob that is looked at (its bytes, then name and type); shows the first
+    `MAX_TILES` at most.
 
     Parameters
     ----------
