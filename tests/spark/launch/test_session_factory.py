@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
+from collections.abc import Callable, Iterable
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +21,14 @@ from odps_nb.spark.launch.session_factory import (
     machine_memory,
     pyspark_version,
 )
+from odps_nb.spark.launch.worker_daemon import LOADED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+
+DAEMON = "odps_nb.spark.launch.worker_daemon"
 
 
 def test_a_missing_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,3 +134,40 @@ def test_an_active_session_is_reused_untouched(spark: SparkSession) -> None:
     assert again is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
     assert dict(spark.sparkContext.getConf().getAll()) == before
+
+
+@pytest.mark.spark
+def test_a_worker_starts_with_all_that_a_task_of_ours_imports(
+    spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    def loaded(batches: Iterable[object]) -> object:
+        import sys
+
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"name": sorted(sys.modules)})
+
+    name = new_name("warm")
+    odps.create_table(name, "id bigint")
+    odps_nb.spark.write(spark.range(8), odps, name)
+    read = odps_nb.spark.read(spark, odps, name).coalesce(1)
+    found = {row.name for row in read.mapInArrow(loaded, "name string").collect()}
+    code = f"import sys, {', '.join(LOADED)}; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    known = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert {"odps_nb.spark.reading.task", "pandas"} <= found
+    assert {name for name in found - {*known} if name.startswith("odps_nb")} <= {DAEMON}
+
+
+def test_workers_are_left_as_they_are_where_only_this_process_finds_us(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none(name: str) -> object:
+        raise metadata.PackageNotFoundError(name)
+
+    setting = "spark.python.daemon.module"
+    assert defaults("local[2]")[setting] == DAEMON
+    assert setting not in defaults("spark://elsewhere:7077")
+    monkeypatch.setattr(metadata, "distribution", none)
+    assert setting not in defaults("local[2]")
