@@ -20,10 +20,12 @@ LOADED = (
     "pandas",
     "pyspark.worker",
     "odps_nb.client.read.session",
-    "odps_nb.spark.blobs.task",
-    "odps_nb.spark.reading.task",
+    "odps_nb.client.read.splits",
+    "odps_nb.convert.references",
+    "odps_nb.spark.blobs.api",
+    "odps_nb.spark.reading.dataframe",
     "odps_nb.spark.source.data_source",
-    "odps_nb.spark.writing.task",
+    "odps_nb.spark.writing.dataframe",
 )
 
 if __name__ == "__main__":
