@@ -15,12 +15,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odps_nb.access.faces import AfterCell
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import Home
+from odps_nb.spark.advice.words import Asked, advice_on
 from odps_nb.spark.progress.jobs import Jobs, Outcome
 from odps_nb.spark.progress.messages import Hello, PlanEvent, Report, ReportTo, WriteEvent
 from odps_nb.spark.progress.server import Channel, ReportServer
@@ -218,6 +219,8 @@ class ProgressCoordinator:
             owned=True,
             cell=self._cells,
             execution=execution,
+            query=self.jobs.query(execution) if activity.asked is not None else None,
+            asked=activity.asked,
             commits=activity.commits,
         )
         try:
@@ -314,6 +317,8 @@ class ProgressCoordinator:
             self._forget(run)
             self._ending.add(run)
         phase, message = self._how(run)
+        if phase is Phase.DONE and run.asked is not None and run.query is not None:
+            message = "; ".join(filter(None, (message, self._advice(run.query, run.asked))))
         run.totals.tracker.finish(phase, message=message)
         with self._changed:
             self._ending.discard(run)
@@ -339,6 +344,15 @@ class ProgressCoordinator:
         if outcome is Outcome.FAILED or run.commits:
             return Phase.FAILED, "the Spark job failed; its error says why"
         return Phase.DONE, f"{done} of {planned} parts were read to the end; no more was needed"
+
+    def _advice(self, query: Any, asked: Asked) -> str:
+        """Say what the read could have left out of what its query did not use."""
+        try:
+            plan = self.jobs.optimized_plan(query)
+            return advice_on(plan, asked) if plan else ""
+        except Exception:  # noqa: BLE001  # what nobody asked for must not end this thread
+            _log.debug("the plan of a read of Spark is not understood", exc_info=True)
+            return ""
 
     def _forget(self, run: Run) -> None:
         if self._runs.get(run.key) is run:
