@@ -45,7 +45,6 @@ _BY_PLACE = frozenset(
         *("SparkPartitionID", "Uniform", "Uuid"),
     }
 )
-_READS = frozenset({"MapInArrow", "PythonMapInArrow"})
 
 
 @dataclass(slots=True)
@@ -120,9 +119,9 @@ def _paths(root: Node) -> Iterator[list[Node]]:
 
 
 def _is_read(node: Node, name: str) -> bool:
-    if node.kind not in _READS:
+    if node.kind != "MapInArrow":
         return False
-    function = node.fields.get("functionExpr") or node.fields.get("func")
+    function: Any = node.fields.get("functionExpr")
     return bool(function) and function[0].get("name") == name
 
 
@@ -155,13 +154,12 @@ def _conditions(path: Sequence[Node], schema: TableSchema) -> tuple[Condition, .
 
 
 def _depends_on_place(root: Node) -> bool:
-    kinds = {str(one["class"]).rpartition(".")[2] for one in _objects(root) if "class" in one}
-    return not kinds.isdisjoint(_BY_PLACE)
-
-
-def _objects(root: Node) -> Iterator[Mapping[str, Any]]:
-    for path in _paths(root):
-        yield from _mappings(path[-1].fields)
+    return any(
+        str(one.get("class", "")).rpartition(".")[2] in _BY_PLACE
+        or one.get("udfDeterministic") is False
+        for path in _paths(root)
+        for one in _mappings(path[-1].fields)
+    )
 
 
 def _attributes(value: Any) -> Iterator[Mapping[str, Any]]:

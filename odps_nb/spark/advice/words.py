@@ -14,8 +14,8 @@ from odps_nb.terms import PartitionSpec
 
 __all__ = ["Asked", "advice_on", "advised"]
 
-_MAX_NAMES = 12
-_MAX_WHERE = 160
+#: Characters of one argument; all of them have to find room on a card.
+_MAX_SHOWN = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +85,10 @@ def advice_on(plan: str, asked: Asked) -> str:
 
 
 def _argument(asked: Asked, name: str, value: object) -> str:
-    if isinstance(value, list) and len(value) > _MAX_NAMES:
-        return f"{name}=[…] of these {len(value)}"
-    if name == "where":
-        text = str(value)
-        said = repr(text) if len(text) <= _MAX_WHERE else "that condition"
-        return f"and {said} in where=" if asked.filters else f"where={said}"
-    return f"{name}={value!r}"
+    said = repr(value)
+    if len(said) > _MAX_SHOWN:
+        return f"{name}=[…] of those {len(value)}" if isinstance(value, list) else f"it as {name}="
+    return f"and {said} in where=" if name == "where" and asked.filters else f"{name}={said}"
 
 
 def _partition(conditions: Sequence[Condition], schema: TableSchema) -> list[Compare]:

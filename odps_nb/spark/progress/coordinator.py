@@ -15,13 +15,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from odps_nb.access.faces import AfterCell
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import Home
-from odps_nb.spark.advice.words import Asked, advice_on
+from odps_nb.spark.advice.words import advice_on
 from odps_nb.spark.progress.jobs import Jobs, Outcome
 from odps_nb.spark.progress.messages import Hello, PlanEvent, Report, ReportTo, WriteEvent
 from odps_nb.spark.progress.server import Channel, ReportServer
@@ -32,6 +32,8 @@ __all__ = ["ProgressCoordinator"]
 #: Works that are known; the least recently used one is forgotten.
 MAX_ACTIVITIES = 1024
 MAX_LATE = 1024
+#: Seconds that a read takes at least to be advised on: to look at a plan takes up to 0.1 s.
+WORTH_ADVICE = 0.5
 
 _POLL = 0.2
 _IDLE = 1.0
@@ -317,8 +319,8 @@ class ProgressCoordinator:
             self._forget(run)
             self._ending.add(run)
         phase, message = self._how(run)
-        if phase is Phase.DONE and run.asked is not None and run.query is not None:
-            message = "; ".join(filter(None, (message, self._advice(run.query, run.asked))))
+        if phase is Phase.DONE:
+            message = "; ".join(filter(None, (message, self._advice(run))))
         run.totals.tracker.finish(phase, message=message)
         with self._changed:
             self._ending.discard(run)
@@ -345,11 +347,14 @@ class ProgressCoordinator:
             return Phase.FAILED, "the Spark job failed; its error says why"
         return Phase.DONE, f"{done} of {planned} parts were read to the end; no more was needed"
 
-    def _advice(self, query: Any, asked: Asked) -> str:
-        """Say what the read could have left out of what its query did not use."""
+    def _advice(self, run: Run) -> str:
+        """Say what a read that took its time could have left out; empty if nothing is known."""
+        elapsed = (run.ended_at or run.last_report) - run.began
+        if run.asked is None or run.query is None or elapsed < WORTH_ADVICE:
+            return ""
         try:
-            plan = self.jobs.optimized_plan(query)
-            return advice_on(plan, asked) if plan else ""
+            plan = self.jobs.optimized_plan(run.query)
+            return advice_on(plan, run.asked) if plan else ""
         except Exception:  # noqa: BLE001  # what nobody asked for must not end this thread
             _log.debug("the plan of a read of Spark is not understood", exc_info=True)
             return ""

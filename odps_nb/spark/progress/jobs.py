@@ -138,7 +138,7 @@ class Jobs:
             return otherwise
         try:
             return question(context)
-        except (Py4JError, OSError, AttributeError, TypeError):  # it was stopped in between
+        except (Py4JError, OSError, AttributeError, TypeError, ValueError):  # stopped in between
             return otherwise
 
 

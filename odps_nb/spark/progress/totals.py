@@ -237,6 +237,7 @@ class Run:
     jobs: set[int] = field(default_factory=set)
     last_seen: float = 0.0
     last_report: float = 0.0
+    began: float = field(default_factory=time.monotonic)
     ended_at: float | None = None
     cancelled: bool = False
 

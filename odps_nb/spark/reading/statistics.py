@@ -111,6 +111,7 @@ def count_from_facts(df: DataFrame) -> DataFrame:
         return df
 
     def count() -> int:
+        """Return the number of rows: the read session's, unless they are to be cached."""
         frame = this()
         if frame is not None and (frame.storageLevel.useMemory or frame.storageLevel.useDisk):
             return type(frame).count(frame)
