@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,16 +126,19 @@ def main() -> None:
             result = roads(spark, odps, name)
             result["shuffles"] = spark.conf.get("spark.sql.shuffle.partitions")
         else:
-            spark = odps_nb.spark.session(
-                remote="local[2]",
-                **{
-                    "spark.driver.memory": "1g",
-                    "spark.eventLog.enabled": True,
-                    "spark.eventLog.compress": False,
-                    "spark.eventLog.dir": Path(GIVEN["log"]).as_uri(),
-                },
-            )
+            with warnings.catch_warnings(record=True) as refused:
+                warnings.simplefilter("always")
+                spark = odps_nb.spark.session(
+                    remote="local[2]",
+                    **{
+                        "spark.driver.memory": "1g",
+                        "spark.eventLog.enabled": True,
+                        "spark.eventLog.compress": False,
+                        "spark.eventLog.dir": Path(GIVEN["log"]).as_uri(),
+                    },
+                )
             result = {"listening": listening(), "own": roads(spark, odps, GIVEN["table"])}
+            result["refused"] = [str(one.message).partition(" to Some")[0] for one in refused]
             result["stopped"] = stops(spark)
             result["zone"] = spark.conf.get("spark.sql.session.timeZone")
             result["again"] = odps_nb.spark.session("local[7]") is spark

@@ -62,7 +62,7 @@ def stops(spark: SparkSession) -> dict[str, Any]:
         query = odps_nb.spark.explain_sql(spark, odps, "select sum(id) from numbers")
         waiting = _Stalled(odps, service)
         spark.registerProgressHandler(waiting.told)  # type: ignore[arg-type]  # takes any callable
-        told["action"] = waiting.stopped(frame.count, _interrupt)
+        told["action"] = waiting.stopped(frame.filter("true").count, _interrupt)
         told["query"] = waiting.stopped(query.to_arrow, query.cancel)
         told["connection"] = waiting.stopped(query.to_pandas, odps.cancel)
         told["write"] = _stopped_write(spark, odps, waiting)

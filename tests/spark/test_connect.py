@@ -78,6 +78,16 @@ def test_settings_reach_the_session_and_an_active_one_is_reused(told: dict[str, 
 
 @pytest.mark.spark
 @pytest.mark.nightly
+def test_of_settings_that_a_started_server_refuses_only_those_of_the_person_are_told(
+    told: dict[str, Any],
+) -> None:
+    named = ("spark.driver.memory", "spark.eventLog.enabled", "spark.eventLog.compress")
+    expected = {f"Failed to set {name}" for name in (*named, "spark.eventLog.dir")}
+    assert set(told["refused"]) == expected
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
 def test_errors_come_back_as_what_they_were(told: dict[str, Any]) -> None:
     kinds = {what: kind for what, (kind, _, _) in told["failures"].items()}
     assert kinds == {

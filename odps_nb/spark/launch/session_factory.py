@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.java import find_java
 from odps_nb.errors import ConfigError, MissingDependencyError
-from odps_nb.spark.launch._quiet import leave_out_pandas_notice, without_pandas_notice
+from odps_nb.spark.launch._quiet import (
+    leave_out_pandas_notice,
+    leave_out_query_log,
+    without_pandas_notice,
+    without_refused_settings,
+)
 from odps_nb.spark.launch._stderr import without_noise
 from odps_nb.spark.launch.connect import (
     SERVER,
@@ -67,8 +72,9 @@ def session(master: str | None = None, *, remote: str | None = None, **conf: Any
     -------
     pyspark.sql.SparkSession
         A session that is already active is returned untouched; then `master` and `conf` are
-        ignored. Nobody but you stops it (``spark.stop()``). pyspark's notice that it does not
-        fully support pandas 3 yet is left out from then on.
+        ignored. Nobody but you stops it (``spark.stop()``). From then on two things of pyspark's
+        are left out: the notice that it does not fully support pandas 3 yet, and the log of a
+        failed query as JSON, which its exception says as well.
 
     Raises
     ------
@@ -106,7 +112,7 @@ def session(master: str | None = None, *, remote: str | None = None, **conf: Any
         if not remote.startswith("local"):
             check_server(remote)
             builder = SparkSession.builder.remote(remote)
-            return _made(builder, {**remote_settings(defaults(remote)), **chosen})
+            return _made(builder, remote_settings(defaults(remote)), chosen)
         check_free()
         builder, master = SparkSession.builder.remote(remote), remote
     else:
@@ -115,7 +121,7 @@ def session(master: str | None = None, *, remote: str | None = None, **conf: Any
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)  # the launcher of Spark reads nothing else
     os.environ.update(_environment(master, os.environ))
-    return _made(builder, {**defaults(master), **chosen})
+    return _made(builder, defaults(master), chosen)
 
 
 def _running() -> SparkSession | None:
@@ -136,12 +142,14 @@ def _running() -> SparkSession | None:
     return None
 
 
-def _made(builder: Any, settings: Mapping[str, str]) -> SparkSession:
-    for name, value in settings.items():
+def _made(builder: Any, ours: Mapping[str, str], chosen: Mapping[str, str]) -> SparkSession:
+    for name, value in {**ours, **chosen}.items():
         builder = builder.config(name, value)
-    with without_pandas_notice(), without_noise():
+    quiet = without_refused_settings(ours.keys() - chosen.keys())
+    with without_pandas_notice(), without_noise(), quiet:
         spark: SparkSession = builder.getOrCreate()
     leave_out_pandas_notice()
+    leave_out_query_log()
     return spark
 
 

@@ -21,6 +21,7 @@ from odps_nb.access.faces import AfterCell
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import Home
+from odps_nb.spark.advice.words import advice_on
 from odps_nb.spark.progress.jobs import Jobs, Outcome
 from odps_nb.spark.progress.messages import Hello, PlanEvent, Report, ReportTo, WriteEvent
 from odps_nb.spark.progress.server import Channel, ReportServer
@@ -31,6 +32,8 @@ __all__ = ["ProgressCoordinator"]
 #: Works that are known; the least recently used one is forgotten.
 MAX_ACTIVITIES = 1024
 MAX_LATE = 1024
+#: Seconds that a read takes at least to be advised on: to look at a plan takes up to 0.1 s.
+WORTH_ADVICE = 0.5
 
 _POLL = 0.2
 _IDLE = 1.0
@@ -218,6 +221,8 @@ class ProgressCoordinator:
             owned=True,
             cell=self._cells,
             execution=execution,
+            query=self.jobs.query(execution) if activity.asked is not None else None,
+            asked=activity.asked,
             commits=activity.commits,
         )
         try:
@@ -314,6 +319,8 @@ class ProgressCoordinator:
             self._forget(run)
             self._ending.add(run)
         phase, message = self._how(run)
+        if phase is Phase.DONE:
+            message = "; ".join(filter(None, (message, self._advice(run))))
         run.totals.tracker.finish(phase, message=message)
         with self._changed:
             self._ending.discard(run)
@@ -339,6 +346,18 @@ class ProgressCoordinator:
         if outcome is Outcome.FAILED or run.commits:
             return Phase.FAILED, "the Spark job failed; its error says why"
         return Phase.DONE, f"{done} of {planned} parts were read to the end; no more was needed"
+
+    def _advice(self, run: Run) -> str:
+        """Say what a read that took its time could have left out; empty if nothing is known."""
+        elapsed = (run.ended_at or run.last_report) - run.began
+        if run.asked is None or run.query is None or elapsed < WORTH_ADVICE:
+            return ""
+        try:
+            plan = self.jobs.optimized_plan(run.query)
+            return advice_on(plan, run.asked) if plan else ""
+        except Exception:  # noqa: BLE001  # what nobody asked for must not end this thread
+            _log.debug("the plan of a read of Spark is not understood", exc_info=True)
+            return ""
 
     def _forget(self, run: Run) -> None:
         if self._runs.get(run.key) is run:

@@ -90,6 +90,23 @@ class Jobs:
 
         return self._ask(ask, False) if execution else False
 
+    def query(self, execution: str) -> Any:
+        """Return Spark's object for a query of Spark SQL that runs now; ``None`` if it is none.
+
+        Its plan can be asked for (`optimized_plan`) also when it has ended.
+        """
+
+        def ask(context: SparkContext) -> Any:
+            # Nothing public finds it by its id; this is what Spark's own listeners use.
+            name = "org.apache.spark.sql.execution.SQLExecution"
+            return getattr(context._jvm, name).getQueryExecution(int(execution))
+
+        return self._ask(ask, None) if execution else None
+
+    def optimized_plan(self, query: Any) -> str:
+        """Return the optimized plan of a `query` as JSON; empty if Spark does not tell."""
+        return self._ask(lambda _: str(query.optimizedPlan().toJSON()), "")
+
     def cancel_stages(self, stages: Collection[int]) -> None:
         """Cancel every job that needs one of these stages."""
 
@@ -121,7 +138,7 @@ class Jobs:
             return otherwise
         try:
             return question(context)
-        except (Py4JError, OSError, AttributeError):  # it was stopped in between
+        except (Py4JError, OSError, AttributeError, TypeError, ValueError):  # stopped in between
             return otherwise
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.faces import MakesListener
 from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker
@@ -27,6 +27,7 @@ from odps_nb.spark.reading.split_list import SplitList
 from odps_nb.terms import RowRangeSplit, Split
 
 if TYPE_CHECKING:
+    from odps_nb.spark.advice.words import Asked
     from odps_nb.spark.progress.server import Channel
 
 __all__ = ["MAX_LABELS", "Run", "RunKey", "Totals", "TrackedActivity"]
@@ -47,8 +48,9 @@ _COMMITTING = 600.0
 class TrackedActivity:
     """A read, write or `blob_map`; ``parts`` are its splits, where they are known before it runs.
 
-    One that ``commits`` has one run, which ends when its commit has. One without an ``operation``
-    stands for a whole session, in which planners plan others.
+    One that ``commits`` has one run, which ends when its commit has. ``asked`` is what a read
+    asked for, where advice on it helps. One without an ``operation`` stands for a whole session, in
+    which planners plan others.
     """
 
     operation: str
@@ -59,6 +61,7 @@ class TrackedActivity:
     session_id: str | None = None
     listener: MakesListener | None = field(default=None, repr=False)
     commits: bool = False
+    asked: Asked | None = None
 
     def planned(self, plan: PlanEvent) -> TrackedActivity:
         """Return the activity of a plan, shown by the same listener."""
@@ -217,6 +220,7 @@ class Run:
 
     ``owned`` says that the coordinator made its tracker, and so ends it; a watched action ends
     its own, and has a ``tag`` on all its jobs. One that ``commits`` is over when ``commit`` is.
+    ``query`` is Spark's object for its query, where there may be advice on what it ``asked`` for.
     """
 
     key: RunKey
@@ -225,12 +229,15 @@ class Run:
     cell: int
     tag: str = ""
     execution: str = ""
+    query: Any = None
+    asked: Asked | None = None
     commits: bool = False
     commit: WriteEvent | None = None
     channels: set[Channel] = field(default_factory=set)
     jobs: set[int] = field(default_factory=set)
     last_seen: float = 0.0
     last_report: float = 0.0
+    began: float = field(default_factory=time.monotonic)
     ended_at: float | None = None
     cancelled: bool = False
 

@@ -12,7 +12,7 @@ from typing import Any
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.spark.pushdown.parse import WORD, ParsedQuery, Reference, cte_of, fold, tables_of
 
-__all__ = ["used_columns"]
+__all__ = ["cheapest", "used_columns"]
 
 # What a value costs on the wire, roughly; what is not here costs more.
 _CHEAP = (
@@ -28,7 +28,7 @@ def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) 
         return schema.names
     named = [column for column in schema if _is_named(query, fold(column.name))]
     if not any(column in schema.columns for column in named):
-        named.append(_cheapest(schema))  # rows without any data column cannot be asked for
+        named.append(cheapest(schema))  # rows without any data column cannot be asked for
     return tuple(column.name for column in schema if column in named)
 
 
@@ -37,7 +37,9 @@ def _is_named(query: ParsedQuery, name: str) -> bool:
     return name in query.words or not WORD.fullmatch(name)
 
 
-def _cheapest(schema: TableSchema) -> Column:
+def cheapest(schema: TableSchema) -> Column:
+    """Return a data column whose values cost little on the wire."""
+
     def cost(column: Column) -> int:
         code = column.type.code
         return _CHEAP.index(code) if code in _CHEAP else len(_CHEAP)

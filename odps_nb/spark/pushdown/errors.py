@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import did_you_mean
 from odps_nb.errors import NotFoundError, OdpsNbError, QueryError, StateError
+from odps_nb.spark.pushdown.positions import place_of
 from odps_nb.spark.tasks.errors import from_spark
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
 
+    from odps_nb.spark.pushdown.parse import ParsedQuery, Reference
     from odps_nb.spark.pushdown.plan import TableRead
 
 __all__ = ["query_errors"]
@@ -21,8 +23,14 @@ _MAX_MESSAGE = 400
 
 
 @contextlib.contextmanager
-def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
+def query_errors(
+    reads: Sequence[TableRead],
+    query: ParsedQuery | None = None,
+    references: Sequence[Reference] = (),
+) -> Iterator[None]:
     """Raise our errors in place of Spark's, with its message but no Java stack.
+
+    With the query and those of its references that are views for Spark, a note says the place.
 
     Raises
     ------
@@ -37,7 +45,11 @@ def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
     try:
         yield
     except PySparkException as failure:
-        raise _error_of(failure, reads) from None
+        error = _error_of(failure, reads)
+        place = None if query is None else place_of(failure, query, references)
+        if place is not None and isinstance(error, (NotFoundError, QueryError)):
+            error.add_note(place)
+        raise error from None
 
 
 def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbError | StateError:

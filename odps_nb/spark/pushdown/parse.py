@@ -7,7 +7,7 @@ names of tables replaced at their places.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ __all__ = [
     "ParsedQuery",
     "Reference",
     "cte_of",
+    "cuts",
     "fill",
     "fold",
     "parse_query",
@@ -231,24 +232,24 @@ def fill(query: ParsedQuery, placeholders: Mapping[Reference, str]) -> str:
     A name becomes ``({placeholder} as `name`)``: in brackets a table may be followed by whatever
     a name may (an alias, a sample, a pivot). Other braces are doubled, as formatting wants them.
     """
-    cuts = [(ref.start, ref.end, _named(ref, key)) for ref, key in placeholders.items()]
-    cuts += [(start, end, "") for start, end in _prefixes(query, placeholders)]
     pieces, done = [], 0
-    for start, end, instead in sorted(cuts):
+    for start, end, instead in cuts(query, {r: f"{{{key}}}" for r, key in placeholders.items()}):
         pieces += [_braced(query.text[done:start]), instead]
         done = end
     return "".join([*pieces, _braced(query.text[done:])])
 
 
-def _named(reference: Reference, placeholder: str) -> str:
-    return f"({{{placeholder}}} as `{reference.alias}`)"
+def cuts(query: ParsedQuery, names: Mapping[Reference, str]) -> list[tuple[int, int, str]]:
+    """Return what is replaced in the text, in order: start, end, and what stands there instead."""
+    found = [(ref.start, ref.end, f"({name} as `{ref.alias}`)") for ref, name in names.items()]
+    return sorted(found + [(start, end, "") for start, end in _prefixes(query, names)])
 
 
 def _braced(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _prefixes(query: ParsedQuery, placeholders: Mapping[Reference, str]) -> set[tuple[int, int]]:
+def _prefixes(query: ParsedQuery, placeholders: Iterable[Reference]) -> set[tuple[int, int]]:
     """Find ``project.`` in ``project.table.column``: a view has no project."""
     from sqlglot import exp
 

@@ -189,7 +189,11 @@ class SparkQuery:
         text = self.text
         if frames:
             text = fill(self._query, {ref: key for ref, (key, _) in frames.items()})
-        with query_errors(self.reads), without_pandas_notice(), without_query_log():
+        with (
+            query_errors(self.reads, self._query, self._references),
+            without_pandas_notice(),
+            without_query_log(),
+        ):
             result = spark.sql(text, **given)
         return result if self.limit is None else result.limit(self.limit)
 
@@ -211,7 +215,7 @@ class SparkQuery:
             tracker.phase(Phase.READING)
             with (
                 watched(frame.sparkSession, tracker, cancel=token, seen=listener is not silent),
-                query_errors(self.reads),
+                query_errors(self.reads, self._query, self._references),
                 without_pandas_notice(),
                 without_query_log(),
             ):
@@ -347,7 +351,7 @@ def _open(
         else:
             session = sessions[read]
             to = register_read(spark, session, faces, progress)
-            made = session_dataframe(spark, storage, session, columns=read.columns, report_to=to)
+            made = session_dataframe(spark, storage, session, plan=plans[read], report_to=to)
             frames.append(made)
     return frames
 

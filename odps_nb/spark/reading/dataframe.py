@@ -12,14 +12,21 @@ from typing import TYPE_CHECKING
 from odps_nb.access.checks import PartitionLike
 from odps_nb.access.faces import Faces
 from odps_nb.client.calls.progress import Phase, Progress
+from odps_nb.spark.advice.words import Asked
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.progress.attach import faces_of, register_activity
 from odps_nb.spark.progress.driver_events import row_count
 from odps_nb.spark.progress.messages import ReportTo
 from odps_nb.spark.progress.totals import TrackedActivity
+from odps_nb.spark.reading.naming import read_name
 from odps_nb.spark.reading.plan import cut_session, open_session, plan_of
 from odps_nb.spark.reading.split_list import SplitList
-from odps_nb.spark.reading.statistics import attach_facts, planned_size, split_rows
+from odps_nb.spark.reading.statistics import (
+    attach_facts,
+    count_from_facts,
+    planned_size,
+    split_rows,
+)
 from odps_nb.spark.reading.task import ReadTask, read_split
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import shipped
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.read.splits import ReadSession
+    from odps_nb.client.read.splits import ReadPlan, ReadSession
     from odps_nb.schema import TableSchema
 
 __all__ = ["local_dataframe", "read", "read_scan", "register_read", "session_dataframe"]
@@ -58,7 +65,8 @@ def read(
 
     The read session is opened here and pinned to the DataFrame: every action sees the same rows,
     until the session expires (then the action raises `SessionExpiredError`: read again). What the
-    session tells at once is in `facts`; Spark plans joins with its size.
+    session tells at once is in `facts`: ``count()`` of this DataFrame is answered from it, without
+    a job, and Spark plans joins with its size. ``explain()`` names what is read.
 
     Parameters
     ----------
@@ -72,7 +80,8 @@ def read(
     columns, partitions, where, params
         What to read, as in `Table.read`: the service leaves out what it can, and each task looks
         at the rows that came. Spark's own ``select`` and ``filter`` work as well, but after all
-        rows have been sent.
+        rows have been sent; the card of such an action says what to pass here.
+        `odps_nb.spark.sql` finds these out from a query.
     limit
         The first rows only, exactly that many if there are as many.
     splits, split_bytes
@@ -116,8 +125,11 @@ def read(
         )
         plan = plan_of(storage, profile.table(table), options)
         session = open_session(storage, plan)
-        report_to = register_read(spark, session, faces_of(odps), progress)
-        return session_dataframe(spark, storage, session, columns=plan.columns, report_to=report_to)
+        asked = _asked(session, plan)
+        report_to = register_read(spark, session, faces_of(odps), progress, asked=asked)
+        return count_from_facts(
+            session_dataframe(spark, storage, session, plan=plan, report_to=report_to)
+        )
 
 
 def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> DataFrame:
@@ -125,10 +137,11 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
     from odps_nb.client.calls.storage import StorageClient
 
     session = cut_session(scan.session, scan.plan)
-    report_to = register_read(spark, session, faces_of(None), progress)
+    asked = _asked(session, scan.plan)
+    report_to = register_read(spark, session, faces_of(None), progress, asked=asked)
     with StorageClient(scan.profile) as storage:
-        return session_dataframe(
-            spark, storage, session, columns=scan.plan.columns, report_to=report_to
+        return count_from_facts(
+            session_dataframe(spark, storage, session, plan=scan.plan, report_to=report_to)
         )
 
 
@@ -146,10 +159,28 @@ def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) ->
         return spark.createDataFrame(rows.rename_columns(list(schema.names)), found)
 
 
+def _asked(session: ReadSession, plan: ReadPlan) -> Asked:
+    return Asked(
+        name=read_name(session, plan),
+        schema=session.schema,
+        filters=plan.where is not None,
+        chooses=bool(plan.partitions),
+        limits=plan.limit is not None,
+    )
+
+
 def register_read(
-    spark: SparkSession, session: ReadSession, faces: Faces, progress: Progress
+    spark: SparkSession,
+    session: ReadSession,
+    faces: Faces,
+    progress: Progress,
+    *,
+    asked: Asked | None = None,
 ) -> ReportTo | None:
-    """Register a read for progress; return where its tasks report, if anybody listens."""
+    """Register a read for progress; return where its tasks report, if anybody listens.
+
+    With ``asked`` the end of an action says what it could have left out.
+    """
     activity = TrackedActivity(
         operation="read",
         title=str(session.table),
@@ -157,6 +188,7 @@ def register_read(
         parts=SplitList.of(session.splits),
         rows_total=row_count(session),
         session_id=session.session_id,
+        asked=asked,
     )
     return register_activity(spark, activity, faces, progress)
 
@@ -166,17 +198,18 @@ def session_dataframe(
     storage: StorageClient,
     session: ReadSession,
     *,
-    columns: Sequence[str] = (),
+    plan: ReadPlan | None = None,
     report_to: ReportTo | None = None,
 ) -> DataFrame:
-    """Return the DataFrame that reads the splits of a session, with these columns in order.
+    """Return the DataFrame that reads the splits of a session, columns as its plan orders them.
 
     The tasks report their progress to `report_to`, if anybody wants to know.
     """
     from odps_nb.spark.tasks.types import arrow_schema, spark_schema
 
     task = ReadTask.of(TaskProfile.of(storage), session, report_to=report_to)
-    found = (session.schema.find(name) for name in columns or session.schema.names)
+    columns = plan.columns if plan is not None and plan.columns else session.schema.names
+    found = (session.schema.find(name) for name in columns)
     schema = spark_schema(column for column in found if column is not None)
     wanted = arrow_schema(schema)
 
@@ -188,7 +221,7 @@ def session_dataframe(
     count = len(task.splits)
     with without_pandas_notice():
         numbers = split_rows(spark, count, planned_size(session))
-        frame = numbers.mapInArrow(shipped(read_splits), schema)
+        frame = numbers.mapInArrow(shipped(read_splits, name=read_name(session, plan)), schema)
     if session.limit is not None and session.row_count is None:
         frame = frame.limit(session.limit)  # the splits hold more rows than that
     return attach_facts(frame, session)

@@ -1,4 +1,4 @@
-"""Statistics of a DataFrame before any row is read, and the size that Spark plans with.
+"""Statistics of a DataFrame before any row is read, its count, and the size that Spark plans with.
 
 The service counts rows and estimates bytes when a read session is opened. PySpark cannot pass
 statistics to the planner, which assumes that a Python function's output is as large as its
@@ -7,6 +7,7 @@ input. So the input, one row per split, is padded to the size of the table (`spl
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read.splits import ReadSession
 
-__all__ = ["ReadFacts", "attach_facts", "facts", "planned_size", "split_rows"]
+__all__ = ["ReadFacts", "attach_facts", "count_from_facts", "facts", "planned_size", "split_rows"]
 
 _ONE_CELL = (
     *(TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT),
@@ -69,8 +70,8 @@ class ReadFacts:
 def facts(df: DataFrame) -> ReadFacts:
     """Return the statistics of a DataFrame of `odps_nb.spark.read`; no request, no job.
 
-    ``facts(df).row_count`` is the answer of ``df.count()`` without reading anything, where
-    ``df.count()`` has to bring every column of every row to Spark.
+    ``facts(df).row_count`` is what ``df.count()`` answers without a job; of a DataFrame made from
+    it, ``count()`` has to bring every column of every row to Spark.
 
     Raises
     ------
@@ -99,14 +100,36 @@ def attach_facts(df: DataFrame, session: ReadSession) -> DataFrame:
     return df
 
 
+def count_from_facts(df: DataFrame) -> DataFrame:
+    """Let ``df.count()`` say the row count of the session where it is known; return ``df``.
+
+    Of this DataFrame alone, not of those made from it. One that is to be cached counts its rows,
+    since that is how people fill the cache.
+    """
+    rows, this = facts(df).row_count, weakref.ref(df)
+    if rows is None:
+        return df
+
+    def count() -> int:
+        """Return the number of rows: the read session's, unless they are to be cached."""
+        frame = this()
+        if frame is not None and (frame.storageLevel.useMemory or frame.storageLevel.useDisk):
+            return type(frame).count(frame)
+        return rows
+
+    vars(df)["count"] = count
+    return df
+
+
 def planned_size(session: ReadSession) -> int:
     """Return the size in bytes that Spark should plan with; overestimated if unsure.
 
-    Exact where the rows are counted and all columns have values of one width; otherwise the
+    Rows times the width of the chosen columns where the rows are counted (before a condition, which
+    nobody knows the effect of) and the values of each column have one width; otherwise the
     service's estimate, which may count columns that were not chosen.
     A join broadcasts the side that is small enough; a table that is not must never look so.
     """
-    rows = session.row_count
+    rows = session.stored_rows if session.row_count is None else session.row_count
     least = (rows or 0) * _CELL * (1 + len(session.schema))
     if rows is not None and all(column.type.code in _WIDTHS for column in session.schema):
         return min(

@@ -20,8 +20,11 @@ __all__ = ["shipped"]
 Batches = Callable[["Iterable[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
 
-def shipped(function: Batches) -> Batches:
-    """Wrap a function for ``mapInArrow``, to raise a clear error where ours cannot be loaded."""
+def shipped(function: Batches, *, name: str | None = None) -> Batches:
+    """Wrap a function for ``mapInArrow``, to raise a clear error where ours cannot be loaded.
+
+    ``name`` is what plans show of it, by default its own name.
+    """
     from pyspark import cloudpickle
 
     payload: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]  # no types there
@@ -47,5 +50,5 @@ def shipped(function: Batches) -> Batches:
             ) from None
         yield from inside(batches)
 
-    run.__name__ = function.__name__  # plans show it
+    run.__name__ = name or function.__name__  # plans show it
     return run

@@ -62,7 +62,7 @@ def test_a_missing_package_is_said_with_what_to_install_where(
     odps.create_table(name, "id bigint")
     workers(WITHOUT_US)
     with pytest.raises(Exception, match="odps_nb is not installed there") as caught:
-        odps_nb.spark.read(spark, odps, "media").count()
+        odps_nb.spark.read(spark, odps, "media").filter("true").count()
     error = from_spark(caught.value)
     assert isinstance(error, MissingDependencyError)
     assert f"pip install odps-nb=={odps_nb.__version__}" in str(error.hint)

@@ -175,7 +175,7 @@ def test_an_interrupt_ends_the_job_of_any_action_and_the_card_says_so(
 ) -> None:
     status, published = run(kernel, PREPARE)
     assert status == "ok", published
-    status, published = run(kernel, "frame.count()", interrupt=True)
+    status, published = run(kernel, "frame.filter('true').count()", interrupt=True)
     assert status == "error"
     shown = [m for m in published if m["msg_type"] in ("display_data", "update_display_data")]
     last = shown[-1]["content"]["data"]["text/plain"]

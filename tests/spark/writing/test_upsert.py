@@ -68,7 +68,7 @@ def test_tasks_read_what_versions_changed(spark: SparkSession, table: Table) -> 
     everything = table.read(since=0, changes=True).to_spark(spark)
     assert everything.columns == ["id", "v", "w", "ds", "_change"]
     assert everything.where("_change = 'insert'").count() == 10
-    assert table.read(since=0).to_spark(spark).count() == 9
+    assert table.read(since=0).to_spark(spark).filter("true").count() == 9
 
 
 def test_what_does_not_fit_leaves_the_table_as_it_was(

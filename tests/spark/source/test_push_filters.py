@@ -1,0 +1,75 @@
+"""What PySpark does with filters that a data source takes: the reason why ours takes none.
+
+If this fails, PySpark has changed: see docs/decisions/2026-11-22-a-read-of-spark-advises.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from odps_nb.spark.launch.session_factory import pyspark_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SETTING = "spark.sql.python.filterPushdown.enabled"
+
+
+def _source() -> type[Any]:
+    """Ten numbers, read by a source that applies what it takes and gives all filters back."""
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    class Reader(DataSourceReader):
+        def __init__(self) -> None:
+            self.only: list[int] = []
+
+        def pushFilters(self, filters: Iterable[Any]) -> Iterable[Any]:
+            for one in filters:
+                if type(one).__name__ == "EqualTo":
+                    self.only.append(one.value)
+                yield one
+
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(0)]
+
+        def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+            yield from ((n,) for n in range(10) if all(n == one for one in self.only))
+
+    class Ten(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "ten_numbers"
+
+        def schema(self) -> str:
+            return "a int"
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return Reader()
+
+    return Ten
+
+
+# Nightly: it is PySpark's and not ours, and three processes of its planner take their time.
+@pytest.mark.spark
+@pytest.mark.nightly
+def test_pushed_filters_leak_from_one_query_into_the_next(spark: SparkSession) -> None:
+    spark.dataSource.register(_source())
+    load = spark.read.format("ten_numbers").load
+    if pyspark_version() < (4, 1):
+        frame = load()
+        assert (frame.filter("a = 1").count(), frame.count()) == (1, 10)  # it asks nobody
+        return
+    with pytest.raises(Exception, match="PUSHDOWN_DISABLED"):
+        load().count()
+    spark.conf.set(_SETTING, "true")
+    try:
+        frame = load()
+        assert (frame.filter("a = 1").count(), frame.count()) == (1, 1)
+        frame = load()
+        both = frame.filter("a = 1").union(frame.filter("a = 2"))
+        assert [row.a for row in both.collect()] == [2]
+    finally:
+        spark.conf.unset(_SETTING)
