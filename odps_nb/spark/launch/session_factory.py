@@ -26,6 +26,7 @@ from odps_nb.spark.launch.connect import (
     is_connect,
     remote_settings,
 )
+from odps_nb.spark.launch.refusals import explain_refusals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,6 +142,7 @@ def _made(builder: Any, settings: Mapping[str, str]) -> SparkSession:
     with without_pandas_notice(), without_noise():
         spark: SparkSession = builder.getOrCreate()
     leave_out_pandas_notice()
+    explain_refusals()
     return spark
 
 
