@@ -128,3 +128,18 @@ def test_a_line_after_attach(line: Line, place: dict[str, Any]) -> None:
         names = odps_nb.spark.attach(place["spark"], place["odps"], TABLES, progress=False)
         assert names == ("odps.trades", "odps.ledger")
     check(line, place)
+
+
+@pytest.mark.nightly  # streams have tests of their own; here Spark's catalog names the tables
+def test_a_stream_goes_from_an_attached_table_to_another(
+    place: dict[str, Any], odps: Connection, new_name: Any, tmp_path: Path
+) -> None:
+    spark, copy = place["spark"], new_name("copied")
+    odps.create_table(copy, "id bigint, amount double", partitioned_by="ds string")
+    odps_nb.spark.attach(spark, odps, ["trades", copy], progress=False)
+    writer = spark.readStream.table("odps.trades").writeStream.trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path)).toTable(f"odps.{copy}")
+    query.awaitTermination()
+    rows = odps.table(copy).read().to_arrow().to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == ROWS["trades"]
+    odps.drop_table(copy)
