@@ -26,8 +26,9 @@ __all__ = [
 ]
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
-Overwrite = bool | Literal["partitions"]
-"""``True``: the table, or the named partition; ``"partitions"``: those that get rows."""
+Overwrite = bool | Literal["partitions", "all"]
+"""``True``: the table, or the named partition; ``"partitions"``: those that get rows; ``"all"``:
+every partition, also those that get none."""
 
 
 def is_missing(value: object) -> bool:
@@ -162,15 +163,22 @@ def check_whole_partition(
 
 
 def check_overwrite(
-    overwrite: Overwrite, partition: PartitionSpec, schema: TableSchema, table: TableName
+    overwrite: Overwrite,
+    partition: PartitionSpec,
+    schema: TableSchema,
+    table: TableName,
+    *,
+    takes_all: bool = True,
 ) -> bool:
     """Return whether a write replaces rows; refuse arguments that could replace more than meant.
+
+    ``takes_all`` is false where the partitions that get rows are not known in the end.
 
     Raises
     ------
     ArgumentError
-        Neither a bool nor ``"partitions"``; or of a partitioned table it was not said which
-        partitions may be replaced.
+        Not a value of `Overwrite`; or of a partitioned table it was not said which partitions
+        may be replaced.
     """
     keys = [column.name for column in schema.partition_columns]
     if overwrite == "partitions":
@@ -179,18 +187,20 @@ def check_overwrite(
                 f"{table} has no partitions", argument="overwrite", hint="pass overwrite=True"
             )
         return True
+    if overwrite == "all" and takes_all:
+        return True
     if not isinstance(overwrite, bool):
+        words = "False, True, 'partitions' or 'all'" if takes_all else "False, True or 'partitions'"
         raise ArgumentError(
-            f"overwrite is {overwrite!r}",
-            argument="overwrite",
-            hint="it is False, True or 'partitions'",
+            f"overwrite is {overwrite!r}", argument="overwrite", hint=f"it is {words}"
         )
     if overwrite and len(partition) < len(keys):
         raise ArgumentError(
             f"{table} is partitioned by {', '.join(keys)}: say what the overwrite may replace",
             argument="overwrite",
             hint="pass one complete partition=, or overwrite='partitions' to replace the "
-            "partitions that get rows",
+            "partitions that get rows"
+            + (", or overwrite='all' to drop the others as well" if takes_all else ""),
         )
     return overwrite
 

@@ -313,6 +313,9 @@ class Table(TableMetadata, ByKey, ForEngines):
         overwrite
             ``True``: replace what the table holds, or the one whole partition that is named.
             ``"partitions"``: replace each partition that gets rows, and leave the others.
+            ``"all"``: replace all of them (below `partition`, if a part of one is named). Those
+            that get no row are dropped after the commit, one statement each: until then, and if
+            that fails, they are still there.
         workers
             Streams written side by side; by default as many as the size suggests.
         compression
@@ -378,7 +381,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         Parameters
         ----------
         partition, overwrite, compression
-            As for `write`.
+            As for `write`, without ``overwrite="all"``.
         session_id
             Go on with a session that another process opened, by its id or (with its partition)
             its ``handle``.
@@ -417,7 +420,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         return open_write(
             self,
             spec,
-            overwrite=check_overwrite(overwrite, spec, self.schema, self._name),
+            overwrite=check_overwrite(overwrite, spec, self.schema, self._name, takes_all=False),
             session=session_id,
             compression=Compression.of(compression),
         )

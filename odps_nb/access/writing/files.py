@@ -114,7 +114,7 @@ def _checked(
     table: Table, schema: TableSchema, options: WriteOptions
 ) -> tuple[Target, WriteOptions]:
     spec = check_partition(options.partition, schema, table.name)
-    check_overwrite(options.overwrite, spec, schema, table.name)
+    check_overwrite(options.overwrite, spec, schema, table.name, takes_all=False)
     target = Target.of(schema, table.name, spec, timezone="UTC")
     _check_columns(target, table.name)
     return target, replace(options, partition=spec)

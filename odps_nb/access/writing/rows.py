@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.checks import Overwrite, check_count
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.writing.pictures import PNG, ImageFormat
-from odps_nb.access.writing.sources import Chunk, Target, WriteInput, is_spark, open_input
+from odps_nb.access.writing.replacing import Remainder, named_partitions
+from odps_nb.access.writing.sources import (
+    Chunk,
+    Target,
+    WriteInput,
+    is_spark,
+    open_input,
+)
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.access.writing.upserting import Change
 from odps_nb.client.calls.cancel import CancelToken
@@ -119,6 +126,7 @@ class _Written:
     stream: StreamReceipt
     blobs: int = 0
     blob_size: int = 0
+    partitions: frozenset[PartitionSpec] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +141,12 @@ class _Write:
     def run(self, given: WriteInput) -> Receipt:
         from odps_nb.client.write.session import open_write_session
 
-        began = time.monotonic()
+        began, storage = time.monotonic(), self.table.connection.storage
         self.tracker.plan(rows_total=given.rows, bytes_total=given.blob_bytes or None)
-        token = self.table.connection.storage.operation(self.options.cancel)
+        token = storage.operation(self.options.cancel)
+        remainder = Remainder.of(storage, self.target, self.options.overwrite)
         with open_write_session(
-            self.table.connection.storage,
+            storage,
             self.table.name,
             partition=self.options.partition,
             overwrite=bool(self.options.overwrite),
@@ -147,6 +156,7 @@ class _Write:
             done = list(self._lanes(session.ref, given, token))
             self.options.before_commit()
             session.commit([one.stream for one in done])
+        remainder.drop(storage, (spec for one in done for spec in one.partitions))
         return Receipt(
             table=self.table.name,
             partition=self.options.partition,
@@ -190,9 +200,18 @@ class _Write:
                 copy=connection.blob,
             )
             stamp = Stamp() if self.options.change is None else self.options.change.stamp
+            named: set[PartitionSpec] = set()
+            if self.options.overwrite == "all":
+                chunks = _noted(chunks, self.target, named)
             batches = fitted_batches(chunks, uploader, token, stamp)
             stream.write(batches, self.options.compression)
-            yield _Written(stream.close(), uploader.count, uploader.size)
+            yield _Written(stream.close(), uploader.count, uploader.size, frozenset(named))
+
+
+def _noted(chunks: Iterable[Chunk], target: Target, into: set[PartitionSpec]) -> Iterator[Chunk]:
+    for chunk in chunks:
+        into |= named_partitions(chunk.plain, target)
+        yield chunk
 
 
 def fitted_batches(

@@ -32,6 +32,7 @@ from odps_nb.spark.launch.connect import (
     is_connect,
     remote_settings,
 )
+from odps_nb.spark.launch.refusals import explain_refusals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,6 +151,7 @@ def _made(builder: Any, ours: Mapping[str, str], chosen: Mapping[str, str]) -> S
         spark: SparkSession = builder.getOrCreate()
     leave_out_pandas_notice()
     leave_out_query_log()
+    explain_refusals()
     return spark
 
 

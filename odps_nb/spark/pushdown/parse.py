@@ -33,7 +33,11 @@ WORD = re.compile(r"\w+")
 _ESCAPE = re.compile(r"\\(['\"\\])")
 _QUERY = frozenset({"select", "with", "from", "values", "("})
 _ELSEWHERE = {
-    "insert": "write with odps_nb.spark.write, or run it on the service: %%odps sql",
+    "insert": "write with odps_nb.spark.write, or attach the table (odps_nb.spark.attach) and ask "
+    "spark.sql, or run it on the service: %%odps sql",
+    "create": 'odps_nb.spark.write(df, odps, "name", create=True) makes a table of a DataFrame; '
+    "or run it on the service: %%odps sql",
+    "merge": "odps.table(name).upsert(df), or run it on the service: %%odps sql",
     "explain": "ask odps_nb.spark.explain_sql, or call .explain() of the DataFrame",
     "table": "write select * from … instead",
 }
@@ -141,6 +145,12 @@ def _check_tree(tree: Any) -> None:
     # values (…) stands alone as a query, too
     if not isinstance(tree, (exp.Query, exp.Values)):
         raise _no_query(tree.key)
+    if any(table.args.get("version") for table in tables_of(tree)):
+        raise ArgumentError(
+            "a table has no earlier versions to read (VERSION AS OF, TIMESTAMP AS OF)",
+            hint="it is read as it is now; odps.table(name).read(since=…, until=…) reads what "
+            "versions added",
+        )
 
 
 def _no_query(kind: str) -> ArgumentError:

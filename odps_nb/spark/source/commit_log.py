@@ -22,10 +22,17 @@ import json
 import os
 import uuid
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 from pyarrow import ArrowException
-from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+from pyarrow.fs import (
+    FileSelector,
+    FileSystem,
+    FileType,
+    FSSpecHandler,
+    LocalFileSystem,
+    PyFileSystem,
+)
 
 from odps_nb.errors import ConfigError, StateError
 
@@ -34,6 +41,7 @@ __all__ = ["CommitLog", "Intent"]
 _FOLDER = "odps_nb"
 _KEPT = 100  # as many as Spark keeps of its own log
 _ELSEWHERE = {"s3a": "s3", "s3n": "s3"}  # what Hadoop calls what Arrow calls otherwise
+_ARROW = frozenset({"gcs", "gs", "hdfs", "s3", "viewfs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +83,9 @@ class CommitLog:
     Parameters
     ----------
     checkpoint
-        A path or URI as Spark has it; what ``pyarrow.fs`` opens (local, HDFS, S3, GCS).
+        A path or URI as Spark has it: what ``pyarrow.fs`` opens (local, HDFS, S3, GCS), or what
+        an installed library of fsspec does (``oss://`` with ossfs). Keys and endpoint of a
+        store are those of its library, e.g. ``AWS_ACCESS_KEY_ID`` and ``AWS_ENDPOINT_URL``.
 
     Raises
     ------
@@ -163,13 +173,31 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
         path = unquote(parts.path) if parts.scheme else checkpoint
         return LocalFileSystem(), os.path.abspath(path)  # noqa: PTH100  Arrow wants text
     scheme = _ELSEWHERE.get(parts.scheme, parts.scheme)
+    uri = parts._replace(scheme=scheme, query=_endpoint(scheme, parts.query)).geturl()
     try:
-        files, root = FileSystem.from_uri(parts._replace(scheme=scheme).geturl())
-    except (ArrowException, OSError, ValueError) as error:
+        files, root = FileSystem.from_uri(uri) if scheme in _ARROW else _of_fsspec(uri)
+    except (ArrowException, OSError, ValueError, ImportError) as error:
         raise ConfigError(
             f"the checkpoint {checkpoint} cannot be opened: {error}",
             option="checkpointLocation",
-            hint="use a place that pyarrow.fs opens (a path, hdfs://, s3://, gs://); "
-            "what was committed is remembered there",
+            hint="use a place that pyarrow.fs opens (a path, hdfs://, s3://, gs://), or install "
+            "the library of fsspec for it; what was committed is remembered there",
         ) from error
     return files, root.rstrip("/")
+
+
+def _endpoint(scheme: str, query: str) -> str:
+    """Return the query of a URI with the endpoint of the environment, which Arrow looks not for."""
+    named = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if scheme != "s3" or not named or "endpoint_override" in query:
+        return query
+    address = urlsplit(named)
+    said = urlencode({"endpoint_override": address.netloc, "scheme": address.scheme})
+    return f"{query}&{said}" if query else said
+
+
+def _of_fsspec(uri: str) -> tuple[FileSystem, str]:
+    from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # ships no types
+
+    files, root = url_to_fs(uri)
+    return PyFileSystem(FSSpecHandler(files)), root

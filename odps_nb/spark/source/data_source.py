@@ -119,9 +119,11 @@ def register(
     True
     """
     from odps_nb.client.calls.progress import Phase
+    from odps_nb.spark.launch.refusals import explain_refusals
     from odps_nb.spark.progress.attach import faces_of, register_activity
     from odps_nb.spark.progress.totals import TrackedActivity
 
+    explain_refusals()
     hide_keys(spark)
     profile = None if odps is None else profile_of(odps)
     session = TrackedActivity(operation="", title='format("odps")', phase=Phase.CREATING)
@@ -266,6 +268,7 @@ class OdpsWriter(DataSourceArrowWriter):
         report_to: ReportTo | None = None,
     ) -> None:
         from odps_nb.access.writing.creating import NewTable
+        from odps_nb.access.writing.replacing import Remainder
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.client.write.session import open_write_session
         from odps_nb.spark.writing.checks import check_frame
@@ -284,6 +287,7 @@ class OdpsWriter(DataSourceArrowWriter):
                 storage, settings.table, settings.partition, settings.replaces(mode)
             )
             check_frame(schema, target)
+            self._remainder = Remainder.of(storage, target, settings.replaces(mode))
             session = open_write_session(
                 storage, settings.table, partition=target.fixed, overwrite=overwrite
             )
@@ -312,6 +316,7 @@ class OdpsWriter(DataSourceArrowWriter):
         from odps_nb.access.writing.creating import NewTable
         from odps_nb.client.write.session import commit_write
         from odps_nb.spark.writing.commit import check_or_abort
+        from odps_nb.spark.writing.task import partitions_of
 
         session = self._task.session
         done = [m.written for m in messages if isinstance(m, _Message) and m.written]
@@ -324,6 +329,7 @@ class OdpsWriter(DataSourceArrowWriter):
             check_or_abort(storage, session, done, self._task.max_partitions)
             made.keep()
             commit_write(storage, session, [one.stream for one in done])
+            self._remainder.drop(storage, partitions_of(done))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop the session, unless it may be committed.

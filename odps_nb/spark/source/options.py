@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from odps_nb.access.checks import Overwrite, check_columns
 from odps_nb.access.reading.options import ReadOptions
@@ -19,6 +19,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema
 from odps_nb.spark.reading.plan import plan_of
+from odps_nb.spark.source.foreign_options import INSTEAD
 from odps_nb.spark.tasks.credentials import profile_of
 from odps_nb.spark.writing.commit import MAX_PARTITIONS
 from odps_nb.terms import Compression, PartitionSpec, TableName
@@ -66,7 +67,8 @@ def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> di
                 f"a {verb} of odps has no option {key!r}"
                 + (f" (did you mean {close[0]!r}?)" if close else ""),
                 option=key,
-                hint=f"options are: {', '.join(sorted(known))}, and those of a profile",
+                hint=INSTEAD.get(key)
+                or f"options are: {', '.join(sorted(known))}, and those of a profile",
             )
     return given
 
@@ -81,7 +83,11 @@ def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
     table = given.get("table") or given.get("path")
     if not table:
         raise ConfigError(
-            "no table is named", option="table", hint='add .option("table", "project.table")'
+            "no table is named",
+            option="table",
+            hint='add .option("table", "project.table"). In SQL: odps_nb.spark.attach(spark, odps, '
+            '"orders") makes the name odps.orders, and a new table comes from '
+            'odps_nb.spark.write(df, odps, "name", create=True)',
         )
     return profile, profile.table(table)
 
@@ -180,7 +186,7 @@ class WriteSettings:
     profile: Profile
     table: TableName
     partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value
-    partitions_only: bool = False
+    overwrite: Literal["partitions", "all"] | None = None
     max_partitions: int = MAX_PARTITIONS
     compression: Compression = Compression.NONE
     create: bool = False
@@ -213,7 +219,7 @@ class WriteSettings:
             create=create,
             partitioned_by=given.get("partitioned_by"),
             partition=PartitionSpec.of(given.get("partition")),
-            partitions_only=_partitions_only(given.get("overwrite")),
+            overwrite=_overwrite(given.get("overwrite")),
             max_partitions=_number(given, "max_partitions") or MAX_PARTITIONS,
             compression=Compression.of(given.get("compression")),
         )
@@ -222,17 +228,19 @@ class WriteSettings:
         """Return what a write in a mode of Spark replaces, as `Table.write` is told it."""
         if mode != "overwrite":
             return False
-        return "partitions" if self.partitions_only else True
+        return self.overwrite or True
 
 
-def _partitions_only(text: str | None) -> bool:
-    if text not in (None, "partitions"):
-        raise ConfigError(
-            f"overwrite is {text!r}",
-            option="overwrite",
-            hint="with mode overwrite: 'partitions' replaces the partitions that get rows",
-        )
-    return text is not None
+def _overwrite(text: str | None) -> Literal["partitions", "all"] | None:
+    match text:
+        case None | "partitions" | "all":
+            return text
+    raise ConfigError(
+        f"overwrite is {text!r}",
+        option="overwrite",
+        hint="with mode overwrite: 'partitions' replaces the partitions that get rows, 'all' "
+        "drops the others as well",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,4 +360,11 @@ class StreamWriteSettings:
                 hint='add .option("checkpointLocation", …) to this writeStream: what was '
                 "committed is remembered there",
             )
-        return cls(write=WriteSettings._of(given), checkpoint=checkpoint)
+        write = WriteSettings._of(given)
+        if write.overwrite == "all":  # what a crash before the drops leaves would stay
+            raise ConfigError(
+                "a stream does not overwrite all partitions",
+                option="overwrite",
+                hint="'partitions' replaces those that get rows of a micro-batch",
+            )
+        return cls(write=write, checkpoint=checkpoint)

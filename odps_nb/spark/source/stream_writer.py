@@ -102,6 +102,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
         from odps_nb.client.calls.storage import StorageClient
 
         settings = self._settings.write
+        self._log()  # where it cannot be opened, no row is sent
         with StorageClient(settings.profile) as storage:
             mode = "overwrite" if self._overwrite else "append"
             target, overwrite = write_target(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from odps_nb.access.checks import Overwrite, PartitionLike, check_overwrite, check_partition
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.writing.creating import NewTable, name_the_way
+from odps_nb.access.writing.replacing import Remainder
 from odps_nb.access.writing.sources import Target
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
 from odps_nb.client.calls.storage import StorageClient
@@ -37,6 +38,7 @@ from odps_nb.spark.writing.new_table import create_if_missing
 from odps_nb.spark.writing.task import (
     WriteTask,
     Written,
+    partitions_of,
     write_partition,
 )
 from odps_nb.terms import Compression, PartitionSpec, TableName
@@ -87,7 +89,8 @@ def write(
         from the rows, which are then brought together by partition first.
     overwrite
         As for `Table.write`: ``True`` replaces the table, or the one whole `partition` that is
-        named; ``"partitions"`` replaces those partitions that get rows.
+        named; ``"partitions"`` replaces those partitions that get rows, ``"all"`` drops the
+        others as well, after the commit.
     max_partitions
         The most partitions that the rows may name; a column of the wrong kind in the place of a
         key would otherwise make thousands.
@@ -198,6 +201,7 @@ def write_rows(
         if change is not None:
             df = change.narrowed(df, target)
         check_frame(df.schema, target)
+        remainder = Remainder.of(storage, target, overwrite)
         session = open_write_session(
             storage, name, partition=target.fixed, overwrite=replaces, tracker=tracker
         )
@@ -221,6 +225,7 @@ def write_rows(
         if before_commit is not None:
             before_commit()
         _commit(session, done)
+        remainder.drop(storage, partitions_of(done))
     receipt = _receipt(task, done, overwrite=replaces, seconds=time.monotonic() - began)
     return receipt if change is None else dataclasses.replace(receipt, verb=change.verb)
 

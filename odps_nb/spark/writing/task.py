@@ -15,7 +15,13 @@ import pyarrow as pa
 
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blobs.paths import map_blobs
-from odps_nb.access.writing.sources import Chunk, Target, check_fixed, check_named_partitions
+from odps_nb.access.writing.replacing import named_partitions
+from odps_nb.access.writing.sources import (
+    Chunk,
+    Target,
+    check_fixed,
+    check_named_partitions,
+)
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.client.write.operations import Stamp
 from odps_nb.client.write.session import (
@@ -36,6 +42,7 @@ __all__ = [
     "WriteTask",
     "Written",
     "attempt_name",
+    "partitions_of",
     "write_partition",
 ]
 
@@ -66,6 +73,11 @@ class Written:
     blobs: int = 0
     blob_size: int = 0
     partitions: tuple[str, ...] = ()
+
+
+def partitions_of(done: Iterable[Written]) -> set[PartitionSpec]:
+    """Return the partitions that the rows of all streams named."""
+    return {PartitionSpec.of(text) for one in done for text in one.partitions}
 
 
 def attempt_name() -> str:
@@ -134,15 +146,10 @@ class _Named:
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         target = self.task.target
-        keys = [column.name for column in target.columns.partition_columns]
         for batch in batches:
-            if keys:
-                rows = pa.Table.from_batches([batch]).select(keys).group_by(keys).aggregate([])
-                for row in rows.to_pylist():
-                    pairs = ((key, str(row[key])) for key in keys)
-                    self.specs.add(str(PartitionSpec((*target.fixed, *pairs))))
-                if len(self.specs) > self.task.max_partitions:
-                    raise too_many_partitions(target.table, self.specs, self.task.max_partitions)
+            self.specs.update(map(str, named_partitions(batch, target)))
+            if len(self.specs) > self.task.max_partitions:
+                raise too_many_partitions(target.table, self.specs, self.task.max_partitions)
             yield batch
 
 

@@ -58,8 +58,8 @@ def write(request: pytest.FixtureRequest, spark: SparkSession, odps: Connection)
             )
         else:
             writer = frame.write.format("odps").mode("overwrite" if overwrite else "append")
-            if overwrite == "partitions":
-                writer = writer.option("overwrite", "partitions")
+            if overwrite in ("partitions", "all"):
+                writer = writer.option("overwrite", overwrite)
             if partition is not None:
                 writer = writer.option("partition", partition)
             try:
@@ -134,6 +134,19 @@ def test_partitions_that_get_rows_are_replaced(
     assert held(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
 
 
+@pytest.mark.parametrize(
+    ("partition", "left"), [(None, {(9, "a", 1)}), ("ds=a", {(9, "a", 1), (3, "b", 1)})]
+)
+def test_all_partitions_are_replaced_also_those_that_get_no_row(
+    days: Table, write: Write, partition: str | None, left: set[tuple[int, str, int]]
+) -> None:
+    write(days, NEW, partition=partition, overwrite="all")
+    assert held(days) == left
+    assert len(days.partitions()) == len(left)
+    write(days, [], partition=partition, overwrite="all")
+    assert held(days) == {row for row in left if partition and row[1] != "a"}
+
+
 def test_without_overwrite_rows_are_added(days: Table, write: Write) -> None:
     write(days, NEW)
     write(days, [(8, "a", 2)], partition="ds=a")
@@ -145,9 +158,10 @@ def test_another_word_is_refused(odps: Connection, days: Table, wrong: Any) -> N
     rows = pa.table({"id": [9], "ds": ["a"], "hour": [1]})
     with pytest.raises(ArgumentError, match="overwrite is") as caught:
         days.write(rows, overwrite=wrong)
-    assert caught.value.hint == "it is False, True or 'partitions'"
-    with pytest.raises(ArgumentError, match="overwrite is"):
-        days.open_write(overwrite=wrong)
+    assert caught.value.hint == "it is False, True, 'partitions' or 'all'"
+    for word in (wrong, "all"):
+        with pytest.raises(ArgumentError, match="overwrite is"):
+            days.open_write(overwrite=word)
     assert held(days) == BEFORE
 
 

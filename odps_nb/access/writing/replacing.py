@@ -1,0 +1,94 @@
+"""``overwrite="all"``: drops the old partitions that got no row, after the commit.
+
+A session that overwrites replaces the partitions that get rows; what it leaves of the others is
+an open question (``docs/open-questions.md``). So those that were there before the write are
+listed first, and what got no row is dropped when the new rows are in the table: a failure in
+between leaves old rows beside new ones, and never fewer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from odps_nb.access.checks import Overwrite
+from odps_nb.errors import OdpsNbError
+from odps_nb.terms import PartitionSpec, TableName
+
+if TYPE_CHECKING:
+    from odps_nb.access.writing.sources import Target
+    from odps_nb.client.calls.storage import StorageClient
+
+__all__ = ["Remainder", "named_partitions"]
+
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remainder:
+    """The partitions that a table had before an overwrite; none, unless it replaces all."""
+
+    table: TableName
+    partitions: tuple[PartitionSpec, ...] = ()
+
+    @classmethod
+    def of(cls, storage: StorageClient, target: Target, overwrite: Overwrite) -> Remainder:
+        """List the partitions that the write may have to drop; no request where there are none.
+
+        Raises
+        ------
+        ArgumentError
+            One of them has a value that no request can name: nothing has been written.
+        """
+        if overwrite != "all" or not target.columns.partition_columns:
+            return cls(table=target.table)
+        from odps_nb.client.catalog import iter_partitions
+
+        found = iter_partitions(storage, target.table, under=target.fixed)
+        return cls(table=target.table, partitions=tuple(info.spec.checked() for info in found))
+
+    def drop(self, storage: StorageClient, written: Iterable[PartitionSpec]) -> None:
+        """Drop those that got no row, one statement each; call it after the commit.
+
+        Raises
+        ------
+        OdpsNbError
+            The service refused; the rows are committed, and the same write again drops the rest.
+        """
+        from odps_nb.client.table_changes import drop_partition
+
+        kept = {_loose(spec) for spec in written}
+        rest = [spec for spec in self.partitions if _loose(spec) not in kept]
+        for number, spec in enumerate(rest):
+            try:
+                drop_partition(storage, self.table, spec, if_exists=True)
+            except OdpsNbError as error:
+                error.add_note(
+                    f"the rows are committed; {len(rest) - number} old partitions are still there"
+                )
+                error.hint = f"drop them, or write again: the first is {spec}"
+                raise
+
+
+def named_partitions(batch: pa.RecordBatch, target: Target) -> set[PartitionSpec]:
+    """Return the partitions that the rows of a batch name; none where the write fixes them all."""
+    keys = [column.name for column in target.columns.partition_columns]
+    if not keys:
+        return set()
+    rows = pa.Table.from_batches([batch]).select(keys).group_by(keys).aggregate([]).to_pylist()
+    named = (((key, str(row[key])) for key in keys) for row in rows)
+    return {PartitionSpec((*target.fixed, *pairs)) for pairs in named}
+
+
+def _loose(spec: PartitionSpec) -> frozenset[tuple[str, str]]:
+    """Return what two spellings of one partition have in common: in doubt nothing is dropped."""
+    return frozenset((key.casefold(), _loose_value(value)) for key, value in spec)
+
+
+def _loose_value(value: str) -> str:
+    text = value.strip().casefold()
+    return str(int(text)) if _WHOLE_NUMBER.fullmatch(text) else text

@@ -1,0 +1,214 @@
+"""`attach`: puts tables into Spark's own catalog, so that plain Spark SQL reads and writes them.
+
+PySpark has no catalog that could be written in Python, and its own keeps no options of a table
+with a Python source. So each table gets a data source class of its own, which knows the table,
+and an entry that names this class: Spark then opens a read session for each query, and a write
+session for each ``insert into``. No row and no key is in the catalog.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.progress import Phase, Progress
+from odps_nb.errors import ArgumentError, ConfigError
+from odps_nb.schema import TableSchema
+from odps_nb.spark.launch.connect import hide_keys
+from odps_nb.spark.launch.refusals import explain_refusals
+from odps_nb.spark.progress.attach import faces_of, register_activity
+from odps_nb.spark.progress.messages import ReportTo
+from odps_nb.spark.progress.totals import TrackedActivity
+from odps_nb.spark.source.data_source import OdpsDataSource
+from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
+from odps_nb.spark.tasks.errors import task_errors
+from odps_nb.terms import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+    from odps_nb.access.connection import Connection
+
+__all__ = ["attach"]
+
+#: How a database of ours is known again.
+_COMMENT = "ODPS tables of odps_nb.spark.attach"
+_DATABASE = re.compile(r"[A-Za-z_]\w*")
+# Where a write may say something: the table is named by the entry already.
+_WRITER = frozenset({"overwrite", "max_partitions", "compression"})
+
+
+def attach(
+    spark: SparkSession,
+    odps: Connection | Profile | str | None,
+    tables: str | TableName | Iterable[str | TableName],
+    *,
+    database: str = "odps",
+    progress: Progress = None,
+) -> tuple[str, ...]:
+    """Put tables into Spark's catalog, for ``spark.sql("select … from odps.orders")``.
+
+    ``insert into``, ``spark.table``, ``df.writeTo(…).append()`` and ``df.write.insertInto`` work
+    with them as well; ``docs/spark-sql.md`` lists what does and what is refused. Each query reads
+    the table as it is then, all columns and all rows of it: `odps_nb.spark.sql` reads only what
+    a query needs. The entries are in memory and end with the session; dropping one leaves the
+    table where it is.
+
+    Parameters
+    ----------
+    tables
+        One name or several: ``table``, ``project.table`` or ``project.schema.table``; the entry
+        has the last part as its name. The columns are those of now: attach a table again after
+        it got others.
+    database
+        Where the entries are; made if it is not there.
+    progress
+        As of `odps_nb.spark.register`.
+
+    Returns
+    -------
+    tuple of str
+        The names for SQL, e.g. ``("odps.orders",)``.
+
+    Raises
+    ------
+    NotFoundError
+        No such table.
+    ArgumentError
+        Two tables would have one name, or the name or the database is somebody else's.
+    ConfigError
+        The session keeps its catalog in a Hive metastore, where entries would outlive it.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> odps_nb.spark.attach(spark, odps, ["media", "orders"])
+    ('odps.media', 'odps.orders')
+    >>> spark.sql("select count(*) > 0 as some from odps.media").first().some
+    True
+    >>> _ = spark.sql("drop database odps cascade")
+    """
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.catalog import fetch_table
+
+    explain_refusals()
+    hide_keys(spark)
+    _check_catalog(spark)
+    profile = profile_of(odps)
+    asked = [tables] if isinstance(tables, (str, TableName)) else list(tables)
+    names = _by_entry([profile.table(one) for one in asked], database)
+    with StorageClient(profile) as storage:
+        schemas = {entry: fetch_table(storage, name).schema for entry, name in names.items()}
+    activity = TrackedActivity(operation="", title="", phase=Phase.CREATING)
+    to = register_activity(spark, activity, faces_of(odps), progress)
+    _make_database(spark, database)
+    for entry, name in names.items():
+        spark.dataSource.register(_source_of(name, profile, to))
+        _make_entry(spark, entry, name, schemas[entry])
+    return tuple(names)
+
+
+def _source_of(table: TableName, profile: Profile, to: ReportTo | None) -> type[OdpsDataSource]:
+    """Return a data source class that stands for one table; pickled with the profile."""
+    known = TaskProfile(tuple(profile.as_options().items()))
+
+    class Attached(OdpsDataSource):
+        registered: ClassVar[TaskProfile | None] = known
+        report_to: ClassVar[ReportTo | None] = to
+
+        @classmethod
+        def name(cls) -> str:
+            return _source_name(table)
+
+        def _given(self) -> Mapping[str, str]:
+            given = {key: text for key, text in super()._given().items() if key != "path"}
+            return {**given, "table": str(table)}
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            with task_errors(str(table)):
+                _check_options(self.options, frozenset(), "read")
+            return super().reader(schema)
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+            with task_errors(str(table)):
+                _check_options(self.options, _WRITER, "write")
+            return super().writer(schema, overwrite)
+
+    return Attached
+
+
+def _source_name(table: TableName) -> str:
+    return f"odps:{table}".lower()
+
+
+def _check_options(options: Mapping[str, str], known: frozenset[str], verb: str) -> None:
+    for key in options:
+        if key.casefold() not in known:
+            # Spark takes the options of one reference in a query for those of all.
+            raise ConfigError(
+                f"a {verb} of an attached table takes no option {key!r}",
+                option=key,
+                hint=f"odps_nb.spark.{verb} takes it as an argument",
+            )
+
+
+# -- Spark's catalog --------------------------------------------------------------------------
+
+
+def _check_catalog(spark: SparkSession) -> None:
+    if spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory":
+        raise ConfigError(
+            "this Spark keeps its catalog in a Hive metastore, where an entry would outlive the "
+            "session that can read it",
+            option="spark.sql.catalogImplementation",
+            hint="use odps_nb.spark.sql(spark, odps, …), which needs no entry",
+        )
+
+
+def _by_entry(names: Iterable[TableName], database: str) -> dict[str, TableName]:
+    if not _DATABASE.fullmatch(database):
+        raise ArgumentError(f"{database!r} is no name of a database", argument="database")
+    found: dict[str, TableName] = {}
+    for name in names:
+        entry = f"{database}.{name.table}"
+        if found.setdefault(entry, name) != name:
+            raise ArgumentError(
+                f"{found[entry]} and {name} would both be {entry}",
+                argument="tables",
+                hint="attach one of them with another database=",
+            )
+    return found
+
+
+def _make_database(spark: SparkSession, database: str) -> None:
+    if not spark.catalog.databaseExists(database):
+        spark.sql(f"create database `{database}` comment '{_COMMENT}'")
+    elif spark.catalog.getDatabase(database).description != _COMMENT:
+        raise ArgumentError(
+            f"Spark has a database {database!r} already",
+            argument="database",
+            hint=f"pass another name, e.g. database='{database}_odps'",
+        )
+
+
+def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableSchema) -> None:
+    from odps_nb.spark.tasks.types import spark_schema
+
+    quoted = ".".join(f"`{part}`" for part in entry.split("."))
+    if spark.catalog.tableExists(quoted):
+        rows = spark.sql(f"describe table extended {quoted}").collect()
+        if any(row.col_name == "Provider" for row in rows):  # Spark shows none for ours
+            raise ArgumentError(
+                f"Spark has a table {entry} of its own",
+                argument="tables",
+                hint="drop it, or attach with another database=",
+            )
+        spark.sql(f"drop table {quoted}")
+    # The path is read by nobody; without one Spark would make a folder for rows.
+    spark.catalog.createTable(
+        quoted, path=f"/odps/{name}", source=_source_name(name), schema=spark_schema(schema)
+    )

@@ -1,0 +1,127 @@
+"""`odps_nb.spark.attach`: names of Spark's catalog, and what it does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+import odps_nb.spark
+from odps_nb.errors import ArgumentError, ConfigError, NotFoundError
+from odps_nb.spark.launch.refusals import explain_refusals, note_of
+from odps_nb.spark.source.catalog import _check_catalog
+from odps_nb.spark.source.foreign_options import INSTEAD
+from odps_nb.spark.source.options import _READ, _STREAM_READ, _STREAM_WRITE, _WRITE
+from odps_nb.terms import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+
+Names = Callable[[str], str]
+
+
+@pytest.fixture
+def database(spark: SparkSession, new_name: Names) -> Iterator[str]:
+    """The name of a database that is gone after the test."""
+    name = new_name("attached")
+    yield name
+    spark.sql(f"drop database if exists {name} cascade")
+
+
+@pytest.mark.spark
+def test_an_entry_has_new_columns_and_rows_when_attached_again(
+    spark: SparkSession, odps: Connection, database: str, new_name: Names
+) -> None:
+    name = new_name("grows")
+    odps.create_table(name, "id bigint")
+    assert odps_nb.spark.attach(spark, odps, name, database=database) == (f"{database}.{name}",)
+    odps.sql(f"alter table {name} add columns (more string)")
+    given = TableName.parse(f"{odps.profile.project}.{name}", project="")
+    odps_nb.spark.attach(spark, odps, given, database=database)
+    assert spark.table(f"{database}.{name}").columns == ["id", "more"]
+    spark.sql(f"insert into {database}.{name} values (1, 'x')")
+    assert odps.table(name).read().row_count == 1
+    odps.drop_table(name)
+
+
+@pytest.mark.spark
+def test_names_of_others_are_left_alone(
+    spark: SparkSession, odps: Connection, database: str
+) -> None:
+    spark.sql(f"create database {database}")
+    with pytest.raises(ArgumentError, match="has a database"):
+        odps_nb.spark.attach(spark, odps, "orders", database=database)
+    spark.sql(f"drop database {database}")
+    odps_nb.spark.attach(spark, odps, "media", database=database)
+    spark.sql(f"create table {database}.orders (id bigint) using parquet")
+    with pytest.raises(ArgumentError, match="of its own"):
+        odps_nb.spark.attach(spark, odps, "orders", database=database)
+    assert spark.table(f"{database}.orders").columns == ["id"]
+
+
+@pytest.mark.spark
+def test_what_cannot_be_attached_is_said_before_anything_is_made(
+    spark: SparkSession, odps: Connection, database: str
+) -> None:
+    with pytest.raises(NotFoundError, match="no_such_table"):
+        odps_nb.spark.attach(spark, odps, ["media", "no_such_table"], database=database)
+    with pytest.raises(ArgumentError, match="would both be"):
+        odps_nb.spark.attach(spark, odps, ["media", "other.media"], database=database)
+    with pytest.raises(ArgumentError, match="no name of a database"):
+        odps_nb.spark.attach(spark, odps, "media", database="a b")
+    assert not spark.catalog.databaseExists(database)
+
+
+@pytest.mark.spark
+def test_no_key_is_in_the_catalog_or_in_a_plan(
+    spark: SparkSession, odps: Connection, database: str
+) -> None:
+    (name,) = odps_nb.spark.attach(spark, odps, "media", database=database)
+    told = [
+        spark.sql(f"{what} {name}").collect() for what in ("describe extended", "show create table")
+    ]
+    told.append(spark.sql(f"explain extended select * from {name}").collect())
+    assert str(odps.profile.access_key) not in str(told)
+    assert database in str(told)
+
+
+def test_a_catalog_that_outlives_the_session_is_refused() -> None:
+    class Hive:
+        """The settings of a session with a metastore."""
+
+        class conf:
+            @staticmethod
+            def get(name: str, default: str) -> str:
+                return "hive" if name == "spark.sql.catalogImplementation" else default
+
+    with pytest.raises(ConfigError, match="Hive metastore"):
+        _check_catalog(Hive)  # type: ignore[arg-type]
+
+
+@pytest.mark.spark
+def test_pyspark_is_wrapped_once_and_keeps_what_is_not_ours(
+    spark: SparkSession, new_name: Names
+) -> None:
+    from pyspark.sql.readwriter import DataFrameWriter
+
+    before = DataFrameWriter.saveAsTable
+    explain_refusals()
+    assert DataFrameWriter.saveAsTable is before
+    name = new_name("of_spark")
+    spark.range(3).write.saveAsTable(name, format="parquet")
+    spark.range(3).writeTo(f"{name}_2").using("parquet").create()
+    assert spark.table(name).count() == spark.table(f"{name}_2").count() == 3
+    for table in (name, f"{name}_2"):
+        spark.sql(f"drop table {table}")
+
+
+def test_an_error_about_something_else_gets_no_note() -> None:
+    assert note_of("[TABLE_OR_VIEW_NOT_FOUND] The table or view `sales`.`orders`") is None
+    assert "attach" in str(note_of("[TABLE_OR_VIEW_NOT_FOUND] The table `odps`.`orders`"))
+
+
+def test_no_option_of_ours_is_taken_for_one_of_others() -> None:
+    assert not set(INSTEAD) & (_READ | _WRITE | _STREAM_READ | _STREAM_WRITE)
