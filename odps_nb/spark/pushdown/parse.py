@@ -65,7 +65,9 @@ class ParsedQuery:
     ``words`` are all words outside of quotes, folded: no column is used that is not among them.
     ``plain_texts`` are literals whose characters are sure. ``is_regular`` is false where the tree
     may not be what the text says, so that nothing may be concluded from it. ``is_repeatable`` is
-    false where fewer rows may give other values, so that no row may be left out.
+    false where fewer rows may give other values, so that no row may be left out. ``zone`` is that
+    of Spark's session, in which it reads times; ``None``: not known. ``tokens`` are those of the
+    parser, with their places.
     """
 
     text: str
@@ -75,6 +77,8 @@ class ParsedQuery:
     plain_texts: frozenset[str] = field(repr=False)
     is_regular: bool
     is_repeatable: bool
+    zone: str | None = None
+    tokens: tuple[Any, ...] = field(default=(), repr=False, compare=False)
 
 
 def parse_query(text: str) -> ParsedQuery:
@@ -115,6 +119,7 @@ def parse_query(text: str) -> ParsedQuery:
         plain_texts=_plain_texts(text, strings),
         is_regular=is_regular(text, tokens, trees[0]),
         is_repeatable=is_repeatable(tokens, trees[0]),
+        tokens=tuple(tokens),
     )
 
 
@@ -225,14 +230,19 @@ def cte_of(table: Any) -> Any | None:
     return None
 
 
-def fill(query: ParsedQuery, placeholders: Mapping[Reference, str]) -> str:
-    """Return the text for ``spark.sql(text, **frames)``.
+def fill(
+    query: ParsedQuery,
+    placeholders: Mapping[Reference, str],
+    fixed: Sequence[tuple[int, int, str]] = (),
+) -> str:
+    """Return the text for ``spark.sql(text, **frames)``, with some places replaced.
 
     A name becomes ``({placeholder} as `name`)``: in brackets a table may be followed by whatever
     a name may (an alias, a sample, a pivot). Other braces are doubled, as formatting wants them.
     """
     cuts = [(ref.start, ref.end, _named(ref, key)) for ref, key in placeholders.items()]
     cuts += [(start, end, "") for start, end in _prefixes(query, placeholders)]
+    cuts += fixed
     pieces, done = [], 0
     for start, end, instead in sorted(cuts):
         pieces += [_braced(query.text[done:start]), instead]
