@@ -276,3 +276,14 @@ def test_the_example_of_the_readme_needs_no_environment(
         odps_nb.spark.blob_map(names["media"], "content", _size, "bytes long")
     assert caught.value.hint is not None
     assert caught.value.hint.startswith("pass the connection: odps=odps")
+
+
+@pytest.mark.spark
+def test_the_example_of_the_page_runs(spark: SparkSession, odps: Connection, repo: Path) -> None:
+    """Its other examples need torch: ``tests/versions/torch_spark.py``."""
+    page = (repo / "docs" / "blobs-in-spark.md").read_text("utf-8")
+    names: dict[str, Any] = {"spark": spark, "odps": odps}
+    exec(page.partition("```python\n")[2].partition("```")[0], names)
+    failed = {row.name: row.why for row in names["failed"]}
+    assert failed["empty.dat"].startswith("UnidentifiedImageError")
+    assert "mountains.jpg" not in failed
