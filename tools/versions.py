@@ -98,12 +98,13 @@ ROWS = (
         tests=("tests/versions/ray_blocks.py",),
         extras="test,notebook,local,keyring,ray",
     ),
-    # torchdata beside our own loader, and av for the frames of a video
+    # torchdata beside our own loader, av for the frames of a video, and Spark, which starts ranks
     Row(
         "torch",
         pins=("torch==2.13.0", "torchdata==0.11.0", "av"),
-        tests=("tests/versions/torch_loader.py",),
-        extras="test,notebook,local,keyring,torch",
+        tests=("tests/versions/torch_loader.py", "tests/versions/torch_spark.py"),
+        extras="test,notebook,local,keyring,torch,spark",
+        java=True,
     ),
     *(
         Row(f"python-{one}", pins=(), tests=(*FRAMES, "tests/http", "tests/wire"), python=one)

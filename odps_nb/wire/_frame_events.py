@@ -37,14 +37,14 @@ class BlobRecord:
     """One whole blob. ``mime_type`` and ``custom_file_name`` are known from frames only.
 
     ``verified`` says that its checksums and its length were checked; it is false only for a single
-    blob in a body of unknown length. ``reference`` is the blob reference it was fetched by, if that
-    is known here.
+    blob in a body of unknown length. ``reference`` is the blob reference it was fetched by, and
+    ``request_id`` the service's id of the answer that brought it, where they are known.
 
     It unpacks, as the SDK's does, into ``data, mime_type``, and equals that pair if it has neither
     file name nor reference.
     """
 
-    __slots__ = ("custom_file_name", "data", "mime_type", "reference", "verified")
+    __slots__ = ("custom_file_name", "data", "mime_type", "reference", "request_id", "verified")
 
     def __init__(
         self,
@@ -54,12 +54,14 @@ class BlobRecord:
         *,
         verified: bool = True,
         reference: BlobReference | None = None,
+        request_id: str | None = None,
     ) -> None:
         self.data: bytes = data
         self.mime_type: str | None = mime_type
         self.custom_file_name: str | None = custom_file_name
         self.verified: bool = verified
         self.reference: BlobReference | None = reference
+        self.request_id: str | None = request_id
 
     @property
     def file_name(self) -> str | None:

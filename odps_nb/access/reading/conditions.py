@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 from odps_nb.access.binding import literal
 from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
@@ -42,7 +42,7 @@ __all__ = [
 MAX_PARTITIONS = 1000  # named one by one in a request
 _MAX_WHERE = 16_000  # characters; the engine applies what is longer
 
-Value = bool | int | str | datetime.date | Decimal
+Value = bool | int | float | str | datetime.date | Decimal
 Row = Mapping[str, Value | None]
 
 _BITS = {TypeCode.TINYINT: 8, TypeCode.SMALLINT: 16, TypeCode.INT: 32, TypeCode.BIGINT: 64}
@@ -66,9 +66,13 @@ _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 
 class Condition(ABC):
-    """A condition over columns of one table; ``str`` writes it for the service."""
+    """A condition over columns of one table; ``str`` writes it for the service.
+
+    One that is not ``is_sent`` chooses partitions only.
+    """
 
     __slots__ = ()
+    is_sent: ClassVar[bool] = True
 
     @abstractmethod
     def columns(self) -> frozenset[str]:
@@ -138,6 +142,8 @@ class CompareDigits(_OnColumn):
     number, and of anything else nothing is said here. Never sent: the service may cast otherwise.
     """
 
+    is_sent: ClassVar[bool] = False
+
     sign: str
     number: int
 
@@ -178,7 +184,7 @@ class Like(_OnColumn):
         text = row[self.column]
         if not isinstance(text, str):
             return None
-        pattern = ".*".join(map(re.escape, self.pattern.split("%")))
+        pattern = "".join({"%": ".*", "_": "."}.get(one) or re.escape(one) for one in self.pattern)
         return re.fullmatch(pattern, text, re.DOTALL) is not None
 
     def __str__(self) -> str:
@@ -270,7 +276,7 @@ def may_be_sent(condition: Condition) -> bool:
         return all(may_be_sent(part) for part in condition.parts)
     if isinstance(condition, Negation):
         return may_be_sent(condition.inner)
-    return not isinstance(condition, CompareDigits)
+    return condition.is_sent
 
 
 def within_length(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
@@ -306,7 +312,7 @@ def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
     if code is TypeCode.BOOLEAN:
         return isinstance(value, bool) and sign in ("=", "<>")
     if code is TypeCode.DATE:
-        return isinstance(value, datetime.date) and value >= _FIRST_DATE
+        return type(value) is datetime.date and value >= _FIRST_DATE
     if isinstance(column.type, DecimalType) and isinstance(value, (int, Decimal)):
         return not isinstance(value, bool) and _fits(Decimal(value), column.type)
     return False

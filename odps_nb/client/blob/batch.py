@@ -41,6 +41,7 @@ class BlobPart(NamedTuple):
     start: BlobStart
     is_last: bool
     verified: bool
+    request_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -139,6 +140,7 @@ class BlobBatch:
             custom_file_name=part.start.custom_file_name,
             verified=part.verified,
             reference=reference,
+            request_id=part.request_id,
         )
 
     def _next(self) -> BlobPart:
@@ -240,7 +242,7 @@ class BlobBatch:
                 verified_bytes=self._delivered.size + len(data) if verified else 0,
             )
             answer.told = wire
-        return BlobPart(data, start, is_last, verified)
+        return BlobPart(data, start, is_last, verified, answer.response.request_id)
 
     def _finish(self, answer: _Answer) -> None:
         # Only the end of the body proves the last blob, unless a second copy of it follows.

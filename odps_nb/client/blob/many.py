@@ -16,6 +16,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, fan_out
+from odps_nb.errors import NotFoundError, ProtocolError
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire.frames import BlobRecord
 
@@ -24,6 +25,7 @@ __all__ = [
     "BlobFile",
     "BlobRecord",
     "iter_blobs",
+    "iter_blobs_or_errors",
     "open_blob",
     "plan_batches",
 ]
@@ -103,6 +105,79 @@ def iter_blobs(
         max_bytes=max_bytes,
         cancel=storage.operation(cancel),
     )
+
+
+def iter_blobs_or_errors(
+    storage: StorageClient,
+    references: Sequence[BlobReference],
+    *,
+    compression: Compression,
+    batch_count: int,
+    max_bytes: int,
+    max_blob: int,
+    tracker: ProgressTracker | None,
+    cancel: CancelToken | None,
+) -> Generator[BlobRecord | NotFoundError | ProtocolError, None, None]:
+    """Iterate over one record with metadata per reference, in order, or the error of its blob.
+
+    A blob that is unknown, too large or stays damaged costs its own place only: the other blobs
+    of its request are asked for one by one, each once more. What says nothing about a single blob
+    (no connection, no right, a failing service) is raised.
+
+    Parameters
+    ----------
+    references, compression, batch_count, max_bytes, max_blob, tracker, cancel
+        As of `iter_blobs`; each reference is named once.
+    """
+    if tracker is not None:
+        tracker.plan(items_total=len(references))
+        tracker.phase(Phase.FETCHING)
+
+    def fetch(low: int, high: int, token: CancelToken) -> Iterator[BlobRecord]:
+        return BlobBatch(
+            storage,
+            references[low:high],
+            places=range(low, high),
+            compression=compression,
+            max_blob=max_blob,
+            framed=True,
+            tracker=tracker,
+            cancel=token,
+        ).records()
+
+    def job(low: int, high: int) -> Callable[[CancelToken], Iterator[_Outcome]]:
+        return lambda token: _outcomes(lambda low, high: fetch(low, high, token), low, high)
+
+    bounds = plan_batches(
+        len(references), sizes=None, count=batch_count, size=BATCH_BYTES, at_least=BLOB_WORKERS
+    )
+    return fan_out(
+        [job(low, high) for low, high in bounds],
+        size=lambda one: len(one.data) if isinstance(one, BlobRecord) else 0,
+        workers=BLOB_WORKERS,
+        max_bytes=max_bytes,
+        cancel=storage.operation(cancel),
+    )
+
+
+_Outcome = BlobRecord | NotFoundError | ProtocolError
+
+
+def _outcomes(
+    fetch: Callable[[int, int], Iterator[BlobRecord]], low: int, high: int
+) -> Iterator[_Outcome]:
+    """Fetch a range of references in one request; after an error in it the rest one by one."""
+    at = low
+    try:
+        for record in fetch(low, high):
+            yield record
+            at += 1
+    except (NotFoundError, ProtocolError) as error:
+        if high - low == 1:
+            yield error
+            return
+    for one in range(at, high):
+        yield from _outcomes(fetch, one, one + 1)
 
 
 def plan_batches(

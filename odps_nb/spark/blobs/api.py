@@ -8,19 +8,18 @@ request, hands each to the function as it arrives, and sends on only what the fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pyarrow as pa
 
 from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
-from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.progress.attach import faces_of, register_activity
 from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
-from odps_nb.spark.tasks.shipping import shipped
+from odps_nb.spark.tasks.shipping import map_in_arrow
 from odps_nb.terms import Compression, format_bytes
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ NEW_BLOB = "struct<data: binary, mime_type: string, file_name: string>"
 of a column for which the function returns `odps_nb.NewBlob` or bytes.
 """
 
+_MOST_RETRIES = 100
+
 
 def blob_map(
     df: DataFrame,
@@ -47,6 +48,8 @@ def blob_map(
     fn: Callable[[BlobRecord], Row],
     schema: StructType | str,
     *,
+    on_error: str = "raise",
+    retries: int | None = None,
     odps: Connection | Profile | str | None = None,
     compression: str | Compression | None = None,
     progress: Progress = None,
@@ -67,6 +70,17 @@ def blob_map(
         it may return an `odps_nb.NewBlob` or bytes, which `odps_nb.spark.write` then uploads.
     schema
         The new columns: a StructType, or text like ``"width int, thumbnail binary"``.
+    on_error
+        What a row does whose blob cannot be had (unknown, damaged, too large), for which `fn`
+        raises, or whose values do not fit `schema`. ``"raise"`` ends the job: the error names row
+        and reference, and the blob's file name and request id if it had come. ``"null"`` gives
+        nulls for its new columns. Any other text is the name of one more column, of type string,
+        which holds the error of such a row, and null for all others. A service that does not
+        answer, or refuses the keys, ends the job in any case.
+    retries
+        How often a request for blobs is sent again at most before it counts as failed, within two
+        minutes; 6 by default. `fn` is called once per row and attempt of a task: how often
+        Spark tries a task is ``spark.task.maxFailures``.
     odps
         Where the blobs are: as in `odps_nb.spark.read`; by default the environment's profile.
     compression
@@ -77,7 +91,9 @@ def blob_map(
     Raises
     ------
     ArgumentError
-        No such column, or a new column has the name of an old one.
+        No such column, a new column has the name of an old one, or an argument makes no sense.
+    ConfigError
+        `odps` was not passed, and the environment names no service.
     ConversionError
         The reference column is neither text nor bytes; in a task, what `fn` returned does not fit.
     LimitExceededError
@@ -96,7 +112,8 @@ def blob_map(
     from pyspark.sql.types import StructType
 
     asked = cast(StructType, StructType.fromDDL(schema)) if isinstance(schema, str) else schema
-    return _mapped(df, ref_column, fn, asked, odps, compression, progress, option="schema")
+    done = _Done(fn, "schema", on_error, retries)
+    return _mapped(df, ref_column, done, asked, odps, compression, progress)
 
 
 def with_blobs(
@@ -105,6 +122,8 @@ def with_blobs(
     *,
     column: str = "blob",
     max_blob_bytes: int = 16_000_000,
+    on_error: str = "raise",
+    retries: int | None = None,
     odps: Connection | Profile | str | None = None,
     compression: str | Compression | None = None,
     progress: Progress = None,
@@ -117,7 +136,7 @@ def with_blobs(
 
     Parameters
     ----------
-    df, ref_column, odps, compression, progress
+    df, ref_column, on_error, retries, odps, compression, progress
         As in `blob_map`. Where the reference is null, the new column is.
     column
         Name of the new column.
@@ -127,7 +146,7 @@ def with_blobs(
     Raises
     ------
     ArgumentError
-        No such column, the new one is there already, or `max_blob_bytes` is out of bounds.
+        No such column, the new one is there already, or an argument is out of bounds.
     ConversionError
         The reference column is neither text nor bytes.
     LimitExceededError
@@ -153,17 +172,8 @@ def with_blobs(
         )
     kind = cast(StructType, StructType.fromDDL(f"blob {NEW_BLOB}")).fields[0].dataType
     added = StructType().add(column, kind)
-    return _mapped(
-        df,
-        ref_column,
-        _whole,
-        added,
-        odps,
-        compression,
-        progress,
-        option="column",
-        largest=max_blob_bytes,
-    )
+    done = _Done(_whole, "column", on_error, retries, largest=max_blob_bytes)
+    return _mapped(df, ref_column, done, added, odps, compression, progress)
 
 
 def _whole(record: BlobRecord) -> Row:
@@ -176,17 +186,48 @@ def _whole(record: BlobRecord) -> Row:
     )
 
 
+class _Done(NamedTuple):
+    """What is done with each blob; ``option`` is the argument that names the new columns."""
+
+    fn: Callable[[BlobRecord], Row]
+    option: str
+    on_error: str
+    retries: int | None
+    largest: int | None = None
+
+    def error_column(self) -> str | None:
+        """Return the name of the column of error texts; ``None``: there is none.
+
+        Raises
+        ------
+        ArgumentError
+            `on_error` or `retries` makes no sense.
+        """
+        if not isinstance(self.on_error, str) or not self.on_error:
+            raise ArgumentError(
+                f"on_error is {self.on_error!r}",
+                argument="on_error",
+                hint="'raise', 'null', or the name of a new column for the text of the error",
+            )
+        if self.retries is not None and not (
+            type(self.retries) is int and 0 <= self.retries <= _MOST_RETRIES
+        ):
+            raise ArgumentError(
+                f"retries is {self.retries!r}",
+                argument="retries",
+                hint=f"a whole number from 0 to {_MOST_RETRIES}, or None for as many as ever",
+            )
+        return None if self.on_error in ("raise", "null") else self.on_error
+
+
 def _mapped(
     df: DataFrame,
     ref_column: str,
-    fn: Callable[[BlobRecord], Row],
+    done: _Done,
     asked: StructType,
     odps: Connection | Profile | str | None,
     compression: str | Compression | None,
     progress: Progress,
-    *,
-    option: str,
-    largest: int | None = None,
 ) -> DataFrame:
     """Check column names, and append the columns that tasks compute."""
     from pyspark.sql.types import StructField, StructType
@@ -196,8 +237,11 @@ def _mapped(
 
     # A null reference makes nulls, whatever the schema promises.
     added = StructType([StructField(f.name, f.dataType, metadata=f.metadata) for f in asked.fields])
-    index = _checked_column(df.schema, ref_column, added, option)
-    whole = StructType([*df.schema.fields, *added.fields])
+    index = _checked_column(df.schema, ref_column, added, done.option)
+    whole, error_column = StructType([*df.schema.fields, *added.fields]), done.error_column()
+    if error_column is not None:
+        _require_new([error_column], whole, "on_error")
+        whole = whole.add(error_column, "string")
     with StorageClient(profile_of(odps)) as storage:
         profile = TaskProfile.of(storage)
     activity = TrackedActivity(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
@@ -205,19 +249,21 @@ def _mapped(
         profile=profile,
         column=index,
         name=ref_column,
-        fn=fn,
+        fn=done.fn,
         added=arrow_schema(added),
         whole=arrow_schema(whole),
         compression=Compression.of(compression),
-        largest=largest,
+        largest=done.largest,
+        goes_on=done.on_error != "raise",
+        error_column=error_column,
+        retries=done.retries,
         report_to=register_activity(df.sparkSession, activity, faces_of(odps), progress),
     )
 
-    def map_blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return map_batches(task, batches)
+    def map_blobs(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+        yield from map_batches(task, batches)
 
-    with without_pandas_notice():
-        return df.mapInArrow(shipped(map_blobs), whole)
+    return map_in_arrow(df, map_blobs, whole)
 
 
 def _checked_column(schema: StructType, name: str, added: StructType, option: str) -> int:
@@ -228,12 +274,7 @@ def _checked_column(schema: StructType, name: str, added: StructType, option: st
             argument="ref_column",
             hint=f"its columns are: {', '.join(schema.names)}",
         )
-    if twins := [one for one in added.names if one.casefold() in names]:
-        raise ArgumentError(
-            f"the DataFrame has a column {twins[0]!r} already",
-            argument=option,
-            hint="give the new column another name, or drop the old one first",
-        )
+    _require_new(added.names, schema, option)
     index = names.index(name.casefold())
     kind = schema.fields[index].dataType.typeName()
     if kind not in ("string", "binary"):
@@ -244,3 +285,13 @@ def _checked_column(schema: StructType, name: str, added: StructType, option: st
             target_type="string",
         )
     return index
+
+
+def _require_new(names: Iterable[str], schema: StructType, option: str) -> None:
+    known = {field.name.casefold() for field in schema.fields}
+    if twins := [one for one in names if one.casefold() in known]:
+        raise ArgumentError(
+            f"the DataFrame has a column {twins[0]!r} already",
+            argument=option,
+            hint="give the new column another name, or drop the old one first",
+        )

@@ -1,8 +1,8 @@
 """`map_batches`: the task side of `blob_map` and `with_blobs`.
 
 References in, rows out: blobs are fetched many at a time, handed to a function one by one as they
-arrive, and what it returns is sent on before it fills the memory. Runs on executors: sees no
-session of Spark's.
+arrive, and what it returns is sent on before it fills the memory. A row that fails names itself,
+or becomes nulls. Runs on executors: sees no session of Spark's.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.types as pt
 
-from odps_nb.access.blob import NewBlob
-from odps_nb.errors import ConversionError, LimitExceededError
+from odps_nb.errors import CancelledError, ConversionError, LimitExceededError, OdpsNbError
+from odps_nb.spark.blobs.cells import Row, array_of, cell_of, misfits, ordered_row, size_of
+from odps_nb.spark.blobs.failures import Made, Place, error_text, note_place
 from odps_nb.spark.progress.messages import ReportTo
 from odps_nb.spark.progress.task_client import Watch, reported
 from odps_nb.spark.reading.casting import select
@@ -45,14 +44,14 @@ LARGEST_BATCH = 64_000_000
 #: to take a dozen seconds.
 LARGEST_VALUE = 256_000_000
 
-Row = dict[str, Any] | tuple[Any, ...] | None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobTask:
     """What a task needs; pickled with the function that it calls.
 
-    ``largest`` is the largest blob in bytes that is fetched, ``None`` for any.
+    ``largest`` is the largest blob in bytes that is fetched, ``None`` for any. With ``goes_on`` a
+    row that fails is a row of nulls, and where there is an ``error_column``, the last one of
+    ``whole``, its error is told there. ``retries`` bounds how often a request is sent again.
     """
 
     profile: TaskProfile
@@ -63,6 +62,9 @@ class BlobTask:
     whole: pa.Schema
     compression: Compression = Compression.NONE
     largest: int | None = None
+    goes_on: bool = False
+    error_column: str | None = None
+    retries: int | None = None
     report_to: ReportTo | None = None
 
 
@@ -72,29 +74,40 @@ def map_batches(task: BlobTask, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     with (
         task_errors(f"blobs of column {task.name!r}"),
         reported(task.report_to, operation="blobs", title=what) as watch,
-        task.profile.open() as storage,
+        task.profile.open(retries=task.retries) as storage,
     ):
         if watch.tracker is not None:
             watch.tracker.plan_split(what)
-        resources = _Resources(task, storage, watch)
+        resources, first = _Resources(task, storage, watch, _partition()), 0
         for batch in batches:
-            yield from _map_batch(resources, batch)
+            yield from _map_batch(resources, batch, first)
+            first += batch.num_rows
         if watch.tracker is not None:
             watch.tracker.split_done(what)
 
 
+def _partition() -> int | None:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.partitionId()
+
+
 class _Resources(NamedTuple):
-    """Resources of a running task."""
+    """Resources of a running task, and its number."""
 
     task: BlobTask
     storage: StorageClient
     watch: Watch
+    partition: int | None
 
 
-def _map_batch(resources: _Resources, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    results, sent = _Results(resources.task), 0
+def _map_batch(
+    resources: _Resources, batch: pa.RecordBatch, first: int
+) -> Iterator[pa.RecordBatch]:
+    results, sent = _Results(resources.task, resources.watch), 0
     tokens = batch.column(resources.task.column).to_pylist()
-    with contextlib.closing(_rows(resources, tokens)) as rows:
+    with contextlib.closing(_rows(resources, tokens, first)) as rows:
         for row in rows:
             results.add(row)
             if results.is_full:
@@ -118,61 +131,94 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 # -- blobs in -----------------------------------------------------------------------------------
 
 
-def _rows(resources: _Resources, tokens: list[str | None]) -> Generator[Row, None, None]:
-    """Call the function for every reference, in order; ``None`` where there is none."""
+def _rows(
+    resources: _Resources, tokens: list[str | None], first: int
+) -> Generator[Made, None, None]:
+    """Call the function for every reference, in order; rows count from ``first``."""
     wanted = [token for token in tokens if token is not None]
     with contextlib.closing(_records(resources, wanted)) as records:
-        for token in tokens:
-            yield None if token is None else resources.task.fn(next(records))
+        for number, token in enumerate(tokens, first):
+            if token is None:
+                yield Made()
+                continue
+            place = Place(row=number, task=resources.partition, reference=token)
+            try:
+                record = next(records)
+            except OdpsNbError as error:  # of the service: no row is to blame
+                error.add_note(f"waiting for {place}")
+                raise
+            yield _made(resources.task.fn, record, place)
 
 
-def _records(resources: _Resources, tokens: list[str]) -> Generator[BlobRecord, None, None]:
+def _made(fn: Callable[[BlobRecord], Row], record: BlobRecord | OdpsNbError, place: Place) -> Made:
+    if isinstance(record, OdpsNbError):
+        return Made(place=place, error=record)
+    place = replace(place, file_name=record.file_name, request_id=record.request_id)
+    try:
+        return Made(fn(record), place)
+    except CancelledError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever a person's function raises
+        return Made(place=place, error=error)
+
+
+def _records(
+    resources: _Resources, tokens: list[str]
+) -> Generator[BlobRecord | OdpsNbError, None, None]:
     """Iterate over one blob per reference, in order; one that is named again is fetched once.
 
     Unless what is kept for later rows grows too large: then it is fetched again.
     """
     left = Counter(tokens)
-    kept: dict[str, BlobRecord] = {}
+    kept: dict[str, BlobRecord | OdpsNbError] = {}
     seen: set[str] = set()
     room = KEPT
     with contextlib.closing(_fetch(resources, list(left))) as fetched:
         for token in tokens:
             record = kept.pop(token, None)
             if record is not None:
-                room += len(record.data)
+                room += _held(record)
             elif token in seen:
                 (record,) = _fetch(resources, [token])
             else:
                 record = next(fetched)
                 seen.add(token)
             left[token] -= 1
-            if left[token] and len(record.data) <= room:
+            if left[token] and _held(record) <= room:
                 kept[token] = record
-                room -= len(record.data)
+                room -= _held(record)
             yield record
 
 
-def _fetch(resources: _Resources, tokens: list[str]) -> Generator[BlobRecord, None, None]:
-    from odps_nb.client.blob.many import MAX_BLOB, iter_blobs
+def _held(record: BlobRecord | OdpsNbError) -> int:
+    return 0 if isinstance(record, OdpsNbError) else len(record.data)
+
+
+def _fetch(
+    resources: _Resources, tokens: list[str]
+) -> Generator[BlobRecord | OdpsNbError, None, None]:
+    """Iterate over one blob per distinct reference, in order, or the error about it."""
+    from odps_nb.client.blob.many import MAX_BLOB, iter_blobs_or_errors
 
     task, watch = resources.task, resources.watch
-    largest = MAX_BLOB if task.largest is None else task.largest
-    try:
-        yield from iter_blobs(
-            resources.storage,
-            [BlobReference.from_text(token) for token in tokens],
-            compression=task.compression,
-            batch_count=REFERENCES_PER_REQUEST,
-            max_bytes=FETCHED_AHEAD,
-            max_blob=largest,
-            metadata=True,
-            tracker=watch.tracker,
-            cancel=watch.cancel,
-        )
-    except LimitExceededError as error:
-        if task.largest is None or error.limit != task.largest:
-            raise
-        raise _too_large(task, error) from None
+    fetched = iter_blobs_or_errors(
+        resources.storage,
+        [BlobReference.from_text(token) for token in tokens],
+        compression=task.compression,
+        batch_count=REFERENCES_PER_REQUEST,
+        max_bytes=FETCHED_AHEAD,
+        max_blob=MAX_BLOB if task.largest is None else task.largest,
+        tracker=watch.tracker,
+        cancel=watch.cancel,
+    )
+    with contextlib.closing(fetched):
+        for one in fetched:
+            if watch.tracker is not None and isinstance(one, OdpsNbError):
+                watch.tracker.add(items=1)  # it is done with
+            if isinstance(one, LimitExceededError) and one.limit == task.largest:
+                yield _too_large(task, one)
+            else:
+                yield one
 
 
 def _too_large(task: BlobTask, error: LimitExceededError) -> LimitExceededError:
@@ -196,99 +242,91 @@ class _Results:
     """Buffers rows that the function returned until they are sent."""
 
     task: BlobTask
-    columns: list[list[Any]] = field(default_factory=list)
-    rows: int = 0
-    size: int = 0
+    watch: Watch
+    columns: list[list[Any]] = field(init=False)
+    places: list[Place | None] = field(init=False)
+    errors: list[str | None] = field(init=False)
+    size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.columns = [[] for _ in self.task.added]
+        self._empty()
+
+    def _empty(self) -> None:
+        self.columns, self.size = [[] for _ in self.task.added], 0
+        self.places, self.errors = [], []
+
+    @property
+    def rows(self) -> int:
+        return len(self.places)
 
     @property
     def is_full(self) -> bool:
         return self.rows >= ROWS_PER_BATCH or self.size >= BYTES_PER_BATCH
 
-    def add(self, row: Row) -> None:
-        ordered = _ordered(row, self.task.added)
-        for values, value, kind in zip(self.columns, ordered, self.task.added, strict=True):
-            cell = _cell(value, kind.type)
-            size = _size(cell)
+    def add(self, made: Made) -> None:
+        """Buffer a row.
+
+        Raises
+        ------
+        Exception
+            The row has failed, and the task does not go on.
+        """
+        error, cells = made.error, list[Any]()
+        if error is None:
+            try:
+                cells = self._cells(made.row)
+            except Exception as caught:  # noqa: BLE001  e.g. of a file that a NewBlob names
+                error = caught
+        if error is not None:
+            cells = [None] * len(self.columns)
+        self.errors.append(None if error is None else self._failed(error, made.place))
+        self.places.append(made.place)
+        for values, cell in zip(self.columns, cells, strict=True):
+            values.append(cell)
+            self.size += size_of(cell)
+
+    def _cells(self, row: Row) -> list[Any]:
+        cells = []
+        for value, kind in zip(ordered_row(row, self.task.added), self.task.added, strict=True):
+            cell = cell_of(value, kind.type)
+            size = size_of(cell)
             if size > LARGEST_VALUE:
                 raise _too_much(kind.name, size)
-            values.append(cell)
-            self.size += size
-        self.rows += 1
+            cells.append(cell)
+        return cells
+
+    def _failed(self, error: Exception, place: Place | None) -> str:
+        """Return the text of an error that the task survives; raise any other."""
+        if not self.task.goes_on:
+            raise note_place(error, place)
+        text = error_text(error, place)
+        if self.watch.tracker is not None:
+            self.watch.tracker.noted(f"row {'' if place is None else place.row}: {text}")
+        return text
 
     def take(self, kept: pa.RecordBatch) -> pa.RecordBatch:
         """Return the input rows with their new columns, and empty the buffer."""
-        made = [
-            _as_array(values, field)
-            for values, field in zip(self.columns, self.task.added, strict=True)
-        ]
-        self.columns, self.rows, self.size = [[] for _ in self.task.added], 0, 0
+        try:
+            made = self._arrays()
+        except ConversionError:
+            self._leave_out_misfits()
+            made = self._arrays()
+        if self.task.error_column is not None:
+            made.append(pa.array(self.errors, pa.string()))
+        self._empty()
         names = self.task.whole.names
         return select(pa.RecordBatch.from_arrays([*kept.columns, *made], names), self.task.whole)
 
+    def _arrays(self) -> list[pa.Array]:
+        pairs = zip(self.columns, self.task.added, strict=True)
+        return [array_of(values, kind) for values, kind in pairs]
 
-def _ordered(row: Row, schema: pa.Schema) -> Iterable[Any]:
-    if row is None:
-        return [None] * len(schema)
-    if isinstance(row, dict):
-        if strange := row.keys() - set(schema.names):
-            raise ConversionError(
-                f"the function returned {sorted(map(str, strange))[0]!r}, which is not a column",
-                hint=f"the columns are: {', '.join(schema.names)}",
-            )
-        return [row.get(name) for name in schema.names]
-    if isinstance(row, tuple) and len(row) == len(schema):
-        return row
-    raise ConversionError(
-        f"the function returned {type(row).__name__}"
-        + (f" of {len(row)}" if isinstance(row, tuple) else ""),
-        target_type=f"dict, or tuple of {len(schema)}",
-        hint="return a dict by column name, or a tuple with one value per column",
-    )
-
-
-def _cell(value: Any, kind: pa.DataType) -> Any:
-    """Return a value as Arrow takes it: new blobs as structs, also inside of lists and structs."""
-    if isinstance(value, NewBlob):
-        return _described(value)
-    if pt.is_struct(kind):
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            return {"data": value}
-        if isinstance(value, dict):
-            types = {one.name: one.type for one in kind}
-            return {k: _cell(v, types[k]) if k in types else v for k, v in value.items()}
-    if pt.is_list(kind) and isinstance(value, (list, tuple)):
-        return [_cell(one, kind.value_type) for one in value]
-    return value
-
-
-def _described(blob: NewBlob) -> dict[str, Any]:
-    from odps_nb.access.writing.blob_cells import content_of
-
-    content = content_of(blob, _never)
-    data = content.data
-    if isinstance(data, Path):
-        data = data.read_bytes()
-    elif not isinstance(data, bytes):
-        data = data.read()
-    return {"data": data, "mime_type": content.mime_type, "file_name": content.file_name}
-
-
-def _never(reference: BlobReference) -> Any:
-    raise AssertionError(f"a new blob is no copy: {reference!r}")
-
-
-def _size(value: Any) -> int:
-    """Return the approximate size of a value in Arrow, in bytes."""
-    if isinstance(value, (bytes, bytearray, memoryview, str)):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(_size(one) for one in value.values())
-    if isinstance(value, (list, tuple)):
-        return sum(_size(one) for one in value)
-    return 8
+    def _leave_out_misfits(self) -> None:
+        for values, kind in zip(self.columns, self.task.added, strict=True):
+            for row, error in misfits(values, kind).items():
+                self.errors[row] = self._failed(error, self.places[row])
+                for column in self.columns:
+                    column[row] = None
 
 
 def _too_much(name: str, size: int) -> LimitExceededError:
@@ -299,15 +337,3 @@ def _too_much(name: str, size: int) -> LimitExceededError:
         actual=size,
         hint="return less, or write large blobs without Spark: odps.table(…).write(…)",
     )
-
-
-def _as_array(values: list[Any], field: pa.Field) -> pa.Array:
-    try:
-        return pa.array(values, field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise ConversionError(
-            f"the function's values for {field.name!r} do not fit: {error}",
-            column=field.name,
-            target_type=str(field.type),
-            hint="return what the schema says; a NewBlob is of type odps_nb.spark.NEW_BLOB",
-        ) from None

@@ -15,23 +15,21 @@ from typing import Any
 from odps_nb.access.reading.conditions import (
     AllOf,
     AnyOf,
-    Compare,
     CompareDigits,
     Condition,
-    IsIn,
     IsNull,
-    Like,
     Negation,
     Value,
     may_be_null_tested,
-    takes_pattern,
-    takes_value,
 )
 from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.spark.pushdown.comparisons import Comparisons, Moment
+from odps_nb.spark.pushdown.computed import Computed, computed_of
 from odps_nb.spark.pushdown.literals import value_of
 from odps_nb.spark.pushdown.outer_predicates import outer_relations
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fold
 from odps_nb.spark.pushdown.scopes import FromClause, from_clause_of, kind_of
+from odps_nb.spark.pushdown.set_operations import Outputs
 
 __all__ = ["conditions_of", "where_is_covered"]
 
@@ -61,7 +59,9 @@ def _conditions(
         return
     reader = _Extractor(query, clause)
     yield from reader.conditions()
-    outers = outer_relations(query.tree, clause, reader.column)
+    outers = outer_relations(
+        query.tree, clause, reader.column, lambda select: _outputs(query, select, schemas)
+    )
     found = [
         [
             one.renamed(outer.names)
@@ -73,6 +73,25 @@ def _conditions(
     for one in _wanted_by_all(found):
         if one.rejects_nulls() or not nullable:
             yield one
+
+
+def _outputs(query: ParsedQuery, select: Any, schemas: Mapping[int, TableSchema]) -> Outputs | None:
+    """Return what a select of one known relation gives, by place; ``None``: not sure."""
+    from sqlglot import exp
+
+    first = select.args.get("from_") if isinstance(select, exp.Select) else None
+    clause = None if first is None else from_clause_of(query, first.this, schemas)
+    if clause is None or len(clause.all) > 1 or clause.shared or clause.own.schema is None:
+        return None
+    reader, found = _Extractor(query, clause), list[tuple[str, Column | None]]()
+    for one in select.expressions:
+        if isinstance(one, exp.Star) and not any(one.args.values()):
+            found += [(column.name, column) for column in clause.own.schema]
+        elif isinstance(one, (exp.Column, exp.Alias)) and one.find(exp.Star) is None:
+            found.append((one.alias_or_name, reader.column(one.unalias())))
+        else:
+            return None  # what may be several columns
+    return found
 
 
 def _wanted_by_all(found: Sequence[Sequence[Condition]]) -> Iterator[Condition]:
@@ -120,7 +139,8 @@ class _Extractor:
     def __init__(self, query: ParsedQuery, clause: FromClause) -> None:
         from sqlglot import exp
 
-        self._texts, self._clause = query.plain_texts, clause
+        self._query, self._texts, self._clause = query, query.plain_texts, clause
+        self._meanings = Comparisons(query.zone)
         self._own = clause.own
         assert self._own.schema is not None  # it is ours
         self._schema = self._own.schema
@@ -156,45 +176,57 @@ class _Extractor:
 
     def _safe(self, tree: Any, *, nullable: bool) -> Iterator[Condition]:
         for part in _conjuncts(tree):
-            condition = self.read(part)
+            condition = self.read(part) or self._computed(part)
             if condition is not None and (condition.rejects_nulls() or not nullable):
                 yield condition
 
+    def _computed(self, tree: Any) -> Computed | None:
+        from sqlglot import exp
+
+        nodes = ((node, self.column(node)) for node in tree.find_all(exp.Column))
+        keys = self._schema.partition_columns
+        columns = {id(node): found for node, found in nodes if found is not None and found in keys}
+        return computed_of(self._query, tree, self._own.alias, columns) if columns else None
+
     # -- one condition ------------------------------------------------------------------------
 
-    def read(self, tree: Any) -> Condition | None:
-        """Return an expression as a condition; ``None`` if any part has an unknown form."""
+    def read(self, tree: Any, *, negated: bool = False) -> Condition | None:
+        """Return an expression as a condition; ``None`` if any part has an unknown form.
+
+        It holds for every row that the expression holds for; ``negated``, below a NOT: only for
+        those.
+        """
         from sqlglot import exp
 
         tree = tree.unnest()
         if tree.args.get("negate"):  # how sqlglot may spell NOT inside of another node
             tree = tree.copy()
             tree.set("negate", None)
-            inner = self.read(tree)
+            inner = self.read(tree, negated=True)
             return None if inner is None else Negation(inner)
         if {key for key, value in tree.args.items() if value} - _KNOWN_ARGS:
             return None
         if isinstance(tree, (exp.And, exp.Or)):
-            parts = [self.read(part) for part in tree.flatten()]
+            parts = [self.read(part, negated=negated) for part in tree.flatten()]
             known = tuple(part for part in parts if part is not None)
             kind = AllOf if isinstance(tree, exp.And) else AnyOf
             return kind(known) if len(known) == len(parts) else None
         if isinstance(tree, exp.Not):
-            inner = self.read(tree.this)
+            inner = self.read(tree.this, negated=True)
             return None if inner is None else Negation(inner)
         if isinstance(tree, exp.Column):
-            return self._compare(tree, "=", True)
+            return self._compare(tree, "=", True, negated=negated)
         if isinstance(tree, exp.Is):
             return self._is_null(tree)
         if isinstance(tree, exp.In):
-            return self._is_in(tree)
+            return self._is_in(tree, negated=negated)
         if isinstance(tree, exp.Between):
-            return self._between(tree)
+            return self._between(tree, negated=negated)
         if isinstance(tree, exp.Like):
             return self._is_like(tree)
-        return self._comparison(tree)
+        return self._comparison(tree, negated=negated)
 
-    def _comparison(self, tree: Any) -> Condition | None:
+    def _comparison(self, tree: Any, *, negated: bool) -> Condition | None:
         from sqlglot import exp
 
         signs = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
@@ -203,8 +235,8 @@ class _Extractor:
             return None
         left, right = tree.left.unnest(), tree.right.unnest()
         if isinstance(left, exp.Column):
-            return self._compare(left, sign, value_of(right, self._texts))
-        return self._compare(right, _MIRRORED[sign], value_of(left, self._texts))
+            return self._compare(left, sign, value_of(right, self._texts), negated=negated)
+        return self._compare(right, _MIRRORED[sign], value_of(left, self._texts), negated=negated)
 
     def _is_null(self, tree: Any) -> Condition | None:
         from sqlglot import exp
@@ -214,15 +246,16 @@ class _Extractor:
             return None
         return IsNull(column.name) if may_be_null_tested(column) else None
 
-    def _is_in(self, tree: Any) -> Condition | None:
+    def _is_in(self, tree: Any, *, negated: bool) -> Condition | None:
         column = self.column(tree.this.unnest())
         values = [value_of(one.unnest(), self._texts) for one in tree.expressions]
-        if column is None or not values:
+        known = [value for value in values if value is not None]
+        if column is None or not values or len(known) < len(values):
             return None
-        known = tuple(v for v in values if v is not None and takes_value(column, v))
-        if len(known) == len(values):
-            return IsIn(column.name, known)
-        digits = [self._digits(column, "=", value) for value in values]
+        found = self._meanings.is_in(column, known, negated=negated)
+        if found is not None:
+            return found
+        digits = [self._digits(column, "=", value) for value in known]
         parts = tuple(part for part in digits if part is not None)
         return AnyOf(parts) if len(parts) == len(values) else None
 
@@ -233,24 +266,25 @@ class _Extractor:
         if column is None or not isinstance(pattern, exp.Literal):
             return None
         text = value_of(pattern, self._texts)
-        known = isinstance(text, str) and takes_pattern(column, text)
-        return Like(column.name, str(text)) if known else None
+        return self._meanings.like(column, text) if isinstance(text, str) else None
 
-    def _between(self, tree: Any) -> Condition | None:
+    def _between(self, tree: Any, *, negated: bool) -> Condition | None:
         column = tree.this.unnest()
-        low = self._compare(column, ">=", value_of(tree.args["low"].unnest(), self._texts))
-        high = self._compare(column, "<=", value_of(tree.args["high"].unnest(), self._texts))
-        return None if low is None or high is None else AllOf((low, high))
+        low, high = (value_of(tree.args[one].unnest(), self._texts) for one in ("low", "high"))
+        first = self._compare(column, ">=", low, negated=negated)
+        last = self._compare(column, "<=", high, negated=negated)
+        return None if first is None or last is None else AllOf((first, last))
 
-    def _compare(self, tree: Any, sign: str, value: Value | None) -> Condition | None:
+    def _compare(
+        self, tree: Any, sign: str, value: Value | Moment | None, *, negated: bool
+    ) -> Condition | None:
         column = self.column(tree)
         if column is None or value is None:
             return None
-        if takes_value(column, value, sign):
-            return Compare(column.name, sign, value)
-        return self._digits(column, sign, value)
+        found = self._meanings.compare(column, sign, value, negated=negated)
+        return self._digits(column, sign, value) if found is None else found
 
-    def _digits(self, column: Column, sign: str, value: Value | None) -> Condition | None:
+    def _digits(self, column: Column, sign: str, value: Value | Moment) -> Condition | None:
         text = column.type.code is TypeCode.STRING and column in self._schema.partition_columns
         if text and type(value) is int and abs(value) < 1 << 31:
             return CompareDigits(column.name, sign, value)

@@ -9,14 +9,16 @@ from decimal import Decimal
 from typing import Any
 
 from odps_nb.access.reading.conditions import Value
+from odps_nb.spark.pushdown.comparisons import Moment, moment_of
 
 __all__ = ["value_of"]
 
 _WHOLE = re.compile(r"[0-9]{1,40}")
+_EXPONENT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?[eE][+-]?[0-9]{1,2}")  # a DOUBLE
 _POINT = re.compile(r"[0-9]{0,40}\.[0-9]{0,40}")
 
 
-def value_of(tree: Any, texts: frozenset[str]) -> Value | None:
+def value_of(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
     """Return the value of a literal; ``None`` for any other expression.
 
     Parameters
@@ -28,7 +30,7 @@ def value_of(tree: Any, texts: frozenset[str]) -> Value | None:
 
     if isinstance(tree, exp.Neg):
         value = value_of(tree.this.unnest(), texts)
-        number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
+        number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
         return -value if number else None  # type: ignore[operator]  # it is a number
     if isinstance(tree, exp.Boolean):
         return bool(tree.this)
@@ -47,6 +49,8 @@ def _literal(tree: Any, texts: frozenset[str]) -> Value | None:
     text = str(tree.this)
     if _WHOLE.fullmatch(text):
         return int(text)
+    if _EXPONENT.fullmatch(text):
+        return float(text)
     return Decimal(text) if _POINT.fullmatch(text) and text != "." else None
 
 
@@ -74,8 +78,8 @@ def _concat(parts: Sequence[Any], texts: frozenset[str]) -> str | None:
     return "".join(pieces)
 
 
-def _cast(tree: Any, texts: frozenset[str]) -> Value | None:
-    """Read ``date '2024-01-31'``, a cast of such a text, and exact decimals."""
+def _cast(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
+    """Read ``date '2024-01-31'``, times, casts of such texts, and exact decimals."""
     from sqlglot import exp
 
     text = tree.this
@@ -85,7 +89,14 @@ def _cast(tree: Any, texts: frozenset[str]) -> Value | None:
         return _date(text.this)
     if tree.to.this is exp.DataType.Type.DECIMAL:
         return _decimal(text.this, tree.to.expressions)
+    if tree.to.this.name in _TIMES:
+        clock = moment_of(text.this)
+        return None if clock is None else Moment(clock, zoned=_TIMES[tree.to.this.name])
     return None
+
+
+# How sqlglot names Spark's types of times, and whether they are instants.
+_TIMES = {"TIMESTAMPTZ": True, "TIMESTAMPLTZ": True, "TIMESTAMPNTZ": False}
 
 
 def _date(text: str) -> datetime.date | None:

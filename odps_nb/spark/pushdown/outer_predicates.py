@@ -1,4 +1,4 @@
-"""Pushes outer predicates through subqueries and CTEs.
+"""Pushes outer predicates through subqueries, CTEs and set operations.
 
 ``select … from (select * from orders) where ds = '…'`` drops rows of ``orders``, though not where
 they are read. A select lets such a predicate through when it returns the column unchanged, and
@@ -16,6 +16,7 @@ from typing import Any
 from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.pushdown.parse import cte_of, fold, tables_of
 from odps_nb.spark.pushdown.scopes import FromClause, kind_of
+from odps_nb.spark.pushdown.set_operations import Outputs, names_in_result, whole_operation
 
 __all__ = ["OuterRelation", "outer_relations"]
 
@@ -40,7 +41,10 @@ class OuterRelation:
 
 
 def outer_relations(
-    tree: Any, clause: FromClause, column: Callable[[Any], Column | None]
+    tree: Any,
+    clause: FromClause,
+    column: Callable[[Any], Column | None],
+    outputs: Callable[[Any], Outputs | None],
 ) -> list[OuterRelation]:
     """Return the outer relations that read a select; empty unless all of them are known.
 
@@ -48,13 +52,18 @@ def outer_relations(
     ----------
     column
         Tells which column of the relation an expression is.
+    outputs
+        Tells what the other selects of a set operation give.
     """
     if {key for key, value in clause.select.args.items() if value} - _KNOWN_PARTS:
         return []
     if _has_windows(clause.select):
         return []
-    given = _unchanged(clause, column)
-    if not given:
+    given, whole = _unchanged(clause, column), whole_operation(clause.select)
+    if given and whole is not None and whole is not clause.select:
+        in_result = names_in_result(whole, clause.select, outputs)
+        given = {name: one for name, one in in_result.items() if one in given.values()}
+    if not given or whole is None:
         return []
     names = {shown: found.name for shown, found in given.items()}
     inside = clause.own.schema
@@ -64,8 +73,7 @@ def outer_relations(
         partition_columns=_as_shown(given, inside.partition_columns),
     )
     return [
-        OuterRelation(node=node, schema=schema, names=names)
-        for node in _referring(tree, clause.select)
+        OuterRelation(node=node, schema=schema, names=names) for node in _referring(tree, whole)
     ]
 
 
@@ -124,7 +132,7 @@ def _outputs(
 
 
 def _referring(tree: Any, select: Any) -> list[Any]:
-    """Return the relations that refer to a select; empty if anything else uses it."""
+    """Return the relations that refer to a query; empty if anything else uses it."""
     from sqlglot import exp
 
     parent = select.parent

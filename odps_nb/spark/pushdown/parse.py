@@ -70,7 +70,10 @@ class ParsedQuery:
     ``words`` are all words outside of quotes, folded: no column is used that is not among them.
     ``plain_texts`` are literals whose characters are sure. ``is_regular`` is false where the tree
     may not be what the text says, so that nothing may be concluded from it. ``is_repeatable`` is
-    false where fewer rows may give other values, so that no row may be left out.
+    false where fewer rows may give other values, so that no row may be left out. ``zone`` is that
+    of Spark's session, in which it reads times; ``None``: not known. ``tokens`` are those of the
+    parser, with their places. ``fixed`` are places (start, end) whose text Spark is not given but
+    another in its stead.
     """
 
     text: str
@@ -80,6 +83,9 @@ class ParsedQuery:
     plain_texts: frozenset[str] = field(repr=False)
     is_regular: bool
     is_repeatable: bool
+    zone: str | None = None
+    tokens: tuple[Any, ...] = field(default=(), repr=False, compare=False)
+    fixed: tuple[tuple[int, int, str], ...] = ()
 
 
 def parse_query(text: str) -> ParsedQuery:
@@ -120,6 +126,7 @@ def parse_query(text: str) -> ParsedQuery:
         plain_texts=_plain_texts(text, strings),
         is_regular=is_regular(text, tokens, trees[0]),
         is_repeatable=is_repeatable(tokens, trees[0]),
+        tokens=tuple(tokens),
     )
 
 
@@ -237,7 +244,7 @@ def cte_of(table: Any) -> Any | None:
 
 
 def fill(query: ParsedQuery, placeholders: Mapping[Reference, str]) -> str:
-    """Return the text for ``spark.sql(text, **frames)``.
+    """Return the text for ``spark.sql(text, **frames)``, with some places replaced.
 
     A name becomes ``({placeholder} as `name`)``: in brackets a table may be followed by whatever
     a name may (an alias, a sample, a pivot). Other braces are doubled, as formatting wants them.
@@ -252,7 +259,8 @@ def fill(query: ParsedQuery, placeholders: Mapping[Reference, str]) -> str:
 def cuts(query: ParsedQuery, names: Mapping[Reference, str]) -> list[tuple[int, int, str]]:
     """Return what is replaced in the text, in order: start, end, and what stands there instead."""
     found = [(ref.start, ref.end, f"({name} as `{ref.alias}`)") for ref, name in names.items()]
-    return sorted(found + [(start, end, "") for start, end in _prefixes(query, names)])
+    found += [(start, end, "") for start, end in _prefixes(query, names)]
+    return sorted([*found, *query.fixed])
 
 
 def _braced(text: str) -> str:

@@ -20,7 +20,7 @@ from odps_nb.spark.pushdown.extract import conditions_of, where_is_covered
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference
 from odps_nb.terms import PartitionSpec, TableName
 
-__all__ = ["MAX_PARTITIONS", "TableRead", "plan_reads", "with_partitions"]
+__all__ = ["MAX_PARTITIONS", "TableRead", "partition_rows", "plan_reads", "with_partitions"]
 
 _SHOWN = 200
 
@@ -131,6 +131,11 @@ def with_partitions(read: TableRead, known: Sequence[PartitionSpec]) -> TableRea
     if read.limit is not None and not _decides(read, known):
         read = replace(read, limit=None)
     return read
+
+
+def partition_rows(read: TableRead, known: Sequence[PartitionSpec]) -> list[Row]:
+    """Return the values of partitions, ``None`` where one is not sure."""
+    return [_values(read, spec) for spec in known]
 
 
 def _values(read: TableRead, spec: PartitionSpec) -> Row:

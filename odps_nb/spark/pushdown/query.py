@@ -21,9 +21,16 @@ from odps_nb.access.faces import Faces
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
+from odps_nb.errors import StateError
 from odps_nb.spark.launch._quiet import without_pandas_notice, without_query_log
 from odps_nb.spark.progress.attach import faces_of, token_of, watched
 from odps_nb.spark.pushdown.errors import query_errors
+from odps_nb.spark.pushdown.evaluation import (
+    computed_conditions,
+    evaluated,
+    fixed_clock,
+    fixed_places,
+)
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fill, parse_query
 from odps_nb.spark.pushdown.plan import TableRead, plan_reads, with_partitions
 from odps_nb.spark.reading.casting import in_zone
@@ -48,7 +55,9 @@ _OTHER_MEANING = (
     "spark.sql.ansi.doubleQuotedIdentifiers",
     "spark.sql.parser.escapedStringLiterals",
     "spark.sql.parser.quotedRegexColumnNames",
+    "spark.sql.legacy.typeCoercion.datetimeToString.enabled",
 )
+_ZONE = "spark.sql.session.timeZone"
 _A = TypeVar("_A")
 _B = TypeVar("_B")
 
@@ -137,19 +146,21 @@ def explain_sql(
     parsed = parse_query(query if params is None else bind(query, params))
     spark = spark or _active()
     if spark is not None:
-        parsed = dataclasses.replace(parsed, is_regular=parsed.is_regular and _is_usual(spark))
+        regular = parsed.is_regular and _is_usual(spark)
+        parsed = dataclasses.replace(parsed, is_regular=regular, zone=spark.conf.get(_ZONE))
     profile = profile_of(odps)
     wanted = [ref for ref in parsed.references if not _is_known(spark, ref)]
     names = {ref: profile.table(".".join(ref.parts)) for ref in wanted}
     reads: dict[Reference, TableRead] = {}
+    fixed: tuple[tuple[int, int, str], ...] = ()
     if names:
         with StorageClient(profile) as storage:
-            reads = _plan(storage, parsed, names, limit)
+            reads, fixed = _plan(spark, storage, parsed, names, limit)
     return SparkQuery(
         text=parsed.text,
         reads=tuple(reads.values()),
         limit=limit,
-        _query=parsed,
+        _query=dataclasses.replace(parsed, fixed=fixed),
         _references=tuple(reads),
         _profile=profile,
         _faces=faces_of(odps),
@@ -184,6 +195,13 @@ class SparkQuery:
         from odps_nb.spark.launch.session_factory import session
 
         spark = self._spark if self._spark is not None else session()
+        filtered = any(read.conditions or read.partition_conditions for read in self.reads)
+        if filtered and self._query.zone not in (None, spark.conf.get(_ZONE)):
+            raise StateError(
+                f"the query was planned in the time zone {self._query.zone}, and Spark's session "
+                f"has another one now: {spark.conf.get(_ZONE)}",
+                hint="plan it again",
+            )
         frames = self._frames(spark, progress)
         given: dict[str, Any] = dict(frames.values())
         text = self.text
@@ -303,11 +321,13 @@ def _without_name(read: TableRead) -> TableRead:
 
 
 def _plan(
+    spark: SparkSession | None,
     storage: StorageClient,
     query: ParsedQuery,
     names: Mapping[Reference, TableName],
     limit: int | None,
-) -> dict[Reference, TableRead]:
+) -> tuple[dict[Reference, TableRead], tuple[tuple[int, int, str], ...]]:
+    """Return what is read for each reference, and what of the text was fixed for it."""
     from odps_nb.client.catalog import fetch_table, iter_partitions
 
     tables = list(dict.fromkeys(names.values()))
@@ -321,10 +341,18 @@ def _plan(
         lambda table: [info.spec for info in iter_partitions(storage, table)], chosen
     )
     known = dict(zip(chosen, lists, strict=True))
-    return {
-        ref: with_partitions(read, known[read.table]) if read.partition_conditions else read
-        for ref, read in reads.items()
-    }
+    computed = computed_conditions(list(reads.values())) if spark is not None else []
+    clock = fixed_clock(spark, computed) if spark is not None else {}
+
+    def with_known(read: TableRead) -> TableRead:
+        if not read.partition_conditions:
+            return read
+        if spark is not None and computed_conditions([read]):
+            read = evaluated(spark, read, known[read.table], clock)
+        return with_partitions(read, known[read.table])
+
+    made = {ref: with_known(read) for ref, read in reads.items()}
+    return made, fixed_places(computed, clock)
 
 
 def _open(

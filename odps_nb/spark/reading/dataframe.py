@@ -6,7 +6,7 @@ read one snapshot. The rows go from the service to the tasks and never through t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike
@@ -29,7 +29,7 @@ from odps_nb.spark.reading.statistics import (
 )
 from odps_nb.spark.reading.task import ReadTask, read_split
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
-from odps_nb.spark.tasks.shipping import shipped
+from odps_nb.spark.tasks.shipping import map_in_arrow
 from odps_nb.terms import Compression, TableName
 
 if TYPE_CHECKING:
@@ -213,7 +213,9 @@ def session_dataframe(
     schema = spark_schema(column for column in found if column is not None)
     wanted = arrow_schema(schema)
 
-    def read_splits(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read_splits(
+        numbers: Iterable[pa.RecordBatch],
+    ) -> Generator[pa.RecordBatch, None, None]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 yield from read_split(task, number, wanted)
@@ -221,7 +223,7 @@ def session_dataframe(
     count = len(task.splits)
     with without_pandas_notice():
         numbers = split_rows(spark, count, planned_size(session))
-        frame = numbers.mapInArrow(shipped(read_splits, name=read_name(session, plan)), schema)
+        frame = map_in_arrow(numbers, read_splits, schema, name=read_name(session, plan))
     if session.limit is not None and session.row_count is None:
         frame = frame.limit(session.limit)  # the splits hold more rows than that
     return attach_facts(frame, session)

@@ -37,9 +37,18 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
     """
     if isinstance(odps, Profile):
         return odps
-    if odps is None or isinstance(odps, str):
+    if isinstance(odps, str):
         return Profile.resolve(odps)
-    return odps.profile
+    return odps.profile if odps is not None else _of_environment()
+
+
+def _of_environment() -> Profile:
+    try:
+        return Profile.resolve(None)
+    except ConfigError as error:
+        error.add_note("no connection was passed, so the environment was asked")
+        error.hint = "pass the connection: odps=odps" + (f"; or {error.hint}" if error.hint else "")
+        raise
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -79,19 +88,21 @@ class TaskProfile:
             _found(self.settings) if self.finds_keys else Profile.from_options(dict(self.settings))
         )
 
-    def open(self) -> StorageClient:
-        """Return a client; whoever opened it closes it."""
+    def open(self, *, retries: int | None = None) -> StorageClient:
+        """Return a client; whoever opened it closes it. It retries as often as ever, or as told."""
         from odps_nb.client.calls.storage import StorageClient
+        from odps_nb.http.retry import RetryPolicy
 
         _spare_imports()
-        return StorageClient(self.profile)
+        policy = RetryPolicy() if retries is None else RetryPolicy(max_attempts=1 + retries)
+        return StorageClient(self.profile, retry=policy)
 
     def __repr__(self) -> str:
         known = dict(self.settings)
         return f"TaskProfile(endpoint={known.get('endpoint')!r}, project={known.get('project')!r})"
 
 
-_opened = 0
+_opened: list[int] = []  # the first task attempts of this worker
 
 
 def _spare_imports() -> None:
@@ -101,12 +112,15 @@ def _spare_imports() -> None:
     small task. The second time, for what the first task imported on its way, comes after such
     a collection: there is no garbage then that would be kept.
     """
-    global _opened
     from pyspark import TaskContext
 
-    if _opened < 2 and TaskContext.get() is not None:  # else no worker of Spark's
+    context = TaskContext.get()
+    if context is None or len(_opened) == 2:  # no worker of Spark's, or done
+        return
+    attempt = context.taskAttemptId()
+    if attempt not in _opened:  # a task may open several clients
         gc.freeze()
-        _opened += 1
+        _opened.append(attempt)
 
 
 # Profiles whose keys a program renews, by their settings: one worker runs many tasks, and the

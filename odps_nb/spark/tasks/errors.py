@@ -30,6 +30,7 @@ _END = re.compile(r"\n\s*\n|\n\s*SQLSTATE: \w|\n\s+at [\w.$]+\(")
 _VERSIONS = re.compile(r"different version: ([\d.]+) than that in driver:? ([\d.]+[\d])")
 _PROGRAM = re.compile(r'Cannot run program "([^"]*)": error=2\b')
 _PACKAGE = re.compile(r"ModuleNotFoundError: No module named 'odps_nb\b")
+_WHERE = "\nwhere: "
 _TO_DO = "\nto do: "
 
 
@@ -101,6 +102,8 @@ def task_errors(what: str, *, expired: str = "") -> Iterator[None]:
     try:
         yield
     except (OdpsNbError, StateError) as error:
+        if _WHERE in error.message:  # complete already: of a step before, in the same worker
+            raise
         error.add_note(what)
         if expired and isinstance(error, SessionExpiredError):
             error.hint = expired

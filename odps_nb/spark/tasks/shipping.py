@@ -1,23 +1,69 @@
-"""Ships functions to executors where odps_nb may not be installed.
+"""Ships functions to executors where odps_nb may not be installed, one after another in one worker.
 
 Spark unpickles a task's function before anything of ours runs, so a missing package ends in a
 long Java story around ``No module named 'odps_nb'``. What is shipped is therefore a function that
 needs nothing of ours, with ours inside as bytes.
+
+Spark gives each ``mapInArrow`` of a task a Python worker of its own, between which all rows go
+through the JVM. So a function of ours over the DataFrame of another runs in the worker of that
+one (`map_in_arrow`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from odps_nb import __version__
+from odps_nb.spark.launch._quiet import without_pandas_notice
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
-__all__ = ["shipped"]
+__all__ = ["Step", "map_in_arrow", "shipped"]
 
 Batches = Callable[["Iterable[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
+Step = Callable[["Iterable[pa.RecordBatch]"], "Generator[pa.RecordBatch, None, None]"]
+_KEPT = "_odps_nb_made"
+
+
+class _Made(NamedTuple):
+    """How a DataFrame was made: by a function, which plans show by a name, over another one."""
+
+    of: DataFrame
+    step: Step
+    name: str
+
+
+def map_in_arrow(
+    df: DataFrame, step: Step, schema: StructType, *, name: str | None = None
+) -> DataFrame:
+    """Return ``df.mapInArrow``; where a step of ours made `df`, one worker runs both.
+
+    ``name`` is what plans show of it, by default the function's own name.
+
+    Not if the DataFrame is cached, and not of what Spark made of it since (a filter, a selection):
+    those rows are in the JVM.
+    """
+    made, name = vars(df).get(_KEPT), name or step.__name__
+    if isinstance(made, _Made) and not df.is_cached:
+        df, step = made.of, _one_after_another(made.step, step)
+        name = f"{made.name}, {name}"
+    with without_pandas_notice():
+        mapped = df.mapInArrow(shipped(step, name=name), schema)
+    vars(mapped)[_KEPT] = _Made(df, step, name)
+    return mapped
+
+
+def _one_after_another(first: Step, second: Step) -> Step:
+    def both(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+        with contextlib.closing(first(batches)) as between:
+            yield from second(between)
+
+    return both
 
 
 def shipped(function: Batches, *, name: str | None = None) -> Batches:

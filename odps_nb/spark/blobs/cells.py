@@ -1,0 +1,117 @@
+"""What the function of `blob_map` returned, as values of Arrow columns. Pure: no requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.access.blob import NewBlob
+from odps_nb.errors import ConversionError
+from odps_nb.terms import BlobReference
+
+__all__ = ["Row", "array_of", "cell_of", "misfits", "ordered_row", "size_of"]
+
+Row = dict[str, Any] | tuple[Any, ...] | None
+
+
+def ordered_row(row: Row, schema: pa.Schema) -> Iterable[Any]:
+    """Return the values of a row in the order of the columns.
+
+    Raises
+    ------
+    ConversionError
+        A key is no column, or it is neither dict, nor tuple of that length, nor ``None``.
+    """
+    if row is None:
+        return [None] * len(schema)
+    if isinstance(row, dict):
+        if strange := row.keys() - set(schema.names):
+            raise ConversionError(
+                f"the function returned {sorted(map(str, strange))[0]!r}, which is not a column",
+                hint=f"the columns are: {', '.join(schema.names)}",
+            )
+        return [row.get(name) for name in schema.names]
+    if isinstance(row, tuple) and len(row) == len(schema):
+        return row
+    raise ConversionError(
+        f"the function returned {type(row).__name__}"
+        + (f" of {len(row)}" if isinstance(row, tuple) else ""),
+        target_type=f"dict, or tuple of {len(schema)}",
+        hint="return a dict by column name, or a tuple with one value per column",
+    )
+
+
+def cell_of(value: Any, kind: pa.DataType) -> Any:
+    """Return a value as Arrow takes it: new blobs as structs, also inside of lists and structs."""
+    if isinstance(value, NewBlob):
+        return _described(value)
+    if pt.is_struct(kind):
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return {"data": value}
+        if isinstance(value, dict):
+            types = {one.name: one.type for one in kind}
+            return {k: cell_of(v, types[k]) if k in types else v for k, v in value.items()}
+    if pt.is_list(kind) and isinstance(value, (list, tuple)):
+        return [cell_of(one, kind.value_type) for one in value]
+    return value
+
+
+def _described(blob: NewBlob) -> dict[str, Any]:
+    from odps_nb.access.writing.blob_cells import content_of
+
+    content = content_of(blob, _never)
+    data = content.data
+    if isinstance(data, Path):
+        data = data.read_bytes()
+    elif not isinstance(data, bytes):
+        data = data.read()
+    return {"data": data, "mime_type": content.mime_type, "file_name": content.file_name}
+
+
+def _never(reference: BlobReference) -> Any:
+    raise AssertionError(f"a new blob is no copy: {reference!r}")
+
+
+def size_of(value: Any) -> int:
+    """Return the approximate size of a value in Arrow, in bytes."""
+    if isinstance(value, (bytes, bytearray, memoryview, str)):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(size_of(one) for one in value.values())
+    if isinstance(value, (list, tuple)):
+        return sum(size_of(one) for one in value)
+    return 8
+
+
+def array_of(values: list[Any], field: pa.Field) -> pa.Array:
+    """Return the values of a column.
+
+    Raises
+    ------
+    ConversionError
+        One of them does not fit; `misfits` says which.
+    """
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise ConversionError(
+            f"the function's values for {field.name!r} do not fit: {error}",
+            column=field.name,
+            target_type=str(field.type),
+            hint="return what the schema says; a NewBlob is of type odps_nb.spark.NEW_BLOB",
+        ) from None
+
+
+def misfits(values: list[Any], field: pa.Field) -> dict[int, ConversionError]:
+    """Return the places of the values that do not fit a column, each with its error."""
+    found = {}
+    for place, value in enumerate(values):
+        try:
+            array_of([value], field)
+        except ConversionError as error:
+            found[place] = error
+    return found

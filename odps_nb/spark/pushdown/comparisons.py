@@ -1,0 +1,173 @@
+"""Which comparisons of a column with a literal mean the same for Spark and for ``where=``.
+
+Spark runs the whole query over what was read, so a condition may keep more rows than the query
+does, and never fewer. Beyond `takes_value`, which other engines share, these are
+
+- times: a text or a typed literal is an instant in the zone of Spark's session;
+- dates as text: ``'2024-01-31'``, with all digits;
+- FLOAT and DOUBLE: for Spark NaN is greater than any number, elsewhere it compares to none;
+- VARCHAR as STRING; CHAR by ``=`` and ``in`` only, since it is filtered without blanks at its end;
+- ``_`` of a pattern, which is one character in both.
+
+What of it the service is asked to apply, says `odps_nb.filters.sent`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from odps_nb.access.reading.conditions import (
+    Compare,
+    Condition,
+    IsIn,
+    Like,
+    Negation,
+    Value,
+    takes_pattern,
+    takes_value,
+)
+from odps_nb.schema import Column, PrimitiveType, TypeCode
+
+__all__ = ["Comparisons", "Moment", "moment_of"]
+
+_STRING = PrimitiveType(TypeCode.STRING)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(_DATE.pattern + r"(?:[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?")
+#: Years that all calendars and tables of time zones agree on.
+_FIRST, _LAST = 1600, 9998
+_ZONED = range(1970, 2038)
+_DIGITS = 15  # of a decimal that is the same number as DOUBLE in every way to it
+_EXACT = {TypeCode.FLOAT: 1 << 24, TypeCode.DOUBLE: 1 << 53}
+_INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
+_TEXTS = (TypeCode.CHAR, TypeCode.VARCHAR)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A typed literal of a time: what a clock shows, in the session's zone where it is zoned."""
+
+    clock: datetime.datetime
+    zoned: bool
+
+
+def moment_of(text: str) -> datetime.datetime | None:
+    """Return the clock that a text shows, in the forms that no version of Spark reads otherwise."""
+    if not _TIME.fullmatch(text):
+        return None
+    try:
+        clock = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return clock if _FIRST <= clock.year <= _LAST else None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """Makes conditions as Spark means them, in a session whose zone is ``zone``.
+
+    Without a zone, nothing is said of instants.
+    """
+
+    zone: str | None = None
+
+    def compare(
+        self, column: Column, sign: str, value: Value | Moment, *, negated: bool
+    ) -> Condition | None:
+        """Return ``column sign value``; ``None`` where it may mean something else.
+
+        ``negated``: the condition stands below a NOT, so that it must hold for no row more.
+        """
+        code = column.type.code
+        if code in _EXACT:
+            return _of_numbers(column, sign, value)
+        if code in _TEXTS:
+            if isinstance(value, str) and _takes_text(column, value, sign, negated=negated):
+                return Compare(column.name, sign, value)
+            return None
+        meant = self._value(column, value)
+        if meant is None or not (
+            isinstance(meant, datetime.datetime) or takes_value(column, meant, sign)
+        ):
+            return None
+        return Compare(column.name, sign, meant)
+
+    def is_in(
+        self, column: Column, values: Sequence[Value | Moment], *, negated: bool
+    ) -> Condition | None:
+        """Return ``column in (values)``; ``None`` as in `compare`."""
+        times = (*_INSTANTS, TypeCode.TIMESTAMP_NTZ)
+        if column.type.code in times and any(isinstance(value, str) for value in values):
+            return None  # without ANSI mode, Spark compares such a list as texts
+        parts = [self.compare(column, "=", value, negated=negated) for value in values]
+        known = [part.value for part in parts if isinstance(part, Compare)]
+        return IsIn(column.name, tuple(known)) if known and len(known) == len(parts) else None
+
+    def like(self, column: Column, pattern: str) -> Condition | None:
+        """Return ``column like pattern``; ``None`` as in `compare`."""
+        if column.type.code is TypeCode.VARCHAR:
+            column = replace(column, type=_STRING)
+        plain = pattern.replace("_", "")  # one character, whatever it is
+        return Like(column.name, pattern) if takes_pattern(column, plain) else None
+
+    def _value(self, column: Column, value: Value | Moment) -> Value | None:
+        """Return a literal in the type of the column; ``None`` where Spark would not cast it so."""
+        code = column.type.code
+        if code in _INSTANTS:
+            clock = value.clock if isinstance(value, Moment) and value.zoned else _clock(value)
+            return None if clock is None else self._instant(clock)
+        if code is TypeCode.TIMESTAMP_NTZ:
+            return value.clock if isinstance(value, Moment) and not value.zoned else _clock(value)
+        if isinstance(value, Moment):
+            return None
+        if code is TypeCode.DATE and isinstance(value, str):
+            clock = moment_of(value) if _DATE.fullmatch(value) else None
+            return None if clock is None else clock.date()
+        return value
+
+    def _instant(self, clock: datetime.datetime) -> datetime.datetime | None:
+        """Return a time of the session in UTC; ``None`` if the clock is set around it."""
+        if self.zone in ("UTC", "Etc/UTC", "Z", "GMT"):
+            return clock
+        if self.zone is None or "/" not in self.zone or clock.year not in _ZONED:
+            return None
+        try:
+            zone = ZoneInfo(self.zone)
+        except (KeyError, ValueError, OSError):
+            return None
+        offsets = {clock.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1)}
+        (offset, *more) = offsets
+        return None if more or offset is None else clock - offset
+
+
+def _clock(value: Value | Moment) -> datetime.datetime | None:
+    if isinstance(value, str):
+        return moment_of(value)
+    if type(value) is datetime.date and _FIRST <= value.year <= _LAST:
+        return datetime.datetime(value.year, value.month, value.day)
+    return None
+
+
+def _of_numbers(column: Column, sign: str, value: Value | Moment) -> Condition | None:
+    """Write what holds for NaN as the negation of what does not, as it does elsewhere, too."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return None
+    if isinstance(value, int) and abs(value) > _EXACT[column.type.code]:
+        return None
+    if isinstance(value, Decimal) and len(value.as_tuple().digits) > _DIGITS:
+        return None
+    number = float(value) + 0.0  # of the two zeros, the one without a sign
+    opposite = {">": "<=", ">=": "<", "<>": "="}.get(sign)
+    if opposite is not None:
+        return Negation(Compare(column.name, opposite, number))
+    return Compare(column.name, sign, number)
+
+
+def _takes_text(column: Column, value: str, sign: str, *, negated: bool) -> bool:
+    if column.type.code is TypeCode.CHAR and (negated or sign != "="):
+        return False
+    return takes_value(replace(column, type=_STRING), value, sign)

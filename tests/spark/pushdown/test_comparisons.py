@@ -1,0 +1,315 @@
+"""Times, dates as text, floats, CHAR, VARCHAR, patterns, unions, computed partitions: the plan.
+
+Pure: what is asked of each table. That the answers are those of plain Spark is held by
+``test_differential_of_types.py``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import Any
+
+import pytest
+
+from odps_nb.access.reading.conditions import Like
+from odps_nb.filters.row_filter import RowFilter
+from odps_nb.schema import TableSchema
+from odps_nb.spark.pushdown.computed import Computed, Evaluated
+from odps_nb.spark.pushdown.parse import fill, parse_query
+from odps_nb.spark.pushdown.plan import TableRead, plan_reads, with_partitions
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.type_text import parse_columns
+
+T = TableSchema(
+    columns=parse_columns(
+        "id bigint, status string, due date, weight double, light float, code char(3), "
+        "word varchar(9), made timestamp, begun datetime, shown timestamp_ntz"
+    ),
+    partition_columns=parse_columns("ds string, hour int"),
+)
+U = TableSchema(columns=parse_columns("id bigint, ds string, weight double, n int"))
+SCHEMAS = {"t": T, "u": U}
+
+
+def reads(text: str, zone: str | None = "UTC") -> list[TableRead]:
+    query = dataclasses.replace(parse_query(text), zone=zone)
+    tables = {
+        ref: (TableName(project="p", table=ref.alias), SCHEMAS[ref.alias])
+        for ref in query.references
+    }
+    return list(plan_reads(query, tables).values())
+
+
+def only(where: str, zone: str | None = "UTC") -> str:
+    (read,) = reads(f"select id from t where {where}", zone)
+    return "; ".join(map(str, read.conditions)).replace("`", "")
+
+
+@pytest.mark.parametrize(
+    ("where", "condition"),
+    [
+        (
+            "made > timestamp '2024-01-01 00:00:00'",
+            "made > CAST('2024-01-01 00:00:00' AS TIMESTAMP)",
+        ),
+        ("begun <= '2024-01-01'", "begun <= CAST('2024-01-01 00:00:00' AS TIMESTAMP)"),
+        ("begun = date '2024-01-01'", "begun = CAST('2024-01-01 00:00:00' AS TIMESTAMP)"),
+        (
+            "shown < '2024-01-01T10:00:00.25'",
+            "shown < CAST('2024-01-01 10:00:00.250000' AS TIMESTAMP)",
+        ),
+        (
+            "shown >= timestamp_ntz '2024-01-01 10:00:00'",
+            "shown >= CAST('2024-01-01 10:00:00' AS TIMESTAMP)",
+        ),
+        (
+            "begun in (timestamp '2024-01-01 00:00:00')",
+            "begun in (CAST('2024-01-01 00:00:00' AS TIMESTAMP))",
+        ),
+        ("due = '2024-01-31'", "due = CAST('2024-01-31' AS DATE)"),
+        ("due not in ('2024-01-31')", "not (due in (CAST('2024-01-31' AS DATE)))"),
+        ("weight < 1.5", "weight < 1.5"),
+        ("weight <= 1e3", "weight <= 1000.0"),
+        ("weight > 1.5", "not (weight <= 1.5)"),
+        ("weight >= -2", "not (weight < (-2.0))"),
+        ("weight <> 0.0", "not (weight = 0.0)"),
+        ("light in (1, 2.5)", "light in (1.0, 2.5)"),
+        ("word >= 'a'", "word >= 'a'"),
+        ("word like 'a_%'", "word like 'a_%'"),
+        ("code = 'EUR'", "code = 'EUR'"),
+        ("code in ('EUR', 'US')", "code in ('EUR', 'US')"),
+        ("code = 'EUR' or id = 1", "code = 'EUR' or id = 1"),
+        ("status like 'p_'", "status like 'p_'"),
+        ("status not like '_%'", "not (status like '_%')"),
+    ],
+)
+def test_what_means_the_same_is_asked_for(where: str, condition: str) -> None:
+    assert only(where) == condition
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "made > '2024-1-1'",
+        "made > '2024-01-01 00:00'",
+        "made > '2024-01-01 00:00:00+08:00'",
+        "made > '2024-01-01 00:00:00.1234567'",
+        "made > timestamp '1500-01-01 00:00:00'",
+        "made > timestamp 'today'",
+        "made in ('2024-01-01 00:00:00')",
+        "made = timestamp_ntz '2024-01-01 00:00:00'",
+        "shown > timestamp '2024-01-01 00:00:00'",
+        "shown in ('2024-01-01 00:00:00')",
+        "due > timestamp '2024-01-01 00:00:00'",
+        "due = '2024-01-32'",
+        "due = '24-01-31'",
+        "weight = '1.5'",
+        "weight = 9007199254740993",
+        "light = 16777217",
+        "weight = 1.2345678901234567",
+        "code <> 'EUR'",
+        "code < 'EUR'",
+        "code not in ('EUR')",
+        "not (code = 'EUR')",
+        "not (id = 1 or code = 'EUR')",
+        "code like 'E__'",
+        "word = 1",
+        "word < 'ü'",
+        "status like 'p\\\\_'",
+    ],
+)
+def test_what_may_mean_something_else_stays_with_spark(where: str) -> None:
+    assert only(where) == ""
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "sent"),
+    [
+        ("Asia/Shanghai", "2024-01-01 08:00:00", "2024-01-01 00:00:00"),
+        ("Europe/Berlin", "2024-07-01 02:00:00", "2024-07-01 00:00:00"),
+        ("Europe/Berlin", "2024-03-31 02:30:00", ""),  # no clock shows it
+        ("Europe/Berlin", "2024-10-27 02:30:00", ""),  # clocks show it twice
+        ("Asia/Shanghai", "1900-01-01 08:00:00", ""),  # tables of zones differ
+        ("GMT+8", "2024-01-01 08:00:00", ""),
+        ("Nowhere/City", "2024-01-01 08:00:00", ""),
+        (None, "2024-01-01 08:00:00", ""),
+    ],
+)
+def test_times_are_read_in_the_zone_of_the_session(zone: str | None, text: str, sent: str) -> None:
+    wanted = f"made >= CAST('{sent}' AS TIMESTAMP)" if sent else ""
+    assert only(f"made >= '{text}'", zone) == wanted
+
+
+def test_what_the_service_is_sent_of_them() -> None:
+    where = (
+        "`begun` >= CAST('2024-01-05 00:00:00' AS TIMESTAMP) and "
+        "`made` >= CAST('2024-01-05 00:00:00' AS TIMESTAMP) and "
+        "`shown` >= CAST('2024-01-05 00:00:00' AS TIMESTAMP) and "
+        "`light` < 1.5 and `weight` < 1.5 and not (`weight` <= 0.5) and "
+        "`code` = 'EUR' and `word` = 'x' and `status` like 'p_'"
+    )
+    sent = RowFilter.parse(where, T).predicate
+    assert sent == "begun >= '2024-01-03 22:00:00' and weight < 1.5 and word = 'x'"
+
+
+def test_an_underscore_is_one_character_of_a_partition_too() -> None:
+    like = Like("ds", "2024_1%")
+    assert [like.holds({"ds": text}) for text in ("2024-1", "202411\n", "20241", None)] == [
+        *(True, True, False, None)
+    ]
+
+
+# -- set operations -----------------------------------------------------------------------------
+
+
+def keys(text: str) -> list[str]:
+    return [
+        "; ".join(map(str, (*one.conditions, *one.partition_conditions))).replace("`", "")
+        for one in reads(text)
+    ]
+
+
+SAME, NONE = ["ds = 'a'"] * 2, ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("inside", "where", "asked"),
+    [
+        ("$t union all $u", "ds = 'a'", SAME),
+        ("$t union $u", "ds = 'a'", SAME),
+        ("$t except $u", "ds = 'a'", SAME),
+        ("$t intersect all $u", "id = 1", ["id = 1"] * 2),
+        ("($t union all $u) union all ($u)", "ds = 'a'", [*SAME, "ds = 'a'"]),
+        ("select id x, ds y from t union all select n * 1L x, ds from u", "y = 'a'", SAME),
+        ("select * from u union all select * from u", "n = 1", ["n = 1"] * 2),
+        ("$t union all $u order by id", "id = 1", ["id = 1"] * 2),
+        ("$t where id > 3 union all $u", "ds = 'a'", ["id > 3; ds = 'a'", "ds = 'a'"]),
+        ("select max(id) m, ds from t group by ds union all $u", "ds = 'a'", SAME),
+        # places, names and types that differ
+        ("$t union all select n, ds from u", "id = 1", NONE),
+        ("select hour, ds from t union all select n, ds from u", "hour = 1", ["hour = 1", "n = 1"]),
+        ("select ds, ds from t union all select ds, ds from u", "ds = 'a'", NONE),
+        ("select id, 'a' as ds from t union all $u", "ds = 'a'", NONE),
+        ("$t union all select 1L, 'a'", "ds = 'a'", [""]),
+        ("select id, upper(ds) as ds from t union all $u", "ds = 'a'", NONE),
+        ("select stack(1, 2, 3), ds from t union all select id, id, ds from u", "ds = 'a'", NONE),
+        ("$t union all by name select ds, id from u", "ds = 'a'", NONE),
+        ("$t union all $u limit 3", "ds = 'a'", NONE),
+        ("($t limit 3) union all $u", "ds = 'a'", ["", "ds = 'a'"]),
+        (
+            "select a.* from u a join u b using (n) union all select * from u",
+            "ds = 'a'",
+            ["", *NONE],
+        ),
+        (
+            "select id, rank() over (order by n) r, ds from u union all select id, n, ds from u",
+            "ds = 'a'",
+            ["", "ds = 'a'"],
+        ),
+    ],
+)
+def test_a_condition_outside_of_a_set_operation_reaches_each_of_its_selects(
+    inside: str, where: str, asked: list[str]
+) -> None:
+    for short, table in (("$t", "t"), ("$u", "u")):
+        inside = inside.replace(short, f"select id, ds from {table}")
+    assert keys(f"select * from ({inside}) where {where}") == asked
+
+
+def test_an_entry_that_is_a_union_is_asked_for_what_all_of_its_readers_want() -> None:
+    entry = "with w as (select id, ds from t union all select id, ds from u) "
+    assert keys(entry + "select * from w where ds = 'a'") == ["ds = 'a'"] * 2
+    both = "select * from w where ds = 'a' union all select * from w where ds = 'b'"
+    assert keys(entry + both) == ["ds = 'a' or ds = 'b'"] * 2
+    assert keys(entry + "select * from w where ds = 'a' union all select * from w") == ["", ""]
+
+
+# -- computed -----------------------------------------------------------------------------------
+
+
+def computed(text: str) -> list[Computed]:
+    (read, *_) = reads(text)
+    return [one for one in read.partition_conditions if isinstance(one, Computed)]
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "clock"),
+    [
+        ("ds = date_format(current_date(), 'yyyyMMdd')", "", {"current_date()": "date"}),
+        ("id = 1 and ds >= date_sub(CURRENT_DATE, 7) and id < 9", "ds >= date_sub(CURRENT_DATE, 7)",
+         {"CURRENT_DATE": "date"}),
+        ("ds between date_sub(curdate(), 2) and curdate() and id = 1",
+         "ds between date_sub(curdate(), 2) and curdate()", {"curdate()": "date"}),
+        ("id = 1 and (hour(now()) = hour or t.ds > 'x')", "(hour(now()) = hour or t.ds > 'x')",
+         {"now()": "time"}),
+        ("substr(ds, 1, 6) = '202401' /* month */ and id = 1", "substr(ds, 1, 6) = '202401'", {}),
+        ("ds rlike '^2024' group by id", "ds rlike '^2024'", {}),
+        ("cast(ds as int) % 2 = hour and hour in (1, 2)", "cast(ds as int) % 2 = hour", {}),
+    ],
+)  # fmt: skip
+def test_a_condition_over_partitions_alone_is_taken_as_it_is_typed(
+    where: str, text: str, clock: dict[str, str]
+) -> None:
+    query = f"select count(*) from t where {where}"
+    (one,) = computed(query)
+    assert one.text.strip("()") == (text or where).strip("()")
+    assert query[one.start : one.start + len(one.text)] == one.text
+    assert {query[start:end]: kind for start, end, kind in one.clocks} == clock
+    fixed = one.at({"date": "date'2024-01-03'", "time": "timestamp_micros(7)"})
+    assert not any(word in fixed.lower() for word in ("current_date", "curdate", "now("))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "ds = date_format(made, 'yyyyMMdd')",
+        "ds = date_format(current_date(), 'yyyyMMdd') or id = 1",
+        "ds = (select max(ds) from u)",
+        "ds in (select ds from u)",
+        "ds = cast(rand() as string)",
+        "ds = uuid()",
+        "ds = cast(unix_timestamp() as string)",
+        "ds = current_user()",
+        "ds = current_timezone()",
+        "ds = cast(localtimestamp as string)",
+        "ds = date 'today'",
+        "ds = my_own(3)",
+        "upper(ds) = upper(status)",
+        "1 = 1",
+    ],
+)
+def test_what_may_change_or_needs_other_rows_is_not_computed(where: str) -> None:
+    assert computed(f"select id from t where {where}") == []
+
+
+def test_the_nullable_side_of_a_join_is_not_chosen_by_computed_conditions() -> None:
+    joined = "select u.id from u left join t on u.id = t.id where coalesce(t.ds, 'x') = 'x'"
+    query = dataclasses.replace(parse_query(joined), zone="UTC")
+    tables = {
+        ref: (TableName(project="p", table=ref.alias), SCHEMAS[ref.alias])
+        for ref in query.references
+    }
+    assert [one.partition_conditions for one in plan_reads(query, tables).values()] == [(), ()]
+
+
+def test_answers_choose_partitions_and_the_clock_is_written_into_the_query() -> None:
+    text = "select id from t where ds = date_format(current_date(), 'yyyyMMdd') and id = 1"
+    (read,) = reads(text)
+    (one,) = read.partition_conditions
+    assert isinstance(one, Computed)
+    specs = [PartitionSpec.of(f"ds={ds},hour=1") for ds in ("20240102", "20240103", "20240104")]
+    assert with_partitions(read, specs).partitions is None  # nobody was asked
+    answered = Evaluated(one, frozenset({("20240103",)}), frozenset({("20240102",)}))
+    chosen = dataclasses.replace(read, partition_conditions=(answered,))
+    left: Any = with_partitions(chosen, specs).partitions
+    assert [str(spec) for spec in left] == [str(spec) for spec in specs[1:]]
+    assert "of 3 partitions (ds = date_format(current_date(), 'yyyyMMdd'))" in str(
+        with_partitions(chosen, specs)
+    )
+    query = parse_query(text)
+    places = [(start, end, "date'2024-01-03'") for start, end, _ in one.clocks]
+    filled = fill(query, dict.fromkeys(query.references, "x"), places)
+    assert "date_format(date'2024-01-03', 'yyyyMMdd')" in filled
+    assert one.renamed({"ds": "day"}).columns() == {"day"}
+    assert datetime.date(2024, 1, 3).isoformat() in one.at({"date": "date'2024-01-03'"})
