@@ -11,6 +11,8 @@ from __future__ import annotations
 import gc
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -79,16 +81,44 @@ class TaskProfile:
             _found(self.settings) if self.finds_keys else Profile.from_options(dict(self.settings))
         )
 
-    def open(self) -> StorageClient:
-        """Return a client; whoever opened it closes it."""
+    @contextmanager
+    def open(self) -> Iterator[StorageClient]:
+        """Lend a client for the time of a task.
+
+        A worker of Spark's runs one task after the other: it keeps the client, and its connection,
+        for the next task with these settings. Elsewhere, and after an error, it is closed.
+        """
+        from pyspark import TaskContext
+
         from odps_nb.client.calls.storage import StorageClient
 
+        profile = self.profile
+        if TaskContext.get() is None:  # the driver, or a task's function called by hand
+            with StorageClient(profile) as storage:
+                yield storage
+            return
         _spare_imports()
-        return StorageClient(self.profile)
+        storage = _kept.pop() if _kept and _kept[-1].profile == profile else StorageClient(profile)
+        try:
+            yield storage
+        except BaseException:
+            storage.close()
+            raise
+        _keep(storage)
 
     def __repr__(self) -> str:
         known = dict(self.settings)
         return f"TaskProfile(endpoint={known.get('endpoint')!r}, project={known.get('project')!r})"
+
+
+# The client of the last task, unless a task has it.
+_kept: list[StorageClient] = []
+
+
+def _keep(storage: StorageClient) -> None:
+    while _kept:
+        _kept.pop().close()
+    _kept.append(storage)
 
 
 _opened = 0
@@ -102,9 +132,7 @@ def _spare_imports() -> None:
     a collection: there is no garbage then that would be kept.
     """
     global _opened
-    from pyspark import TaskContext
-
-    if _opened < 2 and TaskContext.get() is not None:  # else no worker of Spark's
+    if _opened < 2:
         gc.freeze()
         _opened += 1
 
