@@ -50,8 +50,8 @@ collected: # compiles the tests once, beside the types, instead of in each worke
 coverage: setup ## branch coverage of odps_nb/wire by its own tests; less than all of it is a failure
 	$(PY) -m pytest tests/wire -n 2 -q --cov=odps_nb/wire --cov-branch --cov-fail-under=100 --cov-report=term:skip-covered
 
-bench: setup ## speed and memory beside pyodps in the same run; prints ratios
-	$(PY) -m benchmarks
+bench: setup ## speed and memory beside pyodps in the same run (ARGS="tables wire --json FILE", "--compare OLD NEW")
+	$(PY) -m benchmarks $(ARGS)
 
 explore: setup ## new random examples for every property, and QUERIES=3000 for the push-down of Spark SQL
 	@ODPS_NB_EXPLORE=$(QUERIES) $(PY) -m pytest -m "hypothesis or explore" --timeout 7200 -rN --tb=short

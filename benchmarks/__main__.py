@@ -1,20 +1,67 @@
-"""Run every ``bench_*`` module of this directory, each in a process of its own."""
+"""Run every ``bench_*`` module of this directory, each in a process of its own.
+
+``python -m benchmarks [NAME …] [--json FILE]``: all, or those named (``wire``, ``tables``); with
+``--json`` all samples go into a file. ``python -m benchmarks --compare OLD NEW`` says what became
+slower between two such files by more than their noise, and runs nothing.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+from benchmarks._results import LINES, changes, gathered
 
-def main() -> int:
-    """Run all, or those named on the command line (``python -m benchmarks wire``)."""
-    wanted = [f"bench_{name}" for name in sys.argv[1:]]
+WORSE = ("slower", "worse", "missed")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Do it; the exit status is 1 when a benchmark failed, or something became worse."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", help="which; all by default")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep all samples in this file")
+    parser.add_argument("--compare", type=Path, nargs=2, metavar=("OLD", "NEW"))
+    options = parser.parse_args(argv)
+    if options.compare:
+        return compare(*options.compare)
+    if options.json is None:
+        return run(options.names)
+    with tempfile.TemporaryDirectory() as folder:
+        lines = Path(folder, "lines")
+        lines.touch()
+        os.environ[LINES] = str(lines)
+        failed = run(options.names)
+        document = gathered(lines)
+    options.json.write_text(json.dumps(document, indent=1) + "\n")
+    return failed
+
+
+def run(names: list[str]) -> int:
+    """Run the benchmarks; 1 when one of them failed."""
     found = sorted(path.stem for path in Path(__file__).parent.glob("bench_*.py"))
     failed = 0
-    for name in wanted or found:
+    for name in [f"bench_{name}" for name in names] or found:
         failed |= subprocess.run([sys.executable, "-m", f"benchmarks.{name}"]).returncode
     return failed
+
+
+def compare(old: Path, new: Path) -> int:
+    """Print what changed; 1 when anything became worse."""
+    documents = [json.loads(path.read_text()) for path in (old, new)]
+    for path, document in zip((old, new), documents, strict=True):
+        where = f"odps_nb {document['odps_nb']}, {document['system']}, load {document['load'][0]}"
+        print(f"{path.name}: {document['made']}, {where}")
+    found = sorted(changes(*documents), key=lambda one: (one[0] not in WORSE, one))
+    for word, line in found:
+        print(f"  {word:<8} {line}")
+    worse = sum(word in WORSE for word, _ in found)
+    print(f"{worse} became worse, {len(found) - worse} better, by more than noise")
+    return 1 if worse else 0
 
 
 if __name__ == "__main__":

@@ -102,6 +102,9 @@ class _Handler(BaseHTTPRequestHandler):
         if "/tenants" in self.path:  # pyodps asks for it first
             self._answer(*TenantInfo().encode())
             return
+        if "/tunnel" in self.path:
+            self._answer(self.headers["Host"].encode(), {})
+            return
         name = TableName(project=PROJECT, table=TABLE)
         self._answer(*TableInfo(name=name, schema=SCHEMA).encode())
 
@@ -118,6 +121,10 @@ class _Handler(BaseHTTPRequestHandler):
         )
         if isinstance(request, calls.ReadRows):
             self._send_rows(request)
+            return
+        if isinstance(request, calls.Preview):
+            first = RowRangeSplit(0, min(self.rows, request.limit or self.rows))
+            self._send_rows(calls.ReadRows(table=request.table, session_id="made", split=first))
             return
         answer = calls.ReadSessionAnswer(
             session_id="made",

@@ -5,6 +5,9 @@ meets all of them; a sample is repeated until it lasts a twentieth of a second. 
 for nothing can be timed by the processor time of this process (``clock``), which does not count
 what other processes take. Whether both sides give the same data is checked by the benchmark,
 before anything is timed.
+
+The processor time of this process is taken beside the clock, threads included: a client that needs
+two cores to be as fast as one is behind. All samples are kept for ``--json`` (`_results`).
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-__all__ = ["Case", "Comparison", "Goal", "compare", "header", "judged", "summary"]
+from benchmarks._results import keep
+
+__all__ = ["Case", "Comparison", "Goal", "compare", "figure", "header", "judged", "summary"]
 
 MIN_SAMPLE = 0.05
 _WIDTH = 44
@@ -41,10 +47,14 @@ class Goal:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was measured: median seconds per case, in the order of the cases."""
+    """What was measured: median seconds per case, in the order of the cases.
+
+    ``processor``: those of this process, in all its threads.
+    """
 
     title: str
     seconds: dict[str, float] = field(default_factory=dict)
+    processor: dict[str, float] = field(default_factory=dict)
 
     def ratio(self, against: str) -> float:
         """How many times as fast the first case is."""
@@ -79,29 +89,38 @@ def compare(
         `time.process_time` for work that runs in this process alone and waits for nothing.
     """
     samples: dict[str, list[float]] = {case.name: [] for case in cases}
+    processor: dict[str, list[float]] = {case.name: [] for case in cases}
     repeats = {case.name: _repeats(case, clock) for case in cases}
     for turn in range(rounds):
         for case in cases[turn % len(cases) :] + cases[: turn % len(cases)]:
-            samples[case.name].append(_sample(case, repeats[case.name], clock))
-    result = Comparison(title, {name: statistics.median(times) for name, times in samples.items()})
+            seconds, used = _sample(case, repeats[case.name], clock)
+            samples[case.name].append(seconds)
+            processor[case.name].append(used)
+    keep("times", title=title, seconds=samples, processor=processor)
+    result = Comparison(title, _medians(samples), _medians(processor))
     _print(result, size, count)
     _judge(result, goals)
     return result
 
 
+def _medians(samples: dict[str, list[float]]) -> dict[str, float]:
+    return {name: statistics.median(times) for name, times in samples.items()}
+
+
 def _repeats(case: Case, clock: Callable[[], float]) -> int:
-    once = _sample(case, 1, clock)  # warms up, too
+    once, _ = _sample(case, 1, clock)  # warms up, too
     return max(1, round(MIN_SAMPLE / once)) if once < MIN_SAMPLE else 1
 
 
-def _sample(case: Case, repeats: int, clock: Callable[[], float]) -> float:
+def _sample(case: Case, repeats: int, clock: Callable[[], float]) -> tuple[float, float]:
+    """Return the seconds of one repetition, and those of the processor."""
     gc.collect()
     gc.disable()
     try:
-        start = clock()
+        used, start = time.process_time(), clock()
         for _ in range(repeats):
             case.run()
-        return (clock() - start) / repeats
+        return (clock() - start) / repeats, (time.process_time() - used) / repeats
     finally:
         gc.enable()
 
@@ -109,7 +128,7 @@ def _sample(case: Case, repeats: int, clock: Callable[[], float]) -> float:
 def _print(result: Comparison, size: int | None, count: int | None) -> None:
     print(f"\n{result.title}")
     for name, seconds in result.seconds.items():
-        figures = f"{seconds * 1e3:10.2f} ms"
+        figures = f"{seconds * 1e3:10.2f} ms {result.processor[name] * 1e3:9.1f} ms of processor"
         if size is not None:
             figures += f" {size / seconds / 1e9:8.2f} GB/s"
         if count is not None:
@@ -123,14 +142,26 @@ def _judge(result: Comparison, goals: Sequence[Goal]) -> None:
     for goal in goals:
         ratio = result.ratio(goal.against)
         line = f"{result.title}: {ratio:.2f} × {goal.against} (goal {goal.at_least:g} ×)"
-        met = judged(line, ratio >= goal.at_least)
+        title = f"{result.title}, beside {goal.against}"
+        met = judged(line, ratio >= goal.at_least, title=title)
         print(f"  {met}  {ratio:.2f} of {goal.at_least:g}")
 
 
-def judged(line: str, met: bool) -> str:
-    """Count a goal for the `summary`; the words that say whether it was met."""
+def judged(line: str, met: bool, *, title: str | None = None) -> str:
+    """Count a goal for the `summary`; the words that say whether it was met.
+
+    ``title`` names the goal without its figures; by default what stands before the first colon.
+    """
     (_met if met else _missed).append(line)
+    keep("goal", title=title or line.partition(":")[0], line=line, met=bool(met))
     return "goal met   " if met else "GOAL MISSED"
+
+
+def figure(
+    title: str, value: float, unit: str, *, wanted: Literal["less", "more"] = "less"
+) -> None:
+    """Keep something that was measured once, such as a peak of memory; prints nothing."""
+    keep("figure", title=title, value=value, unit=unit, wanted=wanted)
 
 
 def header(text: str) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 
 import odps_nb
 from benchmarks import _made_rows
-from benchmarks._measure import header, judged, summary
+from benchmarks._measure import figure, header, judged, summary
 from benchmarks._memory_work import MIB, Memory
 from odps_nb.access.connection import Connection
 from odps_nb.local.server.launch import LocalService, start
@@ -65,6 +65,9 @@ def run(work: str, profile: dict[str, Any], **job: Any) -> dict[str, Any]:
 
 def show(title: str, found: dict[str, Any], *, size: int, goal: int | None = None) -> None:
     """Print a line about a peak in bytes."""
+    if not title.startswith(" "):
+        figure(f"{title}: peak", found["peak"] / MIB, "MiB")
+        figure(f"{title}: speed", size / found["seconds"] / 1e9, "GB/s", wanted="more")
     line = _line(title, found) + f"  {size / found['seconds'] / 1e9:5.2f} GB/s"
     if goal is not None:
         met = judged(f"{title}: {found['peak'] / MIB:.0f} MiB", found["peak"] <= goal)
@@ -84,6 +87,7 @@ def show_ratio(
 ) -> None:
     """Print a line about a peak as a multiple of the Arrow size."""
     ratio = found["peak"] / size
+    figure(f"{title}: peak", ratio, "× its Arrow size")
     line = _line(title, found) + f"  {ratio:5.2f} × Arrow"
     if goal is not None:
         met = judged(f"{title}: {ratio:.2f} × the Arrow size", ratio <= goal)

@@ -251,6 +251,10 @@ class Adapter(HTTPAdapter):
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
+    def build_response(self, _: Any, answer: Any) -> Any:
+        """Return urllib3's response; nobody needs the cookies and headers of requests' own."""
+        return answer
+
     def close(self) -> None:
         """Close idle connections now; urllib3 leaves that to garbage collection."""
         for manager in (self.poolmanager, *self.proxy_manager.values()):

@@ -292,13 +292,12 @@ class RequestsTransport:
             body = _source(body, exchange)
         headers = {"Accept-Encoding": "identity", **request.headers}
         prepared = requests.Request(request.method, request.url, headers, data=body).prepare()
-        answer = self._adapter.send(
+        return self._adapter.send(
             prepared,
             stream=True,
             timeout=(request.connect_timeout, request.read_timeout),
             **self._environment.of(request.url),
         )
-        return answer.raw
 
     def close(self) -> None:
         """Close idle connections; open responses close theirs when they end. Idempotent."""

@@ -6,12 +6,14 @@ outside of the buffer is a `FramingError`.
 
 from __future__ import annotations
 
+import struct
+from functools import cache
 from struct import Struct
 
 from odps_nb.errors import FramingError
 
-__all__ = ["I16", "I64", "U8", "field_at", "number", "pairs", "read", "root", "table_at", "tables"]
-__all__ += ["text"]
+__all__ = ["I16", "I64", "U8", "field_at", "fields_of", "follow", "number", "pairs", "read", "root"]
+__all__ += ["table_at", "tables", "text"]
 
 U8, I16, I64 = Struct("<B"), Struct("<h"), Struct("<q")
 _U16, _U32, _I32, _PAIR = Struct("<H"), Struct("<I"), Struct("<i"), Struct("<qq")
@@ -20,6 +22,24 @@ _U16, _U32, _I32, _PAIR = Struct("<H"), Struct("<I"), Struct("<i"), Struct("<qq"
 def root(data: bytes) -> int:
     """Return the offset of the root table."""
     return read(_U32, data, 0)
+
+
+def fields_of(data: bytes, table: int, count: int) -> tuple[int, ...]:
+    """Return the offsets of the first ``count`` fields of a table; 0 for those at their default.
+
+    In one go: what is asked of every message of a stream.
+    """
+    vtable = table - read(_I32, data, table)
+    known = min(count, max(0, (read(_U16, data, vtable) - 3) // 2))
+    if vtable + 4 + 2 * known > len(data):
+        raise _outside()
+    found = _slots(known).unpack_from(data, vtable + 4)
+    return tuple([table + slot if slot else 0 for slot in found]) + (0,) * (count - known)
+
+
+@cache
+def _slots(count: int) -> Struct:
+    return Struct(f"<{count}H")
 
 
 def field_at(data: bytes, table: int, slot: int) -> int:
@@ -40,40 +60,47 @@ def number(kind: Struct, data: bytes, table: int, slot: int) -> int:
 
 def table_at(data: bytes, table: int, slot: int) -> int:
     """Return the offset of the table that a field points at; 0 when there is none."""
-    at = field_at(data, table, slot)
+    return follow(data, field_at(data, table, slot))
+
+
+def follow(data: bytes, at: int) -> int:
+    """Return the offset that the field at ``at`` points at; 0 when there is no field."""
     return at + read(_U32, data, at) if at else 0
 
 
 def tables(data: bytes, table: int, slot: int) -> list[int]:
     """Return the offsets of the tables of a vector."""
-    start, count = _vector(data, table, slot, _U32.size)
+    start, count = _vector(data, field_at(data, table, slot), _U32.size)
     places = range(start, start + count * _U32.size, _U32.size)
     return [place + read(_U32, data, place) for place in places]
 
 
-def pairs(data: bytes, table: int, slot: int) -> list[tuple[int, int]]:
-    """Return the members of a vector of structs of two int64."""
-    start, count = _vector(data, table, slot, _PAIR.size)
+def pairs(data: bytes, at: int) -> list[tuple[int, int]]:
+    """Return the members of a vector of structs of two int64, which the field at ``at`` names."""
+    start, count = _vector(data, at, _PAIR.size)
     return list(_PAIR.iter_unpack(data[start : start + count * _PAIR.size]))
 
 
 def text(data: bytes, table: int, slot: int) -> bytes:
     """Return the bytes of a string; none when there is none."""
-    start, count = _vector(data, table, slot, 1)
+    start, count = _vector(data, field_at(data, table, slot), 1)
     return data[start : start + count]
 
 
 def read(kind: Struct, data: bytes, at: int) -> int:
     """Return the number at an offset."""
-    if not 0 <= at <= len(data) - kind.size:
+    if at < 0:  # which Python would count from the end
         raise _outside()
-    value: int = kind.unpack_from(data, at)[0]
+    try:
+        value: int = kind.unpack_from(data, at)[0]
+    except struct.error:
+        raise _outside() from None
     return value
 
 
-def _vector(data: bytes, table: int, slot: int, size: int) -> tuple[int, int]:
+def _vector(data: bytes, at: int, size: int) -> tuple[int, int]:
     """Return the offset of the first member of a vector, and the number of members."""
-    vector = table_at(data, table, slot)
+    vector = follow(data, at)
     if not vector:
         return 0, 0
     count = read(_U32, data, vector)

@@ -14,9 +14,11 @@ from odps_nb.wire._flatbuffer import (
     I16,
     I64,
     U8,
-    field_at,
+    fields_of,
+    follow,
     number,
     pairs,
+    read,
     root,
     table_at,
     tables,
@@ -29,9 +31,9 @@ SCHEMA, DICTIONARY, RECORD_BATCH = 1, 2, 3
 MAX_FIELDS = 100_000
 """Columns of a stream, and what is nested in them, that are accepted."""
 
-# field numbers of Message
-_VERSION, _HEADER_TYPE, _HEADER, _BODY_LENGTH, _CUSTOM_METADATA = range(5)
-_BATCH_LENGTH, _NODES, _BUFFERS, _COMPRESSION = range(4)  # of RecordBatch
+# Fields, by number. Message: version, kind of header, header, length of the body, custom metadata;
+# RecordBatch: length, nodes, buffers, compression.
+_MESSAGE_FIELDS, _BATCH_FIELDS = 5, 4
 _DATA = 1  # of DictionaryBatch: a RecordBatch
 _ENDIANNESS, _FIELDS = 0, 1  # of Schema
 _NAME, _TYPE_KIND, _TYPE, _CHILDREN = 0, 2, 3, 5  # of Field
@@ -74,21 +76,25 @@ def parse_message(metadata: bytes) -> IpcMessage:
     >>> parse_message(stream[8:])
     IpcMessage(kind=3, body_length=24, rows=3, longest=3, stored=24, promises=())
     """
-    message = root(metadata)
-    kind = number(U8, metadata, message, _HEADER_TYPE)
-    body_length = number(I64, metadata, message, _BODY_LENGTH)
-    header = table_at(metadata, message, _HEADER)
+    version, kind_at, header_at, length_at, custom = fields_of(
+        metadata, root(metadata), _MESSAGE_FIELDS
+    )
+    kind = read(U8, metadata, kind_at) if kind_at else 0
+    body_length = read(I64, metadata, length_at) if length_at else 0
+    header = follow(metadata, header_at)
     if header and kind == SCHEMA:
         _require_schema(metadata, header)
     batch = table_at(metadata, header, _DATA) if header and kind == DICTIONARY else header
     rows = longest = stored = 0
     promises: tuple[int, ...] = ()
     if batch and kind in (RECORD_BATCH, DICTIONARY):
-        _require_known_compression(metadata, message)
-        rows = number(I64, metadata, batch, _BATCH_LENGTH)
-        longest = max(rows, _longest(metadata, batch))
-        compressed = bool(field_at(metadata, batch, _COMPRESSION))
-        places, stored = _buffers(metadata, batch, body_length, _PROMISE if compressed else 1)
+        if custom and version and read(I16, metadata, version) == _V4:
+            # the compression of Arrow 0.17, which pyarrow still supports
+            raise FramingError("an Arrow batch of metadata version 4 has custom metadata")
+        rows_at, nodes, buffers, compressed = fields_of(metadata, batch, _BATCH_FIELDS)
+        rows = read(I64, metadata, rows_at) if rows_at else 0
+        longest = max(rows, _longest(metadata, nodes))
+        places, stored = _buffers(metadata, buffers, body_length, _PROMISE if compressed else 1)
         promises = places if compressed else ()
     if body_length < 0 or rows < 0:
         raise FramingError(f"an Arrow message has a body of {body_length} bytes and {rows} rows")
@@ -126,16 +132,9 @@ def _require_text(name: bytes) -> None:
         raise FramingError("a name in the schema of the Arrow stream is not UTF-8 text") from None
 
 
-def _require_known_compression(metadata: bytes, message: int) -> None:
-    """Refuse the compression of Arrow 0.17 (in custom metadata), which pyarrow still supports."""
-    is_old = number(I16, metadata, message, _VERSION) == _V4
-    if is_old and field_at(metadata, message, _CUSTOM_METADATA):
-        raise FramingError("an Arrow batch of metadata version 4 has custom metadata")
-
-
-def _longest(metadata: bytes, batch: int) -> int:
+def _longest(metadata: bytes, nodes: int) -> int:
     longest = 0
-    for length, _ in pairs(metadata, batch, _NODES):
+    for length, _ in pairs(metadata, nodes):
         if length < 0:
             raise FramingError(f"an Arrow column has {length} values")
         longest = max(longest, length)
@@ -143,11 +142,11 @@ def _longest(metadata: bytes, batch: int) -> int:
 
 
 def _buffers(
-    metadata: bytes, batch: int, body_length: int, least: int
+    metadata: bytes, buffers: int, body_length: int, least: int
 ) -> tuple[tuple[int, ...], int]:
     """Return the offsets of the buffers that are not empty, and the total length of all."""
     places, stored, end = [], 0, 0
-    for offset, length in pairs(metadata, batch, _BUFFERS):
+    for offset, length in pairs(metadata, buffers):
         if not length:
             continue
         if length < least or offset < end or offset + length > body_length:

@@ -215,14 +215,24 @@ class ResumableRowStream:
         if self._tracker is not None:
             decoded = int(batch.nbytes)
             self._decoded_bytes += decoded
-            self._tracker.add(split=self._label, rows=batch.num_rows, decoded_bytes=decoded)
-            self._tell_wire()
+            self._tracker.add(
+                split=self._label,
+                rows=batch.num_rows,
+                decoded_bytes=decoded,
+                wire_bytes=self._new_wire_bytes(),
+            )
 
     def _tell_wire(self) -> None:
         if self._tracker is not None and self._response is not None:
-            new = self._response.wire_bytes - self._wire_bytes
-            self._wire_bytes += new
-            self._tracker.add(split=self._label, wire_bytes=new)
+            self._tracker.add(split=self._label, wire_bytes=self._new_wire_bytes())
+
+    def _new_wire_bytes(self) -> int:
+        """Return the bytes of the open stream that nobody was told of; they count as told now."""
+        if self._response is None:
+            return 0
+        new = self._response.wire_bytes - self._wire_bytes
+        self._wire_bytes += new
+        return new
 
     def _untold(self) -> int:
         response = self._response

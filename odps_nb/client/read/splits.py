@@ -6,6 +6,7 @@ another snapshot. See ``docs/protocol.md`` sections 3.3 and 4.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -273,9 +274,11 @@ def iter_batches(
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
-    pieces = PieceRanges(session.splits, size=_piece_bytes(ahead), row_bytes=_row_bytes(session))
+    lanes = _workers(workers, ahead)
+    size = _piece_bytes(ahead, lanes)
+    pieces = PieceRanges(session.splits, size=size, row_bytes=_row_bytes(session))
     concurrency = AdaptiveConcurrency(
-        len(list(islice(pieces, _workers(workers, ahead)))),
+        len(list(islice(pieces, lanes))),
         tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
     )
 
@@ -332,9 +335,12 @@ def _workers(asked: int | None, ahead: int) -> int:
     return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
 
 
-def _piece_bytes(ahead: int) -> int:
-    """Return the bytes of a piece, so that one of each lane fits into the budget."""
-    return max(PIECE_BYTES, ahead // (2 * READ_WORKERS))
+def _piece_bytes(ahead: int, lanes: int = READ_WORKERS) -> int:
+    """Return the bytes of a piece, so that one of each lane fits into the budget.
+
+    A lane alone has nobody to wait for: its splits stay whole, since every request has its cost.
+    """
+    return max(PIECE_BYTES, ahead // (2 * lanes)) if lanes > 1 else sys.maxsize
 
 
 def _row_bytes(session: ReadSession) -> float | None:

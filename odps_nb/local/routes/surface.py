@@ -116,14 +116,14 @@ class Surface:
             body = await edge.body_bytes(request)
             asked = replace(asked, wire=replace(asked.wire, body=body))
         try:
-            answer = await edge.run(pool, work, asked)
+            answer, first = await edge.run(pool, _begun, work, asked)
         finally:
             if asked.body is not None:
                 asked.body.unlink(missing_ok=True)
-        if isinstance(answer, StreamAnswer):
-            return await edge.StreamedResponse(
-                answer.chunks, pool, media_type=answer.media_type, headers=answer.headers
-            ).prepare()
+        if first is not None:
+            return edge.StreamedResponse(
+                first, answer.chunks, pool, media_type=answer.media_type, headers=answer.headers
+            )
         if isinstance(answer, dict):
             return JSONResponse(answer)
         if isinstance(answer, Response):
@@ -168,6 +168,12 @@ class Surface:
         media = "application/xml" if self._xml else "application/json"
         content = encode(code, message, request_id)
         return Response(content, status_code=status, media_type=media)
+
+
+def _begun(work: Callable[[Asked], Any], asked: Asked) -> tuple[Any, edge.Some | None]:
+    """Call a handler; return its answer and, where it is a stream, the beginning of that."""
+    answer = work(asked)
+    return answer, edge.take_some(answer.chunks) if isinstance(answer, StreamAnswer) else None
 
 
 class _KeyedRoute(Route):

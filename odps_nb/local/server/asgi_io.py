@@ -1,8 +1,8 @@
 """Adapts Starlette to the service: reads request bodies and streams responses.
 
 A request body is always read to its end, so that a client sees our answer and not a broken pipe.
-A response is pulled chunk by chunk from a generator in a worker thread, one chunk ahead; a client
-that stops reading holds no thread.
+A response is pulled from a generator in a worker thread, a megabyte ahead; a client that stops
+reading holds no thread. Each turn of a worker has its price, and a small answer takes one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -22,10 +22,20 @@ from starlette.types import Receive, Scope, Send
 from odps_nb.local import faults
 from odps_nb.local.store.folder import Folder
 
-__all__ = ["Bytes", "StreamedResponse", "body_bytes", "body_file", "drain", "run"]
+__all__ = [
+    "Bytes",
+    "Some",
+    "StreamedResponse",
+    "body_bytes",
+    "body_file",
+    "drain",
+    "run",
+    "take_some",
+]
 
 SPOOL = 4 << 20
 MAX_SMALL_BODY = 64 << 20
+_TURN = 1 << 20  # bytes that a worker produces before they are sent
 _AT_ONCE = 512  # chunks of one call; the system takes 1024
 
 Bytes = bytes | memoryview
@@ -104,60 +114,85 @@ async def drain(request: Request) -> None:
             pass
 
 
+class Some(NamedTuple):
+    """Chunks of a response, and whether they are its last ones."""
+
+    chunks: list[Bytes]
+    is_end: bool
+
+
+def take_some(source: Generator[Bytes, None, None]) -> Some:
+    """Take chunks until there is a megabyte, or no more."""
+    chunks: list[Bytes] = []
+    size = 0
+    while size < _TURN:
+        chunk = next(source, None)
+        if chunk is None:
+            return Some(chunks, is_end=True)
+        chunks.append(chunk)
+        size += len(chunk)
+    return Some(chunks, is_end=False)
+
+
 class StreamedResponse(Response):
     """A response whose chunks come from a generator that runs in worker threads.
 
-    The first chunk is taken before the status is sent, so that an early failure is still an
-    error document. A failure later on breaks the connection: the client must see that the
-    body is incomplete.
+    The first of them are taken before it is made, so that an early failure is still an error
+    document. A failure later on breaks the connection: the client must see that the body is
+    incomplete.
     """
 
     def __init__(
         self,
-        chunks: Generator[Bytes, None, None],
+        first: Some,
+        source: Generator[Bytes, None, None],
         pool: Executor,
         *,
         media_type: str = "application/octet-stream",
         headers: Mapping[str, str] | None = None,
-        length: int | None = None,
     ) -> None:
-        extra = {} if length is None else {"content-length": str(length)}
-        self._chunks, self._pool = chunks, pool
-        self._first: Bytes | None = None
+        self._first, self._source, self._pool = first, source, pool
         self.status_code = 200
         self.media_type = media_type
         self.background = None
         self.body = b""
-        self.init_headers({**(headers or {}), **extra})
-        if length is None:
-            # Response writes a length for its own (empty) body; this one is chunked
-            self.raw_headers = [h for h in self.raw_headers if h[0] != b"content-length"]
-
-    async def prepare(self) -> StreamedResponse:
-        """Produce the first chunk; raises what the generator raises."""
-        self._first = await run(self._pool, next, self._chunks, None)
-        return self
+        self.init_headers(headers or {})
+        # Response writes a length for its own (empty) body; this one is chunked
+        self.raw_headers = [h for h in self.raw_headers if h[0] != b"content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send status, chunks and end; stop when the client has disconnected."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        if self._first.is_end:
+            await _send_chunks(self._first, send)
+            return
         # the server drops what is sent to a closed connection without a word, so listen for it
         gone = asyncio.ensure_future(_disconnect(receive))
-        chunk: Any = self._first
-        upcoming: asyncio.Future[Any] | None = None
+        some = self._first
+        upcoming: asyncio.Future[Some] | None = None
         loop = asyncio.get_running_loop()
         try:
-            while chunk is not None and not gone.done():
-                upcoming = loop.run_in_executor(self._pool, next, self._chunks, None)
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                chunk, upcoming = await upcoming, None
-            if chunk is None:
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            while not (some.is_end or gone.done()):
+                upcoming = loop.run_in_executor(self._pool, take_some, self._source)
+                await _send_chunks(some, send)
+                some, upcoming = await upcoming, None
+            if some.is_end:
+                await _send_chunks(some, send)
         finally:
             gone.cancel()
             if upcoming is not None:
                 await asyncio.wait([upcoming])  # a generator that runs cannot be closed
-            await asyncio.get_running_loop().run_in_executor(self._pool, self._chunks.close)
+            if not some.is_end:
+                await loop.run_in_executor(self._pool, self._source.close)
+
+
+async def _send_chunks(some: Some, send: Send) -> None:
+    last = len(some.chunks) - 1 if some.is_end else None
+    for place, chunk in enumerate(some.chunks):
+        more = place != last
+        await send({"type": "http.response.body", "body": chunk, "more_body": more})
+    if some.is_end and not some.chunks:
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _disconnect(receive: Receive) -> None:

@@ -7,6 +7,7 @@ stderr. Stops on SIGTERM or SIGINT, and with its parent if requested.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -237,6 +238,7 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
         # still something to put away then
         _on_signal(lambda: setattr(server, "should_exit", True))
         _announce(options, service, listener.getsockname()[1])
+        gc.freeze()  # what is imported stays: no collection has to walk it
         done = threading.Event()
         _background(service, server, done, last, with_parent=options.with_parent)
         try:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import gc
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -88,18 +90,47 @@ class TaskProfile:
             _found(self.settings) if self.finds_keys else Profile.from_options(dict(self.settings))
         )
 
-    def open(self, *, retries: int | None = None) -> StorageClient:
-        """Return a client; whoever opened it closes it. It retries as often as ever, or as told."""
+    @contextmanager
+    def open(self, *, retries: int | None = None) -> Iterator[StorageClient]:
+        """Lend a client for the time of a task, which retries as often as ever, or as told.
+
+        A worker of Spark's runs one task after the other: it keeps the client, and its connection,
+        for the next task with these settings. Elsewhere, after an error, and where ``retries`` are
+        told, it is closed.
+        """
+        from pyspark import TaskContext
+
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.http.retry import RetryPolicy
 
+        profile = self.profile
         _spare_imports()
-        policy = RetryPolicy() if retries is None else RetryPolicy(max_attempts=1 + retries)
-        return StorageClient(self.profile, retry=policy)
+        if TaskContext.get() is None or retries is not None:
+            policy = RetryPolicy() if retries is None else RetryPolicy(max_attempts=1 + retries)
+            with StorageClient(profile, retry=policy) as storage:
+                yield storage
+            return
+        storage = _kept.pop() if _kept and _kept[-1].profile == profile else StorageClient(profile)
+        try:
+            yield storage
+        except BaseException:
+            storage.close()
+            raise
+        _keep(storage)
 
     def __repr__(self) -> str:
         known = dict(self.settings)
         return f"TaskProfile(endpoint={known.get('endpoint')!r}, project={known.get('project')!r})"
+
+
+# The client of the last task, unless a task has it.
+_kept: list[StorageClient] = []
+
+
+def _keep(storage: StorageClient) -> None:
+    while _kept:
+        _kept.pop().close()
+    _kept.append(storage)
 
 
 _opened: list[int] = []  # the first task attempts of this worker
@@ -108,8 +139,8 @@ _opened: list[int] = []  # the first task attempts of this worker
 def _spare_imports() -> None:
     """Leave what is imported out of the collection that PySpark's daemon forces after every task.
 
-    It walks all objects, most of which are modules of ours and of pyarrow, and takes longer than a
-    small task. The second time, for what the first task imported on its way, comes after such
+    In a task of Spark's only. It walks all objects, most of which are modules of ours and of
+    pyarrow, and takes longer than a small task. The second time, for what the first task imported on its way, comes after such
     a collection: there is no garbage then that would be kept.
     """
     from pyspark import TaskContext

@@ -1,0 +1,71 @@
+"""The first row of a large table takes as few requests as that of a small one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+import odps_nb
+from benchmarks import _made_rows
+from odps_nb.access.connection import Connection
+
+ROWS = 10**8
+Asked = list[str]
+
+
+class _Handler(_made_rows._Handler):
+    """Makes rows while it sends them, and notes what it is asked."""
+
+    rows = ROWS
+    asked: Asked
+
+    def do_GET(self) -> None:
+        self.asked.append(urlsplit(self.path).path)
+        super().do_GET()
+
+    def do_POST(self) -> None:
+        self.asked.append(parse_qs(urlsplit(self.path).query)["Action"][0])
+        super().do_POST()
+
+
+@pytest.fixture
+def large() -> Iterator[tuple[Connection, Asked]]:
+    """A connection that knows nothing but the endpoint, and the requests that it sends."""
+    _Handler.asked = []
+    with _made_rows._Server(("127.0.0.1", 0), _Handler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        url = f"http://127.0.0.1:{_port(server)}/api"
+        with odps_nb.connect(
+            endpoint=url, project=_made_rows.PROJECT, access_id="anybody", access_key="is-let-in"
+        ) as odps:
+            yield odps, _Handler.asked
+        server.shutdown()
+        serving.join()
+
+
+def _port(server: ThreadingHTTPServer) -> int:
+    return int(server.server_address[1])
+
+
+def test_the_head_of_a_hundred_million_rows_takes_three_requests(
+    large: tuple[Connection, Asked],
+) -> None:
+    odps, asked = large
+    assert odps.table(_made_rows.TABLE).head(5)["id"].tolist() == [0, 1, 2, 3, 4]
+    assert len(asked) == 3  # the columns, where the Storage API is, the rows
+    assert asked[-1] == "TablePreview"
+
+
+def test_the_first_row_of_a_read_takes_three_requests(large: tuple[Connection, Asked]) -> None:
+    odps, asked = large
+    batches = odps.table(_made_rows.TABLE).read(limit=1).batches()
+    first = next(batches)
+    batches.close()
+    assert first.column("id").to_pylist() == [0]
+    assert len(asked) == 3, asked  # where the Storage API is, a session, the rows
+    assert asked[-1] == "TableRead"

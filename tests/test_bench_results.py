@@ -1,0 +1,98 @@
+"""What ``make bench`` keeps of a run, and what it calls a change between two of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import __main__ as bench
+from benchmarks._results import LINES, changes, gathered, keep
+
+
+def times(
+    ours: list[float], theirs: list[float], title: str = "table → Arrow"
+) -> dict[str, object]:
+    seconds = {"odps_nb": ours, "pyodps": theirs}
+    same = {"odps_nb": [1.0, 1.0, 1.0], "pyodps": [1.0, 1.0, 1.0]}
+    return {
+        "bench": "tables",
+        "kind": "times",
+        "title": title,
+        "seconds": seconds,
+        "processor": same,
+    }
+
+
+def found(*facts: dict[str, object]) -> dict[str, object]:
+    return {"found": list(facts)}
+
+
+def test_slower_is_what_leaves_the_noise_of_both_runs() -> None:
+    old = found(times([1.0, 1.1, 0.9, 1.0], [1.0, 1.0, 1.0, 1.0]))
+    new = found(times([2.0, 2.1, 1.9, 2.0], [1.0, 1.0, 1.0, 1.0]))
+    assert list(changes(old, new)) == [("slower", "tables: table → Arrow: 1 → 0.5 × pyodps")]
+    assert [word for word, _ in changes(new, old)] == ["faster"]
+
+
+def test_a_machine_that_is_slower_for_both_sides_is_no_change() -> None:
+    old = found(times([1.0, 1.1, 0.9, 1.0], [1.0, 1.1, 0.9, 1.0]))
+    new = found(times([3.0, 3.3, 2.7, 3.0], [3.0, 3.3, 2.7, 3.0]))
+    assert list(changes(old, new)) == []
+
+
+def test_what_differs_less_than_its_rounds_do_is_no_change() -> None:
+    old = found(times([1.0, 2.0, 0.5, 1.0], [1.0, 1.0, 1.0, 1.0]))
+    new = found(times([1.2, 2.5, 0.6, 1.3], [1.0, 1.0, 1.0, 1.0]))
+    assert list(changes(old, new)) == []
+
+
+def test_without_a_peer_the_seconds_are_compared() -> None:
+    def alone(seconds: list[float]) -> dict[str, object]:
+        one = times(seconds, [])
+        return {**one, "seconds": {"odps_nb": seconds}, "processor": {"odps_nb": [0.0] * 3}}
+
+    changed = changes(found(alone([1.0, 1.0, 1.0])), found(alone([0.5, 0.5, 0.5])))
+    assert list(changed) == [("faster", "tables: table → Arrow: 1 → 2 a second")]
+
+
+@pytest.mark.parametrize(("wanted", "word"), [("less", "worse"), ("more", "better")])
+def test_a_single_figure_has_to_change_by_a_fifth(wanted: str, word: str) -> None:
+    def peak(value: float) -> dict[str, object]:
+        facts = {"title": "peak", "value": value, "unit": "MiB", "wanted": wanted}
+        return {"bench": "memory", "kind": "figure", **facts}
+
+    assert list(changes(found(peak(10)), found(peak(11.9)))) == []
+    line = "memory: peak: 10 → 12.5 MiB"
+    assert list(changes(found(peak(10)), found(peak(12.5)))) == [(word, line)]
+
+
+def test_a_goal_that_is_missed_now_is_worse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def document(name: str, *, met: bool) -> str:
+        goal = {"bench": "wire", "kind": "goal", "title": "read", "line": name, "met": met}
+        about = {"made": "today", "odps_nb": "1", "system": "Linux", "load": [0.1]}
+        path = tmp_path / name
+        path.write_text(json.dumps({**about, "found": [goal]}))
+        return str(path)
+
+    old, new = document("old", met=True), document("new", met=False)
+    assert bench.main(["--compare", old, new]) == 1
+    assert "missed   wire: read: old → new" in capsys.readouterr().out
+    assert bench.main(["--compare", new, old]) == 0
+    assert "0 became worse, 1 better" in capsys.readouterr().out
+
+
+def test_findings_are_kept_only_where_they_are_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(LINES, raising=False)
+    keep("goal", title="nobody")
+    monkeypatch.setenv(LINES, str(tmp_path / "lines"))
+    keep("goal", title="somebody", line="x", met=True)
+    document = gathered(tmp_path / "lines")
+    assert [one["title"] for one in document["found"]] == ["somebody"]
+    assert document["load"]
+    assert document["pyodps"]
