@@ -306,7 +306,7 @@ class BlobColumn(Sequence[Blob]):
 
     @property
     def summary(self) -> str:
-        """How many these are of how many, e.g. ``first 24 of 45 blobs``."""
+        """How many these are of how many, e.g. ``first 24 of 47 blobs``."""
         return self._summary
 
     @property

@@ -125,7 +125,7 @@ class Gallery:
     >>> gallery = Gallery(odps.table("media").blobs("content"))
     >>> gallery.show_only("audio")
     >>> gallery
-    <Gallery of local.media.content, 2 of 45 blobs, kind audio>
+    <Gallery of local.media.content, 3 of 47 blobs, kind audio>
     >>> gallery.selected.tolist()
     []
     """
