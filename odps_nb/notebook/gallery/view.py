@@ -70,7 +70,7 @@ def mimebundle(
 ) -> dict[str, str]:
     """Return the gallery as ``text/html`` without scripts and ``text/plain``.
 
-    Costs two requests per blob that is looked at (its bytes, then name and type); shows the first
+    Costs a request per blob that is looked at, at most: small ones come together. Shows the first
     `MAX_TILES` at most.
 
     Parameters
