@@ -1,11 +1,13 @@
 """Galleries of 500 and of 10,000 blobs: how long a person waits for tiles.
 
 ``python -m benchmarks.bench_gallery``. The sample files of ``media`` again and again, on loopback
-and over a line of 40 ms and 50 MB/s for each connection. No other client has such a view.
+and over a line of 40 ms and 50 MB/s for each connection. No other client has such a view. How many
+requests a tile costs is counted apart.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 import statistics
 import sys
@@ -61,6 +63,32 @@ def opened(column: BlobColumn) -> tuple[float, float]:
     return first, time.perf_counter() - start
 
 
+class Answers(logging.Handler):
+    """Counts the answers of the service, by the log of the connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Count one."""
+        self.count += "request id" in str(record.msg)
+
+
+def requests_of(column: BlobColumn) -> float:
+    """Return how many requests a tile of the static page costs."""
+    log, answers = logging.getLogger("odps_nb"), Answers()
+    before = log.level
+    log.addHandler(answers)
+    log.setLevel(logging.DEBUG)
+    try:
+        *_, page = drawn_pages(column, range(64), together=6)
+    finally:
+        log.removeHandler(answers)
+        log.setLevel(before)
+    return answers.count / len(page.tiles)
+
+
 def scrolled(gallery: Gallery, browser: Browser, place: int) -> tuple[float, float]:
     """Return the seconds until the first tile of a view anywhere has come, and until all have."""
     browser.times, browser.ended = [], threading.Event()
@@ -82,9 +110,12 @@ def measure(connect: Callable[[], odps_nb.Connection], goal: float) -> None:
     """Measure both sizes over one kind of line."""
     for size in SIZES:
         with connect() as connection:
-            columns = [column_of(connection, size) for _ in range(6)]
+            columns = [column_of(connection, size) for _ in range(7)]
+            requests = requests_of(columns.pop())
             first, whole = zip(*map(opened, columns[1:]), strict=True)
             print(f"{size:,} blobs")
+            line = f"{requests:.2f} requests for a tile"
+            print(f"  {judged(line, requests <= 1)}  {line}")
             median = told("static page: the first 6 tiles", first)
             print(" ", judged(f"first tiles: {median * 1e3:.0f} ms", median <= goal))
             told("static page: all 64 tiles", whole)

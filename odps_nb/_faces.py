@@ -21,12 +21,13 @@ from odps_nb.secret import hidden, hides_secrets
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.blob import BlobColumn
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
     from odps_nb.access.writing.rows import WriteOptions
+    from odps_nb.client.blob.glances import Glance
     from odps_nb.client.calls.progress import Progress, ProgressListener
     from odps_nb.schema import TableSchema
 
@@ -244,7 +245,7 @@ def _work(column: BlobColumn) -> Gallery:
     return View(column, summary=column.summary)
 
 
-def _preview(blob: Blob) -> Mapping[str, Any]:
+def _preview(blob: Glance) -> Mapping[str, Any]:
     from odps_nb.notebook.preview.bundle import mimebundle
 
     return mimebundle(blob)

@@ -6,7 +6,8 @@ A `Blob` is a handle: making one sends no request; its bytes are verified before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 
     from odps_nb.access.blobs.frames import FrameBlobs
     from odps_nb.access.faces import Gallery
+    from odps_nb.client.blob.glances import Glance
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobFile
     from odps_nb.client.blob.seekable import SeekableBlob
+    from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.calls.progress import Progress
     from odps_nb.client.calls.storage import StorageClient
 
@@ -238,6 +241,9 @@ class Blob(BlobContent):
             cancel=self._storage.operation(),
             receive_buffer=receive_buffer,
         )
+        self._learn(head)
+
+    def _learn(self, head: BlobHead) -> None:
         self._size, self._mime_type = head.size, head.mime_type
         self._file_name, self._has_head = head.file_name, True
 
@@ -256,7 +262,10 @@ class Blob(BlobContent):
         return f"Blob({', '.join(known)}{', verified' if self._verified else ''})"
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
-        return _shown(self, lambda: self._faces.preview(self))
+        from odps_nb.access.blobs.glances import iter_glances
+
+        with closing(iter_glances([self])) as looked_at:
+            return _shown(self, lambda: self._faces.preview(next(looked_at)))
 
 
 class BlobColumn(Sequence[Blob]):
@@ -306,7 +315,7 @@ class BlobColumn(Sequence[Blob]):
 
     @property
     def summary(self) -> str:
-        """How many these are of how many, e.g. ``first 24 of 45 blobs``."""
+        """How many these are of how many, e.g. ``first 24 of 47 blobs``."""
         return self._summary
 
     @property
@@ -367,6 +376,24 @@ class BlobColumn(Sequence[Blob]):
         )
         wanted = References(self._blobs)
         return save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=False)
+
+    def glances(
+        self, places: Sequence[int], cancel: CancelToken | None = None
+    ) -> Generator[Glance, None, None]:
+        """Iterate over the blobs at some places, to look at their heads and first bytes.
+
+        Taking the next one leaves the one before. Several come in one request where they are
+        small; what is wrong with one is raised by that one alone.
+
+        Examples
+        --------
+        >>> column = odps.table("media").blobs("content", limit=5)
+        >>> [glance.open().read(4) for glance in column.glances([0, 1])]
+        [b'\\xff\\xd8\\xff\\xe0', b'\\x89PNG']
+        """
+        from odps_nb.access.blobs.glances import iter_glances
+
+        return iter_glances([self._blobs[place] for place in places], cancel)
 
     def pick(self, places: Sequence[int]) -> BlobColumn:
         """Return the blobs at some places, in that order, with what is known of their rows."""

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.blob import BlobColumn
     from odps_nb.access.connection import Connection
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
     from odps_nb.access.table import Table
+    from odps_nb.client.blob.glances import Glance
     from odps_nb.schema import TableSchema
 
 __all__ = [
@@ -173,7 +174,7 @@ class Faces:
     spark_sql: Callable[[Connection, Any, str, int | None], SparkRows] = _no_spark
     gallery: Callable[[BlobColumn], Bundle] = _plain_bundle
     work: Callable[[BlobColumn], Gallery] = _no_gallery
-    preview: Callable[[Blob], Bundle] = _plain_bundle
+    preview: Callable[[Glance], Bundle] = _plain_bundle
     listing: Callable[[Listing], Bundle] = _plain_bundle
     media_type: Callable[[bytes, int, str], str] = _media_type_of_name
     rows: Callable[[Any], Bundle] = _plain_bundle

@@ -26,7 +26,11 @@ _PENDING = 1 << 22  # bytes that may wait in the pipe
 
 
 class _Pipe:
-    """A bounded queue of chunks from the writer to the sending thread; either side may end it."""
+    """A bounded queue of chunks from the writer to the sending thread; either side may end it.
+
+    Who waits is woken when there is work for long: the writer when half of the pipe is empty. Woken
+    for each chunk, it would take the processor from a peer on the same machine all the time.
+    """
 
     def __init__(self, limit: int) -> None:
         self.abort: Abort | None = None  # of the request that empties the pipe
@@ -40,13 +44,15 @@ class _Pipe:
     def put(self, chunk: bytes) -> bool:
         """Wait for room and add; ``False`` once the reader has left."""
         with self._changed:
-            while self._size >= self._limit and not self._deserted:
-                self._changed.wait(_WAIT)
+            if self._size >= self._limit:
+                while self._size > self._limit // 2 and not self._deserted:
+                    self._changed.wait(_WAIT)
             if self._deserted:
                 return False
             self._chunks.append(chunk)
             self._size += len(chunk)
-            self._changed.notify_all()
+            if len(self._chunks) == 1:
+                self._changed.notify_all()
             return True
 
     def complete(self) -> None:
@@ -78,7 +84,8 @@ class _Pipe:
                 self._changed.wait(_WAIT)
             chunk = self._chunks.popleft()
             self._size -= len(chunk)
-            self._changed.notify_all()
+            if self._size <= self._limit // 2:
+                self._changed.notify_all()
             return chunk
 
 

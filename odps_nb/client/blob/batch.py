@@ -5,6 +5,7 @@ Independent of how batches are cut and of other batches read concurrently.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,10 @@ from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobStart
 
-__all__ = ["BlobBatch", "BlobPart", "place_note", "unknown_blob"]
+__all__ = ["WORTH_READING", "BlobBatch", "BlobPart", "place_note", "unknown_blob"]
+
+WORTH_READING = 1 << 16
+"""Bytes that are read to the end of a response sooner than a new connection is made."""
 
 
 class BlobPart(NamedTuple):
@@ -124,7 +128,7 @@ class BlobBatch:
         with self._attempts:
             try:
                 while self._done < len(self._unique):
-                    part = self._next()
+                    part = self.next_part()
                     if part.is_last and self._tracker is not None:
                         self._tracker.add(items=1)
                     yield part
@@ -132,8 +136,31 @@ class BlobBatch:
             finally:
                 self._drop()
 
+    def skip(self, number: int) -> None:
+        """Leave the blob of this number, if it is not at its end: the next part is of another one.
+
+        If little of it is left, that is read; otherwise its connection is closed, and the blobs
+        after it are requested anew.
+        """
+        answer = self._answer
+        if self._done == number and answer is not None and answer.start is not None:
+            left = (answer.start.length or 0) - self._delivered.size
+            with contextlib.suppress(OdpsNbError):  # nobody wants these bytes
+                while left <= WORTH_READING and self._done == number:
+                    self._advance()
+        if self._done == number:
+            self._drop()
+            self._end_blob()
+        self._window = len(self._unique)
+        self._attempts.progressed()
+
+    def close(self) -> None:
+        """Free the connection. Idempotent."""
+        self._drop()
+        self._attempts.stop()
+
     def _record(self, reference: BlobReference) -> BlobRecord:
-        part = self._next()
+        part = self.next_part()
         return BlobRecord(
             data=part.data,
             mime_type=part.start.content_type,
@@ -143,7 +170,11 @@ class BlobBatch:
             request_id=part.request_id,
         )
 
-    def _next(self) -> BlobPart:
+    def next_part(self) -> BlobPart:
+        """Return the next part of the next blob; `close` when no more is wanted.
+
+        After an error, which `parts` does not survive, `skip` goes on behind that blob.
+        """
         while True:
             try:
                 self._cancel.check()
@@ -197,12 +228,15 @@ class BlobBatch:
         if not part.is_last:
             self._delivered.add(part.data)
             return part
-        answer.owed -= 1
+        answer.owed, answer.start = answer.owed - 1, None
         if not answer.owed:
-            self._finish(answer)
+            self._finish(answer, part.start.length or 0)
+        self._end_blob()
+        return part
+
+    def _end_blob(self) -> None:
         self._done += 1
         self._delivered = DeliveredPrefix()
-        return part
 
     def _open(self) -> _Answer:
         asked = tuple(self._unique[self._done : self._done + self._window])
@@ -244,10 +278,14 @@ class BlobBatch:
             answer.told = wire
         return BlobPart(data, start, is_last, verified, answer.response.request_id)
 
-    def _finish(self, answer: _Answer) -> None:
+    def _finish(self, answer: _Answer, length: int) -> None:
         # Only the end of the body proves the last blob, unless a second copy of it follows.
         if not answer.doubled and next(answer.events, None) is not None:
             raise FramingError("the response holds more blobs than were requested")
+        if answer.doubled and length <= WORTH_READING:
+            with contextlib.suppress(OdpsNbError):  # nobody wants the second copy
+                for _ in answer.events:
+                    pass
         self._drop()
 
     def _drop(self) -> None:

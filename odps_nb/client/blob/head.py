@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 
+from odps_nb.client.blob.batch import WORTH_READING
 from odps_nb.client.blob.response import blob_events
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
@@ -20,9 +21,6 @@ from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.frames import BlobStart
 
 __all__ = ["BlobHead", "fetch_blob_head"]
-
-_WORTH_READING = 1 << 16
-"""Bytes that are read to the end of a response sooner than a new connection is made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +65,7 @@ def _head(response: HttpResponse) -> BlobHead:
         start = next(iter(events), None)
         if not isinstance(start, BlobStart) or start.length is None:
             raise FramingError("the blob has no head", request_id=response.request_id)
-        if response.length is not None and response.length <= _WORTH_READING:
+        if response.length is not None and response.length <= WORTH_READING:
             for _ in events:
                 pass
     return BlobHead(

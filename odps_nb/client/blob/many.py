@@ -67,7 +67,7 @@ def iter_blobs(
         Bytes of one blob that are accepted.
     metadata
         Whether media type and file name are wanted of a single blob, too. The service sends it
-        bare; for its frame it is asked for twice, and the second copy is not read.
+        bare; for its frame it is asked for twice, and of the second copy little is read.
 
     Raises
     ------

@@ -219,7 +219,11 @@ class SeekableBlob(io.RawIOBase):
 
     def _fetch_piece(self, stream: BlobFile, goal: int | None) -> None:
         assert isinstance(self._kept, Spool)  # it is not whole
-        wanted = _PIECE if goal is None else min(_PIECE, goal - self._kept.size)
+        end = goal
+        if end is None and self._size is not None:
+            end = self._size + 1  # one more than there are: fewer that come are the end
+        left = _PIECE if end is None else end - self._kept.size
+        wanted = max(1, min(_PIECE, left))
         piece = stream.read(wanted)
         self._kept.append(piece)
         if len(piece) < wanted:

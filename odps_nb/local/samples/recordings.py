@@ -1,18 +1,16 @@
 """Generates sample audio and video.
 
-WAV needs nothing. MP4 and MP3 need ``ffmpeg`` on the machine; without it (or without the
-encoder) the functions return ``None`` and the sample is left out.
+WAV needs nothing. MP4 and MP3 need PyAV (extra ``previews``); without it the functions return
+``None`` and the sample is left out.
 """
 
 from __future__ import annotations
 
 import io
 import math
-import shutil
-import subprocess
-import tempfile
 import wave
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,51 +65,63 @@ def chord() -> bytes:
 
 
 def song() -> bytes | None:
-    """MP3 of the tune, if an encoder is at hand."""
-    return _ffmpeg(
-        melody(), ["-f", "wav", "-i", "pipe:0", "-c:a", "libmp3lame", "-b:a", "48k"], "mp3"
-    )
+    """MP3 of the tune; ``None`` without an encoder."""
+    av = _pyav("libmp3lame")
+    if av is None:
+        return None
+    tune = 0.7 * np.concatenate([_tone(note, beats * 0.32) for note, beats in _TUNE])
+    whole = av.AudioFrame.from_ndarray(tune.astype(np.float32)[None], "flt", "mono")
+    whole.sample_rate = _RATE
+    out = io.BytesIO()
+    with av.open(out, "w", format="mp3") as file:
+        stream = file.add_stream("libmp3lame", rate=_RATE, layout="mono", bit_rate=48_000)
+        stream.codec_context.open()  # now it says how many samples it takes at a time
+        cutter = av.AudioResampler(
+            format=stream.format.name,
+            layout="mono",
+            rate=_RATE,
+            frame_size=stream.codec_context.frame_size,
+        )
+        for frame in (*cutter.resample(whole), *cutter.resample(None), None):
+            file.mux(stream.encode(frame))
+    return out.getvalue()
 
 
 def clip() -> bytes | None:
-    """MP4 (H.264): two seconds of drifting light, if an encoder is at hand."""
-    width, height, frames = 320, 180, 48
+    """MP4 (H.264): two seconds of drifting light; ``None`` without an encoder."""
+    av = _pyav("libx264")
+    if av is None:
+        return None
+    out = io.BytesIO()
+    with av.open(out, "w", format="mp4") as file:
+        options = {"qp": "30", "preset": "veryfast"}  # "crf" gives other bytes each time
+        stream = file.add_stream("libx264", rate=24, options=options)
+        stream.width, stream.height, stream.pix_fmt = 320, 180, "yuv420p"
+        stream.codec_context.thread_count = 1  # the same bytes each time
+        for picture in _drift(320, 180, frames=48):
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        file.mux(stream.encode())
+    return out.getvalue()
+
+
+def _drift(width: int, height: int, *, frames: int) -> Iterator[npt.NDArray[np.uint8]]:
     x, y = np.arange(width)[None, :], np.arange(height)[:, None]
     across = {shift: np.sin((x + y) / 60 + shift) for shift in (0.0, 2.1, 4.2)}
-    raw = bytearray()
     for frame in range(frames):
         turn = 2 * math.pi * frame / frames
         planes = [
             np.sin(x / 38 + turn) + np.cos(y / 29 - turn + shift) + across[shift]
             for shift in across
         ]
-        pixels = (np.stack(planes, axis=-1) * 40 + 128).clip(0, 255).astype(np.uint8)
-        raw += pixels.tobytes()
-    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", "24"]
-    coding = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "30", "-movflags", "+faststart"]
-    return _ffmpeg(bytes(raw), [*source, "-i", "pipe:0", *coding], "mp4")
+        yield (np.stack(planes, axis=-1) * 40 + 128).clip(0, 255).astype(np.uint8)
 
 
-def _ffmpeg(data: bytes, arguments: list[str], form: str) -> bytes | None:
-    program = shutil.which("ffmpeg")
-    if program is None:
+def _pyav(encoder: str) -> Any:
+    """Return PyAV if it is installed and has that encoder, else ``None``."""
+    try:
+        import av
+
+        av.Codec(encoder, "w")
+    except (ImportError, ValueError):  # the second one: an unknown codec
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / f"out.{form}"
-        # bitexact and one thread: the same bytes each time on the same machine
-        steady = [
-            "-threads",
-            "1",
-            "-fflags",
-            "+bitexact",
-            "-flags",
-            "+bitexact",
-            "-map_metadata",
-            "-1",
-        ]
-        command = [program, "-v", "error", "-nostdin", *arguments, *steady, "-f", form, str(target)]
-        try:
-            subprocess.run(command, input=data, check=True, capture_output=True, timeout=60)
-        except (OSError, subprocess.SubprocessError):
-            return None
-        return target.read_bytes()
+    return av

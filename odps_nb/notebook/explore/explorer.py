@@ -27,7 +27,7 @@ from odps_nb.notebook.explore.messages import (
     table_message,
 )
 from odps_nb.notebook.explore.static import Shown, first_found, shown_bundle
-from odps_nb.notebook.explore.thumbnails import LARGE, LARGE_BUDGET, thumbnail, thumbnails
+from odps_nb.notebook.explore.thumbnails import large_thumbnail, thumbnails
 from odps_nb.notebook.explore.view import Choice, RowView
 from odps_nb.notebook.live.lanes import Lanes, problem_message
 from odps_nb.notebook.live.progress import Told
@@ -248,7 +248,7 @@ class Explorer:
                 text, cut = "null", False
                 if reference is not None:
                     connection = self._view.connection
-                    made = thumbnail(connection, reference, size=LARGE, budget=LARGE_BUDGET)
+                    made = large_thumbnail(connection, reference, token)
                     text, src = made.text, made.src
             else:
                 text, cut = self._view.cell(row, column, token)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odps_nb.access.blobs.glances import iter_glances
+from odps_nb.client.blob.many import plan_batches
 from odps_nb.errors import OdpsNbError
 from odps_nb.notebook.live.drawn import picture_of
 from odps_nb.notebook.preview.shared import Size
@@ -18,8 +21,9 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.notebook.explore.pages import Page
     from odps_nb.notebook.explore.view import RowView
+    from odps_nb.notebook.preview.peek import BlobLike
 
-__all__ = ["BUDGET", "LARGE", "SMALL", "Thumbnail", "thumbnail", "thumbnails"]
+__all__ = ["BUDGET", "LARGE", "SMALL", "Thumbnail", "large_thumbnail", "thumbnail", "thumbnails"]
 
 BUDGET = 24 * 1024
 SIDE_BY_SIDE = 4
@@ -39,12 +43,16 @@ class Thumbnail:
         return f"Thumbnail({self.text!r}, <{len(self.src)} characters>)"
 
 
-def thumbnail(
-    connection: Connection, reference: str, *, size: Size = SMALL, budget: int = BUDGET
-) -> Thumbnail:
+def large_thumbnail(connection: Connection, reference: str, cancel: CancelToken) -> Thumbnail:
+    """Read one blob and draw it; what is wrong with it is told in its line."""
+    with closing(iter_glances([connection.blob(reference)], cancel)) as blobs:
+        return thumbnail(next(blobs), size=LARGE, budget=LARGE_BUDGET)
+
+
+def thumbnail(blob: BlobLike, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
     """Read a blob and draw it small; what is wrong with it is told in its line."""
     try:
-        made = tile(connection.blob(reference), size=size, budget=budget)
+        made = tile(blob, size=size, budget=budget)
     except OdpsNbError as error:
         return Thumbnail("", f"not read: {error}"[:200])
     mark = "✓ verified · " if made.verified else ""
@@ -59,7 +67,7 @@ def thumbnails(
     most: int = 24,
     cancel: CancelToken | None = None,
 ) -> dict[tuple[int, int], Thumbnail]:
-    """Return thumbnails by ``(row of the page, column)``, several read at a time.
+    """Return thumbnails by ``(row of the page, column)``; few requests, several at a time.
 
     Parameters
     ----------
@@ -79,15 +87,17 @@ def thumbnails(
         if isinstance(reference, str) and len(wanted) < most:
             wanted.append((row, column, reference))
 
-    def draw(one: tuple[int, int, str]) -> Thumbnail | None:
-        if cancel is not None and cancel.cancelled:
-            return None
-        return thumbnail(view.connection, one[2])
+    found: dict[tuple[int, int], Thumbnail] = {}
 
+    def draw(run: Sequence[tuple[int, int, str]]) -> None:
+        handles = [view.connection.blob(reference) for _, _, reference in run]
+        with closing(iter_glances(handles, cancel)) as blobs:
+            for (row, column, _), blob in zip(run, blobs, strict=True):
+                if cancel is not None and cancel.cancelled:
+                    return
+                found[row, column] = thumbnail(blob)
+
+    bounds = plan_batches(len(wanted), sizes=None, count=most, size=0, at_least=SIDE_BY_SIDE)
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="odps-nb-thumbnails") as pool:
-        drawn = list(pool.map(draw, wanted))
-    return {
-        (row, column): made
-        for (row, column, _), made in zip(wanted, drawn, strict=True)
-        if made is not None
-    }
+        list(pool.map(draw, (wanted[low:high] for low, high in bounds)))
+    return found

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import islice
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.errors import ConfigError
 from odps_nb.notebook.gallery.facts import Choice, Facts
-from odps_nb.notebook.gallery.page import BlobColumnLike
+from odps_nb.notebook.gallery.page import BlobColumnLike, runs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AT_A_TIME", "Chosen", "WorkColumn", "side_by_side"]
 
-#: Blobs that are asked for at a time.
+#: Requests for blobs at a time, each for a few of them.
 AT_A_TIME: Final = 6
 _DELAY, _PAUSE = 0.3, 0.2  # seconds until the first word of how far it is, and between two
 
@@ -50,20 +51,19 @@ class WorkColumn(BlobColumnLike, Protocol):
 
 
 def side_by_side(
-    work: Callable[[int], _T], items: Sequence[int], token: CancelToken
-) -> Iterator[list[_T]]:
-    """Iterate over what ``work`` returns, by batches as it comes, until the token is cancelled."""
-    pool = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="odps-nb-gallery")
-    todo, running = iter(items), set[Future[_T]]()
-    try:
-        while not token.cancelled:
-            running |= {pool.submit(work, one) for one in islice(todo, AT_A_TIME - len(running))}
-            if not running:
-                return
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            yield [one.result() for one in done]
-    finally:  # an interrupt does not wait for a service that is silent
-        pool.shutdown(wait=False, cancel_futures=True)
+    work: Callable[[Sequence[int], CancelToken], Iterator[_T]],
+    places: Sequence[int],
+    token: CancelToken,
+) -> Generator[_T, None, None]:
+    """Iterate over what ``work`` yields of runs of places, as it comes; leaving it ends the work.
+
+    Raises
+    ------
+    CancelledError
+        The token was cancelled.
+    """
+    jobs = (partial(work, run) for run in runs(places, AT_A_TIME))
+    return fan_out(jobs, size=lambda _: 0, workers=AT_A_TIME, ordered=False, cancel=token)
 
 
 class Chosen:
@@ -121,15 +121,14 @@ class Chosen:
         told: Callable[[int, int], None] | None,
     ) -> None:
         after = time.monotonic() + _DELAY
-        number = 0
-        for done in side_by_side(lambda index: self.facts.look(index, choice), missing, token):
-            number += len(done)
-            now = time.monotonic()
-            if told is not None and now > after:
-                after = now + _PAUSE
-                told(number, len(missing))
-            if self._enough.is_set():
-                break
+        with closing(side_by_side(partial(self.facts.look, choice), missing, token)) as looked:
+            for number, _ in enumerate(looked, 1):
+                now = time.monotonic()
+                if told is not None and now > after:
+                    after = now + _PAUSE
+                    told(number, len(missing))
+                if self._enough.is_set():
+                    break
         token.check()
 
     def save(

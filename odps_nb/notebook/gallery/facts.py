@@ -1,19 +1,22 @@
 """What is known of each blob of a gallery, and in which order a choice shows which of them.
 
-Name and size stand at the head of a blob, what it is in its first bytes: either costs a small
-request for each blob, once. Drawn tiles tell them, too.
+Name and size stand at the head of a blob, what it is in its first bytes: both come with a small
+request for each blob at most, once. Drawn tiles tell them, too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, NotFoundError, ProtocolError, visible
-from odps_nb.notebook.gallery.page import BlobColumnLike
+from odps_nb.notebook.gallery.page import BlobColumnLike, glances
 from odps_nb.notebook.preview.kind import Format
-from odps_nb.notebook.preview.peek import sniff_blob
+from odps_nb.notebook.preview.peek import BlobLike, sniff_blob
 from odps_nb.notebook.preview.registry import kinds
 from odps_nb.notebook.preview.tile import NULL, UNREAD, Tile
 
@@ -83,16 +86,21 @@ class Facts:
             or (choice.by_format and index not in self._formats)
         ]
 
-    def look(self, index: int, choice: Choice) -> None:
-        """Ask for what a choice has to know of a blob; a request for each of the two."""
-        blob = self._column[index]
+    def look(self, choice: Choice, places: Sequence[int], cancel: CancelToken) -> Iterator[int]:
+        """Ask for what a choice has to know of some blobs; iterate over those that are known."""
+        with closing(glances(self._column, places, cancel)) as blobs:
+            for index, blob in zip(places, blobs, strict=True):
+                self._look(index, blob, choice)
+                yield index
+
+    def _look(self, index: int, blob: BlobLike | None, choice: Choice) -> None:
         if blob is None:
             self._heads[index], self._formats[index] = (f"blob {index}", None), NULL
             return
         try:
             if choice.by_format and index not in self._formats:
                 self._formats[index] = sniff_blob(blob)
-            if choice.by_head and index not in self._heads:
+            if index not in self._heads:  # it came with the bytes
                 name = " ".join(visible(blob.file_name or "").split())
                 self._heads[index] = (name or f"blob {index}", blob.size)
         except (ProtocolError, NotFoundError):

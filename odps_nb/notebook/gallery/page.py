@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from itertools import chain
+from typing import Final, Literal, Protocol, runtime_checkable
 
+from odps_nb.client.blob.many import plan_batches
+from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import OdpsNbError, ServiceError, TransportError
 from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element
 from odps_nb.notebook.preview.drawing import clip
@@ -22,6 +26,8 @@ __all__ = [
     "View",
     "draw_page",
     "drawn_pages",
+    "glances",
+    "runs",
 ]
 
 View = Literal["grid", "list"]
@@ -35,6 +41,10 @@ _RESERVE: Final = 6 * 1024
 # heading, frame and last line
 _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
+# requests at a time for the tiles of a page, each for a few of them
+_LANES: Final = 3
+# blobs that one request names at most: they come one after the other
+_RUN: Final = 8
 
 
 class BlobColumnLike(Protocol):
@@ -52,6 +62,33 @@ class BlobColumnLike(Protocol):
 
     def __getitem__(self, index: int, /) -> BlobLike | None:
         """Return the blob of one cell."""
+
+
+@runtime_checkable
+class _Glancing(Protocol):
+    """A column of which several blobs can be looked at by one request."""
+
+    def glances(
+        self, places: Sequence[int], cancel: CancelToken | None = None
+    ) -> Generator[BlobLike, None, None]:
+        """Iterate over the blobs; taking the next one leaves the one before."""
+
+
+def glances(
+    column: BlobColumnLike, places: Sequence[int], cancel: CancelToken | None = None
+) -> Generator[BlobLike | None, None, None]:
+    """Iterate over blobs to look at, in few requests; taking the next one leaves the one before."""
+    if isinstance(column, _Glancing):
+        with closing(column.glances(places, cancel)) as found:
+            yield from found
+    else:
+        yield from (column[place] for place in places)
+
+
+def runs(places: Sequence[int], lanes: int) -> list[Sequence[int]]:
+    """Cut places into runs for so many lanes, each of which is looked at by one request or so."""
+    bounds = plan_batches(len(places), sizes=None, count=_RUN, size=0, at_least=lanes)
+    return [places[low:high] for low, high in bounds]
 
 
 @dataclass(slots=True)
@@ -141,7 +178,7 @@ def draw_page(
 ) -> Page:
     """Read and draw the blobs at ``indices``, in order, up to `MAX_TILES` and the budget.
 
-    Costs two requests per blob: its bytes, then name and type. When the service stops answering
+    Costs a request per blob at most: small ones come together. When the service stops answering
     midway, the blobs after that are not asked for: their tiles say so.
 
     Parameters
@@ -231,33 +268,35 @@ def _group(
 ) -> list[Tile | OdpsNbError]:
     """Draw some tiles at a time; an error of the service stands in place of a tile."""
 
-    def draw(index: int) -> Tile | OdpsNbError:
+    def draw(index: int, blob: BlobLike | None) -> Tile | OdpsNbError:
+        name = f"blob {index}"
+        if blob is None:
+            return null_tile(size=size, name=name)
+        row = column.caption(index)
         try:
-            made = _one(column, index, size, allowance=allowance, render=render)
+            return tile(
+                blob, size=size, fallback_name=name, row=row, render=render, budget=allowance
+            )
         except (TransportError, ServiceError) as error:
             return error
-        if seen is not None:
-            seen(index, made)
-        return made
 
-    if len(group) == 1:
-        return [draw(group[0])]
-    pool = ThreadPoolExecutor(len(group), thread_name_prefix="odps-nb-gallery")
+    def draw_run(run: Sequence[int]) -> list[Tile | OdpsNbError]:
+        drawn: list[Tile | OdpsNbError] = []
+        with closing(glances(column, run)) as blobs:
+            for index, blob in zip(run, blobs, strict=True):
+                made = draw(index, blob)
+                if isinstance(made, OdpsNbError):  # the service is not asked again
+                    return drawn + [made] * (len(run) - len(drawn))
+                drawn.append(made)
+                if seen is not None:
+                    seen(index, made)
+        return drawn
+
+    cut = runs(group, _LANES)
+    if len(cut) == 1:
+        return draw_run(group)
+    pool = ThreadPoolExecutor(len(cut), thread_name_prefix="odps-nb-gallery")
     try:
-        return list(pool.map(draw, group))
+        return list(chain.from_iterable(pool.map(draw_run, cut)))
     finally:  # an interrupt does not wait for a service that is silent
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _one(column: BlobColumnLike, index: int, size: Size, *, allowance: int, render: bool) -> Tile:
-    blob = column[index]
-    if blob is None:
-        return null_tile(size=size, name=f"blob {index}")
-    return tile(
-        blob,
-        size=size,
-        fallback_name=f"blob {index}",
-        row=column.caption(index),
-        render=render,
-        budget=allowance,
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Final, Protocol
 
 from odps_nb.client.calls.cancel import CancelToken
@@ -110,8 +111,13 @@ class Requests:
         wanted = [self._index(one) for one in content["indices"][:_BATCH]]
 
         def work(token: CancelToken) -> None:
-            for made in side_by_side(self._tiles.get, wanted, token):
-                self._send({"kind": "tiles", "tiles": made})
+            kept = {index: made for index in wanted if (made := self._tiles.kept(index))}
+            if kept:
+                self._send({"kind": "tiles", "tiles": list(kept.values())})
+            missing = [index for index in wanted if index not in kept]
+            with closing(side_by_side(self._tiles.read, missing, token)) as drawn:
+                for made in drawn:
+                    self._send({"kind": "tiles", "tiles": [made]})
 
         self._lanes.run("tiles", work)
 
@@ -119,7 +125,7 @@ class Requests:
         index = self._index(content["index"])
 
         def work(token: CancelToken) -> None:
-            made = self._tiles.large(index)
+            made = self._tiles.large(index, token)
             token.check()
             self._send({"kind": "large", "tile": made})
 

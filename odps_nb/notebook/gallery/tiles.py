@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, Final
 
+from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import OdpsNbError, visible
 from odps_nb.notebook.gallery.facts import Facts
-from odps_nb.notebook.gallery.page import BlobColumnLike
+from odps_nb.notebook.gallery.page import BlobColumnLike, glances
 from odps_nb.notebook.live.drawn import picture_of, player_of, text_of
 from odps_nb.notebook.preview.drawing import clip
 from odps_nb.notebook.preview.kind import differs
+from odps_nb.notebook.preview.peek import BlobLike
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import UNREAD, Tile, null_tile, tile
 
@@ -53,24 +57,31 @@ class Tiles:
         if len(made.drawing) <= _BUDGET:
             self._keep(index, self._message(index, made, _TEXT))
 
-    def get(self, index: int) -> Message:
-        """Return the message of a tile; reads its blob if it is not kept.
-
-        What is wrong with a blob, or with the way to it, is told in the message.
-        """
+    def kept(self, index: int) -> Message | None:
+        """Return the message of a tile if it is kept."""
         with self._lock:
             if index in self._kept:
                 self._kept.move_to_end(index)
-                return self._kept[index]
-        made = self._drawn(index, TILE, _BUDGET)
-        if isinstance(made, OdpsNbError):
-            return self._failed(index, made)
-        self._facts.learn(index, made)
-        return self._keep(index, self._message(index, made, _TEXT))
+            return self._kept.get(index)
 
-    def large(self, index: int) -> Message:
+    def read(self, places: Sequence[int], cancel: CancelToken | None = None) -> Iterator[Message]:
+        """Iterate over the messages of tiles, whose blobs are read one after the other.
+
+        What is wrong with a blob, or with the way to it, is told in the message.
+        """
+        with closing(glances(self._column, places, cancel)) as blobs:
+            for index, blob in zip(places, blobs, strict=True):
+                made = self._drawn(index, blob, TILE, _BUDGET)
+                if isinstance(made, OdpsNbError):
+                    yield self._failed(index, made)
+                else:
+                    self._facts.learn(index, made)
+                    yield self._keep(index, self._message(index, made, _TEXT))
+
+    def large(self, index: int, cancel: CancelToken) -> Message:
         """Return the message of a blob that is looked at alone; it is not kept."""
-        made = self._drawn(index, _LARGE, _LARGE_BUDGET)
+        with closing(glances(self._column, [index], cancel)) as blobs:
+            made = self._drawn(index, next(blobs), _LARGE, _LARGE_BUDGET)
         if isinstance(made, OdpsNbError):
             return self._failed(index, made)
         self._facts.learn(index, made)
@@ -78,8 +89,10 @@ class Tiles:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _drawn(self, index: int, size: Size, budget: int) -> Tile | OdpsNbError:
-        blob, name = self._column[index], f"blob {index}"
+    def _drawn(
+        self, index: int, blob: BlobLike | None, size: Size, budget: int
+    ) -> Tile | OdpsNbError:
+        name = f"blob {index}"
         if blob is None:
             return null_tile(size=size, name=name)
         try:

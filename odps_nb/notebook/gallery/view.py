@@ -70,7 +70,7 @@ def mimebundle(
 ) -> dict[str, str]:
     """Return the gallery as ``text/html`` without scripts and ``text/plain``.
 
-    Costs two requests per blob that is looked at (its bytes, then name and type); shows the first
+    Costs a request per blob that is looked at, at most: small ones come together. Shows the first
     `MAX_TILES` at most.
 
     Parameters
@@ -125,7 +125,7 @@ class Gallery:
     >>> gallery = Gallery(odps.table("media").blobs("content"))
     >>> gallery.show_only("audio")
     >>> gallery
-    <Gallery of local.media.content, 2 of 45 blobs, kind audio>
+    <Gallery of local.media.content, 3 of 47 blobs, kind audio>
     >>> gallery.selected.tolist()
     []
     """

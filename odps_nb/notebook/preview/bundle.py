@@ -13,7 +13,7 @@ __all__ = ["TILE_BUDGET", "BlobLike", "Tile", "mimebundle", "tile"]
 def mimebundle(blob: BlobLike, *, render: bool = False) -> dict[str, str]:
     """Return the MIME bundle of one blob: ``text/html`` without scripts, and ``text/plain``.
 
-    Costs one request; reads no more of the blob than the preview needs.
+    Opens the blob once; reads no more of it than the preview needs.
 
     Parameters
     ----------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Protocol
 
 from odps_nb.notebook.preview.drawing import Excerpt
@@ -43,9 +42,6 @@ class BlobLike(Protocol):
 
     def open(self) -> BlobFileLike:
         """Return the blob as a file; the caller closes it."""
-
-    def save(self, path: Path, /) -> Path:
-        """Save the blob into a folder under a safe new name and return the path."""
 
 
 def peek(blob: BlobLike, *, embed: int) -> tuple[Format, Excerpt]:

@@ -112,8 +112,8 @@ def test_tiles_are_drawn_and_stand_in_place_of_the_static_page(page):
     expect(caption).to_contain_text("✓ JPEG · 960 × 640 · 25.9 kB")
     expect(caption).to_contain_text("row 1 · mountains.jpg")
     figures = page.locator(".jp-OutputArea-child figure")
-    assert figures.count() == 45 + 64 + 4
-    assert not any(figures.nth(n).is_visible() for n in (0, 45, 110))
+    assert figures.count() == 47 + 64 + 4
+    assert not any(figures.nth(n).is_visible() for n in (0, 47, 110))
 
 
 def test_ten_thousand_scroll_with_few_of_them_in_the_page(page):
@@ -135,11 +135,11 @@ def test_ten_thousand_scroll_with_few_of_them_in_the_page(page):
 def test_a_filter_by_what_the_bytes_are_an_order_and_a_search(page):
     view = shown(page, MEDIA)
     view.get_by_label("kind", exact=True).select_option("audio")
-    expect(view.locator(".odps-g-tile")).to_have_count(2)
-    expect(view.locator(".odps-x-bar").first).to_contain_text("2 of 45 blobs")
+    expect(view.locator(".odps-g-tile")).to_have_count(3)
+    expect(view.locator(".odps-x-bar").first).to_contain_text("3 of 47 blobs")
     # all have been looked at: the menu tells how many there are
     expect(view.get_by_label("kind", exact=True).locator("option").first).to_have_text(
-        "all kinds (45)"
+        "all kinds (47)"
     )
     view.get_by_label("order", exact=True).select_option("name")
     expect(view.locator(".odps-g-box")).not_to_have_attribute("aria-busy", "true")
@@ -196,7 +196,7 @@ def test_the_keyboard_alone_moves_selects_enlarges_and_copies(page, odps):
     page.keyboard.press("Shift+ArrowRight")
     assert (focused(page), selected(view)) == ("3", [1, 2, 3])
     page.keyboard.press("End")
-    assert focused(page) == "44"
+    assert focused(page) == "46"
     page.keyboard.press("Home")
     assert focused(page) == "0"
     page.keyboard.press("ArrowDown")
@@ -208,7 +208,7 @@ def test_the_keyboard_alone_moves_selects_enlarges_and_copies(page, odps):
     wanted = odps.table("media").blobs(limit=1)[0].reference.token
     assert page.evaluate("() => navigator.clipboard.readText()") == wanted
     page.keyboard.press("ControlOrMeta+a")
-    expect(view.locator(".odps-g-where")).to_have_text("45 selected")
+    expect(view.locator(".odps-g-where")).to_have_text("47 selected")
     page.keyboard.press("Escape")
     expect(view.locator(".odps-g-where")).to_have_text("none selected")
     # no key reached the notebook: its cells are as they were
@@ -233,7 +233,7 @@ def test_one_is_enlarged_with_the_next_and_the_one_before_and_zoomed(page):
     assert picture.bounding_box()["width"] == fitting
     page.keyboard.press("ArrowRight")
     expect(dialog.locator(".odps-g-name")).to_have_text("mandelbrot.png")
-    expect(dialog.get_by_role("status")).to_have_text("2 of 45")
+    expect(dialog.get_by_role("status")).to_have_text("2 of 47")
     page.keyboard.press("Space")
     expect(dialog.get_by_label("select (Space)")).to_have_text("✓ Selected")
     page.keyboard.press("ArrowLeft")
@@ -344,7 +344,7 @@ def saved(page, jupyter):
 
 
 def test_the_saved_notebook_has_the_static_page_in_bounds_and_no_key(saved, service):
-    for number, tiles in ((1, 45), (2, 64), (3, 4)):
+    for number, tiles in ((1, 47), (2, 64), (3, 4)):
         outputs = json.dumps(saved["cells"][number]["outputs"])
         assert outputs.count("<figure") == tiles
         assert len(outputs) < 2.2 * 2**20
@@ -359,7 +359,7 @@ def test_reopened_without_trust_it_shows_the_static_page(lab_page, jupyter, save
     jupyter.write("untrusted.ipynb", saved | {"cells": [*saved["cells"], added]})
     open_notebook(lab_page, jupyter, "untrusted.ipynb")
     figures = lab_page.locator(".jp-OutputArea-child figure")
-    expect(figures).to_have_count(45 + 64 + 4)
+    expect(figures).to_have_count(47 + 64 + 4)
     assert all(figures.nth(n).is_visible() for n in (0, 50, 112))
     assert lab_page.locator(".odps-g").count() == 0
     assert lab_page.evaluate("() => window.odpsNbProbe ?? null") is None
@@ -372,7 +372,7 @@ def test_an_export_shows_the_static_page(context, jupyter, tmp_path):
     page = context.new_page()
     page.goto(address, wait_until="domcontentloaded")
     figures = page.locator(".jp-OutputArea-child figure")
-    assert figures.count() == 45 + 64 + 4
+    assert figures.count() == 47 + 64 + 4
     assert figures.nth(0).is_visible()
     assert page.evaluate("() => window.odpsNbProbe ?? null") is None
     page.close()

@@ -1,0 +1,136 @@
+"""Blobs that are looked at: heads and first bytes in few requests, and no more than is wanted."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from odps_nb.client.blob.glances import iter_glances
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.errors import CancelledError, ChecksumError, NotFoundError, StateError
+from odps_nb.http.retry import RetryPolicy
+from tests.support.sockets.blob_answers import (
+    asked,
+    asked_refs,
+    body_of,
+    content,
+    cut_at,
+    number,
+    reference,
+    references,
+    serve,
+)
+from tests.support.sockets.scripted import Service
+
+LARGE = 7  # the number of a blob of 300,000 bytes
+
+
+@contextlib.contextmanager
+def looked_at(refs, *steps, cancel=None, tries=2):
+    """Glances at some references, and the service that was asked for them."""
+    retry = RetryPolicy(spread=0.0, max_attempts=tries)
+    with (
+        Service(ReadBlobs=list(steps) or [serve]) as service,
+        service.client(retry=retry) as storage,
+        contextlib.closing(iter_glances(storage, refs, cancel=cancel)) as found,
+    ):
+        yield found, service
+
+
+def head_of(n: int) -> tuple[int, str, str]:
+    return len(content(n)), f"text/{n}", f"{n}.txt"
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_small_blobs_come_with_their_heads_in_one_request(count):
+    with looked_at(references(count)) as (found, service):
+        for n, glance in enumerate(found):
+            assert glance.known is None
+            assert (glance.size, glance.mime_type, glance.file_name) == head_of(n)
+            with glance.open() as file:
+                assert file.read() == content(n)
+                assert file.verified
+            assert (glance.known.size, glance.known.mime_type) == head_of(n)[:2]
+    assert asked_refs(service) == [list(range(count)) if count > 1 else [0, 0]]
+
+
+def test_what_nobody_looks_at_is_not_asked_for():
+    with looked_at(references(3)) as (found, service):
+        assert all("not asked for" in repr(glance) for glance in found)
+        assert service.seen == []
+
+
+def test_a_large_blob_is_left_where_it_was_and_the_others_are_asked_for_anew():
+    with looked_at([reference(n) for n in (5, LARGE, 3, 4)]) as (found, service):
+        assert next(found).open().read() == content(5)
+        large = next(found).open()
+        assert large.read(1000) == content(LARGE)[:1000]
+        assert next(found).open().read() == content(3)
+        with pytest.raises(StateError):
+            large.read(10**6)
+        assert next(found).open().read() == content(4)
+    assert asked_refs(service) == [[5, LARGE, 3, 4], [3, 4]]
+
+
+def test_a_small_rest_is_read_sooner_than_the_others_are_asked_for_anew():
+    with looked_at([reference(n) for n in (5, 13, 3)]) as (found, service):
+        assert [glance.open().read(10) for glance in found] == [content(n)[:10] for n in (5, 13, 3)]
+    assert asked_refs(service) == [[5, 13, 3]]
+
+
+def test_blobs_that_come_again_are_looked_at_again():
+    refs = [reference(n) for n in (1, 2, 2, 1, 3)]
+    with looked_at(refs) as (found, service):
+        assert [glance.open().read() for glance in found] == [content(n) for n in (1, 2, 2, 1, 3)]
+    assert asked_refs(service) == [[1, 2], [2, 1, 3]]
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_a_blob_that_is_not_there_is_missing_alone(place):
+    refs = references(4)
+    refs[place] = reference(1234)
+    with looked_at(refs) as (found, _):
+        for n, glance in enumerate(found):
+            if n != place:
+                assert glance.open().read() == content(n)
+                continue
+            for _ in range(2):
+                with pytest.raises(NotFoundError) as caught:
+                    glance.open()
+            assert f"blob {place} of the references" in caught.value.notes
+
+
+@pytest.mark.parametrize("bad", [0, 2, 4])
+def test_a_blob_that_stays_damaged_is_damaged_alone(bad):
+    def step(line, seen) -> None:
+        refs = asked(seen).references
+        body = bytearray(body_of(refs))
+        if reference(bad) in refs:
+            body[10] ^= 4  # before all the others that come with it
+        line.answer(bytes(body))
+
+    with looked_at(references(5), step, tries=4) as (found, _):
+        for glance in found:
+            n = number(glance.reference)
+            if n != bad:
+                assert glance.open().read() == content(n)
+            else:
+                with pytest.raises(ChecksumError):
+                    glance.open()
+
+
+def test_a_broken_connection_goes_on_where_it_was():
+    refs = [reference(n) for n in (5, LARGE)]
+    with looked_at(refs, cut_at(0.5), serve) as (found, service):
+        assert [glance.open().read() for glance in found] == [content(5), content(LARGE)]
+    assert asked_refs(service) == [[5, LARGE], [LARGE, LARGE]]
+
+
+def test_cancelling_ends_the_look():
+    token = CancelToken()
+    with looked_at(references(3), cancel=token) as (found, _):
+        assert next(found).open().read() == content(0)
+        token.cancel()
+        with pytest.raises(CancelledError):
+            next(found).open()

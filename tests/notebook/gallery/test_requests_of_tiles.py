@@ -1,0 +1,77 @@
+"""What tiles cost: requests to the service, counted, for galleries and single blobs."""
+
+import logging
+
+import pytest
+
+from odps_nb.access.blob import BlobColumn
+from odps_nb.notebook.gallery.view import MAX_TILES, Gallery
+from odps_nb.terms import BlobReference
+from tests.support.messages import Browser, came
+
+
+@pytest.fixture
+def asked(caplog):
+    """The calls of the connection, in words, as they are sent."""
+    caplog.set_level(logging.DEBUG, logger="odps_nb")
+
+    def calls():
+        said = [one.getMessage() for one in caplog.records if "request id" in one.getMessage()]
+        caplog.clear()
+        return said
+
+    return calls
+
+
+@pytest.fixture(scope="module")
+def references(odps):
+    return odps.table("media").blobs("content").references().tolist()
+
+
+@pytest.fixture
+def fresh(odps, references):
+    """The sample blobs, and one that is gone; nothing is known of them."""
+    gone = odps.blob(BlobReference.from_raw(b"\xff\x00gone"))
+    blobs = [odps.blob(text) for text in references]
+    return BlobColumn([*blobs[:30], gone, *blobs[30:]], title="media", faces=odps.faces)
+
+
+def test_a_page_of_tiles_costs_less_than_a_request_for_each(fresh, asked):
+    asked()
+    bundle = Gallery(fresh).bundle()
+    calls = asked()
+    count = len(fresh)
+    assert bundle["text/html"].count("<figure") == count <= MAX_TILES
+    assert bundle["text/html"].count("NotFoundError") == 1
+    assert all(call.startswith("BlobRead") for call in calls)
+    assert count / 4 < len(calls) < 0.7 * count
+
+
+def test_tiles_that_scroll_into_view_cost_less_than_a_request_for_each(fresh, asked):
+    gallery = Gallery(fresh)
+    browser = gallery._widget = Browser()
+    asked()
+    gallery.receive({"do": "tiles", "indices": list(range(len(fresh)))})
+    browser.wait("idle", lane="tiles")
+    told = came(browser)
+    assert sorted(told) == list(range(len(fresh)))
+    assert [index for index, tile in told.items() if tile["failed"]] == [30]
+    assert len(asked()) < 0.6 * len(fresh)
+
+
+def test_a_filter_by_kind_and_name_costs_less_than_a_request_for_each(fresh, asked):
+    gallery = Gallery(fresh)
+    asked()
+    gallery.show_only("image")
+    assert len(asked()) < 0.6 * len(fresh)
+    gallery.search("mountains")
+    assert asked() == []
+    assert f"1 of {len(fresh)} blobs, kind image" in repr(gallery)
+
+
+def test_a_single_blob_costs_one_request_and_knows_its_head(odps, references, asked):
+    blob = odps.blob(references[0])
+    asked()
+    assert "mountains.jpg" in blob._repr_mimebundle_()["text/html"]
+    assert blob.file_name == "mountains.jpg"
+    assert len(asked()) == 1
