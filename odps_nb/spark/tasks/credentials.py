@@ -140,8 +140,8 @@ def _spare_imports() -> None:
     """Leave what is imported out of the collection that PySpark's daemon forces after every task.
 
     In a task of Spark's only. It walks all objects, most of which are modules of ours and of
-    pyarrow, and takes longer than a small task. The second time, for what the first task imported on its way, comes after such
-    a collection: there is no garbage then that would be kept.
+    pyarrow, and takes longer than a small task. The second time, for what the first task imported
+    on its way, comes after such a collection: there is no garbage then that would be kept.
     """
     from pyspark import TaskContext
 
