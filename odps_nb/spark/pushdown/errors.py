@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import did_you_mean
 from odps_nb.errors import NotFoundError, OdpsNbError, QueryError, StateError
-from odps_nb.spark.pushdown.positions import place_of
+from odps_nb.spark.pushdown.positions import PARSER_PLACE, place_of
 from odps_nb.spark.tasks.errors import from_spark
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbEr
         return ours
     condition = failure.getCondition() or type(failure).__name__
     text = str(failure).partition("; line ")[0].partition("== SQL ")[0]
+    text = PARSER_PLACE.sub("", text)  # of the text that Spark was given: see `place_of`
     message = " ".join(text.partition("JVM stacktrace:")[0].split())
     if len(message) > _MAX_MESSAGE:
         message = message[: _MAX_MESSAGE - 1] + "…"

@@ -6,6 +6,7 @@ quotes is looked for where those names would have put it; if it is not there, no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +16,10 @@ from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, cuts
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
 
-__all__ = ["place_of", "span_of"]
+__all__ = ["PARSER_PLACE", "place_of", "span_of"]
+
+#: How Spark's parser says where it stopped: line from 1, column from 0, of the text that it has.
+PARSER_PLACE = re.compile(r"\s*\(line (\d+), pos (\d+)\)")
 
 _CLASSIC, _CONNECT = "_pyspark_", "_pyspark_connect_temp_view_"
 _RANDOM = 32  # digits behind these, in the names that pyspark gives the views
@@ -43,15 +47,21 @@ def place_of(
         The names of tables that are views for Spark.
     """
     prefix = _CONNECT if ".connect" in type(failure).__module__ else _CLASSIC
+    width = len(prefix) + _RANDOM
     for context in failure.getQueryContext() or ():
         if context.contextType().name != "SQL" or context.objectType():
             continue  # a call in Python, or the text of a view of Spark's
-        found = span_of(
-            query, references, context.startIndex(), context.fragment(), len(prefix) + _RANDOM
-        )
+        found = span_of(query, references, context.startIndex(), context.fragment(), width)
         if found is not None:
             return _told(query.text, *found)
-    return None
+    said = PARSER_PLACE.search(str(failure))
+    word = str((failure.getMessageParameters() or {}).get("error", "")).strip("'")
+    if said is None:
+        return None
+    theirs = "".join(piece.text for piece in _pieces(query, references, width)).split("\n")
+    start = sum(len(line) + 1 for line in theirs[: int(said[1]) - 1]) + int(said[2])
+    found = span_of(query, references, start, word, width)
+    return None if found is None else _told(query.text, *found)
 
 
 def span_of(

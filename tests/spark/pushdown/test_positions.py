@@ -75,6 +75,11 @@ def _moved(place: int, width: int) -> int | None:
             NotFoundError,
             "line 2 of the query: other.nome",
         ),
+        (
+            "select id\nfrom media m join media o using (id) where id = interval 3 frogs",
+            QueryError,
+            "line 2 of the query: frogs",
+        ),
     ],
 )
 def test_an_error_of_spark_quotes_the_query_as_it_was_typed(
@@ -84,3 +89,4 @@ def test_an_error_of_spark_quotes_the_query_as_it_was_typed(
         odps_nb.spark.explain_sql(spark, odps, text).to_arrow()
     assert any(place in line for line in explain(caught.value)), explain(caught.value)
     assert "_pyspark" not in "\n".join(explain(caught.value))
+    assert "pos " not in str(caught.value)
