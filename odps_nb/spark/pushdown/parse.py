@@ -23,6 +23,7 @@ __all__ = [
     "fill",
     "fold",
     "parse_query",
+    "refuse_versions",
     "tables_of",
     "value_of_text",
 ]
@@ -152,12 +153,18 @@ def _check_tree(tree: Any) -> None:
     # values (…) stands alone as a query, too
     if not isinstance(tree, (exp.Query, exp.Values)):
         raise _no_query(tree.key)
-    if any(table.args.get("version") for table in tables_of(tree)):
-        raise ArgumentError(
-            "a table has no earlier versions to read (VERSION AS OF, TIMESTAMP AS OF)",
-            hint="it is read as it is now; odps.table(name).read(since=…, until=…) reads what "
-            "versions added",
-        )
+
+
+def refuse_versions(references: Iterable[Reference]) -> None:
+    """Refuse tables of the service that are asked for as of a version or time; Spark's may be."""
+    for ref in references:
+        if ref.node.args.get("version"):
+            raise ArgumentError(
+                f"{'.'.join(ref.parts)} has no earlier versions to read (VERSION AS OF, "
+                "TIMESTAMP AS OF)",
+                hint="it is read as it is now; odps.table(name).read(since=…, until=…) reads what "
+                "versions added",
+            )
 
 
 def _no_query(kind: str) -> ArgumentError:

@@ -31,7 +31,7 @@ from odps_nb.spark.pushdown.evaluation import (
     fixed_clock,
     fixed_places,
 )
-from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fill, parse_query
+from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fill, parse_query, refuse_versions
 from odps_nb.spark.pushdown.plan import TableRead, plan_reads, with_partitions
 from odps_nb.spark.reading.casting import in_zone
 from odps_nb.spark.tasks.credentials import profile_of
@@ -150,6 +150,7 @@ def explain_sql(
         parsed = dataclasses.replace(parsed, is_regular=regular, zone=spark.conf.get(_ZONE))
     profile = profile_of(odps)
     wanted = [ref for ref in parsed.references if not _is_known(spark, ref)]
+    refuse_versions(wanted)
     names = {ref: profile.table(".".join(ref.parts)) for ref in wanted}
     reads: dict[Reference, TableRead] = {}
     fixed: tuple[tuple[int, int, str], ...] = ()
