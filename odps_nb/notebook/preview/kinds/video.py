@@ -55,7 +55,7 @@ def _recognise(head: Head) -> Format | None:
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     playable = excerpt.whole and format.mime in _PLAYED
     if (place := _place_of_index(excerpt, format)) is not None:
-        return _card(place, excerpt, size)
+        return _card(place, size)
     whole = "yes" if excerpt.whole else "no"
     try:
         parsed = parse("film", excerpt.data, size, mime=format.mime, whole=whole)
@@ -95,13 +95,9 @@ def _place_of_index(excerpt: Excerpt, format: Format) -> int | None:
     return at if len(data) < at < excerpt.size else None
 
 
-def _card(place: int, excerpt: Excerpt, size: Size) -> Drawing:
+def _card(place: int, size: Size) -> Drawing:
     words = element("em", "its index stands at its end", style=MUTED)
-    note = (
-        f"no frame: a film is understood by its index, and {format_bytes(place)} of "
-        f"{format_bytes(excerpt.size or 0)} stand before it, which would all be fetched; "
-        "open(seek=True) and PyAV do that"
-    )
+    note = f"no frame: {format_bytes(place)} before its index would be fetched for one"
     return Drawing(html=framed(words, size), note=note)
 
 
