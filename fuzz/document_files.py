@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 
-__all__ = ["dicom", "files", "fits", "ods", "pdf", "xlsx"]
+__all__ = ["dicom", "files", "fits", "ods", "pdf", "xls", "xlsx"]
 
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
@@ -27,6 +27,7 @@ def files() -> dict[str, bytes]:
     return {
         "book.xlsx": xlsx(),
         "book.ods": ods(),
+        "book.xls": xls(),
         "page.pdf": pdf(),
         "sky.fits": fits(),
         "scan.dcm": dicom(),
@@ -90,6 +91,60 @@ def ods() -> bytes:
             "</office:spreadsheet></office:body></office:document-content>",
         }
     )
+
+
+def xls(
+    rows: tuple[tuple[str | float, ...], ...] = (("name", "price"), ("<b>tea", 3.0)),
+    *,
+    name: str = "Prices",
+) -> bytes:
+    """Return a workbook of one sheet as Excel 97 wrote it: records in a compound file."""
+
+    def record(kind: int, data: bytes) -> bytes:
+        return struct.pack("<HH", kind, len(data)) + data
+
+    def begin(kind: int) -> bytes:
+        return record(0x809, struct.pack("<HHHHII", 0x600, kind, 0xDBB, 0x7CC, 0, 6))
+
+    cells = b""
+    for at, row in enumerate(rows):
+        for column, value in enumerate(row):
+            place = struct.pack("<HHH", at, column, 0)
+            if isinstance(value, str):
+                text = struct.pack("<HB", len(value), 0) + value.encode("latin-1")
+                cells += record(0x204, place + text)
+            else:
+                cells += record(0x203, place + struct.pack("<d", value))
+    width = max(map(len, rows), default=0)
+    extent = record(0x200, struct.pack("<IIHHH", 0, len(rows), 0, width, 0))
+    end = record(10, b"")
+    sheet = begin(0x10) + extent + cells + end
+    first = begin(5) + record(0x42, struct.pack("<H", 1200))
+    told = struct.pack("<BBBB", 0, 0, len(name), 0) + name.encode("latin-1")
+    place = len(first) + 4 + 4 + len(told) + len(end)
+    book = first + record(0x85, struct.pack("<I", place) + told) + end + sheet
+    return _compound("Workbook", book)
+
+
+def _compound(name: str, stream: bytes) -> bytes:
+    """Return a compound file of one stream: its sectors, then the folder, then their chain."""
+    stream = stream.ljust(4096, b"\0")
+    stream += bytes(-len(stream) % 512)
+    count, last, none = len(stream) // 512, -2, -1
+
+    def entry(called: str, kind: int, child: int, start: int, size: int) -> bytes:
+        text = (called + "\0").encode("utf-16-le")
+        links = struct.pack("<HBBiii", len(text), kind, 1, none, none, child)
+        return text.ljust(64, b"\0") + links + bytes(36) + struct.pack("<iQ", start, size)
+
+    folder = entry("Root Entry", 5, 1, last, 0) + entry(name, 2, none, 0, len(stream))
+    chain = [*range(1, count), last, last, -3]
+    sectors = struct.pack("<128i", *chain, *[none] * (128 - len(chain)))
+    numbers = (0, 1, count, 0, 4096, last, 0, last, 0, count + 1)
+    header = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(16)
+    header += struct.pack("<HHHHH6x", 0x3E, 3, 0xFFFE, 9, 6) + struct.pack("<10i", *numbers)
+    header += struct.pack("<108i", *[none] * 108)
+    return header + stream + folder.ljust(512, b"\0") + sectors
 
 
 def _zip(parts: dict[str, str]) -> bytes:

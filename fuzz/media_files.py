@@ -28,11 +28,18 @@ def files() -> dict[str, bytes]:
 
 
 def film(
-    container: str, codec: str, *, pixels: str = "yuv420p", dark: int = 0, frames: int = 24
+    container: str,
+    codec: str,
+    *,
+    pixels: str = "yuv420p",
+    dark: int = 0,
+    frames: int = 24,
+    title: str = "",
 ) -> bytes:
     """Return two seconds of 64 × 48 points, red at the left; ``dark`` frames are black at first."""
     out = io.BytesIO()
     with av.open(out, "w", format=container) as file:
+        file.metadata.update({"title": title} if title else {})
         stream = file.add_stream(codec, rate=12)
         stream.width, stream.height, stream.pix_fmt = 64, 48, pixels
         stream.codec_context.thread_count = 1
@@ -47,7 +54,9 @@ def film(
     return out.getvalue()
 
 
-def sound(container: str, codec: str, *, seconds: int = 2, rate: int = 48_000) -> bytes:
+def sound(
+    container: str, codec: str, *, seconds: int = 2, rate: int = 48_000, title: str = ""
+) -> bytes:
     """Return a tone that grows louder over the first half."""
     time = np.arange(seconds * rate) / rate
     tone = np.sin(time * 440 * 2 * np.pi) * np.minimum(1, time / seconds * 2) * 0.8
@@ -55,6 +64,7 @@ def sound(container: str, codec: str, *, seconds: int = 2, rate: int = 48_000) -
     whole.sample_rate = rate
     out = io.BytesIO()
     with av.open(out, "w", format=container) as file:
+        file.metadata.update({"title": title} if title else {})
         stream = file.add_stream(codec, rate=rate, layout="mono")
         # opened now, to know how many samples this encoder takes at a time
         stream.codec_context.open()

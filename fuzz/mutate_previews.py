@@ -213,7 +213,7 @@ def inputs(count: int, seed: int, start: int) -> Any:
     files = seeds()
     names = sorted(name for name, data in files.items() if len(data) <= 200_000)
     for number in range(start, count):
-        rng = random.Random(f"{seed}/{number}")
+        rng = random.Random(f"{seed}:{number}")
         name = names[number % len(names)]
         yield number, name, damaged(files[name], files[rng.choice(names)], rng)
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final, Literal, Protocol, runtime_checkable
 
-from odps_nb.client.blob.many import plan_batches
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import OdpsNbError, ServiceError, TransportError
 from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element
@@ -86,9 +85,14 @@ def glances(
 
 
 def runs(places: Sequence[int], lanes: int) -> list[Sequence[int]]:
-    """Cut places into runs for so many lanes, each of which is looked at by one request or so."""
-    bounds = plan_batches(len(places), sizes=None, count=_RUN, size=0, at_least=lanes)
-    return [places[low:high] for low, high in bounds]
+    """Cut places into runs for so many lanes, each of which is looked at by one request or so.
+
+    No run has one place unless there is only one: alone, a blob would be asked for twice.
+    """
+    total = len(places)
+    number = min(max(lanes, -(-total // _RUN)), max(1, total // 2))
+    edges = [total * n // number for n in range(number + 1)]
+    return [places[low:high] for low, high in pairwise(edges) if low < high]
 
 
 @dataclass(slots=True)

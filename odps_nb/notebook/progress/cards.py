@@ -89,18 +89,21 @@ def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: 
     """Return a progress bar; of 0 a little is shown, never an empty 0 %.
 
     Without a share a block stands where ``elapsed`` puts it, and moves when the card is redrawn: a
-    ``<progress>`` without a value would move by itself, also when the kernel is gone.
+    ``<progress>`` without a value would move by itself, also when the kernel is gone. One with a
+    value is there for screen readers and not seen: the rest of it is white on dark pages.
     """
+    shape = f"height:{height}px;border-radius:{height // 2}px"
+    track = f"{shape};background:rgba(127,127,127,.25)"
     if share is not None:
-        style = f"width:100%;height:{height}px;accent-color:{accent};display:block"
         value = f"{max(share * 100, 0.5):.4g}"
         about = f'aria-label="{escape(label)}" max="100" value="{value}"'
-        return f'<progress {about} style="{style}"></progress>'
-    shape = f"height:{height}px;border-radius:{height // 2}px"
+        spoken = f'<progress {about} style="opacity:0;width:100%"></progress>'
+        block = f'<div style="{shape};width:{value}%;background:{accent}">{spoken}</div>'
+        return f'<div style="{track};overflow:hidden">{block}</div>'
     place = 40 * (1 + math.sin(elapsed * 1.5))
     block = f'<div style="{shape};margin-left:{place:.0f}%;width:20%;background:{accent}"></div>'
     about = f'role="progressbar" aria-label="{escape(label)}"'
-    return f'<div {about} style="{shape};background:rgba(127,127,127,.25)">{block}</div>'
+    return f'<div {about} style="{track}">{block}</div>'
 
 
 def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:

@@ -92,6 +92,40 @@ def test_a_film_too_large_for_the_page_has_its_frame_alone():
     assert blob.was_read == MIB
 
 
+def test_a_large_film_with_its_index_at_its_end_says_what_a_frame_would_cost():
+    film = FILMS["clip.mp4"]
+    index = film.index(b"moov") - 4
+    begin = film.index(b"mdat") - 4
+    assert begin < index
+    longer = struct.pack(">I4s", 20 * MIB, b"mdat") + bytes(20 * MIB - 8)
+    blob = Value(film[:begin] + longer + film[index:], "", "long.mp4")
+    made = tile(blob)
+    assert made.text.startswith("long.mp4  MP4 · 21.0 MB")
+    page = Seen(made.html)
+    assert "its index stands at its end" in page.text
+    assert "no frame: 21.0 MB before its index would be fetched for one" in page.text
+    assert "pre" not in page.tags
+    assert blob.was_read == MIB
+    huge = struct.pack(">I4sQ", 1, b"mdat", 1 << 62)
+    for lie in (huge, struct.pack(">I4s", 0, b"mdat"), struct.pack(">I4s", 2, b"mdat")):
+        page = page_of(film[:begin] + lie + bytes(9 * MIB))
+        assert "its index stands" not in page.text
+        assert "no frame" not in page.text
+
+
+def test_an_old_workbook_is_a_table_and_other_compound_files_are_not():
+    made = tile(Value(document_files.xls(), "application/octet-stream", "old"))
+    assert made.text.startswith("old  Excel 97 · 1 sheet · 2 rows × 2 columns")
+    other = document_files.xls().replace(
+        "Workbook".encode("utf-16-le"), "Document".encode("utf-16-le")
+    )
+    assert sniff(other[:512] + bytes(512) + other[1024:], len(other)).kind == "binary"
+    assert (
+        "1,000 rows"
+        in tile(Value(document_files.xls(tuple((n, 0.5) for n in range(200)) * 5))).text
+    )
+
+
 def test_a_film_without_its_end_says_so_and_plays_what_there_is():
     page = page_of(FILMS["clip.mp4"][:1500])
     assert page.tags.count("video") == 1

@@ -37,6 +37,7 @@ SAYS = {
     "old.pkl": ("pickle · protocol 2 · never loaded here", "__builtin__.eval · can reach the"),
     "book.xlsx": ("Excel · 2 sheets · 3 rows × 2 columns", "Prices <b> of Prices <b>, Empty"),
     "book.ods": ("OpenDocument sheet · 1 sheet · 2 rows × 2 columns", "name price tea 3"),
+    "book.xls": ("Excel 97 · 1 sheet · 2 rows × 2 columns", "name price <b>tea 3"),
     "page.pdf": ("PDF · version 1.7 · 1 page", ""),
     "sky.fits": ("FITS · 60 × 40", ""),
     "scan.dcm": ("DICOM · MR · 48 × 32", ""),

@@ -1,7 +1,8 @@
 """Video: a frame, and a player around the original bytes where the page has room for them.
 
 PyAV (extra ``previews``) decodes the frame in the process aside; the film itself plays in the
-browser. Without PyAV there is the player alone.
+browser. Without PyAV there is the player alone. Of a large film whose index stands behind its
+pictures there is a card: only all of it would show a frame, because the protocol has no ranges.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.display.html import TINT, Html, data_url, element
+from odps_nb.notebook.display.html import MUTED, TINT, Html, data_url, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, made_picture, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.terms import format_bytes
 
 __all__ = ["KIND"]
 
@@ -33,6 +35,8 @@ _MP4 = Format(
     ),
 )
 _QUICKTIME = Format(mime="video/quicktime", label="QuickTime", brands=(b"qt  ",))
+#: Boxes of a film that are passed in search of its index.
+_BOXES: Final = 64
 #: Media types that browsers play.
 _PLAYED: Final = (_MP4.mime, _WEBM.mime, _OGG.mime)
 
@@ -50,6 +54,8 @@ def _recognise(head: Head) -> Format | None:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     playable = excerpt.whole and format.mime in _PLAYED
+    if (place := _place_of_index(excerpt, format)) is not None:
+        return _card(place, size)
     whole = "yes" if excerpt.whole else "no"
     try:
         parsed = parse("film", excerpt.data, size, mime=format.mime, whole=whole)
@@ -70,6 +76,29 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         facts=facts,
         note="too large to play here" if format.mime in _PLAYED else "browsers do not play it",
     )
+
+
+def _place_of_index(excerpt: Excerpt, format: Format) -> int | None:
+    """Return the byte where the index can stand at the earliest, if it was not read."""
+    if excerpt.whole or excerpt.size is None or format.mime not in (_MP4.mime, _QUICKTIME.mime):
+        return None
+    data, at = excerpt.data, 0
+    for _ in range(_BOXES):
+        if at + 16 > len(data):
+            break
+        length, name = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        if length == 1:
+            length = int.from_bytes(data[at + 8 : at + 16], "big")
+        if name == b"moov" or length < 8:
+            return None
+        at += length
+    return at if len(data) < at < excerpt.size else None
+
+
+def _card(place: int, size: Size) -> Drawing:
+    words = element("em", "its index stands at its end", style=MUTED)
+    note = f"no frame: {format_bytes(place)} before its index would be fetched for one"
+    return Drawing(html=framed(words, size), note=note)
 
 
 def _player(excerpt: Excerpt, format: Format, size: Size, *, poster: str | None, name: str) -> Html:

@@ -39,8 +39,22 @@ _SHEET_PART = re.compile(
 )
 
 
+_OLD = Format(
+    mime="application/vnd.ms-excel",
+    label="Excel 97",
+    aliases=("application/msexcel", "application/x-msexcel", "application/x-excel"),
+)
+_COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+# names of what a compound file holds, and the first record of a workbook, mostly at byte 512
+_BOOKS: Final = ("Workbook\0".encode("utf-16-le"), "Book\0".encode("utf-16-le"))
+_BEGINS: Final = (b"\x09\x08\x10\x00\x00\x06\x05\x00", b"\x09\x08\x08\x00\x00\x05\x05\x00")
+
+
 def _recognise(head: Head) -> Format | None:
     data = head.data
+    if data.startswith(_COMPOUND):
+        is_book = data.startswith(_BEGINS, 512) or any(name in data for name in _BOOKS)
+        return _OLD if is_book else None
     if not data.startswith(b"PK\x03\x04"):
         return None
     # OpenDocument says in the first file, which is not packed, what it is
@@ -73,5 +87,5 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 
 KIND = Kind(
-    name="workbook", formats=(_EXCEL, _CALC), draw=_draw, recognise=_recognise, limit=8 * MIB
+    name="workbook", formats=(_EXCEL, _CALC, _OLD), draw=_draw, recognise=_recognise, limit=8 * MIB
 )

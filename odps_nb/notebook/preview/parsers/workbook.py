@@ -1,8 +1,8 @@
 """Workbooks (Excel, OpenDocument): names of the sheets, and the first rows of the first one.
 
-Runs in the parser process. What is promised to unpack to more than `MAX_UNPACKED` is not unpacked;
-what keeps no promise meets the limits of the process. Values are those that were saved: no formula
-is computed, no link is followed.
+Runs in the parser process. Old Excel files are compound files, the others ZIP files. What is
+promised to unpack to more than `MAX_UNPACKED` is not unpacked; what keeps no promise meets the
+limits of the process. Values are those that were saved: no formula is computed, no link followed.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _check(data: bytes) -> None:
+    if not data.startswith(b"PK"):
+        return  # a compound file: nothing in it is packed
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(info.file_size for info in archive.infolist())

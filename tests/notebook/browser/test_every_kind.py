@@ -1,0 +1,210 @@
+"""Films, sounds, papers, workbooks, science and code in a real JupyterLab, saved and exported.
+
+Of each kind a good file, a page of HTML that lies to be one, one that is cut, and one that has
+traps inside. Nobody's script runs, nothing is asked for and nobody is led away; a listener hears
+also what the kernel's parsers might open.
+"""
+
+import json
+import os
+
+import pandas as pd
+import pytest
+from nbconvert import HTMLExporter
+from playwright.sync_api import expect
+
+import odps_nb
+from fuzz import document_files, media_files
+from odps_nb.local.samples import papers
+from tests.notebook.browser.test_drawn_pages import Listener
+from tests.support.lab import close_notebook, notebook, open_notebook, run_all, save
+
+pytestmark = pytest.mark.browser
+
+KINDS = {
+    "clip.mp4": "video/mp4",
+    "clip.webm": "video/webm",
+    "clip.mkv": "video/x-matroska",
+    "song.mp3": "audio/mpeg",
+    "song.ogg": "audio/ogg",
+    "song.flac": "audio/flac",
+    "song.m4a": "audio/mp4",
+    "page.pdf": "application/pdf",
+    "book.xlsx": "application/vnd.ms-excel",
+    "book.xls": "application/vnd.ms-excel",
+    "book.ods": "application/vnd.oasis.opendocument.spreadsheet",
+    "sky.fits": "image/fits",
+    "scan.dcm": "application/dicom",
+    "notes.md": "text/markdown",
+    "tool.py": "text/x-python",
+}
+
+
+@pytest.fixture(scope="module")
+def listener():
+    server = Listener()
+    yield server
+    server.close()
+
+
+def hostile(url):
+    """Files with traps: markup in names, titles and cells, actions, and addresses to load from."""
+    nasty = f"\"><img src='{url}' onerror='odpsNbProbe=1'><script>odpsNbProbe=1</script>"
+    cell = nasty.replace("&", "&amp;").replace("<", "&lt;")
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    outside = (
+        f'<Relationship Id="rId9" Type="{office}/externalLink" Target="{url}"'
+        ' TargetMode="External"/>'
+    )
+    link = b"<< /S /URI /URI (" + url.encode() + b") >>"
+    script = b"<< /S /JavaScript /JS (app.launchURL\\('" + url.encode() + b"'\\)) >>"
+    card = "'<script>odpsNbProbe=1</script>'"
+    return {
+        "clip.mp4": media_files.film("mp4", "libx264", title=nasty),
+        "clip.webm": media_files.film("webm", "libvpx", title=nasty),
+        "clip.mkv": media_files.film("matroska", "libx264", title=nasty),
+        "song.mp3": media_files.sound("mp3", "libmp3lame", title=nasty),
+        "song.ogg": media_files.sound("ogg", "libopus", title=nasty),
+        "song.flac": media_files.sound("flac", "flac", title=nasty),
+        "song.m4a": media_files.sound("ipod", "aac", title=nasty),
+        "page.pdf": document_files.pdf(
+            catalog=b"/OpenAction 5 0 R /AA << /WC 6 0 R >>", more=(link, script)
+        ),
+        "book.xlsx": document_files.xlsx(strings=f"<si><t>{cell}</t></si>", more=outside),
+        "sky.fits": document_files.fits().replace(
+            b"'M 31''s  '           / name of <b>it", f"{card:<37}".encode()
+        ),
+        "scan.dcm": document_files.dicom(rows=60_000, columns=60_000, pixels=bytes(64)),
+        "notes.md": f"# A\n\n![x]({url})\n\n{nasty}\n".encode(),
+        "tool.py": f'"""{nasty}"""\n\nimport os\n\n\ndef main():\n    print("{url}")\n'.encode(),
+        "list.m3u8": f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{url}\n".encode(),
+        "list.ffconcat": f"ffconcat version 1.0\nfile {url}\n".encode(),
+        f"{nasty}.mp4": media_files.film("mp4", "libx264")[:400],
+    }
+
+
+@pytest.fixture(scope="module")
+def table(odps, listener):
+    good = {**document_files.files(), **media_files.files()}
+    url = f"http://127.0.0.1:{listener.port}/beacon"
+    files = [(name, KINDS.get(name, ""), data) for name, data in hostile(url).items()]
+    for name, mime in KINDS.items():
+        files += [
+            (name, mime, good[name]),
+            (name, mime, papers.HOSTILE_HTML),
+            (name, mime, good[name][: len(good[name]) // 2]),
+        ]
+    name = f"every_kind_{os.getpid()}"
+    content = [odps_nb.NewBlob(data, mime_type=mime, file_name=file) for file, mime, data in files]
+    made = odps.create_table(name, "id bigint, content blob")
+    made.write(pd.DataFrame({"id": range(len(files)), "content": content}), progress=False)
+    yield name, len(files)
+    odps.drop_table(name)
+
+
+def left_for(page):
+    """Where a page goes from now on."""
+    away = []
+    page.on("framenavigated", lambda frame: away.append(frame.url))
+    return away
+
+
+def assert_quiet(page, listener, asked):
+    assert page.evaluate("() => window.odpsNbProbe ?? null") is None
+    assert [frame.url for frame in page.frames if "beacon" in frame.url] == []
+    assert [url for url in asked if "beacon" in url or str(listener.port) in url] == []
+    assert listener.links == []
+
+
+@pytest.fixture(scope="module")
+def saved(lab_page, jupyter, listener, table):
+    """The notebook, saved by JupyterLab after all tiles were seen there, and some enlarged."""
+    name, count = table
+    cell = f"import odps_nb\nodps_nb.connect().table({name!r}).blobs()"
+    jupyter.write("kinds.ipynb", notebook(cell))
+    open_notebook(lab_page, jupyter, "kinds.ipynb")
+    away = left_for(lab_page)
+    asked = len(lab_page.traffic.urls)
+    run_all(lab_page)
+    view = lab_page.locator(".odps-g:visible")
+    expect(view).to_have_count(1)
+    look_at_all(view, count)
+    enlarge(lab_page, view, 10)
+    assert_quiet(lab_page, listener, lab_page.traffic.urls[asked:])
+    assert away == []
+    save(lab_page)
+    close_notebook(lab_page, kernel=True)
+    return jupyter.folder / "kinds.ipynb"
+
+
+def look_at_all(view, count):
+    """Scroll until each tile was in view, and is drawn."""
+    box, seen = view.get_by_role("listbox"), set()
+    while len(seen) < count:
+        found = box.evaluate_handle(
+            """async (box) => {
+                const tiles = () => [...box.querySelectorAll('.odps-g-tile')];
+                const drawn = (one) =>
+                    one.querySelector('.odps-g-caption')?.textContent.includes(' · ');
+                while (!tiles().length || !tiles().every(drawn))
+                    await new Promise((done) => setTimeout(done, 20));
+                return tiles().map((one) => one.dataset.place);
+            }"""
+        )
+        seen |= set(found.json_value())
+        box.evaluate("(one) => { one.scrollTop += one.clientHeight; }")
+    box.evaluate("(one) => { one.scrollTop = 0; }")
+
+
+def enlarge(page, view, count):
+    """Look at the first ones alone, where films and sounds play."""
+    view.locator('.odps-g-tile[data-place="0"]').focus()
+    page.keyboard.press("Enter")
+    dialog = view.get_by_role("dialog")
+    for number in range(1, count + 1):
+        expect(dialog.get_by_role("status")).to_contain_text(f"{number} of ")
+        expect(dialog.locator(".odps-g-stage")).not_to_have_attribute("aria-busy", "")
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Escape")
+
+
+def test_live_nothing_runs_and_nothing_is_asked_for(saved):
+    assert saved.exists()  # all else is asserted while it is live
+
+
+def test_reopened_without_trust_nothing_runs(saved, lab_page, jupyter, listener, table):
+    made = json.loads(saved.read_text())
+    added = notebook("1")["cells"][0] | {"id": "added"}  # no signature knows it
+    jupyter.write("kinds_untrusted.ipynb", made | {"cells": [*made["cells"], added]})
+    asked = len(lab_page.traffic.urls)
+    open_notebook(lab_page, jupyter, "kinds_untrusted.ipynb")
+    figures = lab_page.locator(".jp-OutputArea-child figure")
+    expect(figures).to_have_count(table[1])
+    assert figures.last.is_visible()
+    assert_quiet(lab_page, listener, lab_page.traffic.urls[asked:])
+    close_notebook(lab_page, kernel=True)
+
+
+def test_an_export_plays_films_and_sounds_and_nothing_else(
+    saved, context, listener, table, tmp_path
+):
+    made, _ = HTMLExporter().from_filename(str(saved))
+    (tmp_path / "kinds.html").write_text(made, encoding="utf-8")
+    page = context.new_page()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((tmp_path / "kinds.html").as_uri(), wait_until="domcontentloaded")
+    away = left_for(page)
+    assert page.locator(".jp-OutputArea-child figure").count() == table[1]
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('audio, video')]"
+        ".every(a => a.readyState >= 1 || a.error)"
+        " && [...document.querySelectorAll('figure img')].every(i => i.complete && i.naturalWidth)"
+    )
+    playing = page.evaluate(
+        "() => [...document.querySelectorAll('audio, video')].filter(a => !a.error).length"
+    )
+    assert playing >= 12
+    assert_quiet(page, listener, asked)
+    assert away == []
+    page.close()
