@@ -10,8 +10,8 @@ wrapped, once in a process (`docs/decisions/2026-11-22-spark-sql-without-a-jvm-c
 from __future__ import annotations
 
 import functools
-import importlib
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -105,13 +105,9 @@ def explain_refusals() -> None:
 
     _wrap(captured, "convert_exception", _noting)
     _guard(classic)
-    try:
-        remote = importlib.import_module("pyspark.sql.connect.readwriter")
-        client = importlib.import_module("pyspark.sql.connect.client.core")
-    except ImportError:  # grpc is not installed
-        return
-    _wrap(client, "convert_exception", _noting)
-    _guard(remote)
+    if "pyspark.sql.connect.session" in sys.modules:  # which loads both
+        _wrap(sys.modules["pyspark.sql.connect.client.core"], "convert_exception", _noting)
+        _guard(sys.modules["pyspark.sql.connect.readwriter"])
 
 
 def _guard(module: Any) -> None:
