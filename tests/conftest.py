@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.gate import (  # noqa: F401  # hooks
+    pytest_collection_finish,
     pytest_collection_modifyitems,
     pytest_configure,
     pytest_sessionfinish,

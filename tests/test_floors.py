@@ -7,6 +7,7 @@ exception stands in `CROSSINGS` with its reason.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import subprocess
 import sys
@@ -108,7 +109,12 @@ def module_name(path: Path) -> str:
 
 
 FILES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Return every module of the package, parsed; not at import, for most workers need it not."""
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 
 
 def is_for_types(node: ast.If) -> bool:
@@ -133,9 +139,17 @@ def imports_in(node: ast.AST, module: str, *, for_types: bool = False) -> Iterat
             yield from imports_in(child, module, for_types=typing_only)
 
 
-IMPORTS = [found for name, tree in TREES.items() for found in imports_in(tree, name)]
-OURS = [found for found in IMPORTS if found.imported.split(".")[0] == "odps_nb"]
-FOREIGN = [found for found in IMPORTS if found.imported.split(".")[0] != "odps_nb"]
+@functools.cache
+def imports() -> list[Import]:
+    return [found for name, tree in trees().items() for found in imports_in(tree, name)]
+
+
+def ours() -> list[Import]:
+    return [found for found in imports() if found.imported.split(".")[0] == "odps_nb"]
+
+
+def foreign() -> list[Import]:
+    return [found for found in imports() if found.imported.split(".")[0] != "odps_nb"]
 
 
 def test_every_module_has_a_floor() -> None:
@@ -145,7 +159,7 @@ def test_every_module_has_a_floor() -> None:
 def test_modules_see_only_floors_below_their_own() -> None:
     wrong = [
         str(found)
-        for found in OURS
+        for found in ours()
         if found.room not in FACES
         and room_of(found.imported) not in BELOW[found.room] | {found.room}
         and (found.importer, room_of(found.imported)) not in CROSSINGS
@@ -154,7 +168,7 @@ def test_modules_see_only_floors_below_their_own() -> None:
 
 
 def test_no_crossing_is_listed_in_vain() -> None:
-    real = {(found.importer, room_of(found.imported)) for found in OURS}
+    real = {(found.importer, room_of(found.imported)) for found in ours()}
     unused = {crossing for crossing in CROSSINGS if crossing not in real}
     assert unused == set()
 
@@ -162,7 +176,7 @@ def test_no_crossing_is_listed_in_vain() -> None:
 def test_libraries_stay_in_their_rooms() -> None:
     wrong = [
         str(found)
-        for found in FOREIGN
+        for found in foreign()
         if (top := found.imported.split(".")[0]) in ONLY_IN
         and found.room not in ONLY_IN[top]
         and not found.for_types
@@ -174,7 +188,7 @@ def test_libraries_stay_in_their_rooms() -> None:
 def test_lowest_floors_know_no_world(room: str) -> None:
     wrong = [
         str(found)
-        for found in FOREIGN
+        for found in foreign()
         if found.room == room and {found.imported, found.imported.split(".")[0]} & NOT_PURE
     ]
     assert wrong == []
@@ -184,7 +198,7 @@ def test_lowest_floors_know_no_world(room: str) -> None:
 def test_lowest_floors_ask_no_clock_and_open_no_file(room: str) -> None:
     asked = [
         f"{name}:{node.lineno} {ast.unparse(node.func)}"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         if room_of(name) == room
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
@@ -198,7 +212,7 @@ def test_lowest_floors_ask_no_clock_and_open_no_file(room: str) -> None:
 def test_lowest_floors_ask_the_interpreter_only_for_constants(room: str) -> None:
     asked = {
         node.attr
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         if room_of(name) == room
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "sys"
@@ -207,7 +221,9 @@ def test_lowest_floors_ask_the_interpreter_only_for_constants(room: str) -> None
 
 
 def test_http_knows_no_arrow() -> None:
-    assert [str(f) for f in FOREIGN if f.room == "http" and f.imported.startswith("pyarrow")] == []
+    assert [
+        str(f) for f in foreign() if f.room == "http" and f.imported.startswith("pyarrow")
+    ] == []
 
 
 # Packages whose own file gathers names: the face of Spark (lazy), and calls as one vocabulary.
@@ -233,7 +249,7 @@ def test_every_folder_is_a_package() -> None:
 def test_every_module_says_what_it_is() -> None:
     silent = [
         name
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         if tree.body and not (ast.get_docstring(tree) or "").strip()
     ]
     assert silent == []
@@ -265,16 +281,18 @@ def is_public(name: str) -> bool:
     return not any(part.startswith("_") for part in name.split("."))
 
 
-@pytest.mark.parametrize("name", [n for n in FILES if is_public(n) and TREES[n].body])
+@pytest.mark.parametrize(
+    "name", [n for n, path in FILES.items() if is_public(n) and path.read_text("utf-8").strip()]
+)
 def test_public_module_lists_its_exports_and_has_them(name: str) -> None:
-    listed = exports(TREES[name])
+    listed = exports(trees()[name])
     assert listed is not None, f"{name} has no __all__"
     assert len(set(listed)) == len(listed)
-    if "__getattr__" in bound_names(TREES[name]):  # a lazy face: ask it
+    if "__getattr__" in bound_names(trees()[name]):  # a lazy face: ask it
         module = importlib.import_module(name)
         assert [export for export in listed if not hasattr(module, export)] == []
     else:
-        assert set(listed) - bound_names(TREES[name]) == set()
+        assert set(listed) - bound_names(trees()[name]) == set()
 
 
 # -- what really loads ------------------------------------------------------------------------

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from odps_nb.access.connection import Connection
 from odps_nb.local.server.launch import LocalService
+
+if TYPE_CHECKING:
+    import nbformat
 
 NAME = "02_spark_pipeline.ipynb"
 
 
 @pytest.fixture
 def notebook(repo: Path) -> nbformat.NotebookNode:
+    import nbformat  # a second to load, in every worker if it stood above
+
     found = nbformat.read(repo / "notebooks" / NAME, as_version=4)
     nbformat.validate(found)
     return found
@@ -61,6 +65,8 @@ def test_every_cell_runs_and_the_gallery_shows_the_thumbnails(
         "ODPS_ACCESS_ID": service.access_id,
         "ODPS_ACCESS_KEY": service.access_key,
     }
+    from nbclient import NotebookClient
+
     try:
         NotebookClient(notebook, timeout=300, kernel_name="python3").execute(env=env)
         cells = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -179,3 +179,12 @@ def run_all(page: Any) -> None:
 def save(page: Any) -> None:
     """Save the notebook."""
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+
+
+def exported(saved: Path, target: Path) -> str:
+    """Export a saved notebook to an HTML file, as ``jupyter nbconvert`` does; give its URI."""
+    from nbconvert import HTMLExporter  # a second to load, in every worker if it stood above
+
+    made, _ = HTMLExporter().from_filename(str(saved))
+    target.write_text(made, encoding="utf-8")
+    return target.as_uri()

@@ -28,6 +28,7 @@ function render({ model, el }) {
   let top = 0;
   let asking = 0;
   let asked = 0;
+  let questions = 0; // about what is shown
   let scale = 0; // of the enlarged picture; 0: it fits
   const tiles = new Map(); // by blob, the last used ones at the end
   const alive = new Map(); // elements by place
@@ -102,7 +103,8 @@ function render({ model, el }) {
   function ask(more) {
     problem.textContent = "";
     question.hidden = true;
-    send({ do: "choose", chosen: menu.value, search: search.value, order: by.value, descending: way.getAttribute("aria-pressed") === "true", ...more });
+    const choice = { chosen: menu.value, search: search.value, order: by.value, descending: way.getAttribute("aria-pressed") === "true" };
+    send({ do: "choose", by: me, number: ++questions, ...choice, ...more });
   }
 
   function choose() {
@@ -139,7 +141,9 @@ function render({ model, el }) {
     if (document.activeElement !== search) search.value = gallery.search;
   }
 
-  function settled() {
+  // The answer to an older question of ours leaves the controls as they are: a newer one is on its way.
+  function settled(message) {
+    if (message.by === me && message.number !== questions) return;
     box.removeAttribute("aria-busy");
     if (gallery) showChoice();
   }
@@ -156,8 +160,7 @@ function render({ model, el }) {
     const part = gallery.count === gallery.total ? "" : `${count(gallery.count)} of `;
     facts.textContent = [` · ${part}${gallery.summary}`, gallery.note].filter(Boolean).join(" · ");
     box.setAttribute("aria-label", `blobs of ${gallery.title}`);
-    box.removeAttribute("aria-busy");
-    showChoice();
+    settled(message);
     if (gallery.fresh) {
       [focus, anchor] = [0, 0];
       box.scrollTop = 0;
@@ -559,10 +562,10 @@ function render({ model, el }) {
     else if (message.kind === "busy") busy.show(message);
     else if (message.kind === "idle") {
       busy.end(message.lane);
-      if (message.lane === "choose") settled();
+      if (message.lane === "choose") settled(message);
     } else if (message.kind === "problem") {
       problem.textContent = message.text;
-      settled();
+      if (message.lane === "choose") settled(message);
     }
   }
   const sizes = new ResizeObserver(() => draw());

@@ -46,6 +46,8 @@ class Requests:
     ) -> None:
         self._chosen, self._tiles, self._send = chosen, tiles, send
         self._view, self._summary = view, summary
+        #: Which view asked last for another choice, and the number that it gave the question.
+        self._question: dict[str, Any] = {}
         self._lanes = Lanes(tell_error=self._tell_error, tell_end=self._tell_end)
 
     def close(self) -> None:
@@ -78,8 +80,8 @@ class Requests:
         self.send_gallery(fresh=False)
         self._send_selection("")
 
-    def send_gallery(self, *, fresh: bool) -> None:
-        """Tell the browser what is shown; ``fresh`` if that has changed."""
+    def send_gallery(self, *, fresh: bool, question: Mapping[str, Any] | None = None) -> None:
+        """Tell the browser what is shown; ``fresh`` if that has changed, by whose ``question``."""
         chosen, choice = self._chosen, self._chosen.choice
         shown = chosen.indices[:MAX_SHOWN]
         notes = [chosen.note] if chosen.note else []
@@ -101,6 +103,7 @@ class Requests:
             "search": choice.search,
             "order": choice.order,
             "descending": choice.descending,
+            **(question or {}),
         }
         self._send(told, *([] if isinstance(shown, range) else [_packed(shown)]))
 
@@ -135,21 +138,23 @@ class Requests:
             order=content["order"],
             descending=bool(content["descending"]),
         )
+        question = {"by": str(content["by"])[:40], "number": int(content["number"])}
+        self._question = question
         missing = len(self._chosen.facts.missing(choice))
         if missing > ASK and not content.get("sure"):
             text = f"for this {missing:,} blobs have to be looked at: a small request for each"
             self._send({"kind": "ask", "text": text})
             return
-        self._lanes.run("choose", lambda token: self._choose(choice, token))
+        self._lanes.run("choose", lambda token: self._choose(choice, question, token))
 
-    def _choose(self, choice: Choice, token: CancelToken) -> None:
+    def _choose(self, choice: Choice, question: Mapping[str, Any], token: CancelToken) -> None:
         def told(number: int, total: int) -> None:
             text = f"looked at {number:,} of {total:,} blobs"
             busy = {"kind": "busy", "lane": "choose", "text": text, "share": number / total}
             self._send({**busy, "stop": "Enough"})
 
         self._chosen.choose(choice, token, told)
-        self.send_gallery(fresh=True)
+        self.send_gallery(fresh=True, question=question)
 
     def _select(self, buffer: Any, by: str) -> None:
         numbers = array("i")
@@ -206,12 +211,14 @@ class Requests:
 
     def _tell_error(self, lane: str, error: BaseException) -> None:
         if not isinstance(error, CancelledError):
-            self._send(problem_message(lane, error))
+            question = self._question if lane == "choose" else {}
+            self._send({**problem_message(lane, error), **question})
         elif lane == "save":
             self._send(problem_message(lane, "cancelled; complete files stay"))
 
     def _tell_end(self, lane: str) -> None:
-        self._send({"kind": "idle", "lane": lane})
+        question = self._question if lane == "choose" else {}
+        self._send({"kind": "idle", "lane": lane, **question})
 
 
 def _packed(numbers: Sequence[int]) -> bytes:

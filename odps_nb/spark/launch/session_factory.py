@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +169,10 @@ def pyspark_version() -> tuple[int, int]:
 
 
 def defaults(master: str) -> dict[str, str]:
-    """Return our default settings for a master; reads only memory, cores and time zone."""
+    """Return our default settings for a master.
+
+    Reads memory, cores, time zone, and whether odps_nb is installed.
+    """
     settings = {
         "spark.app.name": "odps-nb",
         "spark.ui.enabled": "false",
@@ -189,6 +193,8 @@ def defaults(master: str) -> dict[str, str]:
             **SERVER,
             "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
         }
+        if _is_installed():  # else only this process finds us, and no worker would start
+            settings["spark.python.daemon.module"] = "odps_nb.spark.launch.worker_daemon"
         if sys.platform == "linux":  # reads 17-20 % faster; other systems' paths may be too long
             settings["spark.python.unix.domain.socket.enabled"] = "true"
     if master.startswith("local["):
@@ -196,6 +202,14 @@ def defaults(master: str) -> dict[str, str]:
         # Shuffles of a notebook are small; 200 of Spark's tasks would be mostly starting up.
         settings["spark.sql.shuffle.partitions"] = str(max(8, 2 * (os.cpu_count() or 1)))
     return settings
+
+
+def _is_installed() -> bool:
+    try:
+        metadata.distribution("odps-nb")
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def is_local(master: str) -> bool:

@@ -8,7 +8,6 @@ import os
 import re
 
 import pytest
-from nbconvert import HTMLExporter
 from playwright.sync_api import expect
 
 from tests.support.explored import (
@@ -24,6 +23,7 @@ from tests.support.explored import (
 from tests.support.lab import (
     await_kernel,
     close_notebook,
+    exported,
     load,
     notebook,
     open_notebook,
@@ -282,11 +282,10 @@ def test_reopened_without_trust_it_shows_the_static_view(reopened, jupyter, save
 
 @pytest.mark.usefixtures("saved")
 def test_an_export_shows_the_static_view(browser, jupyter, tmp_path):
-    made, _ = HTMLExporter().from_filename(str(jupyter.folder / "explore.ipynb"))
-    (tmp_path / "saved.html").write_text(made, encoding="utf-8")
+    address = exported(jupyter.folder / "explore.ipynb", tmp_path / "saved.html")
     context = browser.new_context(offline=True)
     page = context.new_page()
-    page.goto((tmp_path / "saved.html").as_uri(), wait_until="domcontentloaded")
+    page.goto(address, wait_until="domcontentloaded")
     tables = page.locator(".jp-OutputArea-child table")
     assert tables.count() == 4
     assert tables.nth(0).is_visible()

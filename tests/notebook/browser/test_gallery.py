@@ -9,11 +9,10 @@ import os
 import re
 
 import pytest
-from nbconvert import HTMLExporter
 from playwright.sync_api import expect
 
 import odps_nb
-from tests.support.lab import close_notebook, notebook, open_notebook, run_all, save
+from tests.support.lab import close_notebook, exported, notebook, open_notebook, run_all, save
 
 pytestmark = pytest.mark.browser
 
@@ -369,10 +368,9 @@ def test_reopened_without_trust_it_shows_the_static_page(lab_page, jupyter, save
 
 @pytest.mark.usefixtures("saved")
 def test_an_export_shows_the_static_page(context, jupyter, tmp_path):
-    made, _ = HTMLExporter().from_filename(str(jupyter.folder / "gallery.ipynb"))
-    (tmp_path / "saved.html").write_text(made, encoding="utf-8")
+    address = exported(jupyter.folder / "gallery.ipynb", tmp_path / "saved.html")
     page = context.new_page()
-    page.goto((tmp_path / "saved.html").as_uri(), wait_until="domcontentloaded")
+    page.goto(address, wait_until="domcontentloaded")
     figures = page.locator(".jp-OutputArea-child figure")
     assert figures.count() == 47 + 64 + 4
     assert figures.nth(0).is_visible()

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nbconvert import HTMLExporter
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.support.explored import (
@@ -24,7 +23,7 @@ from tests.support.explored import (
     status,
     use_the_keyboard,
 )
-from tests.support.lab import Jupyter, await_kernel, load, notebook, run_all, save
+from tests.support.lab import Jupyter, await_kernel, exported, load, notebook, run_all, save
 
 pytestmark = pytest.mark.browser
 
@@ -173,12 +172,11 @@ def test_reopened_without_trust_it_shows_the_static_view(
 def test_an_export_shows_the_static_view(
     browser: Browser, jupyter: Jupyter, saved: dict[str, Any], tmp_path: Path
 ) -> None:
-    made, _ = HTMLExporter().from_filename(str(jupyter.folder / "seven.ipynb"))
-    (tmp_path / "saved.html").write_text(made, encoding="utf-8")
+    address = exported(jupyter.folder / "seven.ipynb", tmp_path / "saved.html")
     context = browser.new_context(offline=True)
-    exported = context.new_page()
-    exported.goto((tmp_path / "saved.html").as_uri(), wait_until="domcontentloaded")
-    for table in static_tables(exported):
+    shown = context.new_page()
+    shown.goto(address, wait_until="domcontentloaded")
+    for table in static_tables(shown):
         expect(table).to_be_visible()
-    assert "2,048,000 rows" in exported.locator("body").inner_text()
+    assert "2,048,000 rows" in shown.locator("body").inner_text()
     context.close()

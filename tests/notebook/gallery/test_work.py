@@ -43,7 +43,7 @@ def unpacked(buffers):
 
 def choice(**more):
     plain = {"chosen": "all kinds", "search": "", "order": "row", "descending": False}
-    return {"do": "choose", **plain, **more}
+    return {"do": "choose", "by": "a view", "number": 1, **plain, **more}
 
 
 # -- what the browser is told ---------------------------------------------------------------------
@@ -102,6 +102,18 @@ def test_blobs_that_cannot_be_read_can_be_found(odps, column):
     gallery.show_only("image")
     assert repr(gallery) == "<Gallery of three, 2 of 3 blobs, kind image>"
     assert "NotFoundError" in Gallery(gallery._column).bundle()["text/html"]
+
+
+def test_an_answer_says_which_question_of_whom_it_answers(live):
+    gallery, browser = live
+    gallery.receive(choice(order="name", by="one", number=7))
+    told, _ = browser.wait("gallery", fresh=True)
+    assert (told["by"], told["number"], told["order"]) == ("one", 7, "name")
+    told, _ = browser.wait("idle", lane="choose")
+    assert (told["by"], told["number"]) == ("one", 7)
+    gallery.sort_by("size")
+    told, _ = browser.wait("gallery", order="size")
+    assert "number" not in told
 
 
 def test_many_blobs_are_looked_at_only_when_that_is_confirmed_and_until_it_is_enough(odps):

@@ -48,7 +48,8 @@ def workers(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[str], Non
     spark.sparkContext.pythonExec = ours
 
 
-WITHOUT_US = "sys.modules['odps_nb'] = None"
+#: As an executor elsewhere, where Spark runs its own daemon.
+WITHOUT_US = "sys.modules['odps_nb'] = None; sys.argv[2] = 'pyspark.daemon'"
 
 
 def test_a_missing_package_is_said_with_what_to_install_where(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +20,14 @@ from odps_nb.spark.launch.session_factory import (
     machine_memory,
     pyspark_version,
 )
+from odps_nb.spark.launch.worker_daemon import LOADED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+
+DAEMON = "odps_nb.spark.launch.worker_daemon"
 
 
 def test_a_missing_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,3 +133,45 @@ def test_an_active_session_is_reused_untouched(spark: SparkSession) -> None:
     assert again is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
     assert dict(spark.sparkContext.getConf().getAll()) == before
+
+
+@pytest.mark.spark
+def test_a_worker_starts_with_all_that_a_task_of_ours_imports(
+    spark: SparkSession,
+    odps: Connection,
+    new_name: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def loaded(batches: object) -> object:
+        import sys
+
+        import pyarrow as pa
+
+        yield pa.RecordBatch.from_pydict({"name": sorted(sys.modules)})
+
+    def modules() -> set[str]:
+        found = spark.range(0, 2, 1, 2).mapInArrow(loaded, "name string").collect()
+        return {row.name for row in found}
+
+    # workers with another environment have a daemon of their own: no test has used them
+    monkeypatch.setitem(spark.sparkContext.environment, "ODPS_NB_TEST", "a new daemon")
+    first = modules()
+    assert {*LOADED} < first
+    name = new_name("warm")
+    odps.create_table(name, "id bigint")
+    odps_nb.spark.write(spark.range(8), odps, name)
+    assert odps_nb.spark.read(spark, odps, name).count() == 8
+    assert {name for name in modules() - first if name.startswith("odps_nb")} == set()
+
+
+def test_workers_are_left_as_they_are_where_only_this_process_finds_us(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none(name: str) -> object:
+        raise metadata.PackageNotFoundError(name)
+
+    setting = "spark.python.daemon.module"
+    assert defaults("local[2]")[setting] == DAEMON
+    assert setting not in defaults("spark://elsewhere:7077")
+    monkeypatch.setattr(metadata, "distribution", none)
+    assert setting not in defaults("local[2]")
