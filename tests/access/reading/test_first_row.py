@@ -37,7 +37,7 @@ def large() -> Iterator[tuple[Connection, Asked]]:
     """A connection that knows nothing but the endpoint, and the requests that it sends."""
     _Handler.asked = []
     with _made_rows._Server(("127.0.0.1", 0), _Handler) as server:
-        serving = threading.Thread(target=server.serve_forever)
+        serving = threading.Thread(target=server.serve_forever, args=(0.02,))
         serving.start()
         url = f"http://127.0.0.1:{_port(server)}/api"
         with odps_nb.connect(

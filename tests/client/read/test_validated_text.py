@@ -1,0 +1,89 @@
+"""Text is looked at in one pass where it is ASCII, and value by value where it is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odps_nb.arrow.validation import validate
+
+KINDS = [pa.string(), pa.large_string()]
+
+
+def column(
+    kind: pa.DataType,
+    ends: list[int],
+    data: bytes,
+    *,
+    bitmap: bytes | None = None,
+    nulls: int = -1,
+) -> pa.RecordBatch:
+    """A batch of one column of text with these offsets, whatever they are."""
+    width = np.int32 if kind == pa.string() else np.int64
+    mask = None if bitmap is None else pa.py_buffer(bitmap)
+    buffers = [mask, pa.py_buffer(np.array(ends, width)), pa.py_buffer(data)]
+    array = pa.Array.from_buffers(kind, len(ends) - 1, buffers, null_count=nulls)
+    return pa.RecordBatch.from_arrays([array], names=["text"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("ends", "data"),
+    [
+        ([0, 3, 1, 4], b"abcd"),  # back
+        ([0, 2, 9], b"abcd"),  # beyond the bytes
+        ([0, 9, 2], b"abcd"),  # beyond the bytes, and back
+        ([-1, 2, 4], b"abcd"),  # before them
+        ([3, 1], b"abcd"),
+        ([0, 1, 2], "é".encode()),  # a character cut in two: the buffer as a whole is UTF-8
+        ([0, 1, 3], b"a\xff\xfe"),
+        ([0, 1], b"\x80"),
+    ],
+)
+def test_damaged_text_is_refused(kind: pa.DataType, ends: list[int], data: bytes) -> None:
+    with pytest.raises(pa.ArrowInvalid):
+        validate(column(kind, ends, data))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("ends", "data"),
+    [
+        ([0], b""),
+        ([0, 0, 0], b""),
+        ([0, 2, 4], b"abcd"),
+        ([1, 2, 3], b"\xffab\xff"),  # bytes that are no value's
+        ([0, 2, 3], "éa".encode()),
+        ([0, 3, 6], "中文".encode()),
+    ],
+)
+def test_sound_text_passes(kind: pa.DataType, ends: list[int], data: bytes) -> None:
+    validate(column(kind, ends, data))
+    validate(column(kind, ends, data).slice(min(1, len(ends) - 1)))
+
+
+def test_a_wrong_number_of_nulls_is_refused_beside_ascii_text_too() -> None:
+    with pytest.raises(pa.ArrowInvalid, match="null_count"):
+        validate(column(pa.string(), [0, 1, 2], b"ab", bitmap=b"\x03", nulls=1))
+
+
+def test_bytes_below_a_null_are_not_looked_at() -> None:
+    validate(column(pa.string(), [0, 1, 2], b"a\xff", bitmap=b"\x01", nulls=1))
+
+
+@given(
+    ends=st.lists(st.integers(-2, 8), min_size=1, max_size=5),
+    data=st.binary(max_size=6) | st.text("aé中", max_size=3).map(str.encode),
+)
+def test_it_refuses_exactly_what_arrow_refuses(ends: list[int], data: bytes) -> None:
+    batch = column(pa.string(), ends, data)
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        with pytest.raises(pa.ArrowInvalid):
+            validate(batch)
+    else:
+        validate(batch)
