@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from odps_nb.arrow.validation import validate
@@ -79,7 +79,10 @@ def test_bytes_below_a_null_are_not_looked_at() -> None:
     data=st.binary(max_size=6) | st.text("aé中", max_size=3).map(str.encode),
 )
 def test_it_refuses_exactly_what_arrow_refuses(ends: list[int], data: bytes) -> None:
-    batch = column(pa.string(), ends, data)
+    try:
+        batch = column(pa.string(), ends, data)
+    except pa.ArrowInvalid:
+        reject()  # pyarrow does not even make it
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid:

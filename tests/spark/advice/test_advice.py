@@ -6,6 +6,7 @@ import datetime
 import decimal
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from odps_nb.spark.advice.words import Asked, advice_on, advised
 from odps_nb.spark.progress import coordinator
 from odps_nb.spark.reading.naming import read_name
 from tests.support.spark.services import explained
-from tests.support.spark.watched import Listener
+from tests.support.spark.watched import Action, Listener, gated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -208,12 +209,19 @@ def test_a_read_is_advised_on_what_it_has_not_said_itself(
 
 
 def test_an_action_says_at_its_end_what_it_read_in_vain(
-    few: SparkSession, odps: Connection, shop: str, monkeypatch: pytest.MonkeyPatch
+    few: SparkSession,
+    odps: Connection,
+    shop: str,
+    monkeypatch: pytest.MonkeyPatch,
+    gate: Path,
 ) -> None:
     monkeypatch.setattr(coordinator, "WORTH_ADVICE", 0.0)
     listener = Listener()
     frame = odps_nb.spark.read(few, odps, shop, progress=listener)
-    assert len(frame.filter("id < 5").select("id").collect()) == 10
+    action = Action(gated(frame.filter("id < 5").select("id"), gate).collect)
+    listener.wait_until(lambda snapshot: snapshot.rows > 0)  # Spark knows a query while it runs
+    gate.touch()
+    assert len(action.result()) == 10
     end = listener.wait_end(1)
     assert (end.phase, end.rows) == (Phase.DONE, 80)
     assert end.message == (

@@ -308,8 +308,9 @@ def test_answers_choose_partitions_and_the_clock_is_written_into_the_query() -> 
         with_partitions(chosen, specs)
     )
     query = parse_query(text)
-    places = [(start, end, "date'2024-01-03'") for start, end, _ in one.clocks]
-    filled = fill(query, dict.fromkeys(query.references, "x"), places)
+    places = tuple((start, end, "date'2024-01-03'") for start, end, _ in one.clocks)
+    fixed = dataclasses.replace(query, fixed=places)
+    filled = fill(fixed, dict.fromkeys(query.references, "x"))
     assert "date_format(date'2024-01-03', 'yyyyMMdd')" in filled
     assert one.renamed({"ds": "day"}).columns() == {"day"}
     assert datetime.date(2024, 1, 3).isoformat() in one.at({"date": "date'2024-01-03'"})
