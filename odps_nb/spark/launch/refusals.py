@@ -44,6 +44,7 @@ _OVERWRITE = (
     "get rows, partition= with overwrite=True one of them"
 )
 _SERVICE = "run it on the service: odps.sql(…) or %%odps sql"
+_UPSERT = f"odps.table(name).upsert(df), or {_SERVICE}"
 _REFUSALS = (
     _Refusal("UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY", _ATTACH),
     _Refusal("TABLE_OR_VIEW_NOT_FOUND", _ATTACH),
@@ -64,7 +65,10 @@ _REFUSALS = (
     _Refusal("does not support deletes", _SERVICE),
     _Refusal("does not support truncates", "odps.table(name).truncate()"),
     _Refusal("does not support UPDATE", _SERVICE),
-    _Refusal("does not support MERGE", f"odps.table(name).upsert(df), or {_SERVICE}"),
+    _Refusal("does not support MERGE", _UPSERT),
+    # PySpark 4.0 names no table in these two
+    _Refusal("UPDATE TABLE is not supported", _SERVICE, named=False),
+    _Refusal("MERGE INTO TABLE is not supported", _UPSERT, named=False),
     _Refusal("PARTITION_MANAGEMENT_IS_UNSUPPORTED", "odps.table(name).partitions() lists them"),
     _Refusal(
         "is `PythonDataSourceV2`. It doesn't match",
