@@ -3,32 +3,66 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.binding import literal
 from odps_nb.access.reading.conditions import AllOf, AnyOf, Condition, Negation, Value
 from odps_nb.spark.launch._quiet import without_query_log
 from odps_nb.spark.pushdown.computed import Computed, Evaluated, moments_of
-from odps_nb.spark.pushdown.plan import TableRead, partition_rows
-from odps_nb.terms import PartitionSpec
+from odps_nb.spark.pushdown.parse import Reference
+from odps_nb.spark.pushdown.plan import TableRead, partition_rows, with_partitions
+from odps_nb.terms import PartitionSpec, TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["computed_conditions", "evaluated", "fixed_clock", "fixed_places"]
+__all__ = ["Fixed", "choose_partitions"]
 
 #: Rows of a query, and values of a table that are asked for at all.
 _ROWS_PER_QUERY, _MOST_ROWS = 1000, 20_000
 _Answers = tuple[frozenset[tuple[Value | None, ...]], frozenset[tuple[Value | None, ...]]]
 
 
-def computed_conditions(reads: Sequence[TableRead]) -> list[Computed]:
-    """Return the conditions of a plan that have to be evaluated by Spark."""
-    return [one for read in reads for each in read.partition_conditions for one in _leaves(each)]
+#: Places in the text of a query, and what is written there instead.
+Fixed = tuple[tuple[int, int, str], ...]
 
 
-def fixed_clock(spark: SparkSession, conditions: Sequence[Computed]) -> dict[str, str]:
+def choose_partitions(
+    spark: SparkSession | None,
+    reads: Mapping[Reference, TableRead],
+    known: Mapping[TableName, Sequence[PartitionSpec]],
+) -> tuple[dict[Reference, TableRead], Fixed]:
+    """Return the reads with the partitions that they need, and what of the query is fixed for it.
+
+    Without a session, computed conditions choose nothing.
+
+    Parameters
+    ----------
+    known
+        The partitions of each table that has conditions on them.
+    """
+    computed = list(_computed(reads.values())) if spark is not None else []
+    clock = {} if spark is None else _clock(spark, computed)
+    made = {}
+    for reference, read in reads.items():
+        if not read.partition_conditions:
+            made[reference] = read
+            continue
+        if spark is not None and computed:
+            read = _evaluated(spark, read, known[read.table], clock)
+        made[reference] = with_partitions(read, known[read.table])
+    places = sorted(moments_of(computed).items())
+    return made, tuple((start, end, clock[kind]) for (start, end), kind in places)
+
+
+def _computed(reads: Iterable[TableRead]) -> Iterator[Computed]:
+    for read in reads:
+        for condition in read.partition_conditions:
+            yield from _leaves(condition)
+
+
+def _clock(spark: SparkSession, conditions: Sequence[Computed]) -> dict[str, str]:
     """Return what the clock says, as SQL; nothing if no condition asks for it."""
     if not moments_of(conditions):
         return {}
@@ -38,15 +72,7 @@ def fixed_clock(spark: SparkSession, conditions: Sequence[Computed]) -> dict[str
     return {"date": f"date'{row.day}'", "time": f"timestamp_micros({row.micros})"}
 
 
-def fixed_places(
-    conditions: Sequence[Computed], clock: Mapping[str, str]
-) -> tuple[tuple[int, int, str], ...]:
-    """Return the places in the query that are replaced by what the clock said."""
-    places = moments_of(conditions)
-    return tuple((start, end, clock[kind]) for (start, end), kind in sorted(places.items()))
-
-
-def evaluated(
+def _evaluated(
     spark: SparkSession, read: TableRead, known: Sequence[PartitionSpec], clock: Mapping[str, str]
 ) -> TableRead:
     """Return the read with Spark's answers in the place of its computed conditions.
@@ -54,10 +80,9 @@ def evaluated(
     A condition that Spark refuses (a value that is no number, in ANSI mode) says nothing, as does
     one over too many values: then the query itself decides.
     """
-    found = {one: one for one in computed_conditions([read])}
+    rows = partition_rows(read, known)
     made: dict[Computed, Condition] = {}
-    for one in found:
-        rows = partition_rows(read, known)
+    for one in dict.fromkeys(_computed([read])):
         values = {tuple(row[column.name] for _, column in one.names) for row in rows}
         wanted = [some for some in values if None not in some]
         if 0 < len(wanted) <= _MOST_ROWS:

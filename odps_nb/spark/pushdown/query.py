@@ -25,14 +25,9 @@ from odps_nb.errors import StateError
 from odps_nb.spark.launch._quiet import without_pandas_notice, without_query_log
 from odps_nb.spark.progress.attach import faces_of, token_of, watched
 from odps_nb.spark.pushdown.errors import query_errors
-from odps_nb.spark.pushdown.evaluation import (
-    computed_conditions,
-    evaluated,
-    fixed_clock,
-    fixed_places,
-)
+from odps_nb.spark.pushdown.evaluation import Fixed, choose_partitions
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fill, parse_query, refuse_versions
-from odps_nb.spark.pushdown.plan import TableRead, plan_reads, with_partitions
+from odps_nb.spark.pushdown.plan import TableRead, plan_reads
 from odps_nb.spark.reading.casting import in_zone
 from odps_nb.spark.tasks.credentials import profile_of
 from odps_nb.terms import TableName, TimeUnit
@@ -92,7 +87,8 @@ def sql(
     -------
     pyspark.sql.DataFrame
         Each table in it is a snapshot of now, as of `read`. A table that is named twice is read
-        twice, unless both need the same of it.
+        twice, unless both need the same of it. A condition that chooses partitions by the clock
+        (``ds = date_format(current_date(), 'yyyyMMdd')``) means the day of this call, also later.
 
     Raises
     ------
@@ -129,8 +125,9 @@ def explain_sql(
     """Return the query planned: what it will read of each table. Opens no read session.
 
     Costs a request for each table, and one for the partitions of each that a condition chooses
-    from. Parameters and errors are those of `sql`; ``spark`` may be ``None``, for the session
-    that is active. Where there is none, every table is looked for on the service.
+    from; what only Spark can say of them it is asked, without a job. Parameters and errors are
+    those of `sql`; ``spark`` may be ``None``, for the session that is active. Where there is none,
+    every table is looked for on the service.
 
     Examples
     --------
@@ -153,7 +150,7 @@ def explain_sql(
     refuse_versions(wanted)
     names = {ref: profile.table(".".join(ref.parts)) for ref in wanted}
     reads: dict[Reference, TableRead] = {}
-    fixed: tuple[tuple[int, int, str], ...] = ()
+    fixed: Fixed = ()
     if names:
         with StorageClient(profile) as storage:
             reads, fixed = _plan(spark, storage, parsed, names, limit)
@@ -327,7 +324,7 @@ def _plan(
     query: ParsedQuery,
     names: Mapping[Reference, TableName],
     limit: int | None,
-) -> tuple[dict[Reference, TableRead], tuple[tuple[int, int, str], ...]]:
+) -> tuple[dict[Reference, TableRead], Fixed]:
     """Return what is read for each reference, and what of the text was fixed for it."""
     from odps_nb.client.catalog import fetch_table, iter_partitions
 
@@ -342,18 +339,7 @@ def _plan(
         lambda table: [info.spec for info in iter_partitions(storage, table)], chosen
     )
     known = dict(zip(chosen, lists, strict=True))
-    computed = computed_conditions(list(reads.values())) if spark is not None else []
-    clock = fixed_clock(spark, computed) if spark is not None else {}
-
-    def with_known(read: TableRead) -> TableRead:
-        if not read.partition_conditions:
-            return read
-        if spark is not None and computed_conditions([read]):
-            read = evaluated(spark, read, known[read.table], clock)
-        return with_partitions(read, known[read.table])
-
-    made = {ref: with_known(read) for ref, read in reads.items()}
-    return made, fixed_places(computed, clock)
+    return choose_partitions(spark, reads, known)
 
 
 def _open(
