@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, reject
+from hypothesis import given
 from hypothesis import strategies as st
 
 from odps_nb.arrow.validation import validate
@@ -34,10 +34,7 @@ def column(
     ("ends", "data"),
     [
         ([0, 3, 1, 4], b"abcd"),  # back
-        ([0, 2, 9], b"abcd"),  # beyond the bytes
-        ([0, 9, 2], b"abcd"),  # beyond the bytes, and back
-        ([-1, 2, 4], b"abcd"),  # before them
-        ([3, 1], b"abcd"),
+        ([0, 9, 2], b"abcd"),  # beyond the bytes, and back again
         ([0, 1, 2], "é".encode()),  # a character cut in two: the buffer as a whole is UTF-8
         ([0, 1, 3], b"a\xff\xfe"),
         ([0, 1], b"\x80"),
@@ -75,14 +72,11 @@ def test_bytes_below_a_null_are_not_looked_at() -> None:
 
 
 @given(
-    ends=st.lists(st.integers(-2, 8), min_size=1, max_size=5),
     data=st.binary(max_size=6) | st.text("aé中", max_size=3).map(str.encode),
+    within=st.lists(st.integers(0, 8), max_size=4),
 )
-def test_it_refuses_exactly_what_arrow_refuses(ends: list[int], data: bytes) -> None:
-    try:
-        batch = column(pa.string(), ends, data)
-    except pa.ArrowInvalid:
-        reject()  # pyarrow does not even make it
+def test_it_refuses_exactly_what_arrow_refuses(data: bytes, within: list[int]) -> None:
+    batch = column(pa.string(), [0, *within, len(data)], data)
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid:
