@@ -37,6 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         os.environ[LINES] = str(lines)
         failed = run(options.names)
         document = gathered(lines)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(document, indent=1) + "\n")
     return failed
 
